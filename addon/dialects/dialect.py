@@ -1,0 +1,61 @@
+"""Pure. What a dialect is: data and small functions.
+
+Adding a provider's wire format is one file that builds a `Dialect` and one row in `routes`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from addon.dialects.facts import Facts
+from addon.framing.frame import Frame
+from ledger.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A byte string that makes a run of frames worth parsing, and its harmless forms.
+
+    A run strikes when the mark occurs more often than its harmless forms together:
+    `Mark(b'"usage"', (b'"usage":null', b'"usage": null'))`. A form that is missing here costs a
+    parse, never a figure.
+    """
+
+    needle: bytes
+    harmless: tuple[bytes, ...] = ()
+
+
+class Asking(StrEnum):
+    """What a dialect offers to a client that wants usage in a stream."""
+
+    NEVER = "never"
+    """Usage comes by itself, or there is no way to ask."""
+    STREAM_OPTIONS = "stream_options"
+    """OpenAI's `stream_options.include_usage`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One wire format.
+
+    `read` is called for every frame that a mark strikes, for all of the first frames until some
+    content has passed, and for a plain document with an empty event name. `usage_of` turns the
+    usage object that `read` gathered into the ledger's convention; it is called once, at the end.
+    Neither may raise on any JSON; both are given what `json_door.loads` gave.
+    """
+
+    name: str
+    """`openai.chat`, `anthropic.messages` …"""
+    operation: str
+    """OpenTelemetry `gen_ai.operation.name`: chat, text_completion, embeddings,
+    generate_content …"""
+    read: Callable[[Facts, Frame], None]
+    usage_of: Callable[[Mapping[str, Any], Facts], Usage]
+    marks: tuple[Mark, ...]
+    text_marks: tuple[bytes, ...] = ()
+    """JSON keys, quotes included, whose string values are generated text: `b'"content"'`."""
+    asking: Asking = Asking.NEVER
+    closes_without_mark: bool = False
+    """The end of the connection is a proper end even if no end mark came."""
+    estimates_input: Callable[[Mapping[str, Any]], int | None] | None = None

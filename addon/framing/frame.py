@@ -1,0 +1,42 @@
+"""Pure. What every framing gives and promises.
+
+A framing is fed bytes as the network cut them and answers with the run of complete blocks that
+they finish. A block is a frame with all the bytes that belong to it, its end mark included, so
+that runs + the held tail are the input, byte for byte, whatever the cuts. Splitting a run and
+parsing a block are apart from feeding because most blocks hold nothing for the meter: it looks
+through a run with a few byte searches and parses only where one strikes (DESIGN §10).
+"""
+
+from typing import NamedTuple, Protocol
+
+
+class Frame(NamedTuple):
+    """One protocol unit: an SSE event, an NDJSON line, an event-stream message."""
+
+    event: str
+    """SSE event name, event-stream `:event-type`; empty if the wire gives none."""
+    data: bytes
+
+
+class Framing(Protocol):
+    """Bytes -> blocks. One instance per answer; never raises on any bytes."""
+
+    def feed(self, data: bytes) -> bytes:
+        """The run of blocks that `data` completes; empty if none."""
+
+    def end(self) -> bytes:
+        """What is left at the end of the body, to be treated as a last block; empty if nothing."""
+
+    @property
+    def held(self) -> bytes:
+        """The incomplete tail that has not been given out."""
+
+    @property
+    def lost(self) -> str | None:
+        """Why blocks had to be skipped (too long, a bad checksum); None if none were."""
+
+    def split(self, run: bytes) -> list[bytes]:
+        """The blocks of a run, in order; joined they are the run."""
+
+    def parse(self, block: bytes) -> Frame | None:
+        """What a block says; None for one that dispatches nothing (a comment, a bare id)."""
