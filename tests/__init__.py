@@ -1,0 +1,1 @@
+"""The tests mirror the source; `proxy` runs a real mitmdump, `bench` measures."""
