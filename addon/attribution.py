@@ -1,0 +1,57 @@
+"""Pure. Whom an exchange is attributed to: key, tags, session; never the key itself."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+
+from addon.dialects.facts import clean
+
+TAG_HEADER = "x-tokentee-tag"
+SESSION_HEADER = "x-tokentee-session"
+HINT_LENGTH = 4
+KEY_LENGTH_MIN = 16
+"""Of a shorter key the last four characters would be too much of it."""
+
+_KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key", "ocp-apim-subscription-key")
+_BEARER = re.compile(r"(?:bearer|token|basic)\s+(\S+)", re.IGNORECASE)
+_AWS_CREDENTIAL = re.compile(r"Credential=([A-Za-z0-9]+)/")
+_QUERY_KEY = re.compile(r"[?&](?:key|api[-_]key|access_token)=([^&]+)")
+"""Gemini clients send `?key=` (FIELD 45)."""
+
+
+def api_key_of(headers: Mapping[str, str], path: str) -> str | None:
+    """The credential a request carries, or None. `path` is with its query."""
+    authorization = headers.get("authorization", "")
+    if aws := _AWS_CREDENTIAL.search(authorization):
+        return aws[1]  # the access key id: it names the key, and the secret is not sent at all
+    if bearer := _BEARER.match(authorization):
+        return bearer[1]
+    for name in _KEY_HEADERS:
+        if key := headers.get(name):
+            return key
+    query = _QUERY_KEY.search(path)
+    return query[1] if query else None
+
+
+def fingerprint_of(key: str, secret: bytes) -> tuple[str, str | None]:
+    """A keyed hash, the same for the same key within one ledger, and the key's last characters.
+
+    The hint is None for a key too short to show any of.
+    """
+    digest = hmac.new(secret, key.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+    hint = clean(key[-HINT_LENGTH:], HINT_LENGTH) if len(key) >= KEY_LENGTH_MIN else None
+    return digest[:32], hint
+
+
+def is_signed(headers: Mapping[str, str], path: str) -> bool:
+    """Whether the body is under a signature or digest, so that no byte of it may change."""
+    return (
+        headers.get("authorization", "").startswith("AWS4-")
+        or any(
+            name in headers
+            for name in ("x-amz-content-sha256", "content-digest", "digest", "content-md5")
+        )
+        or "signature" in headers
+        or "X-Amz-Signature=" in path
+    )

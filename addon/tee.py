@@ -1,0 +1,24 @@
+"""Wiring. The script for `mitmdump -s addon/tee.py`; everything else is in the package."""
+
+import logging
+import sys
+
+try:
+    from addon.recorder import Recorder
+except ImportError as missing:
+    # An ERROR while mitmproxy starts ends the start with this one line and exit code 1.
+    if getattr(sys, "frozen", False):
+        logging.error(  # noqa: TRY400  # a traceback would bury the one line that helps
+            "tokentee: this mitmproxy is a standalone binary, which cannot import packages. "
+            "Run `uv run mitmdump -s addon/tee.py`, or install both with `pip install tokentee`."
+        )
+    else:
+        logging.error(  # noqa: TRY400
+            "tokentee: cannot import %s (%s). Install the project into the environment that "
+            "mitmdump runs in: `uv run mitmdump -s addon/tee.py` does so.",
+            missing.name,
+            missing,
+        )
+    addons = []
+else:
+    addons = [Recorder()]
