@@ -24,6 +24,8 @@ class Facts:
     """The usage is what the provider bills, not a running figure."""
     ended: bool = False
     """The dialect's own end mark has been seen: everything a client needs has passed."""
+    closes_without_mark: bool = False
+    """This wire may end with the connection alone, with neither end mark nor finish reason."""
     token_seen: bool = False
     """Some generated content has passed."""
     error_type: str | None = None

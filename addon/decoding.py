@@ -1,0 +1,154 @@
+"""Pure. Content-encodings undone incrementally, in bounded pieces.
+
+Anthropic gzips event streams, others answer in brotli or zstd (FIELD 13); the meter reads a
+decoded copy while the client gets the bytes as they came. Several gzip members and zstd frames
+in a row are read on, truncated ones give what they hold, and a bomb is bounded: no piece is
+larger than `PIECE_BYTES_MAX`, and no answer is read beyond `DECODED_BYTES_MAX`.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+
+import brotli  # type: ignore[import-untyped]  # it ships no stubs
+import zstandard
+
+PIECE_BYTES_MAX = 256 * 1024
+"""Output handed on at a time; what one hostile chunk can make us hold at once."""
+DECODED_BYTES_MAX = 1024 * 1024 * 1024
+"""A day-long stream of text stays below it; 1 MB of zeros squared does not."""
+LAYERS_MAX = 3
+"""`content-encoding: gzip, br`: more than one layer is legal and unheard of."""
+_GZIP_WBITS = 31
+"""zlib's way to say: a gzip member."""
+_WINDOW_BYTES_MAX = 8 * 1024 * 1024
+"""The zstd window that RFC 9659 allows on the web."""
+_ZSTD_SLICE_BYTES = 256
+"""zstandard has no output limit, and four bytes can stand for 128 KB: feed it little at a time."""
+
+Decode = Callable[[bytes], Iterator[bytes]]
+
+
+class Decoder:
+    """Undoes one `content-encoding`; never raises."""
+
+    __slots__ = ("_decoded_bytes", "_layers", "trouble")
+
+    def __init__(self, content_encoding: str) -> None:
+        self._decoded_bytes = 0
+        self.trouble: str | None = None
+        """Why decoding stopped; None while all is well."""
+        names = [name.strip().lower() for name in content_encoding.split(",")]
+        names = [name for name in names if name and name != "identity"]
+        unknown = [name for name in names if name not in _LAYERS]
+        if unknown or len(names) > LAYERS_MAX:
+            self.trouble = f"content-encoding {content_encoding[:64]!r} is not one we undo"
+            names = []
+        # The last one named was put on last.
+        self._layers: list[Decode] = [_LAYERS[name]() for name in reversed(names)]
+
+    @property
+    def is_identity(self) -> bool:
+        """Nothing to undo: callers may leave the decoder out."""
+        return not self._layers and self.trouble is None
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """The decoded pieces that `data` gives; nothing more once there was trouble."""
+        if self.trouble is not None:
+            return
+        pieces: Iterator[bytes] = iter((data,))
+        for layer in self._layers:
+            pieces = _through(layer, pieces)
+        try:
+            for piece in pieces:
+                self._decoded_bytes += len(piece)
+                if self._decoded_bytes > DECODED_BYTES_MAX:
+                    self.trouble = f"a body that decodes to more than {DECODED_BYTES_MAX} bytes"
+                    return
+                if piece:
+                    yield piece
+        except (zlib.error, brotli.error, zstandard.ZstdError) as error:
+            self.trouble = f"the content-encoding is broken: {error}"
+
+
+def _through(layer: Decode, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        yield from layer(piece)
+
+
+def _gzip_layer() -> Decode:
+    """Any number of members, one after the other (RFC 1952 §2.2)."""
+    inflater = zlib.decompressobj(_GZIP_WBITS)
+
+    def decode(data: bytes) -> Iterator[bytes]:
+        nonlocal inflater
+        while data:
+            if inflater.eof:
+                # Another member, or what no member begins with: padding and rubbish mean nothing.
+                if not data.startswith(b"\x1f"):
+                    return
+                inflater = zlib.decompressobj(_GZIP_WBITS)
+            yield inflater.decompress(data, PIECE_BYTES_MAX)
+            data = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+
+    return decode
+
+
+def _deflate_layer() -> Decode:
+    """`deflate` is zlib by RFC 9110 and raw deflate from servers that read it otherwise."""
+    begun = b""
+    inflater = None
+
+    def decode(data: bytes) -> Iterator[bytes]:
+        nonlocal begun, inflater
+        if inflater is None:
+            begun += data
+            if len(begun) < 2:
+                return
+            data = begun
+            wbits = zlib.MAX_WBITS if _has_zlib_header(data) else -zlib.MAX_WBITS
+            inflater = zlib.decompressobj(wbits)
+        while data and not inflater.eof:
+            yield inflater.decompress(data, PIECE_BYTES_MAX)
+            data = inflater.unconsumed_tail
+
+    return decode
+
+
+def _has_zlib_header(begun: bytes) -> bool:
+    return begun[0] & 15 == 8 and int.from_bytes(begun[:2], "big") % 31 == 0
+
+
+def _brotli_layer() -> Decode:
+    inflater = brotli.Decompressor()
+
+    def decode(data: bytes) -> Iterator[bytes]:
+        # Output beyond the limit waits inside; asking with no input fetches it.
+        while not inflater.is_finished():
+            piece = inflater.process(data, output_buffer_limit=PIECE_BYTES_MAX)
+            if not piece:
+                return
+            yield piece
+            data = b""
+
+    return decode
+
+
+def _zstd_layer() -> Decode:
+    inflater = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES_MAX).decompressobj(
+        read_across_frames=True
+    )
+
+    def decode(data: bytes) -> Iterator[bytes]:
+        for start in range(0, len(data), _ZSTD_SLICE_BYTES):
+            yield inflater.decompress(data[start : start + _ZSTD_SLICE_BYTES])
+
+    return decode
+
+
+_LAYERS: dict[str, Callable[[], Decode]] = {
+    "gzip": _gzip_layer,
+    "x-gzip": _gzip_layer,
+    "deflate": _deflate_layer,
+    "br": _brotli_layer,
+    "zstd": _zstd_layer,
+}

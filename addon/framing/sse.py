@@ -1,0 +1,145 @@
+"""Pure. Server-sent events as WHATWG defines them, with exact spans.
+
+https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
+
+A block ends with a blank line: a line end that follows a line end, each of them LF, CRLF or CR.
+Which bytes make a block does not hang on the cuts; the one choice that needs is that after two
+CR a block is over, so that a CR-only stream is never held back for an LF that could follow (a
+later LF is then an empty line of the next block, which means nothing).
+
+Almost every stream has LF alone (WIRE §1) or CRLF alone, and there the end of the last complete
+block is one `rfind`; anything odder is left to the regular expression.
+"""
+
+import re
+
+from addon.framing.frame import Frame
+
+BLOCK_BYTES_MAX = 16 * 1024 * 1024
+"""No text event comes near it; an image inside one is 2-6 MB of base64. A longer block is given
+out in pieces that parse to nothing, and reading goes on behind it (FIELD 14)."""
+
+_BLOCK_END = re.compile(rb"\n\n|\n\r\n|\n\r(?=[^\n])|\r\r")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class SSE:
+    """Bytes of an event stream -> blocks."""
+
+    __slots__ = ("_first", "_held", "_held_bytes", "lost")
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._first = True
+        self.lost: str | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        held = self._held
+        if not held:
+            cut = _last_end(data)
+            if cut == len(data):
+                return data
+            held.append(data[cut:] if cut else data)
+            self._held_bytes = len(data) - cut
+            return data[:cut] if cut else self._give_out_oversize()
+        # A block end across the cut needs the last two bytes held; each piece is looked at once.
+        seam = held[-1][-2:] if len(held[-1]) > 1 else b"".join(held[-2:])[-2:]
+        cut = _last_end(seam + data) - len(seam)
+        if cut <= -len(seam):
+            held.append(data)
+            self._held_bytes += len(data)
+            return self._give_out_oversize()
+        whole = b"".join([*held, data])
+        cut += self._held_bytes
+        rest = whole[cut:]
+        self._held = [rest] if rest else []
+        self._held_bytes = len(rest)
+        return whole[:cut]
+
+    def end(self) -> bytes:
+        """The last event, where the stream did not end in a blank line (WIRE §1, 14 recordings).
+
+        A browser drops it; here it is most often the one with the usage.
+        """
+        rest = self.held
+        self._held = []
+        self._held_bytes = 0
+        return rest
+
+    @property
+    def held(self) -> bytes:
+        return b"".join(self._held)
+
+    def split(self, run: bytes) -> list[bytes]:
+        if b"\r" not in run and b"\n\n\n" not in run:
+            blocks = [block + b"\n\n" for block in run.split(b"\n\n")]
+            last = blocks.pop()[:-2]
+            return [*blocks, last] if last else blocks
+        ends = [match.end() for match in _BLOCK_END.finditer(run)]
+        starts = [0, *ends]
+        return [run[a:b] for a, b in zip(starts, [*ends, len(run)], strict=True) if a < b]
+
+    def parse(self, block: bytes) -> Frame | None:
+        if self._first:
+            self._first = False
+            block = block.removeprefix(_BYTE_ORDER_MARK)
+        if len(block) > BLOCK_BYTES_MAX:
+            return None
+        # The shape that most frames have, before the general rule.
+        if block.startswith(b"data: ") and block.endswith(b"\n\n") and b"\r" not in block:
+            data = block[6:-2]
+            if b"\n" not in data:
+                return Frame("", data)
+        return _interpret(block)
+
+    def _give_out_oversize(self) -> bytes:
+        if self._held_bytes <= BLOCK_BYTES_MAX:
+            return b""
+        self.lost = f"an event beyond {BLOCK_BYTES_MAX} bytes was not read"
+        return self.end()
+
+
+def _last_end(data: bytes) -> int:
+    """Where the last complete block of `data` ends; 0 if none does."""
+    if b"\r" not in data:
+        cut = data.rfind(b"\n\n") + 2
+        if cut < 2:
+            return 0
+        return _last_end_slowly(data) if _is_odd(data, cut) else cut
+    carriage_returns = data.count(b"\r") - data.endswith(b"\r")
+    if carriage_returns != data.count(b"\r\n"):
+        return _last_end_slowly(data)
+    cut = max(data.rfind(b"\n\r\n") + 3, data.rfind(b"\n\n") + 2)
+    if data.endswith((b"\n\r", b"\r\r")):
+        return _last_end_slowly(data)
+    if cut < 2:
+        return 0
+    return _last_end_slowly(data) if _is_odd(data, cut) else cut
+
+
+def _is_odd(data: bytes, cut: int) -> bool:
+    """More than one blank line in a row: then ends have to be counted from the left."""
+    return data.count(b"\n", max(0, cut - 6), cut) > 2
+
+
+def _last_end_slowly(data: bytes) -> int:
+    end = 0
+    for match in _BLOCK_END.finditer(data):
+        end = match.end()
+    return end
+
+
+def _interpret(block: bytes) -> Frame | None:
+    """The event that a block dispatches; None if it has no data line."""
+    event = ""
+    data: list[bytes] = []
+    for line in _LINE_END.split(block):
+        name, colon, value = line.partition(b":")
+        value = value.removeprefix(b" ") if colon else b""
+        if name == b"data":
+            data.append(value)
+        elif name == b"event":
+            event = value.decode("utf-8", "replace")
+    return Frame(event, b"\n".join(data)) if data else None
