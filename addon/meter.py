@@ -36,8 +36,10 @@ class Meter:
         headers: Mapping[str, str] | None = None,
         provider: str = "",
         framing: str | None = None,
+        status: int = 200,
     ) -> None:
         self._dialect = dialect
+        self._status = status
         self._facts = Facts(headers=dict(headers or {}), provider=provider)
         self._decoder: Decoder | None = Decoder(content_encoding)
         if self._decoder.is_identity:

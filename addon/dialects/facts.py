@@ -34,6 +34,8 @@ class Facts:
     failed: bool = False
     """An error stood in the answer."""
     service_tier: str | None = None
+    unknown_keys: set[str] = field(default_factory=set)
+    """Keys of the usage object that no rule here knows; kept verbatim, and worth a word."""
     headers: dict[str, str] = field(default_factory=dict)
     """Response headers a dialect reads, by lower-case name (Bedrock's token counts)."""
     provider: str = ""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from addon.dialects import json_door
 from addon.dialects.counts import lookup
-from addon.dialects.dialect import Asking, Dialect
+from addon.dialects.dialect import Asking
 from addon.dialects.facts import clean
 from addon.dialects.routes import Route
 
@@ -21,19 +21,19 @@ class RequestFacts:
     session_id: str | None = None
     service_tier: str | None = None
     """The tier asked for; what was served is the response's to say (FIELD 33)."""
+    estimated_input_tokens: int | None = None
 
 
-def read_request(dialect: Dialect, route: Route | None, body: bytes) -> RequestFacts:
+def read_request(route: Route, body: bytes) -> RequestFacts:
     """Never raises: a body that cannot be read says nothing."""
     said = json_door.loads(body) or {}
-    path_model = route.path_model if route is not None else None
-    path_streamed = route.path_streamed if route is not None else None
+    path_streamed = route.path_streamed
     asked = lookup(said, "stream_options.include_usage")
     return RequestFacts(
-        model=_text(said.get("model")) or path_model,
+        model=_text(said.get("model")) or route.path_model,
         streamed=path_streamed if path_streamed is not None else said.get("stream") is True,
         usage_asked=asked
-        if dialect.asking is Asking.STREAM_OPTIONS and isinstance(asked, bool)
+        if route.dialect.asking is Asking.STREAM_OPTIONS and isinstance(asked, bool)
         else None,
         end_user=_text(said.get("user")) or _text(lookup(said, "metadata.user_id")),
         session_id=_text(lookup(said, "metadata.session_id")),

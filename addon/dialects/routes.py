@@ -35,6 +35,10 @@ class Route:
     """Whether the path asks for a stream; None where the body says it."""
 
 
+UNKNOWN = Route(dialect=unknown.UNKNOWN)
+"""For a configured host whose path says nothing."""
+
+
 def _rows(
     *rows: tuple[str, Dialect, bool | None],
 ) -> list[tuple[re.Pattern[str], Dialect, bool | None]]:
