@@ -18,5 +18,13 @@ def tokentee() -> None:
     """Keep sub-commands named even while there is only one."""
 
 
+@app.command()
+def demo() -> None:
+    """Play five gateways through a real mitmdump on this machine, and print the ledger."""
+    from addon.demo.play import demo as play
+
+    raise typer.Exit(play())
+
+
 def main() -> None:
     ledger_cli.run(app)

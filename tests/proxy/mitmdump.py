@@ -19,7 +19,7 @@ START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 30
 
 _LISTENING = re.compile(r"listening at (127\.0\.0\.\d+):(\d+)")
-_ACTIVE = "ledger active"
+_ACTIVE = "tokentee: ledger "
 """Our one line in the log when the addon has come up."""
 
 

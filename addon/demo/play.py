@@ -1,0 +1,92 @@
+"""Wiring. Plays every scene through a real mitmdump, and holds the ledger against upstream."""
+
+import asyncio
+import contextlib
+import signal
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from addon.demo import chuizi, client, gateways, proxy, rows, show, upstream
+from addon.demo.scene import Scene
+
+
+def demo() -> int:
+    """Run it all; the exit code: 0 if the ledger says what upstream sent, 1 if not."""
+    # A folder of its own and no other trace on disk: the ledger in it is there to be queried.
+    folder = Path(tempfile.mkdtemp(prefix="tokentee-demo-"))
+    ledger = folder / "ledger.db"
+    scenes = (*gateways.scenes(), *chuizi.scenes())
+    try:
+        bodies = asyncio.run(_play(scenes, ledger))
+    except asyncio.CancelledError:
+        return 128 + signal.SIGTERM
+    found = rows.read(ledger)
+    out = show.console()
+    out.print(show.requests(found))
+    for note in show.notes(found):
+        out.print(note)
+    out.print(f"\nThe ledger: {ledger}\nTwo questions to ask it:")
+    for query in show.queries(ledger):
+        out.print(f"  {query}", soft_wrap=True, markup=False)
+    wrong = _mistakes(scenes, bodies, found)
+    for mistake in wrong:
+        out.print(f"WRONG  {mistake}", markup=False)
+    if wrong:
+        return 1
+    out.print(f"\nAll {len(scenes)} requests stand in the ledger as upstream answered them.")
+    return 0
+
+
+async def _play(scenes: Sequence[Scene], ledger: Path) -> dict[str, bytes]:
+    """By title, what each scene's client got. The ledger is complete when this is over."""
+    task = asyncio.current_task()
+    assert task is not None
+    with contextlib.suppress(NotImplementedError):  # Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    progress = Console(stderr=True, highlight=False)
+    providers = dict.fromkeys(scene.provider for scene in scenes)
+    async with contextlib.AsyncExitStack() as running:
+        by_title = {scene.title: scene for scene in scenes}
+        assert len(by_title) == len(scenes)
+        upstreams = {
+            provider: await running.enter_async_context(upstream.serving(by_title))
+            for provider in providers
+        }
+        progress.print("Starting mitmdump -s addon/tee.py in front of five local systems …")
+        confdir = running.enter_context(tempfile.TemporaryDirectory(prefix="tokentee-mitmproxy-"))
+        ports = await running.enter_async_context(proxy.recording(ledger, Path(confdir), upstreams))
+        bodies = {}
+        for provider in providers:
+            own = [scene for scene in scenes if scene.provider == provider]
+            progress.print(f"Sending {len(own)} requests to {provider} …")
+            for scene in own:
+                bodies[scene.title] = await client.play(scene, ports[provider])
+        progress.print("Stopping mitmdump and reading the ledger …\n")
+    return bodies
+
+
+def _mistakes(
+    scenes: Sequence[Scene], bodies: Mapping[str, bytes], found: Sequence[rows.Row]
+) -> list[str]:
+    """Everything in which ledger or client differ from what upstream sent, in words."""
+    mistakes = []
+    by_scene: dict[str, list[rows.Row]] = {}
+    for row in found:
+        by_scene.setdefault(row.session_id, []).append(row)
+    for scene in scenes:
+        if bodies[scene.title] != scene.client_body:
+            mistakes.append(f"{scene.title}: the client did not get what upstream sent")
+        match by_scene.get(scene.title, []):
+            case [row]:
+                mistakes += [
+                    f"{scene.title}: {difference}"
+                    for difference in rows.differences(scene.figures, row.figures)
+                ]
+                if row.provider != scene.provider:
+                    mistakes.append(f"{scene.title}: recorded as {row.provider}")
+            case several:
+                mistakes.append(f"{scene.title}: {len(several)} rows instead of one")
+    return mistakes

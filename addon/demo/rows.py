@@ -1,0 +1,61 @@
+"""Edge. What the ledger says of the demo's requests, read as anyone would: with SQL."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from addon.demo.scene import Figures
+
+_COLUMNS = tuple(field.name for field in fields(Figures))
+_TRUTHS = ("usage_asked", "usage_injected", "usage_stripped")
+"""SQLite has no booleans."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row of view `requests`."""
+
+    session_id: str
+    provider: str
+    figures: Figures
+    cost_usd: str | None
+    cost_state: str
+
+
+def read(ledger: Path) -> list[Row]:
+    """Every request that counts, in the order in which they came."""
+    with closing(sqlite3.connect(f"{ledger.as_uri()}?mode=ro", uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        return [
+            _row(row) for row in connection.execute("SELECT * FROM requests ORDER BY opened_at, id")
+        ]
+
+
+def _row(row: sqlite3.Row) -> Row:
+    values = {name: row[name] for name in _COLUMNS}
+    for name in _TRUTHS:
+        values[name] = None if values[name] is None else bool(values[name])
+    cost = row["cost_usd"]
+    return Row(
+        session_id=row["session_id"],
+        provider=row["provider"],
+        figures=Figures(**values),
+        cost_usd=None if cost is None else str(cost),
+        cost_state=row["cost_state"],
+    )
+
+
+def differences(expected: Figures, found: Figures) -> list[str]:
+    """Where the ledger does not say what upstream sent, in words.
+
+    Estimated figures are estimates: that they are marked so is what is checked.
+    """
+    names = set(_COLUMNS)
+    if expected.usage_source == "estimated":
+        names -= {"input_tokens", "output_tokens"}
+    return [
+        f"{name} is {getattr(found, name)!r}, sent was {getattr(expected, name)!r}"
+        for name in _COLUMNS
+        if name in names and getattr(expected, name) != getattr(found, name)
+    ]

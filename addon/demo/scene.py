@@ -1,0 +1,95 @@
+"""Pure. What one scene sends, gets, and must leave in the ledger."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+DONE = b"data: [DONE]\n\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What the ledger must hold about one request; the names are columns of view `requests`."""
+
+    response_id: str | None
+    request_model: str | None
+    response_model: str | None
+    usage_source: str = "reported"
+    input_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    outcome: str = "complete"
+    finish_reason: str | None = None
+    error_type: str | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    usage_asked: bool | None = None
+    usage_injected: bool = False
+    usage_stripped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What upstream says. Every piece goes out as one HTTP chunk."""
+
+    pieces: tuple[bytes, ...]
+    pieces_when_asked: tuple[bytes, ...] | None = None
+    """The same for a request with `stream_options.include_usage`; None: it makes no difference."""
+    status: int = 200
+    content_type: str = "text/event-stream"
+    is_closed_after: bool = False
+    """The connection's close is the end of the body."""
+    is_cut: bool = False
+    """The connection breaks before the body's end."""
+    waits_for_leave: bool = False
+    """Nothing more comes until the client has left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """One request, its answer, and what the ledger must say of them."""
+
+    name: str
+    provider: str
+    path: str
+    sdk: str
+    """`openai`, `anthropic` or `google-genai`: whose headers the request carries."""
+    body: Mapping[str, Any]
+    answer: Answer
+    figures: Figures
+
+    @property
+    def title(self) -> str:
+        """Its name among all scenes."""
+        return f"{self.provider}: {self.name}"
+
+    @property
+    def client_body(self) -> bytes:
+        """What the client must get: upstream's answer to the request as the client sent it."""
+        options = self.body.get("stream_options") or {}
+        return b"".join(pieces_for(self.answer, is_asked=options.get("include_usage") is True))
+
+
+def pieces_for(answer: Answer, *, is_asked: bool) -> tuple[bytes, ...]:
+    """What upstream sends to a request that asks for usage, or does not."""
+    if is_asked and answer.pieces_when_asked is not None:
+        return answer.pieces_when_asked
+    return answer.pieces
+
+
+def compact(value: object) -> bytes:
+    """JSON without blanks, as most gateways write it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def event(value: object, name: str = "") -> bytes:
+    """One server-sent event."""
+    return (b"event: " + name.encode() + b"\n" if name else b"") + b"data: %s\n\n" % compact(value)
+
+
+def document(value: object, *, status: int = 200) -> Answer:
+    """A plain JSON answer."""
+    return Answer(pieces=(compact(value),), status=status, content_type="application/json")
