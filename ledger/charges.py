@@ -1,0 +1,104 @@
+"""Pure. A reading and prices -> charges.
+
+The price is asked for the moment the exchange was opened, the model that answered and the service
+tier it answered with. What has no price is a charge all the same: quantity known, unit price and
+amount None, and why. No price is ever guessed to be zero.
+"""
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ledger.lines import Quantity, Sheet, quantities
+from ledger.money import AMOUNT_MAX
+from ledger.records import Charge, Exchange, Reading
+from ledger.usage import Usage
+
+if TYPE_CHECKING:
+    from ledger.prices import PriceBook
+
+NO_SOURCE = "none"
+"""The price source of a line that no list prices."""
+
+
+def charge(
+    exchange: Exchange, reading: Reading, book: "PriceBook", *, priced_at: datetime | None = None
+) -> tuple[Charge, ...]:
+    """What the reading costs, line by line; empty if nothing was reported.
+
+    `priced_at` is when that was worked out; the time of the reading if it is not given.
+    """
+    at = priced_at or reading.read_at
+    usage = reading.usage
+    sheet = book.sheet(exchange)
+    lines = [_charge(quantity, usage, sheet, at) for quantity in quantities(usage, sheet.rates)]
+    if lines and "requests" in sheet.rates:
+        lines.append(_charge(("requests", 1, None), usage, sheet, at))
+    if not lines:
+        lines = _zero_charges(usage, sheet, at)
+    for further in usage.further:
+        sheet = book.sheet(exchange, model=further.model)
+        lines += [
+            _charge(quantity, further.usage, sheet, at, kind=further.kind, model=further.model)
+            for quantity in quantities(further.usage, sheet.rates)
+        ]
+    return tuple(lines)
+
+
+def reported_picousd(usage: Usage) -> int | None:
+    """What the provider says this exchange costs the customer.
+
+    A gateway bills its own figure; what its upstream takes comes on top only where the customer
+    brought the key to it. Elsewhere it is inside already, and adding it doubles the cost
+    (FIELD 43).
+    """
+    if usage.is_byok and usage.reported_upstream_cost_picousd is not None:
+        return (usage.reported_cost_picousd or 0) + usage.reported_upstream_cost_picousd
+    return usage.reported_cost_picousd
+
+
+def _charge(
+    quantity: Quantity,
+    usage: Usage,
+    sheet: Sheet,
+    at: datetime,
+    *,
+    kind: str | None = None,
+    model: str | None = None,
+) -> Charge:
+    line, count, cut = quantity
+    rate = sheet.rate(line)
+    unit = amount = None
+    if rate is None:
+        reason: str | None = sheet.absent
+    elif rate.above and usage.input_tokens is None:
+        # The size of the request decides its price, and this one's is not known.
+        reason = "the price depends on the input tokens, which are not reported"
+    else:
+        reason = cut or rate.note
+        unit = rate.at(usage.input_tokens) if usage.input_tokens is not None else rate.picousd
+        amount = count * unit
+        if amount > AMOUNT_MAX:
+            unit = amount = None
+            reason = "the amount is beyond 64 bits"
+    return Charge(
+        line=line if kind is None else f"{kind}.{line}",
+        model=model,
+        quantity=count,
+        unit_picousd=unit,
+        amount_picousd=amount,
+        price_source=rate.source if rate else NO_SOURCE,
+        priced_at=at,
+        reason=reason,
+    )
+
+
+def _zero_charges(usage: Usage, sheet: Sheet, at: datetime) -> list[Charge]:
+    """A reading of zeros costs nothing, which is a known cost, unlike that of no reading."""
+    return [
+        _charge((line, 0, None), usage, sheet, at)
+        for line, total in (
+            ("uncached_input", usage.input_tokens),
+            ("output", usage.output_tokens),
+        )
+        if total is not None
+    ]
