@@ -5,13 +5,15 @@ by whatever comes first of the hooks that can end it. Settling answers with the 
 the ledger keeps: the exchange as it ended, and the reading.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
+from ledger.identity import content_digest
+
 from addon.dialects.facts import Facts, clean
 from addon.meter import Meter
-from ledger.identity import content_digest
 from ledger.records import Exchange, Outcome, Reading, State, UsageSource
 
 METER_VERSION = "1"
@@ -57,19 +59,20 @@ def settle(
     status: int | None,
     meter: Meter | None,
     passed: Passed,
-    estimated_input_tokens: int | None,
+    estimate_input: Callable[[], int | None],
     cause: str | None,
     now: datetime,
 ) -> tuple[Exchange, Reading]:
     """An exchange as it ended, and what was read from it.
 
     `status` is None when no response headers came; `meter` is None when there was nothing to
-    read, and has been ended otherwise; `cause` says in words what broke it, if anything did.
+    read, and has been ended otherwise; `estimate_input` is called only where nothing was reported;
+    `cause` says in words what broke the exchange, if anything did.
     """
     assert opened.state is State.OPEN, opened.state
     facts = meter.facts if meter else Facts()
     outcome = outcome_of(end, facts, status=status, streamed=opened.streamed)
-    reading = _reading(opened, outcome, meter, estimated_input_tokens, now)
+    reading = _reading(opened, outcome, meter, estimate_input, now)
     settled = replace(
         opened,
         state=State.SETTLED,
@@ -136,7 +139,7 @@ def _reading(
     opened: Exchange,
     outcome: Outcome,
     meter: Meter | None,
-    estimated_input_tokens: int | None,
+    estimate_input: Callable[[], int | None],
     now: datetime,
 ) -> Reading:
     reading = Reading(
@@ -151,20 +154,16 @@ def _reading(
     usage = meter.usage()
     reason = "; ".join(usage.remarks) or None
     reading = replace(reading, usage=usage, usage_json=meter.usage_json, reason=reason)
-    estimated = None
-    if outcome is not Outcome.COMPLETE and opened.streamed:
-        estimated = meter.estimated_output_tokens()
+    if meter.facts.usage is not None and (outcome is Outcome.COMPLETE or meter.facts.usage_final):
+        return replace(reading, usage_source=UsageSource.REPORTED)
+    estimated = meter.estimated_output_tokens() if opened.streamed else None
+    reading = replace(reading, estimated_output_tokens=estimated)
     if meter.facts.usage is not None:
-        whole = outcome is Outcome.COMPLETE or meter.facts.usage_final
-        source = UsageSource.REPORTED if whole else UsageSource.PARTIAL
-        return replace(reading, usage_source=source, estimated_output_tokens=estimated)
-    if estimated:
+        return replace(reading, usage_source=UsageSource.PARTIAL)
+    if estimated and outcome is not Outcome.COMPLETE:
         return replace(
             reading,
             usage_source=UsageSource.ESTIMATED,
-            usage=replace(
-                usage, input_tokens=estimated_input_tokens, output_tokens=estimated
-            ),
-            estimated_output_tokens=estimated,
+            usage=replace(usage, input_tokens=estimate_input(), output_tokens=estimated),
         )
     return reading

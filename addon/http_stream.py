@@ -51,13 +51,16 @@ def install(watcher: Watcher) -> Callable[[], None]:
             watcher.broke(flow, by_client=isinstance(event, RequestProtocolError))
         return handle_protocol_error(stream, event)
 
-    def watched_response(stream: HttpStream, already_streamed: bool = False) -> Commands:  # noqa: FBT001, FBT002  # mitmproxy's signature
+    def watched_response(
+        stream: HttpStream, already_streamed: bool = False
+    ) -> Commands:  # mitmproxy's signature
         if already_streamed or not watcher.asks_again(stream.flow):
             return send_response(stream, already_streamed)
         return _after_this_event(stream)
 
-    HttpStream.handle_protocol_error = watched_error  # type: ignore[method-assign]
-    HttpStream.send_response = watched_response  # type: ignore[method-assign]
+    # mypy takes a function assigned to a class for one that still wants its `self`.
+    HttpStream.handle_protocol_error = watched_error  # type: ignore[method-assign, assignment]
+    HttpStream.send_response = watched_response  # type: ignore[method-assign, assignment]
 
     def uninstall() -> None:
         HttpStream.handle_protocol_error = handle_protocol_error  # type: ignore[method-assign]

@@ -4,15 +4,14 @@ Every option is text and is parsed here: mitmproxy drops an addon without a word
 a typed option is bad, and does not enforce choices.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from mitmproxy.addonmanager import Loader
-
 from ledger.db import default_url
+from mitmproxy.addonmanager import Loader
 
 
 class Inject(StrEnum):
@@ -86,7 +85,8 @@ TAG_LENGTH_MAX = 256
 def add(loader: Loader) -> None:
     """Declare the options to mitmproxy."""
     for name, text in HELP.items():
-        loader.add_option(name, str | None, None, text)
+        # mitmproxy takes `Optional[str]`, which its annotation does not say.
+        loader.add_option(name, str | None, None, text)  # type: ignore[arg-type]
 
 
 def parse(values: Values) -> Settings:
@@ -114,6 +114,17 @@ def parse_tags(name: str, text: str) -> dict[str, str]:
         tags[key.strip()[:TAG_LENGTH_MAX]] = value.strip()[:TAG_LENGTH_MAX]
     if len(tags) > TAGS_MAX:
         raise ValueError(f"{name}: {len(tags)} tags; at most {TAGS_MAX} are kept")
+    return tags
+
+
+def parse_tags_leniently(values: Sequence[str]) -> dict[str, str]:
+    """Tags of a client's headers: what is not KEY=VALUE is left out, for a request is not to fail
+    over a label."""
+    tags: dict[str, str] = {}
+    for part in ",".join(values).split(",")[:TAGS_MAX]:
+        key, equals, value = part.partition("=")
+        if equals and key.strip():
+            tags[key.strip()[:TAG_LENGTH_MAX]] = value.strip()[:TAG_LENGTH_MAX]
     return tags
 
 

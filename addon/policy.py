@@ -45,11 +45,20 @@ def is_known(provider: str) -> bool:
 
 
 def lesson(
-    origin: str, path: str, verdict: Verdict, *, now: datetime, known: Mapping[tuple[str, str], Learned]
+    origin: str,
+    path: str,
+    verdict: Verdict,
+    *,
+    now: datetime,
+    known: Mapping[tuple[str, str], Learned],
 ) -> Learned | None:
     """What to remember of an upstream; None if it is known already and still fresh."""
     old = known.get((origin, path))
-    if old is not None and old.verdict == verdict and old.expires_at - now > LEARNED_FOR[verdict] / 2:
+    if (
+        old is not None
+        and old.verdict == verdict
+        and old.expires_at - now > LEARNED_FOR[verdict] / 2
+    ):
         return None
     return Learned(
         origin=origin,

@@ -31,18 +31,14 @@ without `obfuscation` behind it)."""
 def ask(body: bytes) -> bytes | None:
     """The request body with usage asked for; None if it cannot be asked by splicing.
 
-    The body must be a JSON object. A client's own `stream_options` are kept, and its
-    `include_usage: false` becomes true: what the client then sees is still what false gives.
+    The body must be a JSON object with something in it. A client's own `stream_options` are
+    kept, and its `include_usage: false` becomes true: what the client then sees is still what
+    false gives.
     """
-    if b'"stream_options"' not in body:
-        brace = body.find(b"{")
-        if brace < 0:
-            return None
-        empty = body[brace + 1 :].lstrip()[:1] == b"}"
-        return body[: brace + 1] + _ASK + (b"" if empty else b",") + body[brace + 1 :]
-    options = _last(members(body), b"stream_options")
+    options = _last(members(body), b"stream_options") if b'"stream_options"' in body else None
     if options is None:
-        return None
+        brace = body.find(b"{")
+        return body[: brace + 1] + _ASK + b"," + body[brace + 1 :] if brace >= 0 else None
     value = body[options.value : options.end]
     if value == b"null":
         return body[: options.start] + _ASK + body[options.end :]
@@ -140,3 +136,21 @@ def _beside_the_event(block: bytes) -> Iterable[bytes]:
 def _last(found: list[Member], key: bytes) -> Member | None:
     """The member that counts: parsers take the last of duplicate keys."""
     return next((member for member in reversed(found) if member.key == key), None)
+
+
+def is_refusal(status: int, body: bytes, *, proven: bool) -> bool:
+    """Whether an error answer to a request that we added to may be about what we added.
+
+    `proven`: the upstream has answered such a request before. Then only an answer that names what
+    we added counts. From an upstream that never has, any complaint about the request may be one:
+    asking once more costs a client's own mistake a second refusal, not asking costs it its answer.
+    """
+    if status not in _REFUSAL_STATUSES:
+        return False
+    text = body.lower()
+    if b"stream_options" in text or b"include_usage" in text:
+        return True
+    return not proven and status in (400, 422)
+
+
+_REFUSAL_STATUSES = frozenset({400, 404, 405, 415, 422, 500, 501})

@@ -149,7 +149,7 @@ class Tap:
         self._upstream_bytes += len(run)
         self._upstream_hash.update(run)
         self._meter.feed(run)
-        if self._eager and self._meter.facts.token_seen:
+        if self._eager and self._meter.token_seen:
             self._first_token_at = self._clock()
             self._eager = False
 
@@ -168,12 +168,12 @@ class Tap:
 
     def _give_way(self, failure: Exception) -> None:
         """Plain pass-through from here on."""
-        self.degraded = f"{type(failure).__name__} in {_place_of(failure)}"
+        self.degraded = f"{type(failure).__name__} in {place_of(failure)}"
         self._pending.clear()
         self._on_failure(failure)
 
 
-def _place_of(failure: Exception) -> str:
+def place_of(failure: Exception) -> str:
     """Module and line that raised: no message, for it may hold what passed."""
     trace = failure.__traceback__
     while trace is not None and trace.tb_next is not None:

@@ -139,7 +139,8 @@ class Reading:
     usage_json: str | None = None
     """The provider's usage object as it said it; None if there was none."""
     estimated_output_tokens: int | None = None
-    """What passed before an early end, by our estimate, beside reported figures."""
+    """What passed by our estimate, where the provider's final figures never came; None where they
+    did. Beside the token columns, which hold it only under `usage_source='estimated'`."""
     read_at: datetime
     reason: str | None = None
 

@@ -1,0 +1,82 @@
+"""Pure. What a command run under `tokentee run` is told, so that its LLM traffic comes to us.
+
+Two ways, both for the child alone. SDKs that take a base URL get one that leads to a reverse
+proxy on loopback: plain HTTP, so no certificate is asked for. Everything else meets the usual
+proxy variables and a CA bundle that trusts the proxy as well as what was trusted before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class BaseUrl:
+    """An environment variable from which SDKs take where to go, and their default."""
+
+    variable: str
+    default: str | None
+    """None: there is none, and the variable is redirected only where it is set."""
+
+
+BASE_URLS = (
+    BaseUrl("OPENAI_BASE_URL", "https://api.openai.com/v1"),
+    BaseUrl("OPENAI_API_BASE", "https://api.openai.com/v1"),
+    BaseUrl("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),
+    BaseUrl("GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com"),
+    BaseUrl("GROQ_BASE_URL", "https://api.groq.com"),
+    BaseUrl("CO_API_URL", "https://api.cohere.com"),
+    BaseUrl("AZURE_OPENAI_ENDPOINT", None),
+    BaseUrl("OPENROUTER_BASE_URL", None),
+    BaseUrl("DEEPSEEK_BASE_URL", None),
+    BaseUrl("MISTRAL_BASE_URL", None),
+    BaseUrl("XAI_BASE_URL", None),
+    BaseUrl("OLLAMA_HOST", None),
+)
+_CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
+_PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")
+_LOOPBACK = "localhost,127.0.0.1,::1"
+
+
+def base_urls(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variable -> the URL that the child would have gone to: its own setting or the default."""
+    found = {}
+    for entry in BASE_URLS:
+        url = environment.get(entry.variable) or entry.default
+        if url is not None and urlsplit(url).scheme in ("http", "https"):
+            found[entry.variable] = url
+    return found
+
+
+def origin_of(url: str) -> str:
+    """scheme://host[:port], what a reverse proxy's spec takes."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def environment_for(
+    environment: Mapping[str, str],
+    *,
+    reverse_ports: Mapping[str, int],
+    proxy_port: int,
+    ca_bundle: str,
+    proxy_ca: str,
+) -> dict[str, str]:
+    """The child's environment.
+
+    `reverse_ports`: origin -> loopback port; `ca_bundle`: what was trusted before and the
+    proxy's CA; `proxy_ca`: the latter alone, for Node, which adds it to its own.
+    """
+    child = dict(environment)
+    for variable, url in base_urls(environment).items():
+        port = reverse_ports[origin_of(url)]
+        child[variable] = f"http://127.0.0.1:{port}{urlsplit(url).path}"
+    for variable in _PROXY_VARIABLES:
+        child[variable] = f"http://127.0.0.1:{proxy_port}"
+    for variable in ("NO_PROXY", "no_proxy"):
+        before = environment.get(variable)
+        child[variable] = f"{before},{_LOOPBACK}" if before else _LOOPBACK
+    for variable in _CA_VARIABLES:
+        child[variable] = ca_bundle
+    child["NODE_EXTRA_CA_CERTS"] = proxy_ca
+    return child

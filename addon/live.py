@@ -1,0 +1,72 @@
+"""Edge. What the recorder knows of exchanges under way, and the guard between our bugs and them.
+
+Not in `flow.metadata`, which mitmproxy copies and saves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ledger.writer import Ledger
+from mitmproxy import http
+
+from addon.dialects.request import RequestFacts
+from addon.dialects.routes import Route
+from addon.options import Settings
+from addon.tap import Tap, place_of
+from ledger.records import Exchange
+
+logger = logging.getLogger(__name__)
+
+PROVEN_MAX = 10_000
+"""Upstreams and paths remembered as answering; a client can invent paths without end."""
+
+
+@dataclass(slots=True)
+class Unasked:
+    """A request as the client sent it, where we asked for usage in its name."""
+
+    body: bytes | None
+    accept_encoding: str | None
+
+
+@dataclass(slots=True)
+class Live:
+    """One exchange under way."""
+
+    flow: http.HTTPFlow
+    opened: Exchange
+    route: Route
+    request: RequestFacts
+    unasked: Unasked | None = None
+    tap: Tap | None = None
+    status: int | None = None
+    broken_by_client: bool | None = None
+    """Which side broke it; None if neither has."""
+    troubles: list[str] = field(default_factory=list)
+    """Steps of ours that failed, for the row's `degraded`."""
+
+
+@dataclass(slots=True)
+class Running:
+    """What outlives a reload of the script: the ledger, and the exchanges under way."""
+
+    settings: Settings
+    ledger: Ledger
+    live: dict[str, Live] = field(default_factory=dict)
+    proven: set[tuple[str, str]] = field(default_factory=set)
+    """(origin, path) that have answered a request with our question in it."""
+
+
+def attempt[**P, T](
+    troubles: list[str], step: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T | None:
+    """The step's result, or None where it failed: noted for the row, one line in the log."""
+    try:
+        return step(*args, **kwargs)
+    except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the traffic
+        troubles.append(f"{type(failure).__name__} in {place_of(failure)}")
+        logger.warning("tokentee: %s; the traffic goes on", troubles[-1])
+        return None

@@ -1,0 +1,69 @@
+"""Edge. A request that goes upstream -> a live exchange."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from mitmproxy import http
+
+from addon import attribution, options
+from addon.dialects import routes
+from addon.dialects.request import RequestFacts, read_request
+from addon.live import Live, Running, attempt
+from ledger.records import Exchange, Source
+
+PATH_LENGTH_MAX = 512
+HEADER_LENGTH_MAX = 256
+
+
+def open_exchange(
+    running: Running, flow: http.HTTPFlow, troubles: list[str], *, node: str
+) -> Live | None:
+    """The exchange of a request to an LLM; None for any other traffic.
+
+    Takes our own headers out of every request: they are for us, not for upstream. What cannot be
+    read is left out and noted in `troubles`.
+    """
+    request = flow.request
+    header_tags = request.headers.get_all(attribution.TAG_HEADER)
+    session = request.headers.pop(attribution.SESSION_HEADER, None)
+    request.headers.pop(attribution.TAG_HEADER, None)
+    path = request.path.split("?", 1)[0]
+    upstream = running.settings.upstream(request.host, request.port)
+    route = routes.match(request.method, request.host, path)
+    if route is None:
+        if upstream is None or request.method != "POST":
+            return None
+        route = routes.UNKNOWN
+    body = attempt(troubles, request.get_content) or b""
+    facts = attempt(troubles, read_request, route, body) or RequestFacts()
+    key = attribution.api_key_of(request.headers, request.path)
+    fingerprint, hint = (
+        attribution.fingerprint_of(key, running.ledger.secret) if key else (None, None)
+    )
+    tags = options.parse_tags_leniently(header_tags)
+    session_id = session[:HEADER_LENGTH_MAX] if session else facts.session_id
+    provider = upstream.provider if upstream is not None else None
+    opened = Exchange(
+        id=flow.id,
+        origin=f"{request.scheme}://{request.host}:{request.port}",
+        provider=provider or routes.provider_of(request.host, path),
+        dialect=route.dialect.name,
+        operation=route.dialect.operation,
+        path=path[:PATH_LENGTH_MAX],
+        # The flow's own time, saved with it: a saved flow is read back onto its own row.
+        opened_at=datetime.fromtimestamp(request.timestamp_start, UTC),
+        request_model=facts.model,
+        streamed=facts.streamed,
+        request_bytes=len(request.raw_content or b""),
+        usage_asked=facts.usage_asked,
+        key_fingerprint=fingerprint,
+        key_hint=hint,
+        user_agent=request.headers.get("user-agent", "")[:HEADER_LENGTH_MAX] or None,
+        end_user=facts.end_user,
+        session_id=session_id,
+        tags={**running.settings.tags, **tags},
+        source=Source.LIVE if flow.live else Source.REPLAY,
+        node=node,
+    )
+    return Live(flow=flow, opened=opened, route=route, request=facts, troubles=troubles)

@@ -1,0 +1,433 @@
+"""Edge. mitmproxy's hooks: finds or makes the live exchange, and hands over.
+
+    request           opened: a row goes to the ledger before the request goes upstream
+    responseheaders   streaming: the tap is set into the stream
+    response, error   settled: by whichever comes first, once (MITMPROXY.md has the table of which
+                      ends bring which hooks)
+    done              settled: whatever is still open when the proxy stops
+
+Nothing here may hurt the traffic: each step that can fail does so inside `attempt`, which leaves
+the exchange as it is, notes the reason on its row and logs one line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from ledger.writer import Ledger, Receipt
+from mitmproxy import ctx, exceptions, http
+from mitmproxy.addonmanager import Loader
+from mitmproxy.flow import Error
+
+from addon import asking, estimate, http_stream, opening, options, rewrite
+from addon.exchange import NOTHING_PASSED, End, settle
+from addon.live import Live, Running, attempt
+from addon.meter import Meter
+from addon.options import Settings
+from addon.tap import Tap, place_of
+from ledger.errors import LedgerError
+from ledger.prices import PriceBook
+from ledger.records import Exchange, Outcome, Reading, State, UsageSource
+
+logger = logging.getLogger(__name__)
+
+COMMIT_WAIT_SECONDS_MAX = 5.0
+"""How long the end of an answer waits for its commit. An fsync takes milliseconds; a disk that
+takes longer than this is in trouble, and the traffic is worth more than the promise: the wait
+ends, one line is logged, and the reading is written when the disk can."""
+DRAIN_SECONDS_MAX = 5.0
+"""How long a stopping proxy lets open answers end by themselves. Container runtimes kill 10 s
+after they ask, and the ledger needs some of that."""
+CLOSE_SECONDS_MAX = 4.0
+REFUSED_BODY_BYTES_MAX = 64 * 1024
+"""An error answer longer than this is not held back to see whether it refuses our question."""
+BUFFERED_BODY_BYTES_MAX = 16 * 1024 * 1024
+"""A plain answer up to here is held until its reading is committed; see `_is_held`."""
+
+
+_handed_over: list[Running] = []
+"""From the recorder that a reload of the script ends to the one that it starts. mitmproxy makes
+the new addon from nothing, while open streams still call the old one's taps; without this one
+piece of module state those exchanges would never be settled."""
+
+
+class Recorder:
+    """The addon."""
+
+    name = "tokentee"
+
+    def __init__(self) -> None:
+        self._running: Running | None = None
+        self._uninstall: Callable[[], None] | None = None
+        self._node = f"{socket.gethostname()}/{os.getpid()}/{int(time.time())}"
+        self._unknown_keys: set[str] = set()
+
+    # Life
+
+    def load(self, loader: Loader) -> None:
+        options.add(loader)
+
+    def configure(self, updated: set[str]) -> None:
+        if not updated & options.HELP.keys():
+            return
+        try:
+            self._apply(options.parse(ctx.options))
+        except (ValueError, LedgerError) as error:
+            if self._running is None:
+                # While mitmproxy starts, an ERROR line ends the start with exit code 1 and
+                # without the traceback that an OptionsError would bring.
+                logger.error("tokentee: %s", error)  # noqa: TRY400
+            else:
+                reason = f"tokentee: {error}"
+                raise exceptions.OptionsError(reason) from error  # type: ignore[no-untyped-call]
+
+    def running(self) -> None:
+        if self._running is None:
+            return
+        unknown = [name for name in ctx.options.deferred if name.startswith(("tee_", "ledger"))]
+        if unknown:
+            logger.warning("tokentee: unknown option %s", ", ".join(unknown))
+        if ctx.options.stream_large_bodies:
+            logger.warning(
+                "tokentee: stream_large_bodies=%s: usage cannot be asked for in larger requests",
+                ctx.options.stream_large_bodies,
+            )
+        self._let_refusals_be_seen()
+        try:
+            self._uninstall = http_stream.install(self)
+        except AttributeError as missing:
+            logger.warning(
+                "tokentee: this mitmproxy lacks %s: usage is asked for only where it is known "
+                "to be welcome, and who broke a stream is guessed",
+                missing,
+            )
+        settings = self._running.settings
+        logger.info(
+            "tokentee: ledger %s, commit %s, inject %s",
+            self._running.ledger.shown_url,
+            "before end" if settings.commit_before_end else "async",
+            settings.inject,
+        )
+
+    def done(self) -> Awaitable[None] | None:
+        """Stop, or hand over to the recorder that a reload of the script makes.
+
+        mitmproxy calls this without awaiting on a reload and awaits it at shutdown; an `async
+        def` would break the reload.
+        """
+        if self._uninstall:
+            self._uninstall()
+            self._uninstall = None
+        if self._running is None:
+            return None
+        if ctx.master.should_exit.is_set():
+            return self._stop()
+        _handed_over.append(self._running)
+        self._running = None
+        return None
+
+    # Traffic
+
+    def request(self, flow: http.HTTPFlow) -> None:
+        running = self._running
+        if running is None:
+            return
+        troubles: list[str] = []
+        live = attempt(troubles, opening.open_exchange, running, flow, troubles, node=self._node)
+        if live is None:
+            return
+        running.live[flow.id] = live
+        attempt(live.troubles, asking.ask, running, live)
+        attempt(live.troubles, running.ledger.open, live.opened)
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        running = self._running
+        live = running.live.get(flow.id) if running else None
+        if live is None or flow.response is None:
+            return
+        live.status = flow.response.status_code
+        if live.status == 101:
+            return
+        # First of all: an exception before this would make mitmproxy hold the whole answer.
+        flow.response.stream = not _is_held(flow.response, asked=live.unasked is not None)
+        attempt(live.troubles, self._tap, flow, flow.response, live)
+
+    async def response(self, flow: http.HTTPFlow) -> None:
+        running = self._running
+        live = running.live.pop(flow.id, None) if running else None
+        if running is None or live is None or flow.response is None:
+            return
+        held = not flow.response.stream
+        if held and live.tap is None:
+            attempt(live.troubles, self._tap, flow, flow.response, live)
+        if held and live.tap is not None and flow.response.raw_content:
+            live.tap.callable(flow.response.raw_content)
+        receipt = self._settle(running, live, End.FINISHED, cause=None)
+        if receipt is not None and running.settings.commit_before_end:
+            await self._committed(receipt)
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        running = self._running
+        live = running.live.pop(flow.id, None) if running else None
+        if running is None or live is None:
+            return
+        message = flow.error.msg if flow.error else ""
+        if message == Error.KILLED_MESSAGE:
+            end = End.STOPPED
+        elif live.broken_by_client:
+            end = End.CLIENT_LEFT
+        else:
+            end = End.UPSTREAM_BROKE
+        # What follows a bytes literal in mitmproxy's messages is what upstream sent.
+        self._settle(running, live, end, cause=message.split("b'")[0].split('b"')[0])
+
+    # What `http_stream` asks
+
+    def broke(self, flow: http.HTTPFlow, *, by_client: bool) -> None:
+        live = self._running.live.get(flow.id) if self._running else None
+        if live is not None and live.broken_by_client is None:
+            live.broken_by_client = by_client
+
+    def asks_again(self, flow: http.HTTPFlow) -> bool:
+        running = self._running
+        live = running.live.get(flow.id) if running else None
+        if running is None or live is None or live.unasked is None:
+            return False
+        return bool(attempt(live.troubles, asking.take_back, running, live))
+
+    # Streaming
+
+    def _tap(self, flow: http.HTTPFlow, response: http.Response, live: Live) -> None:
+        headers = response.headers
+        content_type = headers.get("content-type", "")
+        encoding = headers.get("content-encoding", "")
+        is_event_stream = content_type.startswith("text/event-stream")
+        if is_event_stream and not live.opened.streamed:
+            live.opened = replace(live.opened, streamed=True)
+        meter = Meter(
+            live.route.dialect,
+            content_type=content_type,
+            content_encoding=encoding,
+            headers=headers,
+            provider=live.opened.provider,
+            status=response.status_code,
+        )
+        edits = live.unasked is not None and is_event_stream and response.stream
+        if edits and encoding.strip().lower() not in ("", "identity"):
+            logger.warning(
+                "tokentee: %s sent %s though identity was asked for: usage stays in the stream",
+                live.opened.origin,
+                encoding,
+            )
+            edits = False
+        live.tap = Tap(
+            meter,
+            stripper=rewrite.Stripper() if edits else None,
+            clock=_now,
+            on_failure=lambda failure: self._fell_back(live.opened.id, failure),
+        )
+        if not response.stream:
+            return
+        if edits and "content-length" in headers:
+            del headers["content-length"]
+            if flow.request.http_version == "HTTP/1.1":
+                headers["transfer-encoding"] = "chunked"
+        response.stream = live.tap.callable
+
+    # Settling
+
+    def _settle(
+        self, running: Running, live: Live, end: End, *, cause: str | None
+    ) -> Receipt | None:
+        exchange, reading = attempt(live.troubles, self._settled, live, end, cause) or (
+            _settled_bare(live)
+        )
+        if live.troubles:
+            exchange = replace(exchange, degraded="; ".join(live.troubles)[:1000])
+        attempt(live.troubles, asking.learn, running, live, exchange, reading)
+        return attempt(live.troubles, running.ledger.settle, exchange, reading)
+
+    def _settled(self, live: Live, end: End, cause: str | None) -> tuple[Exchange, Reading]:
+        meter = live.tap.end() if live.tap else None
+        if meter is not None:
+            self._say_unknown_keys(meter)
+        return settle(
+            live.opened,
+            end=end,
+            status=live.status,
+            meter=meter,
+            passed=live.tap.passed() if live.tap else NOTHING_PASSED,
+            estimate_input=lambda: estimate.input_tokens_of(live.flow.request.get_content() or b""),
+            cause=cause,
+            now=_now(),
+        )
+
+    async def _committed(self, receipt: Receipt) -> None:
+        """Wait until a reading is on disk, or has been given up, or the bound is reached."""
+        if receipt.committed or receipt.error:
+            return
+        loop = asyncio.get_running_loop()
+        waiting = loop.create_future()
+        receipt.context = waiting
+        bound = loop.call_later(COMMIT_WAIT_SECONDS_MAX, _resolve, waiting)
+        try:
+            await waiting
+        finally:
+            bound.cancel()
+        if not receipt.committed and not receipt.error:
+            logger.warning(
+                "tokentee: exchange %s not committed within %.0f s; its end goes on to the client",
+                receipt.exchange_id,
+                COMMIT_WAIT_SECONDS_MAX,
+            )
+
+    # Starting and stopping
+
+    def _apply(self, settings: Settings) -> None:
+        if self._running is None:
+            self._running = self._start(settings)
+        elif settings.ledger_url != self._running.settings.ledger_url:
+            raise ValueError("ledger_url: stays as it was at the start; restart to change it")
+        else:
+            self._running.settings = settings
+
+    def _start(self, settings: Settings) -> Running:
+        while _handed_over:
+            running = _handed_over.pop()
+            running.settings = settings
+            running.ledger.on_commit = _notify_on(asyncio.get_running_loop())
+            return running
+        book = PriceBook.load(str(settings.prices) if settings.prices else None)
+        ledger = Ledger.start(
+            settings.ledger_url,
+            node=self._node,
+            price=book.price,
+            on_commit=_notify_on(asyncio.get_running_loop()),
+            log=_log,
+        )
+        return Running(settings=settings, ledger=ledger)
+
+    async def _stop(self) -> None:
+        running = self._running
+        assert running is not None
+        deadline = time.monotonic() + DRAIN_SECONDS_MAX
+        if running.live:
+            logger.info(
+                "tokentee: waiting up to %.0f s for %d open exchanges",
+                DRAIN_SECONDS_MAX,
+                len(running.live),
+            )
+        while running.live and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        self._running = None
+        for live in list(running.live.values()):
+            self._settle(running, live, End.STOPPED, cause="the proxy was stopped")
+        running.live.clear()
+        await asyncio.to_thread(running.ledger.close, CLOSE_SECONDS_MAX)
+
+    def _let_refusals_be_seen(self) -> None:
+        """In reverse mode, connect upstream per request: mitmproxy's `eager` default closes the
+        client's connection before any request is read when upstream refuses, and nothing could
+        be recorded (MITMPROXY.md)."""
+        specs = ctx.options.mode
+        if specs and all(spec.startswith("reverse:") for spec in specs):
+            ctx.options.update(connection_strategy="lazy")  # type: ignore[no-untyped-call]
+
+    def _say_unknown_keys(self, meter: Meter) -> None:
+        """A usage key never seen before is kept verbatim, and said once."""
+        for key in meter.facts.unknown_keys:
+            if key not in self._unknown_keys and len(self._unknown_keys) < 1_000:
+                self._unknown_keys.add(key)
+                logger.info("tokentee: a usage key not known before: %r", key)
+
+    # Our failure is not theirs
+
+    def _fell_back(self, exchange_id: str, failure: Exception) -> None:
+        logger.warning(
+            "tokentee: exchange %s passes unmetered from here: %s in %s",
+            exchange_id,
+            type(failure).__name__,
+            place_of(failure),
+        )
+
+
+def _is_held(response: http.Response, *, asked: bool) -> bool:
+    """Whether mitmproxy is to hold an answer until it is complete, and its reading committed.
+
+    A body under a content-length is over for the client with its last byte, before any hook could
+    wait for the ledger; so a plain one is held (it is of no use to a client before it is whole),
+    while a stream never is. And where we asked for usage, an error answer is held to see whether
+    it refuses the question.
+    """
+    length = response.headers.get("content-length", "")
+    if asked and response.status_code >= 400:
+        return not length.isdigit() or int(length) <= REFUSED_BODY_BYTES_MAX
+    if response.headers.get("content-type", "").startswith(_STREAM_TYPES):
+        return False
+    return length.isdigit() and int(length) <= BUFFERED_BODY_BYTES_MAX
+
+
+_STREAM_TYPES = (
+    "text/event-stream",
+    "application/x-ndjson",
+    "application/stream+json",
+    "application/vnd.amazon.eventstream",
+)
+
+
+def _settled_bare(live: Live) -> tuple[Exchange, Reading]:
+    """The least that can be said, when saying more failed."""
+    now = _now()
+    exchange = replace(
+        live.opened,
+        state=State.SETTLED,
+        outcome=Outcome.LOST,
+        http_status=live.status,
+        settled_at=now,
+    )
+    reading = Reading(
+        exchange_id=exchange.id,
+        opened_at=exchange.opened_at,
+        meter_version="0",
+        usage_source=UsageSource.NONE,
+        read_at=now,
+        reason="settling failed",
+    )
+    return exchange, reading
+
+
+def _notify_on(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[Receipt]], None]:
+    """What the writer calls, on its own thread, once for each batch that it has committed."""
+
+    def resolve_all(receipts: Sequence[Receipt]) -> None:
+        for receipt in receipts:
+            if receipt.context is not None:
+                _resolve(receipt.context)
+
+    def notify(receipts: Sequence[Receipt]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(resolve_all, receipts)
+
+    return notify
+
+
+def _resolve(waiting: object) -> None:
+    assert isinstance(waiting, asyncio.Future)
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+def _log(level: str, message: str) -> None:
+    logger.log(logging.getLevelNamesMapping()[level.upper()], "tokentee: %s", message)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
