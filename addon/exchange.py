@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
-from ledger.identity import content_digest
-
 from addon.dialects.facts import Facts, clean
 from addon.meter import Meter
+from ledger.identity import content_digest
 from ledger.records import Exchange, Outcome, Reading, State, UsageSource
 
 METER_VERSION = "1"

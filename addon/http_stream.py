@@ -49,7 +49,7 @@ def install(watcher: Watcher) -> Callable[[], None]:
         flow = getattr(stream, "flow", None)
         if flow is not None:
             watcher.broke(flow, by_client=isinstance(event, RequestProtocolError))
-        return handle_protocol_error(stream, event)
+        yield from handle_protocol_error(stream, event)
 
     def watched_response(
         stream: HttpStream, already_streamed: bool = False

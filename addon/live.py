@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ledger.writer import Ledger
 from mitmproxy import http
 
 from addon.dialects.request import RequestFacts
@@ -17,6 +16,7 @@ from addon.dialects.routes import Route
 from addon.options import Settings
 from addon.tap import Tap, place_of
 from ledger.records import Exchange
+from ledger.writer import Ledger
 
 logger = logging.getLogger(__name__)
 

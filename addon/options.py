@@ -10,8 +10,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from ledger.db import default_url
 from mitmproxy.addonmanager import Loader
+
+from ledger.db import default_url
 
 
 class Inject(StrEnum):

@@ -22,7 +22,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from ledger.writer import Ledger, Receipt
 from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
@@ -36,6 +35,7 @@ from addon.tap import Tap, place_of
 from ledger.errors import LedgerError
 from ledger.prices import PriceBook
 from ledger.records import Exchange, Outcome, Reading, State, UsageSource
+from ledger.writer import Ledger, Receipt
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Recorder:
                 logger.error("tokentee: %s", error)  # noqa: TRY400
             else:
                 reason = f"tokentee: {error}"
-                raise exceptions.OptionsError(reason) from error  # type: ignore[no-untyped-call]
+                raise exceptions.OptionsError(reason) from error
 
     def running(self) -> None:
         if self._running is None:
@@ -339,7 +339,7 @@ class Recorder:
         be recorded (MITMPROXY.md)."""
         specs = ctx.options.mode
         if specs and all(spec.startswith("reverse:") for spec in specs):
-            ctx.options.update(connection_strategy="lazy")  # type: ignore[no-untyped-call]
+            ctx.options.update(connection_strategy="lazy")
 
     def _say_unknown_keys(self, meter: Meter) -> None:
         """A usage key never seen before is kept verbatim, and said once."""
