@@ -291,7 +291,7 @@ class _Http2:
         self._h2.initiate_connection()
         self._flush()
         try:
-            while data := await self._reader.read(65536):
+            while (data := await self._reader.read(65536)) and not self._writer.is_closing():
                 for event in self._h2.receive_data(data):
                     self._see(event)
                 self._flush()

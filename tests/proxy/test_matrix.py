@@ -1,0 +1,264 @@
+"""Dialect x ask x cut x end x HTTP version, through a real mitmdump, against a bare one.
+
+Every case is played twice: through a mitmdump that only streams, which shows what this client
+gets without us, and through ours. The bodies must be equal, byte for byte; the upstream must have
+been asked the same, but for what we add; and the ledger must hold one settled row with the right
+outcome, figures and digests. The table is printed at the end of the run.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.proxy import rows
+from tests.proxy.certificates import client_context, make_certificate, server_context
+from tests.proxy.client import Ending, Http1, Http2, Received
+from tests.proxy.conftest import Table
+from tests.proxy.matrix import LEAVING, Ask, Case, How, Http, cases
+from tests.proxy.mitmdump import BARE, SCRIPTS, TEE, Mitmdump
+from tests.proxy.upstream import Answer, Framing, Request, Upstream
+from tests.proxy.wires import WIRES, Wire, asks
+
+pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
+
+WORKERS = 6
+CASES = {case.number: case for case in cases()}
+
+
+@dataclass
+class Played:
+    """What came of all cases."""
+
+    received: dict[tuple[str, int], Received] = field(default_factory=dict)
+    """By proxy (`tee` or `bare`) and case."""
+    requests: dict[tuple[str, int], list[Request]] = field(default_factory=dict)
+    by_case: dict[str, list[rows.Row]] = field(default_factory=dict)
+    row_count: int = 0
+    log: str = ""
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    folder = tmp_path_factory.mktemp("matrix")
+    pem = make_certificate(folder)
+    result = Played()
+
+    def answer(request: Request) -> Answer:
+        case = CASES[int(request.header("x-case") or "")]
+        result.requests.setdefault((request.header("x-proxy") or "", case.number), []).append(
+            request
+        )
+        return case.answer(asked=asks(request.body))
+
+    with ExitStack() as running:
+        plain = [running.enter_context(Upstream(answer)) for _ in range(2)]
+        secure = [
+            running.enter_context(Upstream(answer, tls=server_context(pem, http2=True)))
+            for _ in range(2)
+        ]
+        upstreams = [*plain, *secure]
+        # Of each pair, one upstream is known to want asking, and one not to.
+        known = zip(upstreams, ["aivene", "opentoken"] * 2, strict=True)
+        hosts = ",".join(f"127.0.0.1:{each.port}={provider}" for each, provider in known)
+        proxies = {
+            name: running.enter_context(
+                Mitmdump(
+                    folder / name,
+                    upstreams=[each.url for each in upstreams],
+                    script=script,
+                    beside=[SCRIPTS / "h2_upstream.py"],
+                    options={"ssl_verify_upstream_trusted_ca": str(pem), **options},
+                )
+            )
+            for name, script, options in (
+                ("bare", BARE, {}),
+                ("tee", TEE, {"tee_hosts": hosts}),
+            )
+        }
+        lanes: dict[tuple[str, Http, bool], list[Case]] = {}
+        for case in CASES.values():
+            for name in proxies:
+                lanes.setdefault((name, case.http, case.wire.is_opt_in), []).append(case)
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for (name, _, _), answers in zip(
+                lanes,
+                pool.map(lambda lane: play_lane(proxies[lane[0][0]], *lane), lanes.items()),
+                strict=True,
+            ):
+                for number, received in answers.items():
+                    result.received[name, number] = received
+        ledger = proxies["tee"].ledger
+        rows.eventually(lambda: rows.open_count(ledger) == 0)
+        proxies["tee"].stop()
+        result.by_case = rows.by_tag(ledger, "case")
+        result.row_count = len(rows.exchanges(ledger))
+        result.log = proxies["tee"].log
+    return result
+
+
+def play_lane(
+    proxy: Mitmdump, lane: tuple[str, Http, bool], of_lane: list[Case]
+) -> dict[int, Received]:
+    """Play cases one after the other, on one connection for as long as it lasts."""
+    name, http, is_opt_in = lane
+    mode = (2 if http.upstream_is_h2 else 0) + (0 if is_opt_in else 1)
+    client: Http1 | Http2 | None = None
+    answers = {}
+    for case in of_lane:
+        if client is None:
+            client = connect(proxy, mode, http)
+        answers[case.number] = received = play(client, name, case)
+        if received.ending is not Ending.TERMINATED:
+            client.close()
+            client = None
+        elif isinstance(client, Http1):
+            assert client.is_quiet(), f"bytes after the end of {case}"
+    if client is not None:
+        client.close()
+    return answers
+
+
+def connect(proxy: Mitmdump, mode: int, http: Http) -> Http1 | Http2:
+    if http.client_is_h2:
+        tls = client_context(proxy.authority, http2=True)
+        return Http2(proxy.address(mode), tls=tls, name="localhost")
+    return Http1(proxy.address(mode))
+
+
+def play(client: Http1 | Http2, proxy: str, case: Case) -> Received:
+    headers = [
+        ("content-type", "application/json"),
+        ("accept-encoding", "gzip, br"),
+        ("x-case", str(case.number)),
+        ("x-proxy", proxy),
+        ("x-tokentee-tag", f"case={case.number}"),
+        *case.wire.headers.items(),
+    ]
+    client.send("POST", case.wire.target, headers, case.wire.request(asked=case.asked))
+    received = client.head()
+    enough = len(case.sent(asked=case.ask is Ask.ASKED)) if case.how in LEAVING else None
+    while enough is None or len(received.body) < enough:
+        if not client.more(received):
+            return received
+    client.leave(received, rst=case.how is How.LEFT_RST)
+    return received
+
+
+def mistakes(played: Played, case: Case) -> Iterator[str]:
+    """Everything in which a case came out other than it must."""
+    ours, control = (played.received[name, case.number] for name in ("tee", "bare"))
+    yield from mistakes_of_client(case, ours, control)
+    yield from mistakes_of_request(played, case)
+    found = played.by_case.get(str(case.number), [])
+    if len(found) != 1 or found[0]["reading_count"] != 1:
+        yield f"{len(found)} rows"
+        return
+    yield from mistakes_of_row(case, found[0], ours)
+
+
+def mistakes_of_client(case: Case, ours: Received, control: Received) -> Iterator[str]:
+    expected = {control.body}
+    if case.is_injected and case.tail:
+        # An incomplete event cannot be edited, so it is held; a connection that breaks offers no
+        # moment to hand it out any more.
+        whole = case.sent(asked=True).removesuffix(case.tail)
+        assert b"usage" not in whole or case.wire.name == "openai"
+        unasked_half = len(case.sent(asked=False)) - len(control.body)
+        assert unasked_half == 0
+        frames = b"".join(case.wire.answer(asked=False)[: case.wire.cut_after])
+        expected = {frames, frames + case.tail}
+    if ours.body not in expected:
+        yield f"client got {ours.body!r} instead of {control.body!r}"
+    if ours.status != control.status:
+        yield f"status {ours.status} instead of {control.status}"
+    if ours.ending is not control.ending:
+        yield f"ended {ours.ending} instead of {control.ending}"
+    differing = set(ours.headers) ^ set(control.headers)
+    if case.is_injected and case.how is How.LENGTH:
+        # What is taken out makes the announced length wrong.
+        length = ("content-length", str(len(case.sent(asked=False))))
+        differing -= {length, ("transfer-encoding", "chunked")}
+    if differing:
+        yield f"headers differ in {sorted(differing)}"
+
+
+def mistakes_of_request(played: Played, case: Case) -> Iterator[str]:
+    ours, control = (played.requests[name, case.number] for name in ("tee", "bare"))
+    if len(ours) != 1:
+        yield f"upstream was asked {len(ours)} times"
+        return
+    expected = json.loads(control[0].body)
+    ignored = {"x-proxy", "x-tokentee-tag", ":authority", "host"}
+    if case.is_injected:
+        expected["stream_options"] = {"include_usage": True}
+        ignored |= {"content-length", "accept-encoding"}
+    elif ours[0].body != control[0].body:
+        yield f"upstream got {ours[0].body!r} instead of {control[0].body!r}"
+    if json.loads(ours[0].body) != expected:
+        yield f"upstream was asked {ours[0].body!r}"
+    sent, passed = (
+        {(name, value) for name, value in request.headers if name.lower() not in ignored}
+        for request in (control[0], ours[0])
+    )
+    if sent != passed:
+        yield f"request headers differ in {sorted(sent ^ passed)}"
+    if ours[0].header("x-tokentee-tag") is not None:
+        yield "our header went upstream"
+
+
+def mistakes_of_row(case: Case, row: rows.Row, ours: Received) -> Iterator[str]:
+    sent = case.sent(asked=case.is_injected or case.ask is Ask.ASKED)
+    client_body = ours.body
+    expected = {
+        "state": "settled",
+        "outcome": case.outcome,
+        "degraded": None,
+        "usage_asked": case.asked if case.wire.can_ask else None,
+        "usage_injected": case.is_injected,
+        "usage_stripped": case.is_injected and len(client_body) < len(sent.removesuffix(case.tail)),
+        **case.figures,
+    }
+    for name, value in expected.items():
+        if row[name] != value:
+            yield f"{name} is {row[name]!r} instead of {value!r}"
+    if case.how in LEAVING:
+        return  # what was under way when the client left is in the row, and not in its hands
+    proof = {
+        "response_bytes": len(sent),
+        "upstream_digest": hashlib.sha256(sent).hexdigest(),
+        "client_bytes": len(client_body),
+        "client_digest": hashlib.sha256(client_body).hexdigest(),
+    }
+    for name, value in proof.items():
+        if row[name] != value:
+            yield f"{name} is {row[name]!r} instead of {value!r}"
+
+
+@pytest.mark.parametrize("ask", list(Ask))
+@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
+def test_every_way_to_end(wire: Wire, ask: Ask, played: Played, matrix_table: Table) -> None:
+    """The client cannot tell, and the ledger is right, however the exchange goes."""
+    wrong = []
+    for case in CASES.values():
+        if case.wire is wire and case.ask is ask:
+            found = list(mistakes(played, case))
+            matrix_table.add(f"{wire.name}, {ask}", case.how, passed=not found)
+            wrong += [f"{case}: {mistake}" for mistake in found]
+    assert not wrong, f"{len(wrong)} mistakes, such as\n" + "\n".join(wrong[:12])
+
+
+def test_no_row_too_many_and_none_left_over(played: Played) -> None:
+    assert played.row_count == len(CASES)
+    assert "waiting up to" not in played.log, "an exchange was still open when the proxy stopped"
+    assert "Traceback" not in played.log
+
+
+def test_framings_were_played() -> None:
+    """The matrix holds every HTTP/1.1 framing, so that no column is empty by mistake."""
+    framings = {case.answer(asked=False).framing for case in CASES.values()}
+    assert framings == set(Framing)
