@@ -51,12 +51,11 @@ def install(watcher: Watcher) -> Callable[[], None]:
             watcher.broke(flow, by_client=isinstance(event, RequestProtocolError))
         yield from handle_protocol_error(stream, event)
 
-    def watched_response(
-        stream: HttpStream, already_streamed: bool = False
-    ) -> Commands:  # mitmproxy's signature
+    def watched_response(stream: HttpStream, already_streamed: bool = False) -> Commands:
         if already_streamed or not watcher.asks_again(stream.flow):
-            return send_response(stream, already_streamed)
-        return _after_this_event(stream)
+            yield from send_response(stream, already_streamed)
+        else:
+            yield from _after_this_event(stream)
 
     # mypy takes a function assigned to a class for one that still wants its `self`.
     HttpStream.handle_protocol_error = watched_error  # type: ignore[method-assign, assignment]

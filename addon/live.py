@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from mitmproxy import http
 
+from addon.capture import Capture
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
 from addon.options import Settings
@@ -42,6 +43,7 @@ class Live:
     request: RequestFacts
     unasked: Unasked | None = None
     tap: Tap | None = None
+    capture: Capture | None = None
     status: int | None = None
     broken_by_client: bool | None = None
     """Which side broke it; None if neither has."""

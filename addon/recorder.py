@@ -21,12 +21,14 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
 from addon import asking, estimate, http_stream, opening, options, rewrite
+from addon.capture import Capture, append, file_for
 from addon.exchange import NOTHING_PASSED, End, settle
 from addon.live import Live, Running, attempt
 from addon.meter import Meter
@@ -151,14 +153,14 @@ class Recorder:
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         running = self._running
         live = running.live.get(flow.id) if running else None
-        if live is None or flow.response is None:
+        if running is None or live is None or flow.response is None:
             return
         live.status = flow.response.status_code
         if live.status == 101:
             return
         # First of all: an exception before this would make mitmproxy hold the whole answer.
         flow.response.stream = not _is_held(flow.response, asked=live.unasked is not None)
-        attempt(live.troubles, self._tap, flow, flow.response, live)
+        attempt(live.troubles, self._tap, running, flow, flow.response, live)
 
     async def response(self, flow: http.HTTPFlow) -> None:
         running = self._running
@@ -167,9 +169,11 @@ class Recorder:
             return
         held = not flow.response.stream
         if held and live.tap is None:
-            attempt(live.troubles, self._tap, flow, flow.response, live)
+            attempt(live.troubles, self._tap, running, flow, flow.response, live)
         if held and live.tap is not None and flow.response.raw_content:
             live.tap.callable(flow.response.raw_content)
+            if live.capture is not None:
+                live.capture.add(flow.response.raw_content)
         receipt = self._settle(running, live, End.FINISHED, cause=None)
         if receipt is not None and running.settings.commit_before_end:
             await self._committed(receipt)
@@ -205,7 +209,9 @@ class Recorder:
 
     # Streaming
 
-    def _tap(self, flow: http.HTTPFlow, response: http.Response, live: Live) -> None:
+    def _tap(
+        self, running: Running, flow: http.HTTPFlow, response: http.Response, live: Live
+    ) -> None:
         headers = response.headers
         content_type = headers.get("content-type", "")
         encoding = headers.get("content-encoding", "")
@@ -234,13 +240,16 @@ class Recorder:
             clock=_now,
             on_failure=lambda failure: self._fell_back(live.opened.id, failure),
         )
+        if running.settings.capture is not None:
+            live.capture = Capture()
         if not response.stream:
             return
         if edits and "content-length" in headers:
             del headers["content-length"]
             if flow.request.http_version == "HTTP/1.1":
                 headers["transfer-encoding"] = "chunked"
-        response.stream = live.tap.callable
+        into = live.tap.callable
+        response.stream = live.capture.around(into) if live.capture else into
 
     # Settling
 
@@ -252,6 +261,9 @@ class Recorder:
         )
         if live.troubles:
             exchange = replace(exchange, degraded="; ".join(live.troubles)[:1000])
+        if live.capture is not None and running.settings.capture is not None:
+            path = attempt(live.troubles, self._write_capture, running.settings.capture, live)
+            exchange = replace(exchange, capture=f"{path}#{exchange.id}" if path else None)
         attempt(live.troubles, asking.learn, running, live, exchange, reading)
         return attempt(live.troubles, running.ledger.settle, exchange, reading)
 
@@ -269,6 +281,18 @@ class Recorder:
             cause=cause,
             now=_now(),
         )
+
+    def _write_capture(self, directory: Path, live: Live) -> Path | None:
+        """Write an exchange's capture off the loop; the file, or None if it was too large."""
+        capture = live.capture
+        assert capture is not None
+        if capture.overflowed:
+            return None
+        path = file_for(directory, node=self._node, now=_now())
+        line = capture.line(live.flow, started_at=live.opened.opened_at)
+        writing = asyncio.get_running_loop().run_in_executor(None, append, path, line)
+        writing.add_done_callback(_say_if_failed)
+        return path
 
     async def _committed(self, receipt: Receipt) -> None:
         """Wait until a reading is on disk, or has been given up, or the bound is reached."""
@@ -423,6 +447,11 @@ def _resolve(waiting: object) -> None:
     assert isinstance(waiting, asyncio.Future)
     if not waiting.done():
         waiting.set_result(None)
+
+
+def _say_if_failed(writing: asyncio.Future[None]) -> None:
+    if not writing.cancelled() and (failure := writing.exception()):
+        logger.warning("tokentee: a capture was not written: %s", failure)
 
 
 def _log(level: str, message: str) -> None:
