@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from ledger.lines import NO_TIME, TOKEN_LINES, Rate
+from ledger.lines import NO_TIME, Rate
 from ledger.money import PICOUSD_PER_USD
 
 if TYPE_CHECKING:
@@ -111,10 +111,6 @@ def find(list_id: str, model: str) -> Published | None:
     return Published(list_id, found, False)
 
 
-def has_list(list_id: str) -> bool:
-    return list_id in _providers()
-
-
 def prices(published: Published, *, tier: str | None, at: datetime, source: str) -> Period:
     """The model's rates at a moment, and the span around it in which nothing changes."""
     model = published.model
@@ -208,7 +204,8 @@ def _moments(dated: "ConditionalPrice | PriceVariant", at: datetime) -> Iterator
     constraint = dated.constraint
     if isinstance(constraint, StartDateConstraint):
         yield datetime.combine(constraint.start_date, time(), UTC)
-    elif constraint is not None:
+    else:
+        assert constraint is not None
         for day in (at.date() - timedelta(days=1), at.date(), at.date() + timedelta(days=1)):
             for moment in (constraint.start_time, constraint.end_time):
                 aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -225,6 +222,3 @@ def _providers() -> "dict[str, Provider]":
 @cache
 def _version() -> str:
     return version("genai-prices")
-
-
-assert set(TOKEN_LINES) <= set(PRICE_KEYS)

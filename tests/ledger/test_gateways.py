@@ -153,3 +153,10 @@ def test_the_operator_may_call_a_host_a_gateway():
     assert asked("http://llm.corp.example:80", "fast", gateways=gateways) == [
         Candidate("zai", "glm-4.6", own=False)
     ]
+
+
+def test_bedrock_by_what_is_known():
+    origin = "https://bedrock-runtime.us-east-1.amazonaws.com:443"
+    assert asked(origin, None, request_model="amazon.nova-lite-v1:0") == [
+        Candidate("aws", "amazon.nova-lite-v1:0", own=True)
+    ]
