@@ -74,7 +74,7 @@ def settle(
     reading = _reading(opened, outcome, meter, estimate_input, now)
     settled = replace(
         opened,
-        state=State.SETTLED,
+        state=State.LOST if outcome is Outcome.LOST else State.SETTLED,
         outcome=outcome,
         http_status=status,
         response_id=facts.response_id,
@@ -109,6 +109,22 @@ def settle(
     return settled, reading
 
 
+def settle_unread(
+    opened: Exchange, *, end: End, status: int | None, now: datetime
+) -> tuple[Exchange, Reading]:
+    """The least that can be said of an exchange, for when saying more has failed."""
+    read = Facts(ended=end is End.FINISHED)
+    outcome = outcome_of(end, read, status=status, streamed=opened.streamed)
+    settled = replace(
+        opened,
+        state=State.LOST if outcome is Outcome.LOST else State.SETTLED,
+        outcome=outcome,
+        http_status=status,
+        settled_at=now,
+    )
+    return settled, _nothing_read(opened, now)
+
+
 def outcome_of(end: End, facts: Facts, *, status: int | None, streamed: bool) -> Outcome:
     """How an exchange ended, for the ledger.
 
@@ -141,13 +157,7 @@ def _reading(
     estimate_input: Callable[[], int | None],
     now: datetime,
 ) -> Reading:
-    reading = Reading(
-        exchange_id=opened.id,
-        opened_at=opened.opened_at,
-        meter_version=METER_VERSION,
-        usage_source=UsageSource.NONE,
-        read_at=now,
-    )
+    reading = _nothing_read(opened, now)
     if meter is None:
         return reading
     usage = meter.usage()
@@ -166,3 +176,13 @@ def _reading(
             usage=replace(usage, input_tokens=estimate_input(), output_tokens=estimated),
         )
     return reading
+
+
+def _nothing_read(opened: Exchange, now: datetime) -> Reading:
+    return Reading(
+        exchange_id=opened.id,
+        opened_at=opened.opened_at,
+        meter_version=METER_VERSION,
+        usage_source=UsageSource.NONE,
+        read_at=now,
+    )

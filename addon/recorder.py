@@ -20,23 +20,20 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
-from addon import asking, estimate, http_stream, opening, options, rewrite
+from addon import asking, http_stream, metering, opening, options
 from addon.capture import Capture, append, file_for
-from addon.exchange import NOTHING_PASSED, End, settle
+from addon.exchange import End, settle_unread
 from addon.live import Live, Running, attempt
 from addon.meter import Meter
 from addon.options import Settings
-from addon.tap import Tap, place_of
 from ledger.errors import LedgerError
 from ledger.prices import PriceBook
-from ledger.records import Exchange, Outcome, Reading, State, UsageSource
 from ledger.writer import Ledger, Receipt
 
 logger = logging.getLogger(__name__)
@@ -212,42 +209,15 @@ class Recorder:
     def _tap(
         self, running: Running, flow: http.HTTPFlow, response: http.Response, live: Live
     ) -> None:
-        headers = response.headers
-        content_type = headers.get("content-type", "")
-        encoding = headers.get("content-encoding", "")
-        is_event_stream = content_type.startswith("text/event-stream")
-        if is_event_stream and not live.opened.streamed:
-            live.opened = replace(live.opened, streamed=True)
-        meter = Meter(
-            live.route.dialect,
-            content_type=content_type,
-            content_encoding=encoding,
-            headers=headers,
-            provider=live.opened.provider,
-            status=response.status_code,
-        )
-        edits = live.unasked is not None and is_event_stream and response.stream
-        if edits and encoding.strip().lower() not in ("", "identity"):
-            logger.warning(
-                "tokentee: %s sent %s though identity was asked for: usage stays in the stream",
-                live.opened.origin,
-                encoding,
-            )
-            edits = False
-        live.tap = Tap(
-            meter,
-            stripper=rewrite.Stripper() if edits else None,
-            clock=_now,
-            on_failure=lambda failure: self._fell_back(live.opened.id, failure),
-        )
+        live.tap = metering.tap_for(live, response, may_edit=bool(response.stream))
         if running.settings.capture is not None:
             live.capture = Capture()
         if not response.stream:
             return
-        if edits and "content-length" in headers:
-            del headers["content-length"]
+        if live.tap.edits and "content-length" in response.headers:
+            del response.headers["content-length"]
             if flow.request.http_version == "HTTP/1.1":
-                headers["transfer-encoding"] = "chunked"
+                response.headers["transfer-encoding"] = "chunked"
         into = live.tap.callable
         response.stream = live.capture.around(into) if live.capture else into
 
@@ -256,31 +226,19 @@ class Recorder:
     def _settle(
         self, running: Running, live: Live, end: End, *, cause: str | None
     ) -> Receipt | None:
-        exchange, reading = attempt(live.troubles, self._settled, live, end, cause) or (
-            _settled_bare(live)
+        exchange, reading = attempt(live.troubles, metering.settled, live, end, cause) or (
+            settle_unread(live.opened, end=end, status=live.status, now=metering.now())
         )
         if live.troubles:
-            exchange = replace(exchange, degraded="; ".join(live.troubles)[:1000])
+            reasons = [*live.troubles, *filter(None, [exchange.degraded])]
+            exchange = replace(exchange, degraded="; ".join(reasons)[:1000])
+        if live.tap is not None:
+            self._say_unknown_keys(live.tap.meter)
         if live.capture is not None and running.settings.capture is not None:
             path = attempt(live.troubles, self._write_capture, running.settings.capture, live)
             exchange = replace(exchange, capture=f"{path}#{exchange.id}" if path else None)
         attempt(live.troubles, asking.learn, running, live, exchange, reading)
         return attempt(live.troubles, running.ledger.settle, exchange, reading)
-
-    def _settled(self, live: Live, end: End, cause: str | None) -> tuple[Exchange, Reading]:
-        meter = live.tap.end() if live.tap else None
-        if meter is not None:
-            self._say_unknown_keys(meter)
-        return settle(
-            live.opened,
-            end=end,
-            status=live.status,
-            meter=meter,
-            passed=live.tap.passed() if live.tap else NOTHING_PASSED,
-            estimate_input=lambda: estimate.input_tokens_of(live.flow.request.get_content() or b""),
-            cause=cause,
-            now=_now(),
-        )
 
     def _write_capture(self, directory: Path, live: Live) -> Path | None:
         """Write an exchange's capture off the loop; the file, or None if it was too large."""
@@ -288,7 +246,7 @@ class Recorder:
         assert capture is not None
         if capture.overflowed:
             return None
-        path = file_for(directory, node=self._node, now=_now())
+        path = file_for(directory, node=self._node, now=metering.now())
         line = capture.line(live.flow, started_at=live.opened.opened_at)
         writing = asyncio.get_running_loop().run_in_executor(None, append, path, line)
         writing.add_done_callback(_say_if_failed)
@@ -372,16 +330,6 @@ class Recorder:
                 self._unknown_keys.add(key)
                 logger.info("tokentee: a usage key not known before: %r", key)
 
-    # Our failure is not theirs
-
-    def _fell_back(self, exchange_id: str, failure: Exception) -> None:
-        logger.warning(
-            "tokentee: exchange %s passes unmetered from here: %s in %s",
-            exchange_id,
-            type(failure).__name__,
-            place_of(failure),
-        )
-
 
 def _is_held(response: http.Response, *, asked: bool) -> bool:
     """Whether mitmproxy is to hold an answer until it is complete, and its reading committed.
@@ -405,27 +353,6 @@ _STREAM_TYPES = (
     "application/stream+json",
     "application/vnd.amazon.eventstream",
 )
-
-
-def _settled_bare(live: Live) -> tuple[Exchange, Reading]:
-    """The least that can be said, when saying more failed."""
-    now = _now()
-    exchange = replace(
-        live.opened,
-        state=State.SETTLED,
-        outcome=Outcome.LOST,
-        http_status=live.status,
-        settled_at=now,
-    )
-    reading = Reading(
-        exchange_id=exchange.id,
-        opened_at=exchange.opened_at,
-        meter_version="0",
-        usage_source=UsageSource.NONE,
-        read_at=now,
-        reason="settling failed",
-    )
-    return exchange, reading
 
 
 def _notify_on(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[Receipt]], None]:
@@ -456,7 +383,3 @@ def _say_if_failed(writing: asyncio.Future[None]) -> None:
 
 def _log(level: str, message: str) -> None:
     logger.log(logging.getLevelNamesMapping()[level.upper()], "tokentee: %s", message)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

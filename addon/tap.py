@@ -34,7 +34,6 @@ class Tap:
         "_eager",
         "_first_byte_at",
         "_first_token_at",
-        "_meter",
         "_on_failure",
         "_pending",
         "_pending_bytes",
@@ -44,6 +43,7 @@ class Tap:
         "_upstream_bytes",
         "_upstream_hash",
         "degraded",
+        "meter",
     )
 
     def __init__(
@@ -54,7 +54,7 @@ class Tap:
         clock: Callable[[], datetime],
         on_failure: Callable[[Exception], None],
     ) -> None:
-        self._meter = meter
+        self.meter = meter
         self._stripper = stripper
         self._clock = clock
         self._on_failure = on_failure
@@ -69,6 +69,11 @@ class Tap:
         self._first_byte_at: datetime | None = None
         self._first_token_at: datetime | None = None
         self.degraded: str | None = None
+
+    @property
+    def edits(self) -> bool:
+        """Whether what goes on may differ from what came."""
+        return self._stripper is not None
 
     @property
     def callable(self) -> Callable[[bytes], bytes | list[bytes]]:
@@ -101,15 +106,14 @@ class Tap:
             self._give_way(failure)
         return at_risk or []
 
-    def end(self) -> Meter:
+    def end(self) -> None:
         """Look at what is left; to be called once, when the exchange ends in any way."""
         if self.degraded is None:
             try:
                 self._look()
-                self._meter.end()
+                self.meter.end()
             except Exception as failure:  # noqa: BLE001  # as above: the row must still be settled
                 self._give_way(failure)
-        return self._meter
 
     def passed(self) -> Passed:
         """What went through, for the ledger."""
@@ -148,8 +152,8 @@ class Tap:
         self._pending_bytes = 0
         self._upstream_bytes += len(run)
         self._upstream_hash.update(run)
-        self._meter.feed(run)
-        if self._eager and self._meter.token_seen:
+        self.meter.feed(run)
+        if self._eager and self.meter.token_seen:
             self._first_token_at = self._clock()
             self._eager = False
 

@@ -1,0 +1,76 @@
+"""Edge. Sets a meter to an answer, and settles what it read: the same for live and replay."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from mitmproxy import http
+
+from addon import estimate, rewrite
+from addon.exchange import NOTHING_PASSED, End, settle
+from addon.live import Live
+from addon.meter import Meter
+from addon.tap import Tap, place_of
+from ledger.records import Exchange, Reading
+
+logger = logging.getLogger(__name__)
+
+
+def tap_for(live: Live, response: http.Response, *, may_edit: bool) -> Tap:
+    """The tap for an answer whose headers have come."""
+    headers = response.headers
+    content_type = headers.get("content-type", "")
+    encoding = headers.get("content-encoding", "")
+    is_event_stream = content_type.startswith("text/event-stream")
+    if is_event_stream and not live.opened.streamed:
+        live.opened = replace(live.opened, streamed=True)
+    edits = may_edit and live.unasked is not None and is_event_stream
+    if edits and encoding.strip().lower() not in ("", "identity"):
+        logger.warning(
+            "tokentee: %s sent %s though identity was asked for: usage stays in the stream",
+            live.opened.origin,
+            encoding,
+        )
+        edits = False
+    meter = Meter(
+        live.route.dialect,
+        content_type=content_type,
+        content_encoding=encoding,
+        headers={name.lower(): value for name, value in headers.items()},
+        provider=live.opened.provider,
+        status=response.status_code,
+    )
+    exchange_id = live.opened.id
+
+    def say(failure: Exception) -> None:
+        logger.warning(
+            "tokentee: exchange %s passes unmetered from here: %s in %s",
+            exchange_id,
+            type(failure).__name__,
+            place_of(failure),
+        )
+
+    return Tap(meter, stripper=rewrite.Stripper() if edits else None, clock=now, on_failure=say)
+
+
+def settled(live: Live, end: End, cause: str | None) -> tuple[Exchange, Reading]:
+    """The exchange as it ended, and what was read from it."""
+    tap = live.tap
+    if tap is not None:
+        tap.end()
+    return settle(
+        live.opened,
+        end=end,
+        status=live.status,
+        meter=tap.meter if tap else None,
+        passed=tap.passed() if tap else NOTHING_PASSED,
+        estimate_input=lambda: estimate.input_tokens_of(live.flow.request.get_content() or b""),
+        cause=cause,
+        now=now(),
+    )
+
+
+def now() -> datetime:
+    return datetime.now(UTC)

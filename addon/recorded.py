@@ -1,0 +1,213 @@
+"""Edge. Reading recorded exchanges from files, as mitmproxy flows.
+
+    *.jsonl, *.jsonl.gz             one exchange a line: our captures, and test corpora
+    *.mitm, *.flow, *.flows, *.har  what mitmproxy saves, and what browsers export
+    *.sse, *.json, *.ndjson, *.eventstream   one answer's body; needs the URL it came from
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+from mitmproxy import http
+from mitmproxy.connection import Client, Server
+from mitmproxy.exceptions import FlowReadException
+from mitmproxy.io import FlowReader
+
+from ledger.errors import LedgerError
+
+LINE_SUFFIXES = (".jsonl", ".jsonl.gz")
+FLOW_SUFFIXES = (".mitm", ".flow", ".flows", ".har")
+BODY_TYPES = {
+    ".sse": "text/event-stream",
+    ".json": "application/json",
+    ".ndjson": "application/x-ndjson",
+    ".eventstream": "application/vnd.amazon.eventstream",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """One recorded exchange. The flow's id and start are its own where the file gives them."""
+
+    name: str
+    flow: http.HTTPFlow
+    has_time: bool
+    """False: the file does not say when, and the flow has the file's own time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """What stands in a file and is no exchange, in words."""
+
+    where: str
+    why: str
+
+
+def files_of(paths: Iterable[Path], *, bodies: bool) -> list[Path]:
+    """The files to read, folders searched through, in a fixed order.
+
+    `bodies`: also single bodies in folders; a body named itself is always read. Raises
+    LedgerError for a path that is not there.
+    """
+    suffixes = (*LINE_SUFFIXES, *FLOW_SUFFIXES, *(BODY_TYPES if bodies else ()))
+    found = []
+    for path in paths:
+        if path.is_dir():
+            inside = (file for file in path.rglob("*") if file.is_file())
+            found += sorted(file for file in inside if file.name.endswith(suffixes))
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise LedgerError(f"{path}: no such file or folder")
+    return found
+
+
+def read(path: Path, *, url: str | None) -> Iterator[Recorded | Unreadable]:
+    """The exchanges of a file. `url`: where a single body came from."""
+    if path.name.endswith(LINE_SUFFIXES):
+        return _lines(path)
+    if path.suffix in BODY_TYPES:
+        return iter([_body(path, url)])
+    return _flows(path)
+
+
+def _lines(path: Path) -> Iterator[Recorded | Unreadable]:
+    number = 0
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        try:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield _line(line, path, number)
+        except (EOFError, OSError, gzip.BadGzipFile) as error:
+            # A capture whose writer was killed ends in half a member; the lines before it stand.
+            yield Unreadable(f"{path}:{number + 1}", f"cut short: {error}")
+
+
+def _line(line: bytes, path: Path, number: int) -> Recorded | Unreadable:
+    where = f"{path}:{number}"
+    try:
+        value = json.loads(line)
+        request, response = value["request"], value["response"]
+        body = base64.b64decode(response["body_b64"], validate=True)
+        headers = _headers(response.get("headers"))
+        if not response.get("encoded"):
+            # The body was decoded by whoever recorded it; the header tells how it had come.
+            headers.pop("content-encoding", None)
+        started_at = value.get("started_at")
+        started = datetime.fromisoformat(started_at) if started_at else _date_of(headers)
+        flow = _flow(
+            method=request["method"],
+            url=request["url"],
+            request_headers=_headers(request.get("headers")),
+            request_body=_request_body(request),
+            status=response.get("status"),
+            response_headers=headers,
+            response_body=body,
+            started=started or _time_of(path),
+        )
+        flow.id = str(value.get("id") or _id_of(flow))
+        name = str(value.get("name") or flow.id)
+    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        return Unreadable(where, f"not a recorded exchange ({type(error).__name__}: {error})")
+    return Recorded(name=name, flow=flow, has_time=started is not None)
+
+
+def _body(path: Path, url: str | None) -> Recorded | Unreadable:
+    if url is None:
+        return Unreadable(str(path), "a single body: say where it came from with --url")
+    flow = _flow(
+        method="POST",
+        url=url,
+        request_headers=http.Headers(),
+        request_body=b"{}",
+        status=200,
+        response_headers=http.Headers(content_type=BODY_TYPES[path.suffix]),
+        response_body=path.read_bytes(),
+        started=_time_of(path),
+    )
+    flow.id = _id_of(flow)
+    return Recorded(name=path.name, flow=flow, has_time=False)
+
+
+def _flows(path: Path) -> Iterator[Recorded | Unreadable]:
+    number = 0
+    with path.open("rb") as file:
+        try:
+            for flow in FlowReader(file).stream():
+                number += 1
+                if isinstance(flow, http.HTTPFlow):
+                    yield Recorded(name=flow.id, flow=flow, has_time=True)
+        except FlowReadException as error:
+            yield Unreadable(f"{path}, flow {number + 1}", str(error))
+
+
+def _flow(
+    *,
+    method: str,
+    url: str,
+    request_headers: http.Headers,
+    request_body: bytes,
+    status: int | None,
+    response_headers: http.Headers,
+    response_body: bytes,
+    started: datetime,
+) -> http.HTTPFlow:
+    start = started.timestamp()
+    client = Client(peername=("127.0.0.1", 0), sockname=("127.0.0.1", 0), timestamp_start=start)
+    flow = http.HTTPFlow(client, Server(address=None))
+    flow.request = http.Request.make(method, url, request_body, request_headers)
+    flow.request.timestamp_start = start
+    if status is not None:
+        flow.response = http.Response.make(status, b"", response_headers)
+        flow.response.raw_content = response_body
+    return flow
+
+
+def _headers(value: Any) -> http.Headers:
+    pairs = (value or {}).items()
+    return http.Headers(
+        [
+            (name.encode("latin-1", "replace"), str(text).encode("latin-1", "replace"))
+            for name, text in pairs
+        ]
+    )
+
+
+def _request_body(request: dict[str, Any]) -> bytes:
+    if "body_b64" in request:
+        return base64.b64decode(request["body_b64"], validate=True)
+    body = request.get("body")
+    if body is None:
+        return b""
+    return body.encode() if isinstance(body, str) else json.dumps(body).encode()
+
+
+def _id_of(flow: http.HTTPFlow) -> str:
+    """An id for an exchange that has none: of where it came from and what was answered, so that
+    reading it again finds it (DESIGN §5)."""
+    origin = f"{flow.request.scheme}://{flow.request.host}:{flow.request.port}"
+    body = flow.response.raw_content if flow.response else None
+    return hashlib.sha256(origin.encode() + b"\0" + (body or b"")).hexdigest()[:32]
+
+
+def _date_of(headers: http.Headers) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(headers.get("date", ""))
+    except ValueError:
+        return None
+    return date.astimezone(UTC)
+
+
+def _time_of(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
