@@ -6,24 +6,34 @@ amount None, and why. No price is ever guessed to be zero.
 """
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ledger.lines import Quantity, Sheet, quantities
 from ledger.money import AMOUNT_MAX
 from ledger.records import Charge, Exchange, Reading
 from ledger.usage import Usage
 
-if TYPE_CHECKING:
-    from ledger.prices import PriceBook
-
 NO_SOURCE = "none"
 """The price source of a line that no list prices."""
+PROVIDER = "provider"
+"""The price source of what the provider says it charges."""
+REPORTED = "reported_cost"
+"""The one line of a reading whose cost is known from the provider alone."""
+
+
+class Book(Protocol):
+    """Where sheets come from; `ledger.prices.PriceBook` is the one in use."""
+
+    def sheet(self, exchange: Exchange, *, model: str | None = None) -> Sheet: ...
 
 
 def charge(
-    exchange: Exchange, reading: Reading, book: "PriceBook", *, priced_at: datetime | None = None
+    exchange: Exchange, reading: Reading, book: Book, *, priced_at: datetime | None = None
 ) -> tuple[Charge, ...]:
     """What the reading costs, line by line; empty if nothing was reported.
+
+    What the provider says it charges stands beside our own figures, in the reading, and is never
+    added to them. Only where we know no price at all is it the cost, as one line of its own.
 
     `priced_at` is when that was worked out; the time of the reading if it is not given.
     """
@@ -41,6 +51,10 @@ def charge(
             _charge(quantity, further.usage, sheet, at, kind=further.kind, model=further.model)
             for quantity in quantities(further.usage, sheet.rates)
         ]
+    if all(line.amount_picousd is None for line in lines):
+        reported = reported_picousd(usage)
+        if reported is not None and reported <= AMOUNT_MAX:
+            return (_reported(reported, lines[0].reason if lines else None, at),)
     return tuple(lines)
 
 
@@ -87,6 +101,18 @@ def _charge(
         unit_picousd=unit,
         amount_picousd=amount,
         price_source=rate.source if rate else NO_SOURCE,
+        priced_at=at,
+        reason=reason,
+    )
+
+
+def _reported(picousd: int, reason: str | None, at: datetime) -> Charge:
+    return Charge(
+        line=REPORTED,
+        quantity=1,
+        unit_picousd=picousd,
+        amount_picousd=picousd,
+        price_source=PROVIDER,
         priced_at=at,
         reason=reason,
     )

@@ -117,10 +117,14 @@ def covered(rates: Mapping[str, Rate]) -> dict[str, Rate]:
 def quantities(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
     """The lines of a reading that are not zero, or were cut to it.
 
-    Modalities, reasoning and citations are lines only where `rates` prices them apart; else they
-    stay inside `uncached_input`, `cache_read` and `output`.
+    `uncached_input` stands beside cache lines even if it is zero: its price says what the cache
+    saved. Modalities, reasoning and citations are lines only where `rates` prices them apart;
+    else they stay inside `uncached_input`, `cache_read` and `output`.
     """
-    lines = _split(usage.input_tokens, _input_parts(usage, rates), "uncached_input")
+    parts = _input_parts(usage, rates)
+    lines = _split(usage.input_tokens, parts, "uncached_input")
+    if parts and usage.input_tokens is not None and lines[-1][0] != "uncached_input":
+        lines.append(("uncached_input", 0, None))
     lines += _split(usage.output_tokens, _output_parts(usage, rates), "output")
     for unit, count in usage.tool_units.items():
         if count and unit not in CONTAINED_UNITS:

@@ -1,8 +1,9 @@
-"""Pure. What a vendor publishes per unit, in force from a moment: one place to ask.
+"""Edge. What a vendor publishes per unit, in force from a moment: one place to ask.
 
 Sources in order, line by line: the operator's override file, genai-prices, LiteLLM's file where
 the former does not know the model. What was found for one (origin, provider, models, tier) is kept
 with the span of time it holds for, so that every further exchange of the kind costs one dict hit.
+Files are read when the book is made, never later.
 """
 
 from dataclasses import replace

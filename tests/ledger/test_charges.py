@@ -152,6 +152,38 @@ def test_what_was_cut_is_said_on_the_charge():
     assert charges[0].amount_picousd == 7 * 300_000
 
 
+def test_the_providers_figure_is_never_added_to_ours():
+    charges = charge(
+        exchange(), reading(output_tokens=10, reported_cost_picousd=170_000_000), Book()
+    )
+    assert amounts(charges) == {"output": (10, 15_000_000, 150_000_000)}
+
+
+@pytest.mark.parametrize("usage", [{"output_tokens": 10}, {}], ids=["unpriced", "no-usage"])
+def test_the_providers_figure_is_the_cost_where_we_know_no_price(usage):
+    charges = charge(
+        exchange(),
+        reading(**usage, reported_cost_picousd=7, reported_upstream_cost_picousd=40, is_byok=True),
+        Book(own=Sheet({}, "not in the list")),
+    )
+    assert amounts(charges) == {"reported_cost": (1, 47, 47)}
+    assert charges[0].price_source == "provider"
+    assert charges[0].reason == ("not in the list" if usage else None)
+
+
+def test_the_providers_figure_does_not_fill_gaps():
+    """One line is priced: the cost is partial, and the provider's figure stands beside it."""
+    charges = charge(
+        exchange(),
+        reading(output_tokens=10, tool_units={"code_executions": 1}, reported_cost_picousd=9),
+        Book(),
+    )
+    assert amounts(charges) == {
+        "output": (10, 15_000_000, 150_000_000),
+        "code_executions": (1, None, None),
+    }
+
+
 @given(
     split=st.lists(st.integers(0, 10**9), min_size=1, max_size=5),
     cached=st.integers(0, 10**9),

@@ -34,8 +34,8 @@ def counts(usage, rates=PLAIN):
         pytest.param(
             Usage(input_tokens=100, cache_read_tokens=100, output_tokens=0),
             PLAIN,
-            {"cache_read": 100},
-            id="no-line-for-nothing",
+            {"cache_read": 100, "uncached_input": 0},
+            id="no-line-for-nothing-but-what-the-cache-replaced",
         ),
         pytest.param(
             Usage(
@@ -143,6 +143,7 @@ def test_a_part_beyond_its_whole_is_cut_and_says_so():
     """WIRE 4: Azure AI Foundry reports 163 cached of 7 prompt tokens; new-api#5003 went negative."""
     assert quantities(Usage(input_tokens=7, cache_read_tokens=163, output_tokens=1), PLAIN) == [
         ("cache_read", 7, "163 reported, cut to what its total leaves"),
+        ("uncached_input", 0, None),
         ("output", 1, None),
     ]
 
