@@ -1,6 +1,7 @@
 """Pure. Reading counts, amounts and keys out of a usage object that nobody vouches for."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from ledger.money import picousd_of
@@ -34,6 +35,17 @@ class Counts:
             if amount is not None:
                 return amount
             self._remark(path, value, "is no amount")
+        return None
+
+    def milliseconds(self, *paths: str) -> int | None:
+        """The first of these durations, which the wire gives in seconds."""
+        for path in paths:
+            value = lookup(self._usage, path)
+            if value is None:
+                continue
+            if isinstance(value, int | float) and 0 <= value < 10**9 and value is not True:
+                return int(Decimal(str(value)).scaleb(3).to_integral_value())
+            self._remark(path, value, "is no duration")
         return None
 
     def units(self, **paths: str | tuple[str, ...]) -> dict[str, int]:

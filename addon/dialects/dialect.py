@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import Any
 
 from addon.dialects.facts import Facts
-from addon.framing.frame import Frame
 from ledger.usage import Usage
 
 
@@ -24,6 +23,9 @@ class Mark:
 
     needle: bytes
     harmless: tuple[bytes, ...] = ()
+    latest: bool = False
+    """What it marks is a running figure that each frame says whole, so that of several such
+    frames seen together the last is enough (Gemini's `usageMetadata`)."""
 
 
 class Asking(StrEnum):
@@ -41,8 +43,8 @@ class Dialect:
 
     `read` is called for every frame that a mark strikes, for all of the first frames until some
     content has passed, and for a plain document with an empty event name. `usage_of` turns the
-    usage object that `read` gathered into the ledger's convention; it is called once, at the end.
-    Neither may raise on any JSON; both are given what `json_door.loads` gave.
+    usage object that `read` gathered into the ledger's convention; it is called at the end.
+    Neither may raise on any JSON; what they are given came through `json_door`.
     """
 
     name: str
@@ -50,12 +52,14 @@ class Dialect:
     operation: str
     """OpenTelemetry `gen_ai.operation.name`: chat, text_completion, embeddings,
     generate_content …"""
-    read: Callable[[Facts, Frame], None]
+    read: Callable[[Facts, str, dict[str, Any]], None]
+    """Facts so far, the frame's event name, its JSON object."""
     usage_of: Callable[[Mapping[str, Any], Facts], Usage]
+    known_keys: frozenset[str] = frozenset()
+    """Keys of the usage object that are read here, or known to mean nothing to a ledger."""
     marks: tuple[Mark, ...]
     text_marks: tuple[bytes, ...] = ()
     """JSON keys, quotes included, whose string values are generated text: `b'"content"'`."""
     asking: Asking = Asking.NEVER
     closes_without_mark: bool = False
     """The end of the connection is a proper end even if no end mark came."""
-    estimates_input: Callable[[Mapping[str, Any]], int | None] | None = None

@@ -36,53 +36,61 @@ class Facts:
     service_tier: str | None = None
     unknown_keys: set[str] = field(default_factory=set)
     """Keys of the usage object that no rule here knows; kept verbatim, and worth a word."""
+    units: dict[str, int] = field(default_factory=dict)
+    """Billable units that stand outside the usage object (server tools an answer ran)."""
+    cost: object = None
+    """What stands beside the usage object as its cost in USD (Venice)."""
+
+    # What the exchange is, told before the first byte.
     headers: dict[str, str] = field(default_factory=dict)
     """Response headers a dialect reads, by lower-case name (Bedrock's token counts)."""
     provider: str = ""
     """Who answers, for the few rules that differ between users of one wire format."""
-    beside: dict[str, Any] = field(default_factory=dict)
-    """What stands beside the usage object and matters to it (OpenRouter cost, tool calls seen)."""
+    path_model: str | None = None
+    """The model that the request's path named; the only one Bedrock names."""
+    is_document: bool = False
+    """The answer is one plain body, so what it says is all there is."""
 
     def see_id(self, response_id: object) -> None:
         """The first non-empty id stays; another one marks it unstable (DESIGN §5)."""
         if not isinstance(response_id, str) or not response_id:
             return
-        cleaned = clean(response_id, 256)
         if self.response_id is None:
-            self.response_id = cleaned
-        elif self.response_id != cleaned:
+            self.response_id = clean(response_id, 256)
+        elif response_id != self.response_id and clean(response_id, 256) != self.response_id:
             self.id_unstable = True
 
     def see_model(self, model: object) -> None:
         """The last non-empty model: an Anthropic fallback answers with another than it began."""
-        if isinstance(model, str) and model:
+        if isinstance(model, str) and model and model != self.response_model:
             self.response_model = clean(model, 256)
 
+    def see_created(self, created: object) -> None:
+        """The first creation time; some write it as a float, some as text (Writer)."""
+        if self.created is not None or isinstance(created, bool):
+            return
+        if isinstance(created, str) and created.isascii() and created.isdigit():
+            created = int(created[:20])
+        if isinstance(created, int | float) and 0 < created < 2**53:
+            self.created = int(created)
+
     def see_finish(self, reason: object) -> None:
-        """The last non-empty finish reason, as the provider spells it."""
+        """The last non-empty finish reason, as the provider spells it; Gemini's may be a number."""
+        if isinstance(reason, int) and not isinstance(reason, bool):
+            reason = str(reason)
         if isinstance(reason, str) and reason:
             self.finish_reason = clean(reason, 64)
 
-    def see_error(self, error: object) -> None:
-        """An error object in any of the spellings in use; bounded, because upstream wrote it.
+    def see_tier(self, tier: object) -> None:
+        """The service tier that served the request (FIELD 33)."""
+        if isinstance(tier, str) and tier:
+            self.service_tier = clean(tier, 64)
 
-        `{type, code, message}`, `{code: "504"}`, `{status, code: 429}` (Gemini), a bare string.
-        """
-        self.failed = True
-        if isinstance(error, str):
-            self.error_message = clean(error, 1000)
-            return
-        if not isinstance(error, dict):
-            return
-        kind = error.get("type") or error.get("status") or error.get("__type")
-        if isinstance(kind, str):
-            self.error_type = clean(kind, 128)
-        code = error.get("code")
-        if isinstance(code, str | int | float) and not isinstance(code, bool):
-            self.error_code = clean(str(code), 128)
-        message = error.get("message") or error.get("Message")
-        if isinstance(message, str):
-            self.error_message = clean(message, 1000)
+    def see_usage(self, usage: object, *, final: bool) -> None:
+        """A usage object that replaces the one before; `usage: null` is none (FIELD 6)."""
+        if isinstance(usage, dict):
+            self.usage = usage
+            self.usage_final = final
 
 
 def clean(text: str, length_max: int) -> str:

@@ -1,13 +1,13 @@
 """Pure. The one place where wire JSON becomes values: `Any` stops here (STYLE 33)."""
 
 import json
-import re
+import math
 from typing import Any
 
 import orjson
 
-_BEYOND_64_BITS = re.compile(rb"\d{20}")
-"""orjson makes floats of integers that long; Python's reader keeps every digit."""
+_DEPTH_MAX = 6
+"""How deep usage objects are nested at most (`response.usage.input_tokens_details…`), twice."""
 
 
 def loads(data: bytes) -> dict[str, Any] | None:
@@ -18,10 +18,12 @@ def loads(data: bytes) -> dict[str, Any] | None:
     infinities come back as text, so that what is kept verbatim stays valid JSON.
     """
     try:
-        value = orjson.loads(data) if not _BEYOND_64_BITS.search(data) else _slowly(data)
+        value = orjson.loads(data)
     except orjson.JSONDecodeError:
         value = _slowly(data)
-    return value if isinstance(value, dict) else None
+    if type(value) is not dict:
+        return None
+    return (_slowly(data) or value) if _has_rounded(value, _DEPTH_MAX) else value
 
 
 def dumps(value: object) -> str:
@@ -29,8 +31,31 @@ def dumps(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _slowly(data: bytes) -> object:
+def _slowly(data: bytes) -> Any:
+    """Python's reader: every digit of an integer of any size, up to its own limit of 4 300."""
     try:
-        return json.loads(data, parse_constant=str)
+        return json.loads(data, parse_constant=str, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
+
+
+def _finite(text: str) -> float | str:
+    """`1e999` is legal JSON and no float."""
+    value = float(text)
+    return value if math.isfinite(value) else text
+
+
+def _has_rounded(value: dict[str, Any], depth: int) -> bool:
+    """orjson makes a float of an integer beyond 64 bits, which loses digits.
+
+    Only objects are looked into: no list holds a figure that would be worth reading twice, and
+    embeddings are lists of thousands of floats.
+    """
+    for inner in value.values():
+        kind = type(inner)
+        if kind is float:
+            if abs(inner) >= 2**63:
+                return True
+        elif kind is dict and depth and _has_rounded(inner, depth - 1):
+            return True
+    return False

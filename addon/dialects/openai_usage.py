@@ -9,6 +9,7 @@ arithmetic is here, once.
 from collections.abc import Mapping
 from typing import Any
 
+from addon.dialects.costs import costs_of
 from addon.dialects.counts import Counts
 from addon.dialects.facts import Facts
 from ledger.usage import Usage, sum_of
@@ -36,7 +37,7 @@ _CACHE_READ = (
     "prompt_cache_hit_tokens",  # DeepSeek, beside the same figure in the details
     "cache_read_input_tokens",  # Databricks
     "num_cached_tokens",  # Mistral
-    "cached_tokens",  # Moonshot
+    "cached_tokens",  # Moonshot, Together
 )
 _CACHE_WRITE = (
     *_inside(_INPUT_DETAILS, "cache_write_tokens"),
@@ -44,20 +45,65 @@ _CACHE_WRITE = (
     "cache_creation_input_tokens",
 )
 _REASONING = (*_inside(_OUTPUT_DETAILS, "reasoning_tokens"), "reasoning_tokens")
-TICKS_PER_USD = 10**10
-"""xAI `cost_in_usd_ticks`."""
+_INPUT_AUDIO = _inside(_INPUT_DETAILS, "audio_tokens")
+_OUTPUT_AUDIO = _inside(_OUTPUT_DETAILS, "audio_tokens")
+_UNITS: dict[str, tuple[str, ...]] = {
+    "input_image_tokens": _inside(_INPUT_DETAILS, "image_tokens"),
+    "input_video_tokens": _inside(_INPUT_DETAILS, "video_tokens"),
+    "output_image_tokens": _inside(_OUTPUT_DETAILS, "image_tokens"),
+    "cache_write_24h_tokens": ("cache_creation.ephemeral_24h_input_tokens",),
+    "citation_tokens": ("citation_tokens",),
+    "sources": ("num_sources_used",),
+    "server_tool_calls": (
+        "server_tool_use_details.tool_calls_executed",
+        "server_tool_use.tool_calls_executed",
+        "num_server_side_tools_used",
+    ),
+    "web_searches": (
+        "server_tool_use_details.web_search_requests",
+        "server_tool_use.web_search_requests",
+        "server_side_tool_usage_details.web_search_calls",
+        "num_search_queries",
+    ),
+    "x_searches": ("server_side_tool_usage_details.x_search_calls",),
+    "code_executions": ("server_side_tool_usage_details.code_interpreter_calls",),
+    "file_searches": ("server_side_tool_usage_details.file_search_calls",),
+    "document_searches": ("server_side_tool_usage_details.document_search_calls",),
+    "mcp_calls": ("server_side_tool_usage_details.mcp_calls",),
+    "image_generations": ("server_side_tool_usage_details.image_generation_calls",),
+}
+KNOWN_KEYS = frozenset(
+    {"prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens"}
+    | {path.partition(".")[0] for path in (*_CACHE_READ, *_CACHE_WRITE, *_REASONING)}
+    | {path.partition(".")[0] for paths in _UNITS.values() for path in paths}
+    | {"prompt_cache_miss_tokens", "prompt_audio_seconds", "seconds", "type", "audio_prompt_tokens"}
+    | {"cost", "cost_details", "is_byok", "estimated_cost", "market_cost", "cost_in_usd_ticks"}
+    # Speeds, times and labels, which a ledger has no column for.
+    | {"queue_time", "prompt_time", "completion_time", "total_time", "latency_checkpoint"}
+    | {"total_time_sec", "total_prompt_time_sec", "total_completion_time_sec"}
+    | {"avg_tok_per_sec", "avg_prompt_tok_per_sec", "avg_compl_tok_per_sec"}
+    | {"tokens_per_second", "prompt_tokens_per_second"}
+    | {"time_to_first_token_ms", "time_per_output_token_ms"}
+    | {"draft_tokens", "draft_tokens_acceptance", "service_tier", "search_context_size"}
+    | {"context_details", "request_count", "pydantic_ai_gateway", "speed"}
+)
 
 
-def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
+def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     counts = Counts(usage)
     prompt = counts.first("prompt_tokens", "input_tokens")
     completion = counts.first("completion_tokens", "output_tokens")
     total = counts.first("total_tokens")
     cache_read = counts.first(*_CACHE_READ)
     reasoning = counts.first(*_REASONING)
-    input_audio = counts.first(*_inside(_INPUT_DETAILS, "audio_tokens"))
+    input_audio = counts.first(*_INPUT_AUDIO)
     if prompt is None and completion is None:
         prompt = total  # embeddings and reranking say only the total (Voyage)
+    units = counts.units(**_UNITS)
+    milliseconds = counts.milliseconds("seconds", "prompt_audio_seconds")
+    if milliseconds:
+        units["audio_milliseconds"] = milliseconds
+    costs = costs_of(usage, counts, facts)
     return Usage(
         input_tokens=_all_input(prompt, completion, total, cache_read, input_audio),
         cache_read_tokens=cache_read,
@@ -67,8 +113,11 @@ def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
         output_tokens=_all_output(prompt, completion, total, reasoning),
         reasoning_tokens=reasoning,
         input_audio_tokens=input_audio,
-        output_audio_tokens=counts.first(*_inside(_OUTPUT_DETAILS, "audio_tokens")),
-        tool_units={},
+        output_audio_tokens=counts.first(*_OUTPUT_AUDIO),
+        tool_units=units,
+        reported_cost_picousd=costs.own,
+        reported_upstream_cost_picousd=costs.upstream,
+        is_byok=costs.is_byok,
         remarks=tuple(counts.remarks),
     )
 
@@ -97,4 +146,6 @@ def _all_output(
     """Completion tokens, with the reasoning that xAI's chat counts beside them."""
     if completion is None or not reasoning or total is None or prompt is None:
         return completion
-    return completion + reasoning if total == prompt + completion + reasoning else completion
+    if total == prompt + completion + reasoning:
+        return sum_of(completion, reasoning)  # xAI: 213 + 2 + 198 = 413
+    return completion

@@ -1,27 +1,32 @@
-"""Pure. Path -> dialect, host -> provider: the two tables a new provider is a row in.
+"""Pure. Path -> dialect: the table that a new wire format is a row in.
 
 A path decides by how it ends, so any prefix before it works: `/openai/deployments/x/…`,
 `/gemini/v1beta/…`, `/anthropic/v1/messages`, `/api/v1/…` (DESIGN §4). `dialect` says who writes
-how, `provider` who answers; one host may speak several dialects (Chuizi AI: three).
+how, `provider` (providers) who answers; one host may speak several dialects (Chuizi AI: three).
 """
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import unquote
 
-from addon.dialects import anthropic, gemini, openai_chat, unknown
+from addon.dialects import (
+    anthropic,
+    bedrock,
+    cohere,
+    gemini,
+    gemini_interactions,
+    ollama,
+    openai_chat,
+    openai_other,
+    openai_responses,
+    replicate,
+    unknown,
+)
 from addon.dialects.dialect import Dialect
+from addon.dialects.providers import provider_of
 
-DIALECTS: dict[str, Dialect] = {
-    dialect.name: dialect
-    for dialect in (
-        openai_chat.CHAT,
-        openai_chat.COMPLETIONS,
-        anthropic.MESSAGES,
-        gemini.GENERATE_CONTENT,
-        unknown.UNKNOWN,
-    )
-}
+__all__ = ["DIALECTS", "UNKNOWN", "Route", "match", "provider_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,72 +44,81 @@ UNKNOWN = Route(dialect=unknown.UNKNOWN)
 """For a configured host whose path says nothing."""
 
 
-def _rows(
-    *rows: tuple[str, Dialect, bool | None],
-) -> list[tuple[re.Pattern[str], Dialect, bool | None]]:
-    return [(re.compile(f"(?:{path})/?$"), dialect, streamed) for path, dialect, streamed in rows]
+class _Row(NamedTuple):
+    path: str
+    """How the path ends, as a regular expression; a group `model` names the model."""
+    dialect: Dialect
+    streamed: bool | None = None
+    methods: tuple[str, ...] = ("POST",)
 
 
-_PATHS = _rows(
-    (r"/chat/completions", openai_chat.CHAT, None),
-    (r"/completions", openai_chat.COMPLETIONS, None),
-    (r"(?<!/threads)/v1/messages", anthropic.MESSAGES, None),
-    (r"/models/(?P<model>[^/]+):generateContent", gemini.GENERATE_CONTENT, False),
-    (r"/models/(?P<model>[^/]+):streamGenerateContent", gemini.GENERATE_CONTENT, True),
+_MODEL = r"/(?P<model>[^/]+)"
+_ROWS = (
+    _Row(r"/chat/completions", openai_chat.CHAT),
+    _Row(r"/agents/completions", openai_chat.CHAT),  # Mistral
+    _Row(r"api\.writer\.com(?::\d+)?/v1/chat", openai_chat.CHAT),
+    _Row(r"/completions", openai_chat.COMPLETIONS),
+    _Row(r"/responses(?:/compact)?", openai_responses.RESPONSES),
+    # A response in the background brings its usage when it is fetched.
+    _Row(r"/responses/resp_[^/]+", openai_responses.RESPONSES, methods=("GET",)),
+    _Row(r"/threads/[^/]+/runs(?:/[^/]+/submit_tool_outputs)?", openai_other.RUNS),
+    _Row(r"/threads/runs", openai_other.RUNS),
+    _Row(r"/images/(?:generations|edits|variations)", openai_other.IMAGES),
+    _Row(r"/audio/(?:transcriptions|translations|speech)", openai_other.AUDIO),
+    _Row(r"/moderations", openai_other.MODERATIONS),
+    _Row(r"(?<!/threads)/v1/messages", anthropic.MESSAGES),
+    _Row(rf"/publishers/anthropic/models{_MODEL}:rawPredict", anthropic.MESSAGES, False),
+    _Row(rf"/publishers/anthropic/models{_MODEL}:streamRawPredict", anthropic.MESSAGES, True),
+    _Row(rf"/(?:models|tunedModels){_MODEL}:generateContent", gemini.GENERATE_CONTENT, False),
+    _Row(rf"/(?:models|tunedModels){_MODEL}:streamGenerateContent", gemini.GENERATE_CONTENT, True),
+    _Row(r"/v1internal:generateContent", gemini.GENERATE_CONTENT, False),  # Code Assist
+    _Row(r"/v1internal:streamGenerateContent", gemini.GENERATE_CONTENT, True),
+    _Row(
+        rf"/models{_MODEL}:(?:embedContent|batchEmbedContents|embedText|predict)",
+        gemini.EMBEDDINGS,
+        False,
+    ),
+    _Row(r"/interactions", gemini_interactions.INTERACTIONS),
+    _Row(r"cohere\.(?:com|ai)(?::\d+)?/v[12]/chat", cohere.CHAT),
+    _Row(r"/v2/chat", cohere.CHAT),
+    _Row(r"/v1/generate", cohere.GENERATE),
+    _Row(r"/v[12]/embed", cohere.EMBED),
+    _Row(r"cohere\.(?:com|ai)(?::\d+)?/v[12]/rerank", cohere.RERANK),
+    _Row(r"/v2/rerank", cohere.RERANK),
+    _Row(r"/rerank", openai_other.RERANK),
+    _Row(r"/api/chat", ollama.CHAT),
+    _Row(r"/api/generate", ollama.GENERATE),
+    _Row(r"/api/embed(?:dings)?", ollama.EMBED),
+    _Row(r"/embeddings", openai_other.EMBEDDINGS),
+    _Row(rf"/model{_MODEL}/converse", bedrock.CONVERSE, False),
+    _Row(rf"/model{_MODEL}/converse-stream", bedrock.CONVERSE, True),
+    _Row(rf"/model{_MODEL}/invoke", bedrock.INVOKE, False),
+    _Row(rf"/model{_MODEL}/invoke-with-response-stream", bedrock.INVOKE, True),
+    _Row(
+        r"/v1(?:/models/[^/]+/[^/]+|/deployments/[^/]+/[^/]+)?/predictions", replicate.PREDICTIONS
+    ),
 )
+"""The first row that fits the end of host and path decides."""
+
+DIALECTS: dict[str, Dialect] = {
+    dialect.name: dialect for dialect in (*(row.dialect for row in _ROWS), unknown.UNKNOWN)
+}
 _DEPLOYMENT = re.compile(r"/deployments/(?P<model>[^/]+)/")
+_COMPILED = tuple((re.compile(f"(?:{row.path})/?$"), row) for row in _ROWS)
 
 
-def match(method: str, host: str, path: str) -> Route | None:  # noqa: ARG001  # rows by host come
+def match(method: str, host: str, path: str) -> Route | None:
     """The route of a request; None for what is no LLM call. `path` has no query."""
-    if method != "POST":
-        return None
-    for pattern, dialect, streamed in _PATHS:
-        found = pattern.search(path)
+    for pattern, row in _COMPILED:
+        if method not in row.methods:
+            continue
+        found = pattern.search(host + path)
         if found is None:
             continue
         named = found if "model" in pattern.groupindex else _DEPLOYMENT.search(path)
-        model = unquote(named["model"]) if named is not None else None
-        return Route(dialect=dialect, path_model=model, path_streamed=streamed)
+        return Route(
+            dialect=row.dialect,
+            path_model=unquote(named["model"]) if named is not None else None,
+            path_streamed=row.streamed,
+        )
     return None
-
-
-_PROVIDERS = {
-    "api.openai.com": "openai",
-    "openai.azure.com": "azure.ai.openai",
-    "cognitiveservices.azure.com": "azure.ai.openai",
-    "services.ai.azure.com": "azure.ai.inference",
-    "inference.ai.azure.com": "azure.ai.inference",
-    "amazonaws.com": "aws.bedrock",
-    "api.aws": "aws.bedrock",
-    "api.anthropic.com": "anthropic",
-    "generativelanguage.googleapis.com": "gcp.gemini",
-    "aiplatform.googleapis.com": "gcp.vertex_ai",
-    "firebasevertexai.googleapis.com": "gcp.vertex_ai",
-    "api.cohere.com": "cohere",
-    "api.cohere.ai": "cohere",
-    "api.mistral.ai": "mistral_ai",
-    "api.deepseek.com": "deepseek",
-    "api.groq.com": "groq",
-    "api.x.ai": "x_ai",
-    "api.perplexity.ai": "perplexity",
-    "openrouter.ai": "openrouter",
-    "api.aivene.com": "aivene",
-    "api.chuizi.ai": "chuizi",
-}
-"""Host suffix -> provider; OpenTelemetry's `gen_ai.provider.name` where it has one
-(https://opentelemetry.io/docs/specs/semconv/registry/attributes/gen-ai/)."""
-
-
-def provider_of(host: str, path: str) -> str:
-    """Who answers at a host; the host itself if it is not in the table."""
-    host = host.lower().rstrip(".")
-    if host.endswith("services.ai.azure.com") and "/openai/" in path:
-        return "azure.ai.openai"  # one resource answers for both, by path
-    suffix = host
-    while suffix:
-        provider = _PROVIDERS.get(suffix)
-        if provider is not None:
-            return provider
-        suffix = suffix.partition(".")[2]
-    return host

@@ -1,24 +1,25 @@
 """Pure. An answer of a configured host that no dialect is known for.
 
 It gets a row with NULL tokens, so that nothing passes unseen (DESIGN §4). What looks like an
-error is read; a figure is not guessed.
+error, an id, a model or a state is read; a figure is not guessed.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from addon.dialects import json_door
 from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error
 from addon.dialects.facts import Facts
-from addon.framing.frame import Frame
 from ledger.usage import NO_USAGE, Usage
 
 
-def read(facts: Facts, frame: Frame) -> None:
+def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.token_seen = True
-    body = json_door.loads(frame.data)
-    if body is not None and body.get("error"):
-        facts.see_error(body["error"])
+    facts.see_id(body.get("id"))
+    facts.see_model(body.get("model"))
+    facts.see_finish(body.get("status"))
+    if body.get("error") or event == "error":
+        see_error(facts, body.get("error") or body, body)
 
 
 def usage_of(_usage: Mapping[str, Any], _facts: Facts) -> Usage:

@@ -4,4 +4,5 @@ frame         what every framing gives and promises
 sse           server-sent events (WHATWG)
 document      one plain JSON body
 ndjson, json_array, eventstream
+choice        content type and first bytes -> framing
 """

@@ -36,7 +36,14 @@ class Document:
     def held(self) -> bytes:
         return b"".join(self._held)
 
+    def count(self, run: bytes) -> int:
+        return len(self.split(run)) if run.strip() else 0
+
     def split(self, run: bytes) -> list[bytes]:
+        # Lines under a content type that says one document (Ollama behind a recorder): a line
+        # that ends in a brace before one that begins with a brace is in no single JSON value.
+        if b"}\n{" in run:
+            return run.splitlines(keepends=True)
         return [run] if run else []
 
     def parse(self, block: bytes) -> Frame | None:

@@ -35,6 +35,9 @@ class Framing(Protocol):
     def lost(self) -> str | None:
         """Why blocks had to be skipped (too long, a bad checksum); None if none were."""
 
+    def count(self, run: bytes) -> int:
+        """How many frames a run holds, without parsing them."""
+
     def split(self, run: bytes) -> list[bytes]:
         """The blocks of a run, in order; joined they are the run."""
 

@@ -72,6 +72,12 @@ class SSE:
     def held(self) -> bytes:
         return b"".join(self._held)
 
+    def count(self, run: bytes) -> int:
+        """Data lines: one an event on every wire seen (WIRE §1 has none with more)."""
+        if b"\r" in run:
+            run = run.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return run.count(b"\ndata:") + run.startswith((b"data:", _BYTE_ORDER_MARK + b"data:"))
+
     def split(self, run: bytes) -> list[bytes]:
         if b"\r" not in run and b"\n\n\n" not in run:
             blocks = [block + b"\n\n" for block in run.split(b"\n\n")]

@@ -1,0 +1,40 @@
+"""Pure. What a provider says an answer costs, as exact pico-USD; kept beside our own figure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from addon.dialects.counts import Counts
+from addon.dialects.facts import Facts
+
+PICOUSD_PER_TICK = 100
+"""xAI's `cost_in_usd_ticks`: 10^10 ticks make a USD
+(https://docs.x.ai/docs/guides/usage-and-cost; grok-4.3 at 71 x 1.25 + 128 x 0.20 + 160 x 2.50
+USD per million tokens is 5 143 500 ticks)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    own: int | None = None
+    upstream: int | None = None
+    """Billed by the upstream apart, and only under BYOK (FIELD 43)."""
+    is_byok: bool | None = None
+
+
+def costs_of(usage: Mapping[str, Any], counts: Counts, facts: Facts) -> Costs:
+    """`usage.cost` is a number (OpenRouter, Avian, Vercel) or an object (Perplexity)."""
+    if isinstance(usage.get("cost"), dict):
+        own = counts.picousd("cost.total_cost")
+    else:
+        own = counts.picousd("cost", "estimated_cost")  # DeepInfra says `estimated_cost`
+    if own is None:
+        ticks = counts.first("cost_in_usd_ticks")
+        own = ticks * PICOUSD_PER_TICK if ticks is not None else None
+    if own is None and isinstance(facts.cost, dict):
+        own = Counts(facts.cost).picousd("usd")
+    is_byok = usage.get("is_byok")
+    return Costs(
+        own=own,
+        upstream=counts.picousd("cost_details.upstream_inference_cost"),
+        is_byok=is_byok if isinstance(is_byok, bool) else None,
+    )

@@ -1,0 +1,55 @@
+"""Pure. Errors, in the spellings in use, of HTTP error bodies and inside streams.
+
+`{"error": {type, code, message}}` (OpenAI and most), with a number for the code (Gemini, which
+says `status` for type), with text for the code (Chuizi AI), `{"error": "text"}` beside `code`
+(xAI, Ollama), `{"message", "error_type"}` (Cohere), `{"message"}` with the type in a header
+(Bedrock), `{"object": "error", "message", "type"}` (Mistral), `{"detail": …}` (FastAPI servers),
+`{"errors": [{message, code}]}` (Cloudflare).
+"""
+
+from typing import Any
+
+from addon.dialects.facts import Facts, clean
+
+_MESSAGE_LENGTH_MAX = 1000
+"""Enough to tell what went wrong; upstream wrote it."""
+
+
+def see_error(facts: Facts, error: object, beside: dict[str, Any] | None = None) -> None:
+    """An error object or text; `beside` is the object it stood in, which may say more of it."""
+    facts.failed = True
+    if isinstance(error, list) and error:
+        error = error[0]
+    if isinstance(error, str):
+        facts.error_message = clean(error, _MESSAGE_LENGTH_MAX)
+        error = beside if beside is not None else {}
+    if not isinstance(error, dict):
+        return
+    kind = _first_text(error, "type", "status", "error_type", "__type")
+    # `"type": "error"` says nothing (Anthropic's and Responses' envelopes).
+    if kind is not None and kind != "error":
+        facts.error_type = clean(kind, 128)
+    code = error.get("code")
+    if isinstance(code, str | int | float) and not isinstance(code, bool) and code != "":
+        facts.error_code = clean(str(code), 128)
+    message = _first_text(error, "message", "Message", "detail")
+    if message is not None:
+        facts.error_message = clean(message, _MESSAGE_LENGTH_MAX)
+
+
+def see_error_body(facts: Facts, body: dict[str, Any]) -> None:
+    """The body of an HTTP answer whose status says error."""
+    inner = body.get("error") or body.get("errors") or body
+    see_error(facts, inner, body)
+    kind = facts.headers.get("x-amzn-errortype")
+    if kind and facts.error_type is None:
+        # `ThrottlingException:http://internal.amazon.com/…`
+        facts.error_type = clean(kind.partition(":")[0], 128)
+
+
+def _first_text(error: dict[str, Any], *keys: str) -> str | None:
+    for key in keys:
+        value = error.get(key)
+        if isinstance(value, str) and value:
+            return value
+    return None

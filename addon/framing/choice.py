@@ -1,0 +1,47 @@
+"""Pure. Which framing an answer has: by its content type, checked against how it begins.
+
+Content types lie in both directions: event streams under `application/json` (WIRE §1), plain
+JSON errors under `text/event-stream` (Vertex), arrays and lines under `application/json`.
+"""
+
+import re
+from collections.abc import Callable
+
+from addon.framing.document import Document
+from addon.framing.eventstream import EventStream, begins_message
+from addon.framing.frame import Framing
+from addon.framing.json_array import JsonArray
+from addon.framing.ndjson import NDJSON
+from addon.framing.sse import SSE
+
+FRAMINGS: dict[str, Callable[[], Framing]] = {
+    "sse": SSE,
+    "ndjson": NDJSON,
+    "json_array": JsonArray,
+    "eventstream": EventStream,
+    "document": Document,
+}
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+"""What may stand before the first telling byte: a byte order mark, blank keep-alive lines."""
+_SSE_FIELD = re.compile(rb"(?:data|event|id|retry)?:")
+_LINES = re.compile(r"ndjson|jsonl|json-seq|stream\+json")
+_TELLING_BYTES = 12
+"""An event stream's prelude; enough of any SSE field name too."""
+
+
+def framing_of(content_type: str, begun: bytes, *, is_over: bool) -> Framing | None:
+    """The framing of a body that begins so; None if more of it is needed to tell."""
+    content_type = content_type.lower()
+    if "amazon.eventstream" in content_type:
+        return EventStream()
+    telling = begun.lstrip(_BLANK)
+    if telling.startswith(b"["):
+        return JsonArray()
+    if telling.startswith(b"{"):
+        return NDJSON() if _LINES.search(content_type) else Document()
+    if len(telling) < _TELLING_BYTES and not is_over:
+        return None
+    if begins_message(begun):
+        return EventStream()
+    is_sse = "event-stream" in content_type or _SSE_FIELD.match(telling)
+    return SSE() if is_sse else Document()

@@ -1,0 +1,137 @@
+"""Pure. The binary event stream of AWS (Bedrock), checksums checked.
+
+https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html
+
+A message is: total length, header length, CRC-32 of these two; headers; payload; CRC-32 of all
+before. A message whose own checksum is wrong is skipped. If its prelude is wrong its length
+cannot be trusted, and reading goes on at the next place where a prelude checks out.
+"""
+
+from zlib import crc32
+
+from addon.dialects import json_door
+from addon.framing.frame import Frame
+
+MESSAGE_BYTES_MAX = 24 * 1024 * 1024
+"""AWS' own limit: 16 MB of payload with its headers, and room."""
+_PRELUDE_BYTES = 12
+_OVERHEAD_BYTES = 16
+_NUMBER_BYTES = {2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+"""Header value types of a fixed size; 0 and 1 are true and false, 6 bytes, 7 text."""
+
+
+class EventStream:
+    """Bytes of an event stream -> messages."""
+
+    __slots__ = ("_held", "lost")
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self.lost: str | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        held = self._held
+        held += data
+        at = 0
+        while len(held) - at >= _PRELUDE_BYTES:
+            length = _message_length(held, at)
+            if length is None:
+                self.lost = "an event-stream message with a bad prelude was skipped"
+                at = _next_prelude(held, at + 1)
+            elif len(held) - at < length:
+                break
+            else:
+                at += length
+        run = bytes(held[:at])
+        del held[:at]
+        return run
+
+    def end(self) -> bytes:
+        if self._held and self.lost is None:
+            self.lost = "the last event-stream message is incomplete"
+        rest = bytes(self._held)
+        self._held.clear()
+        return rest
+
+    @property
+    def held(self) -> bytes:
+        return bytes(self._held)
+
+    def count(self, run: bytes) -> int:
+        return len(self.split(run))
+
+    def split(self, run: bytes) -> list[bytes]:
+        blocks = []
+        at = 0
+        while at < len(run):
+            length = _message_length(run, at) if len(run) - at >= _PRELUDE_BYTES else None
+            end = at + length if length is not None else _next_prelude(run, at + 1)
+            blocks.append(run[at:end])
+            at = end
+        return blocks
+
+    def parse(self, block: bytes) -> Frame | None:
+        length = _message_length(block, 0) if len(block) >= _OVERHEAD_BYTES else None
+        if length != len(block):
+            return None
+        if crc32(block[:-4]) != int.from_bytes(block[-4:], "big"):
+            self.lost = "an event-stream message with a bad checksum was skipped"
+            return None
+        headers_end = _PRELUDE_BYTES + int.from_bytes(block[4:8], "big")
+        headers = _headers(block[_PRELUDE_BYTES:headers_end])
+        payload = block[headers_end:-4]
+        if headers.get(":message-type") == "error":
+            # It has no payload: what is wrong stands in the headers.
+            said = {
+                "code": headers.get(":error-code"),
+                "message": headers.get(":error-message"),
+            }
+            return Frame("error", json_door.dumps(said).encode())
+        return Frame(headers.get(":event-type") or headers.get(":exception-type") or "", payload)
+
+
+def begins_message(data: bytes) -> bool:
+    """Whether a body begins as an event stream does; for answers whose content type is wrong."""
+    return len(data) >= _PRELUDE_BYTES and _message_length(data, 0) is not None
+
+
+def _message_length(data: bytes | bytearray, at: int) -> int | None:
+    """The length that a prelude gives; None if there is no valid one."""
+    prelude = data[at : at + _PRELUDE_BYTES]
+    length = int.from_bytes(prelude[:4], "big")
+    headers_length = int.from_bytes(prelude[4:8], "big")
+    if not headers_length + _OVERHEAD_BYTES <= length <= MESSAGE_BYTES_MAX:
+        return None
+    return length if crc32(prelude[:8]) == int.from_bytes(prelude[8:], "big") else None
+
+
+def _next_prelude(data: bytes | bytearray, at: int) -> int:
+    """The next place at or after `at` that a message could begin; short of a prelude, the end.
+
+    A length below 16 MB begins with a zero byte, and one below 24 MB with at most a one.
+    """
+    last = len(data) - _PRELUDE_BYTES
+    while at <= last:
+        if data[at] <= 1 and _message_length(data, at) is not None:
+            return at
+        at += 1
+    return at
+
+
+def _headers(data: bytes) -> dict[str, str]:
+    """Text headers by name; the others have a size and no meaning here."""
+    headers: dict[str, str] = {}
+    at = 0
+    while at < len(data):
+        name_end = at + 1 + data[at]
+        name = data[at + 1 : name_end].decode("utf-8", "replace")
+        kind = data[name_end] if name_end < len(data) else 0
+        at = name_end + 1
+        if kind in (6, 7):
+            value_end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+            if kind == 7:
+                headers[name] = data[at + 2 : value_end].decode("utf-8", "replace")
+            at = value_end
+        else:
+            at += _NUMBER_BYTES.get(kind, 0)
+    return headers
