@@ -1,0 +1,66 @@
+"""Edge. Which recording processes are alive.
+
+Each one holds a lock on a file of its own beside the ledger. The system lets go of it when the
+process ends, however it ends, so a lock that can be taken belongs to a dead one. This needs no
+process ids, which are reused, and mean nothing between two containers on one volume.
+"""
+
+import contextlib
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+
+class Claim:
+    """Says that a node is alive, until it is released or the process ends."""
+
+    def __init__(self, ledger: Path, node: str) -> None:
+        self._path = _lock_path(ledger, node)
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        _try_lock(self._file)
+
+    def release(self) -> None:
+        # Before the file is closed: nobody can take the lock and then lose its file to us.
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+        os.close(self._file)
+
+
+def is_alive(ledger: Path, node: str) -> bool:
+    """A node without a file ended in good order; a file that can be locked was left by a dead
+    one, and is removed."""
+    path = _lock_path(ledger, node)
+    try:
+        file = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        if not _try_lock(file):
+            return True
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return False
+    finally:
+        os.close(file)
+
+
+def _lock_path(ledger: Path, node: str) -> Path:
+    digest = hashlib.blake2b(node.encode(), digest_size=16).hexdigest()
+    return ledger.with_name(f"{ledger.name}-nodes") / digest
+
+
+def _try_lock(file: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,31 @@
+"""Wiring. Where Alembic meets the ledger.
+
+`ledger.db` hands over a connection that holds the migration lock already; Alembic's own command
+line opens the one ledger that `ledger.db.default_url()` names.
+"""
+
+from alembic import context
+from sqlalchemy import Connection
+
+from ledger import db
+from ledger.tables import metadata
+
+
+def run(connection: Connection) -> None:
+    context.configure(
+        connection=connection,
+        target_metadata=metadata,
+        # SQLite cannot alter most of a table: batch mode copies it.
+        render_as_batch=True,
+        include_object=db.is_ours,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+given: Connection | None = context.config.attributes.get("connection")
+if given is not None:
+    run(given)
+else:
+    with db.migrating(db.open_engine(db.default_url())) as connection:
+        run(connection)
