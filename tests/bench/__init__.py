@@ -1,0 +1,7 @@
+"""Measurements, run by name.
+
+upstream     a fast upstream with precomputed answers, in a process of its own
+load         a fast client, in a process of its own
+bench_proxy  what recording costs: stock mitmdump that only streams, and ours, in turn
+bench_tap    microseconds per frame of the tap alone
+"""

@@ -1,0 +1,412 @@
+"""What recording costs: a stock mitmdump that only streams ("bare"), and ours, in turn.
+
+    uv run python -m tests.bench.bench_proxy --help
+    uv run pytest -m bench tests/bench/bench_proxy.py -s
+
+One core is the proxy's and one is for upstream and client together, which need less than a tenth
+of what the proxy needs. Every round plays each workload through each proxy, in an order that
+turns; a ratio is taken within a round, so that what else the machine does hits both sides, and
+bare runs twice in every round: the ratio of the two (A/A) says how far a figure can be trusted.
+
+Proxies: `tee` is `mitmdump -s addon/tee.py`, recording into SQLite with `before_end`; `run` is
+`tokentee run` with its lean master. Workloads marked "edited" are the same streams for a client
+that did not ask for usage: ours asks, and takes it out again.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench import upstream
+from tests.proxy.mitmdump import BARE, TEE
+
+PROXY_CORE, HARNESS_CORE = 0, 1
+START_SECONDS_MAX = 30
+SLOW_STREAMS = 1000
+MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
+TOKENTEE_RUN = ("-c", "from addon.cli import main; main()", "run")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One load, what is read from it, and what DESIGN §10 allows."""
+
+    name: str
+    load: tuple[str, ...]
+    budget: str
+    """For `tee`."""
+    budget_run: str = ""
+    per_answer: int = 1
+    """Chunks, where chunks are counted."""
+
+
+WORKLOADS = (
+    Workload(
+        name="short streams",
+        load=("short", "--asks"),
+        budget=">= 0.90",
+        budget_run=">= 1.3",
+    ),
+    Workload(name="short streams, edited", load=("short",), budget=">= 0.90"),
+    Workload(name="JSON answers", load=("json",), budget=">= 0.90", budget_run=">= 1.5"),
+    Workload(
+        name="burst chunks",
+        load=("burst", "--asks", "--connections", "4"),
+        budget=">= 0.95",
+        per_answer=upstream.BURST_CHUNKS,
+    ),
+    Workload(
+        name="burst chunks, edited",
+        load=("burst", "--connections", "4"),
+        budget="(none)",
+        per_answer=upstream.BURST_CHUNKS,
+    ),
+)
+PACED = ("paced", "--asks", "--connections", "200", "--warmup", "2", "--seconds", "4")
+FIRST = ("first", "--asks", "--connections", "1", "--seconds", "3")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proxy:
+    """A proxy that runs."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def cpu_seconds(self) -> float:
+        """Of all its threads, so far."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_bytes(self) -> int:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+
+@contextlib.contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """What is started here stays on one core."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core} & before or before)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextlib.contextmanager
+def fast_upstream() -> Iterator[int]:
+    with on_core(HARNESS_CORE):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.upstream"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.stdin.close()
+        process.stdout.close()
+        process.wait()
+
+
+@contextlib.contextmanager
+def proxy(name: str, upstream_port: int, folder: Path) -> Iterator[Proxy]:
+    """`bare`, `bare again`, `tee` or `run`, when it listens."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    program = TOKENTEE_RUN if name == "run" else MITMDUMP
+    script = {"run": (), "tee": ("-s", str(TEE))}.get(name, ("-s", str(BARE)))
+    options = {"confdir": folder / "confdir", "flow_detail": 0, "termlog_verbosity": "error"}
+    if name in ("tee", "run"):
+        options["ledger_url"] = f"sqlite:///{folder}/{name}.db"
+        options["tee_hosts"] = f"127.0.0.1:{upstream_port}=openai"
+    command = [sys.executable, *program, *script]
+    command += ["--mode", f"reverse:http://127.0.0.1:{upstream_port}@127.0.0.1:{port}"]
+    for option, value in options.items():
+        command += ["--set", f"{option}={value}"]
+    log = (folder / f"{name}.log").open("wb")
+    with on_core(PROXY_CORE):
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        wait_for_port(port, process)
+        yield Proxy(name=name, process=process, port=port)
+    finally:
+        process.terminate()
+        process.wait()
+        log.close()
+        said = (folder / f"{name}.log").read_text()
+        if said:
+            print(f"{name} said:\n{said[:2000]}", file=sys.stderr)
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    bound = time.monotonic() + START_SECONDS_MAX
+    while process.poll() is None and time.monotonic() < bound:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise SystemExit(f"nothing listens on {port}: {process.args!r}")
+
+
+def play(port: int, load: Sequence[str]) -> dict[str, Any]:
+    """One run of the load generator."""
+    with on_core(HARNESS_CORE):
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.bench.load", f"127.0.0.1:{port}", *load],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        raise SystemExit(f"load {' '.join(load)}: {done.stderr}")
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+class Bench:
+    """Runs rounds and keeps the figures: by workload and proxy, one value a round."""
+
+    def __init__(self, *, rounds: int, seconds: float, names: Sequence[str]) -> None:
+        self.rounds = rounds
+        self.seconds = seconds
+        self.names = ("bare", "bare again", *names)
+        self.rate: dict[tuple[str, str], list[float]] = {}
+        self.cpu_us: dict[tuple[str, str], list[float]] = {}
+        self.console = Console(width=130)
+
+    def throughput(self, proxies: Sequence[Proxy], workloads: Sequence[Workload]) -> None:
+        for number in range(self.rounds):
+            for workload in workloads:
+                for each in _turned(proxies, number):
+                    cpu = each.cpu_seconds()
+                    load = (*workload.load, "--seconds", str(self.seconds))
+                    result = play(each.port, load)
+                    cpu = each.cpu_seconds() - cpu
+                    key = workload.name, each.name
+                    rate = result["answers"] / result["seconds"] * workload.per_answer
+                    self.rate.setdefault(key, []).append(rate)
+                    # The warm-up is in the processor time and not in the count.
+                    whole = rate * (result["seconds"] + 0.3)
+                    self.cpu_us.setdefault(key, []).append(cpu / whole * 1e6)
+            self.console.print(f"round {number + 1} of {self.rounds} done", style="dim")
+
+    def figures(
+        self, proxies: Sequence[Proxy], load: Sequence[str], names: Sequence[str]
+    ) -> dict[tuple[str, str], list[float]]:
+        found: dict[tuple[str, str], list[float]] = {}
+        for number in range(self.rounds):
+            for each in _turned(proxies, number):
+                result = play(each.port, load)
+                for name in names:
+                    found.setdefault((name, each.name), []).append(result[name])
+        return found
+
+    def print_throughput(self, workloads: Sequence[Workload]) -> None:
+        table = Table(title="answers (or chunks) per second on one core, against bare")
+        for title in ("", "bare /s", "bare µs CPU", "proxy", "/s", "µs CPU", "ratio", "CPU ratio"):
+            table.add_column(title, justify="left" if title in ("", "proxy") else "right")
+        table.add_column("budget")
+        for workload in workloads:
+            pairs = zip(
+                self.rate[workload.name, "bare"],
+                self.rate[workload.name, "bare again"],
+                strict=True,
+            )
+            bare = [(first + second) / 2 for first, second in pairs]
+            bare_cpu = [
+                (first + second) / 2
+                for first, second in zip(
+                    self.cpu_us[workload.name, "bare"],
+                    self.cpu_us[workload.name, "bare again"],
+                    strict=True,
+                )
+            ]
+            for name in self.names[1:]:
+                key = workload.name, name
+                base = self.rate[workload.name, "bare"] if name == "bare again" else bare
+                base_cpu = self.cpu_us[workload.name, "bare"] if name == "bare again" else bare_cpu
+                budget = {"tee": workload.budget, "run": workload.budget_run}.get(name, "A/A")
+                table.add_row(
+                    workload.name,
+                    f"{statistics.median(bare):.0f}",
+                    f"{statistics.median(bare_cpu):.0f}",
+                    name,
+                    f"{statistics.median(self.rate[key]):.0f}",
+                    f"{statistics.median(self.cpu_us[key]):.0f}",
+                    spread(quotients(self.rate[key], base)),
+                    spread(quotients(base_cpu, self.cpu_us[key])),
+                    budget,
+                )
+        self.console.print(table)
+
+    def print_differences(
+        self, title: str, found: dict[tuple[str, str], list[float]], budgets: dict[str, str]
+    ) -> None:
+        table = Table(title=title)
+        for head in ("", "bare", "proxy", "measured", "added", "budget"):
+            table.add_column(head, justify="left" if head in ("", "proxy") else "right")
+        for figure, budget in budgets.items():
+            bare = found[figure, "bare"]
+            for name in self.names[1:]:
+                added = [
+                    ours - theirs for ours, theirs in zip(found[figure, name], bare, strict=True)
+                ]
+                table.add_row(
+                    figure,
+                    f"{statistics.median(bare):.1f}",
+                    name,
+                    f"{statistics.median(found[figure, name]):.1f}",
+                    spread(added, digits=1),
+                    "A/A" if name == "bare again" else budget,
+                )
+        self.console.print(table)
+
+
+def quotients(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    return [one / other for one, other in zip(above, below, strict=True)]
+
+
+def spread(values: Sequence[float], *, digits: int = 2) -> str:
+    """Median and, in brackets, the range."""
+    low, high = min(values), max(values)
+    return f"{statistics.median(values):.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def _turned(proxies: Sequence[Proxy], number: int) -> list[Proxy]:
+    """Another one goes first each time."""
+    start = number % len(proxies)
+    return [*proxies[start:], *proxies[:start]]
+
+
+def memory(bench: Bench, upstream_port: int, folder: Path) -> dict[tuple[str, str], list[float]]:
+    """KB that one open stream holds, in fresh processes."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for number in range(min(bench.rounds, 2)):
+        for name in bench.names:
+            place = folder / f"memory{number}"
+            place.mkdir(exist_ok=True)
+            with proxy(name, upstream_port, place) as running:
+                play(running.port, ("short", "--asks", "--seconds", "0.5"))
+                before = running.resident_bytes()
+                with slow_streams(running.port):
+                    held = running.resident_bytes() - before
+            found.setdefault(("KB per open stream", name), []).append(held / SLOW_STREAMS / 1024)
+    return found
+
+
+@contextlib.contextmanager
+def slow_streams(port: int) -> Iterator[None]:
+    """A thousand streams that have begun and do not end."""
+    command = [sys.executable, "-m", "tests.bench.load", f"127.0.0.1:{port}", "slow", "--asks"]
+    command += ["--connections", str(SLOW_STREAMS)]
+    with on_core(HARNESS_CORE):
+        load = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert load.stdin is not None
+    assert load.stdout is not None
+    if load.stdout.readline() != b"ready\n":
+        raise SystemExit("the slow streams did not come up")
+    try:
+        yield
+    finally:
+        load.stdin.write(b"\n")
+        load.stdin.close()
+        load.stdout.read()
+        load.stdout.close()
+        load.wait()
+
+
+def run(*, rounds: int, seconds: float, names: Sequence[str], parts: Sequence[str]) -> None:
+    bench = Bench(rounds=rounds, seconds=seconds, names=names)
+    with (
+        tempfile.TemporaryDirectory(prefix="tokentee-bench-") as temporary,
+        fast_upstream() as upstream_port,
+        contextlib.ExitStack() as running,
+    ):
+        folder = Path(temporary)
+        itself = {
+            workload.name: play(upstream_port, (*workload.load, "--seconds", "1"))
+            for workload in WORKLOADS
+        }
+        rates = ", ".join(
+            f"{result['answers'] * workload.per_answer / result['seconds']:.0f} {workload.name}/s"
+            for workload, result in zip(WORKLOADS, itself.values(), strict=True)
+        )
+        bench.console.print(f"without a proxy, client and upstream on one core: {rates}")
+        if "memory" in parts:
+            found = memory(bench, upstream_port, folder)
+            bench.print_differences(
+                f"memory, {SLOW_STREAMS} open streams", found, {"KB per open stream": "<= 10"}
+            )
+        proxies = [
+            running.enter_context(proxy(name, upstream_port, folder)) for name in bench.names
+        ]
+        if "throughput" in parts:
+            bench.throughput(proxies, WORKLOADS)
+            bench.print_throughput(WORKLOADS)
+        if "first" in parts:
+            bench.print_differences(
+                "one client alone: µs to the first chunk",
+                bench.figures(proxies, FIRST, ["first_us_p50"]),
+                {"first_us_p50": "<= 150"},
+            )
+        if "paced" in parts:
+            names_of = ["transit_us_p50", "transit_us_p90", "transit_us_p99"]
+            bench.print_differences(
+                "200 paced streams: µs from upstream's write to the client's read",
+                bench.figures(proxies, PACED, names_of),
+                dict(zip(names_of, ("<= 20", "-", "noise"), strict=True)),
+            )
+
+
+PARTS = ("memory", "throughput", "first", "paced")
+
+
+@pytest.mark.bench
+@pytest.mark.timeout(1800)
+def test_what_recording_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every workload comes whole through every proxy; the figures are for the reader."""
+    with capsys.disabled():
+        run(rounds=5, seconds=2.0, names=["tee", "run"], parts=PARTS)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each throughput run")
+    parser.add_argument("--proxies", default="tee,run", help="beside bare: tee, run")
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"of {', '.join(PARTS)}")
+    arguments = parser.parse_args()
+    run(
+        rounds=arguments.rounds,
+        seconds=arguments.seconds,
+        names=list(filter(None, arguments.proxies.split(","))),
+        parts=arguments.parts.split(","),
+    )
+
+
+if __name__ == "__main__":
+    main()
