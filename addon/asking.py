@@ -74,13 +74,19 @@ def learn(running: Running, live: Live, exchange: Exchange, reading: Reading) ->
         verdict = policy.Verdict.REFUSES
     elif exchange.usage_asked or policy.is_known(exchange.provider):
         return
-    elif reading.usage_source is UsageSource.REPORTED:
+    elif reading.usage_source is UsageSource.REPORTED or _is_no_openai_stream(live):
         verdict = policy.Verdict.AUTOMATIC
     else:
         verdict = policy.Verdict.OPT_IN
     lesson = policy.lesson(*upstream, verdict, now=exchange.opened_at, known=running.ledger.learned)
     if lesson is not None:
         running.ledger.learn(lesson)
+
+
+def _is_no_openai_stream(live: Live) -> bool:
+    """A wire that only looks like OpenAI's (the `stream:chat:` endpoint): its usage comes and
+    goes as it pleases, and what we took out would be what the client should have had."""
+    return live.tap is not None and live.tap.meter.facts.closes_without_mark
 
 
 def _policy_asks(running: Running, live: Live) -> bool:

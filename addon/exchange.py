@@ -20,6 +20,10 @@ METER_VERSION = "1"
 differently, so that `tokentee rebuild` can tell which readings to make again."""
 
 
+TRANSPORT = "transport"
+"""`error_type` of what no provider said: a connection that was refused, reset or cut."""
+
+
 class End(Enum):
     """What ended an exchange, as far as the proxy can see."""
 
@@ -71,6 +75,8 @@ def settle(
     assert opened.state is State.OPEN, opened.state
     facts = meter.facts if meter else Facts()
     outcome = outcome_of(end, facts, status=status, streamed=opened.streamed)
+    if outcome not in (Outcome.UPSTREAM_CUT, Outcome.LOST):
+        cause = None  # what the provider said of it is the better reason, or there is none
     reading = _reading(opened, outcome, meter, estimate_input, now)
     settled = replace(
         opened,
@@ -81,7 +87,7 @@ def settle(
         id_unstable=facts.id_unstable,
         response_model=facts.response_model,
         finish_reason=facts.finish_reason,
-        error_type=facts.error_type,
+        error_type=facts.error_type or (TRANSPORT if cause else None),
         error_code=facts.error_code,
         error_message=facts.error_message or (clean(cause, 1000) if cause else None),
         service_tier=facts.service_tier,

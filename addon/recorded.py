@@ -1,8 +1,8 @@
 """Edge. Reading recorded exchanges from files, as mitmproxy flows.
 
-    *.jsonl, *.jsonl.gz             one exchange a line: our captures, and test corpora
-    *.mitm, *.flow, *.flows, *.har  what mitmproxy saves, and what browsers export
-    *.sse, *.json, *.ndjson, *.eventstream   one answer's body; needs the URL it came from
+*.jsonl, *.jsonl.gz             one exchange a line: our captures, and test corpora
+*.mitm, *.flow, *.flows, *.har  what mitmproxy saves, and what browsers export
+*.sse, *.json, *.ndjson, *.eventstream   one answer's body; needs the URL it came from
 """
 
 from __future__ import annotations

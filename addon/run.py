@@ -113,13 +113,12 @@ class Around:
         )
 
 
-def run_proxy(arguments: Sequence[str]) -> Recorder:
+def run_proxy(arguments: Sequence[str]) -> None:
     """mitmdump's command line, our master. Returns when the proxy has stopped."""
-    ran = main.run(RecordingMaster, cmdline.mitmdump, list(arguments), _filters)
-    return ran.recorder
+    main.run(RecordingMaster, cmdline.mitmdump, list(arguments), _filters)
 
 
-def run_around(arguments: Sequence[str], command: Sequence[str]) -> tuple[Recorder, int]:
+def run_around(arguments: Sequence[str], command: Sequence[str]) -> int:
     """As `run_proxy`, on loopback, for as long as the command runs; the command's exit code.
 
     127 if the command cannot be started, 128 + N if signal N ended it, as a shell reports.
@@ -144,8 +143,8 @@ def run_around(arguments: Sequence[str], command: Sequence[str]) -> tuple[Record
     listening = [word for mode in modes for word in ("--mode", mode)]
     quiet = ["--set", "termlog_verbosity=warn"]
     ran = main.run(Master, cmdline.mitmdump, [*quiet, *listening, *arguments], _filters)
-    exit_code = around.exit_code if around.exit_code is not None else 1
-    return ran.recorder, exit_code
+    del ran
+    return around.exit_code if around.exit_code is not None else 1
 
 
 async def _run_command(command: Sequence[str], environment: dict[str, str]) -> int:

@@ -38,7 +38,7 @@ from ledger import db, intake, nodes
 from ledger.errors import LedgerError
 from ledger.records import Charge, Exchange, Learned, Reading, Source, State
 from ledger.recovery import give_up_lost
-from ledger.tables import instant_text, learned, meta
+from ledger.tables import exchanges, instant_text, learned, meta
 
 WAITING_MAX = 50_000
 """Rows in memory: about 150 MB, and more than a minute of a busy proxy core."""
@@ -182,6 +182,17 @@ class Ledger:
         self.learned[lesson.origin, lesson.path] = lesson
         if not self._closed and self._queue.qsize() < WAITING_MAX:
             self._queue.put(lesson)
+
+    def opened_at(self, ids: Sequence[str]) -> dict[str, datetime]:
+        """When the exchanges with these ids were opened, of those that the ledger has."""
+        found = {}
+        with self._engine.connect() as connection:
+            for at in range(0, len(ids), intake.ROWS_MAX):
+                question = sa.select(exchanges.c.id, exchanges.c.opened_at).where(
+                    exchanges.c.id.in_(ids[at : at + intake.ROWS_MAX])
+                )
+                found.update({row.id: row.opened_at for row in connection.execute(question)})
+        return found
 
     def close(self, timeout_seconds: float) -> None:
         """Write what is waiting, for so long at most, and stop."""

@@ -123,6 +123,7 @@ def _aivene() -> tuple[Scene, ...]:
             response_id="ilbs_demo9",
             usage_source="estimated",
             outcome="upstream_cut",
+            error_type="transport",
             finish_reason=None,
         ),
         play(

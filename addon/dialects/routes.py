@@ -69,8 +69,11 @@ _ROWS = (
     _Row(r"(?<!/threads)/v1/messages", anthropic.MESSAGES),
     _Row(rf"/publishers/anthropic/models{_MODEL}:rawPredict", anthropic.MESSAGES, False),
     _Row(rf"/publishers/anthropic/models{_MODEL}:streamRawPredict", anthropic.MESSAGES, True),
-    _Row(rf"/(?:models|tunedModels){_MODEL}:generateContent", gemini.GENERATE_CONTENT, False),
-    _Row(rf"/(?:models|tunedModels){_MODEL}:streamGenerateContent", gemini.GENERATE_CONTENT, True),
+    _Row(rf"/(?:models|tunedModels){_MODEL}[:/]generateContent", gemini.GENERATE_CONTENT, False),
+    # Chuizi AI writes the method as a path segment of its own.
+    _Row(
+        rf"/(?:models|tunedModels){_MODEL}[:/]streamGenerateContent", gemini.GENERATE_CONTENT, True
+    ),
     _Row(r"/v1internal:generateContent", gemini.GENERATE_CONTENT, False),  # Code Assist
     _Row(r"/v1internal:streamGenerateContent", gemini.GENERATE_CONTENT, True),
     _Row(

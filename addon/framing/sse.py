@@ -110,18 +110,16 @@ class SSE:
 def _last_end(data: bytes) -> int:
     """Where the last complete block of `data` ends; 0 if none does."""
     if b"\r" not in data:
-        cut = data.rfind(b"\n\n") + 2
-        if cut < 2:
+        found = data.rfind(b"\n\n")
+        cut = found + 2 if found >= 0 else 0
+    else:
+        carriage_returns = data.count(b"\r") - data.endswith(b"\r")
+        if carriage_returns != data.count(b"\r\n") or data.endswith((b"\n\r", b"\r\r")):
+            return _last_end_slowly(data)
+        found = data.rfind(b"\n\r\n")
+        cut = max(found + 3 if found >= 0 else 0, data.rfind(b"\n\n") + 2)
+        if cut == 1:
             return 0
-        return _last_end_slowly(data) if _is_odd(data, cut) else cut
-    carriage_returns = data.count(b"\r") - data.endswith(b"\r")
-    if carriage_returns != data.count(b"\r\n"):
-        return _last_end_slowly(data)
-    cut = max(data.rfind(b"\n\r\n") + 3, data.rfind(b"\n\n") + 2)
-    if data.endswith((b"\n\r", b"\r\r")):
-        return _last_end_slowly(data)
-    if cut < 2:
-        return 0
     return _last_end_slowly(data) if _is_odd(data, cut) else cut
 
 
