@@ -41,6 +41,7 @@ def tap_for(live: Live, response: http.Response, *, may_edit: bool) -> Tap:
         headers={name.lower(): value for name, value in headers.items()},
         provider=live.opened.provider,
         status=response.status_code,
+        path_model=live.route.path_model,
     )
     exchange_id = live.opened.id
 
