@@ -300,7 +300,7 @@ def _sansa() -> tuple[Scene, ...]:
 def _stream_chat() -> tuple[Scene, ...]:
     play = partial(scene, provider="stream-chat", model="assistant")
     usage = {"prompt_tokens": 20, "completion_tokens": 6, "total_tokens": 26}
-    prefix = "stream:chat:3f0c5b1e-0000-4000-8000-00000000000"
+    prefix = "stream:chat:demo-"
 
     def answer(number: int, *chunks: tuple[Any, str | None], **last: Any) -> Answer:
         parts = [

@@ -19,8 +19,9 @@ class Row:
     session_id: str
     provider: str
     figures: Figures
-    cost_usd: str | None
-    cost_state: str
+    cost_picousd: int | None
+    cost_state: str | None
+    """`priced`, `unpriced`, `partial`, `reported`; None where there is nothing to price."""
 
 
 def read(ledger: Path) -> list[Row]:
@@ -36,12 +37,11 @@ def _row(row: sqlite3.Row) -> Row:
     values = {name: row[name] for name in _COLUMNS}
     for name in _TRUTHS:
         values[name] = None if values[name] is None else bool(values[name])
-    cost = row["cost_usd"]
     return Row(
         session_id=row["session_id"],
         provider=row["provider"],
         figures=Figures(**values),
-        cost_usd=None if cost is None else str(cost),
+        cost_picousd=row["cost_picousd"],
         cost_state=row["cost_state"],
     )
 

@@ -4,7 +4,6 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from pathlib import Path
 
 from rich import box
@@ -13,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from addon.demo.rows import Row
+from ledger.money import usd_text
 
 WIDTH_COLUMNS_MIN = 150
 """Where no terminal says how wide it is, wide enough for one line a request."""
@@ -26,10 +26,10 @@ NOT_COMPLETE = (
 )
 _TOKENS = (
     ("input_tokens", "input"),
-    ("cache_read_tokens", "cache read"),
-    ("cache_write_tokens", "cache write"),
+    ("cache_read_tokens", "cache\nread"),
+    ("cache_write_tokens", "cache\nwrite"),
     ("output_tokens", "output"),
-    ("reasoning_tokens", "reasoning"),
+    ("reasoning_tokens", "reason-\ning"),
 )
 
 
@@ -43,10 +43,10 @@ def console() -> Console:
 
 def requests(rows: Sequence[Row]) -> Table:
     """One line a request, and the totals of what providers reported."""
-    table = Table(box=box.SIMPLE_HEAD, show_footer=True, pad_edge=False)
-    table.add_column("provider", f"{len(rows)} requests", no_wrap=True)
-    table.add_column("response id", overflow="fold", max_width=34)
-    table.add_column("model (asked for -> answered)", overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD, show_footer=True, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("provider", "total", no_wrap=True)
+    table.add_column("response id", f"{len(rows)} requests", overflow="fold")
+    table.add_column("model asked for\n-> answered by", overflow="fold")
     reported = [row for row in rows if row.figures.usage_source in ("reported", "partial")]
     for name, title in _TOKENS:
         counts = [getattr(row.figures, name) for row in reported]
@@ -61,7 +61,7 @@ def requests(rows: Sequence[Row]) -> Table:
             escape(figures.response_id or "-"),
             escape(_models(figures.request_model, figures.response_model)),
             *(_tokens(row, name) for name, _ in _TOKENS),
-            f"${row.cost_usd}" if row.cost_usd is not None else row.cost_state,
+            _cost(row),
             escape(_outcome(row)),
         )
     return table
@@ -72,10 +72,10 @@ def notes(rows: Sequence[Row]) -> Iterable[str]:
     yield "- : not reported (which is not 0).  ~ : estimated from what passed; not in the totals."
     ours = [row for row in rows if row.figures.usage_stripped]
     yield (
-        f"{len(ours)} streams would have carried no usage: it was asked for on the way up and "
-        "taken out on the way down. Every client got, byte for byte, what it would have got alone."
+        f"{len(ours)} streams would have carried no usage. It was asked for on the way up and "
+        "taken out on the way down: each client got, byte for byte, what it would have got alone."
     )
-    unpriced = [row for row in rows if row.cost_usd is None]
+    unpriced = [row for row in rows if row.cost_state == "unpriced"]
     if unpriced:
         yield f"{len(unpriced)} requests have no price, and are not counted as $0."
 
@@ -99,16 +99,22 @@ def _tokens(row: Row, name: str) -> str:
 def _models(asked: str | None, answered: str | None) -> str:
     if answered is None or answered == asked:
         return asked or "-"
-    return f"{asked} -> {answered}"
+    return f"{asked or '-'}\n-> {answered}"
 
 
 def _outcome(row: Row) -> str:
     figures = row.figures
     said = figures.error_code or figures.error_type
     reason = said if figures.outcome in ("error_frame", "http_error") else figures.finish_reason
-    return f"{figures.outcome} ({reason})" if reason else figures.outcome
+    return f"{figures.outcome}: {reason}" if reason else figures.outcome
+
+
+def _cost(row: Row) -> str:
+    if row.cost_picousd is None:
+        return row.cost_state or "-"
+    return f"${usd_text(row.cost_picousd)}"
 
 
 def _cost_of_all(rows: Sequence[Row]) -> str:
-    costs = [Decimal(row.cost_usd) for row in rows if row.cost_usd is not None]
-    return f"${sum(costs, Decimal()).normalize():f}" if costs else "unpriced"
+    costs = [row.cost_picousd for row in rows if row.cost_picousd is not None]
+    return f"${usd_text(sum(costs))}" if costs else "unpriced"

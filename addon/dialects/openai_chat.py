@@ -42,13 +42,15 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.see_tier(body.get("service_tier"))
     if facts.cost is None:
         facts.cost = object_at(body, "cost")  # Venice: {"usd": …, "diem": …}
-    if isinstance(response_id, str) and response_id.startswith(_ENDS_BY_CLOSING):
-        facts.closes_without_mark = True
     usage = object_at(body, "usage") or object_at(object_at(body, "x_groq"), "usage")
     choices = objects_at(body, "choices")
     for choice in choices:
         _read_choice(facts, choice)
         usage = usage or object_at(choice, "usage")
+    if isinstance(response_id, str) and response_id.startswith(_ENDS_BY_CLOSING):
+        facts.closes_without_mark = True
+        # Its page: complete when a finish reason has come and/or the connection is closed.
+        facts.ended = facts.finish_reason is not None
     # With a finish reason, or in a chunk of its own, it is what is billed; before, a running
     # figure (Perplexity, Databricks).
     facts.see_usage(usage, final=facts.finish_reason is not None or not choices)
