@@ -17,9 +17,17 @@ HEADER_LENGTH_MAX = 256
 
 
 def open_exchange(
-    running: Running, flow: http.HTTPFlow, troubles: list[str], *, node: str
+    running: Running,
+    flow: http.HTTPFlow,
+    troubles: list[str],
+    *,
+    node: str,
+    is_llm: bool = False,
 ) -> Live | None:
     """The exchange of a request to an LLM; None for any other traffic.
+
+    A request whose path says nothing is one if its host was configured, or if the caller knows
+    (`is_llm`); it is then recorded under dialect `unknown`.
 
     Takes our own headers out of every request: they are for us, not for upstream. What cannot be
     read is left out and noted in `troubles`.
@@ -32,7 +40,7 @@ def open_exchange(
     upstream = running.settings.upstream(request.host, request.port)
     route = routes.match(request.method, request.host, path)
     if route is None:
-        if upstream is None or request.method != "POST":
+        if request.method != "POST" or (upstream is None and not is_llm):
             return None
         route = routes.UNKNOWN
     body = attempt(troubles, request.get_content) or b""

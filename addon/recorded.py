@@ -12,6 +12,7 @@ import binascii
 import gzip
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ BODY_TYPES = {
     ".ndjson": "application/x-ndjson",
     ".eventstream": "application/vnd.amazon.eventstream",
 }
+_NOT_IN_A_HOST = re.compile(r"[^A-Za-z0-9.:\[\]_-]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +44,10 @@ class Recorded:
 
     name: str
     flow: http.HTTPFlow
-    has_time: bool
+    has_time: bool = True
     """False: the file does not say when, and the flow has the file's own time."""
+    is_llm: bool = True
+    """False: the file holds any traffic, and only the path tells what is an LLM call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +91,10 @@ def _lines(path: Path) -> Iterator[Recorded | Unreadable]:
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
         try:
             for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield _line(line, path, number)
+                item = _line(line, path, number)
+                yield item
+                if number == 1 and isinstance(item, Unreadable):
+                    return  # another kind of file under the same name: said once
         except (EOFError, OSError, gzip.BadGzipFile) as error:
             # A capture whose writer was killed ends in half a member; the lines before it stand.
             yield Unreadable(f"{path}:{number + 1}", f"cut short: {error}")
@@ -147,7 +153,7 @@ def _flows(path: Path) -> Iterator[Recorded | Unreadable]:
             for flow in FlowReader(file).stream():
                 number += 1
                 if isinstance(flow, http.HTTPFlow):
-                    yield Recorded(name=flow.id, flow=flow, has_time=True)
+                    yield Recorded(name=flow.id, flow=flow, is_llm=False)
         except FlowReadException as error:
             yield Unreadable(f"{path}, flow {number + 1}", str(error))
 
@@ -166,12 +172,22 @@ def _flow(
     start = started.timestamp()
     client = Client(peername=("127.0.0.1", 0), sockname=("127.0.0.1", 0), timestamp_start=start)
     flow = http.HTTPFlow(client, Server(address=None))
-    flow.request = http.Request.make(method, url, request_body, request_headers)
+    flow.request = http.Request.make(method, _usable(url), request_body, request_headers)
     flow.request.timestamp_start = start
     if status is not None:
         flow.response = http.Response.make(status, b"", response_headers)
         flow.response.raw_content = response_body
     return flow
+
+
+def _usable(url: str) -> str:
+    """A URL that names a host: recordings mask theirs (`<API_BASE>/chat`, `x.<REGION>.example`)."""
+    url = url.partition("#")[0]
+    if "://" not in url:
+        url = f"https://{url.lstrip('/')}"
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{_NOT_IN_A_HOST.sub('', host) or 'masked.invalid'}{slash}{path}"
 
 
 def _headers(value: Any) -> http.Headers:
