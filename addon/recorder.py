@@ -68,6 +68,8 @@ class Recorder:
         self._uninstall: Callable[[], None] | None = None
         self._node = f"{socket.gethostname()}/{os.getpid()}/{int(time.time())}"
         self._unknown_keys: set[str] = set()
+        self._refused = False
+        """The options of the start were bad, and that was said."""
 
     # Life
 
@@ -75,20 +77,16 @@ class Recorder:
         options.add(loader)
 
     def configure(self, updated: set[str]) -> None:
-        if not updated & options.HELP.keys():
+        # A script is configured once with all options when it has been loaded. An addon that a
+        # master was made with sees them in pieces, and starts in `running`.
+        if self._running is None and not options.HELP.keys() <= updated:
             return
-        try:
-            self._apply(options.parse(ctx.options))
-        except (ValueError, LedgerError) as error:
-            if self._running is None:
-                # While mitmproxy starts, an ERROR line ends the start with exit code 1 and
-                # without the traceback that an OptionsError would bring.
-                logger.error("tokentee: %s", error)  # noqa: TRY400
-            else:
-                reason = f"tokentee: {error}"
-                raise exceptions.OptionsError(reason) from error
+        if updated & options.HELP.keys():
+            self._configure()
 
     def running(self) -> None:
+        if self._running is None and not self._refused:
+            self._configure()
         if self._running is None:
             return
         unknown = [name for name in ctx.options.deferred if name.startswith(("tee_", "ledger"))]
@@ -272,6 +270,18 @@ class Recorder:
             )
 
     # Starting and stopping
+
+    def _configure(self) -> None:
+        try:
+            self._apply(options.parse(ctx.options))
+        except (ValueError, LedgerError) as error:
+            if self._running is not None:
+                reason = f"tokentee: {error}"
+                raise exceptions.OptionsError(reason) from error
+            # While mitmproxy starts, an ERROR line ends the start with exit code 1 and without
+            # the traceback that an OptionsError would bring.
+            logger.error("tokentee: %s", error)  # noqa: TRY400
+            self._refused = True
 
     def _apply(self, settings: Settings) -> None:
         if self._running is None:
