@@ -88,6 +88,8 @@ def open_engine(url: str | URL) -> Engine:
         return engine
     return sa.create_engine(
         parsed,
+        # Linking relies on each statement seeing what was committed before it (`interchange.py`).
+        isolation_level="READ COMMITTED",
         connect_args={
             "connect_timeout": CONNECT_SECONDS_MAX,
             "options": "-c timezone=UTC",
@@ -197,11 +199,11 @@ def _revision(connection: Connection) -> str | None:
 def _alembic(command: str, connection: Connection, *arguments: str) -> None:
     import logging
 
+    # mitmproxy shows every INFO record to the user, and alembic logs while it is imported.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     import alembic.command
     from alembic.config import Config
 
-    # mitmproxy shows every INFO record to the user.
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", str(_migrations()))
     config.attributes["connection"] = connection
