@@ -17,16 +17,28 @@ from ledger.records import Exchange, Reading
 
 logger = logging.getLogger(__name__)
 
+STREAM_TYPES = (
+    "text/event-stream",
+    "application/x-ndjson",
+    "application/stream+json",
+    "application/vnd.amazon.eventstream",
+)
+"""Content types that are streams, whatever the request said (Ollama streams unless told not to)."""
+
+
+def is_event_stream(content_type: str) -> bool:
+    """Whether an answer is server-sent events, the one stream that usage is asked for in."""
+    return content_type.lower().startswith("text/event-stream")
+
 
 def tap_for(live: Live, response: http.Response, *, may_edit: bool) -> Tap:
     """The tap for an answer whose headers have come."""
     headers = response.headers
     content_type = headers.get("content-type", "")
     encoding = headers.get("content-encoding", "")
-    is_event_stream = content_type.startswith("text/event-stream")
-    if is_event_stream and not live.opened.streamed:
+    if content_type.lower().startswith(STREAM_TYPES) and not live.opened.streamed:
         live.opened = replace(live.opened, streamed=True)
-    edits = may_edit and live.unasked is not None and is_event_stream
+    edits = may_edit and live.unasked is not None and is_event_stream(content_type)
     if edits and encoding.strip().lower() not in ("", "identity"):
         logger.warning(
             "tokentee: %s sent %s though identity was asked for: usage stays in the stream",

@@ -352,17 +352,9 @@ def _is_held(response: http.Response, *, asked: bool) -> bool:
     length = response.headers.get("content-length", "")
     if asked and response.status_code >= 400:
         return not length.isdigit() or int(length) <= REFUSED_BODY_BYTES_MAX
-    if response.headers.get("content-type", "").startswith(_STREAM_TYPES):
+    if response.headers.get("content-type", "").lower().startswith(metering.STREAM_TYPES):
         return False
     return length.isdigit() and int(length) <= BUFFERED_BODY_BYTES_MAX
-
-
-_STREAM_TYPES = (
-    "text/event-stream",
-    "application/x-ndjson",
-    "application/stream+json",
-    "application/vnd.amazon.eventstream",
-)
 
 
 def _notify_on(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[Receipt]], None]:

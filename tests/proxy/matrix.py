@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from tests.proxy.upstream import Answer, End, Framing
-from tests.proxy.wires import WIRES, Wire
+from tests.proxy.wires import WIRES
+from tests.proxy.wires.wire import Wire
 
 
 class Ask(StrEnum):
@@ -157,8 +158,25 @@ class Case:
         return self._half(asked=self.is_injected or self.ask is Ask.ASKED)
 
     @property
+    def is_stripped(self) -> bool:
+        """Whether anything of what upstream sends is not for the client."""
+        if not self.is_injected or self.how is How.HTTP_ERROR:
+            return False
+        ours = self.sent(asked=True).removesuffix(self.tail)
+        return ours != self.sent(asked=False).removesuffix(self._unasked_tail)
+
+    @property
+    def _unasked_tail(self) -> bytes:
+        return self._half(asked=False) if self.tail else b""
+
+    @property
+    def is_ended_by_closing(self) -> bool:
+        """Whether the connection's close is as good an end as any on this wire."""
+        return self.wire.ends_by_closing and self.how in (How.CUT_CLOSE, How.CUT_CLOSE_RST)
+
+    @property
     def outcome(self) -> str:
-        return _OUTCOME[self.how]
+        return "complete" if self.is_ended_by_closing else _OUTCOME[self.how]
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -177,6 +195,8 @@ class Case:
                     "http_status": 429,
                     **wire.http_error_figures,
                 }
+            case _ if self.is_ended_by_closing:
+                return {**wire.figures_cut, "usage_source": "none"}
             case _:
                 return dict(wire.figures_cut)
 

@@ -1,65 +1,8 @@
-"""The wire formats as upstreams speak them, with the figures they hold, worked out by hand.
+"""Chat completions and completions, as six upstreams spell them."""
 
-A `Wire` is what one upstream streams for one request: with usage asked for and without, plus what
-it says when it fails. Spelling differs on purpose (blanks, CRLF, padding keys, comments, escapes):
-all of it must reach the client untouched.
-"""
-
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-DONE = b"data: [DONE]\n\n"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wire:
-    """One upstream's way to answer."""
-
-    name: str
-    target: str
-    body: Mapping[str, Any]
-    """The request, without `stream_options`."""
-    frames: tuple[bytes, ...]
-    frames_asked: tuple[bytes, ...] | None = None
-    """What comes if usage is asked for; None: there is no asking, or it makes no difference."""
-    content_type: str = "text/event-stream"
-    is_opt_in: bool = False
-    """Usage comes only when asked."""
-    can_ask: bool = False
-    """The request knows `stream_options`."""
-    figures: Mapping[str, Any]
-    """Columns of the row of a complete exchange."""
-    cut_after: int
-    """How many frames pass before something goes wrong in mid-stream."""
-    figures_cut: Mapping[str, Any]
-    """Columns of the row of an exchange that is cut there."""
-    error_frame: bytes
-    error_figures: Mapping[str, Any]
-    error_body: bytes
-    """What comes with an HTTP error."""
-    http_error_figures: Mapping[str, Any]
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    def request(self, *, asked: bool | None) -> bytes:
-        """The request body of a client that asks for usage, refuses it, or says nothing."""
-        options = {} if asked is None else {"stream_options": {"include_usage": asked}}
-        return json.dumps({**self.body, **options}).encode()
-
-    def answer(self, *, asked: bool) -> tuple[bytes, ...]:
-        """Upstream's frames for a request that asks for usage, or does not."""
-        return self.frames_asked if asked and self.frames_asked is not None else self.frames
-
-
-def asks(body: bytes) -> bool:
-    """Whether a request asks for usage, as an upstream reads it."""
-    options = json.loads(body).get("stream_options") or {}
-    return options.get("include_usage") is True
-
-
-def _sse(*payloads: str, end: str = "\n") -> tuple[bytes, ...]:
-    return tuple(f"data: {payload}{end}{end}".encode() for payload in payloads)
+from tests.proxy.wires.wire import DONE, ESTIMATED, Wire, sse
 
 
 def _chat(model: str, **more: Any) -> dict[str, Any]:
@@ -72,8 +15,6 @@ _CHAT_ERROR_FIGURES = {
     "error_code": "bad_key",
     "error_message": "no such key",
 }
-_ESTIMATED = {"usage_source": "estimated"}
-_NO_TOKENS = {"usage_source": "none", "input_tokens": None, "output_tokens": None}
 
 
 def _openai() -> Wire:
@@ -87,7 +28,7 @@ def _openai() -> Wire:
             '"obfuscation":"%s"}'
         )
         return (
-            *_sse(
+            *sse(
                 part % ('{"role":"assistant","content":"","refusal":null}', "null", null, "aXq1"),
                 part % ('{"content":"Say \\"usage\\":"}', "null", null, "Zk"),
                 part % ('{"content":" {\\"usage\\":null}\\u00e9é\\n\\n"}', "null", null, "9f9f9"),
@@ -123,7 +64,7 @@ def _openai() -> Wire:
             "reasoning_tokens": 32,
         },
         cut_after=3,
-        figures_cut={"response_id": "chatcmpl-w1", "finish_reason": None, **_ESTIMATED},
+        figures_cut={"response_id": "chatcmpl-w1", "finish_reason": None, **ESTIMATED},
         error_frame=b'data: {"error":{"message":"boom","type":"server_error","code":null}}\n\n',
         error_figures={"error_type": "server_error", "error_code": None, "error_message": "boom"},
         error_body=_CHAT_ERROR,
@@ -140,7 +81,7 @@ def _azure() -> Wire:
         part = '{"choices": [{"delta": %s, "finish_reason": %s, "index": 0}], "created": 1700000001'
         part += ', "id": "chatcmpl-w2", "model": "gpt-4o-mini-2024-07-18"}'
         return (
-            *_sse(
+            *sse(
                 first,
                 part % ('{"content": "Hel"}', "null"),
                 part % ('{"content": "lo"}', "null"),
@@ -170,7 +111,7 @@ def _azure() -> Wire:
             "output_tokens": 2,
         },
         cut_after=2,
-        figures_cut={"response_id": "chatcmpl-w2", **_ESTIMATED},
+        figures_cut={"response_id": "chatcmpl-w2", **ESTIMATED},
         error_frame=b'data: {"error": {"message": "boom", "code": "500"}}\n\n',
         error_figures={"error_type": None, "error_code": "500", "error_message": "boom"},
         error_body=_CHAT_ERROR,
@@ -184,7 +125,7 @@ def _chuizi() -> Wire:
     def chunks(usage: str) -> tuple[bytes, ...]:
         part = '{"id":"gen-w3","object":"chat.completion.chunk","created":1712000000,'
         part += '"model":"openai/gpt-4.1","choices":[{"index":0,"delta":%s,"finish_reason":%s}]%s}'
-        first, second, third, last = _sse(
+        first, second, third, last = sse(
             part % ('{"role":"assistant"}', "null", ""),
             part % ('{"content":"In"}', "null", ""),
             part % ('{"content":" the"}', "null", ""),
@@ -213,7 +154,7 @@ def _chuizi() -> Wire:
             "output_tokens": 17,
         },
         cut_after=4,
-        figures_cut={"response_id": "gen-w3", **_ESTIMATED},
+        figures_cut={"response_id": "gen-w3", **ESTIMATED},
         error_frame=b'data: {"error":{"message":"late","type":"server_error","code":"504"}}\r\n\r\n',
         error_figures={"error_type": "server_error", "error_code": "504", "error_message": "late"},
         error_body=_CHAT_ERROR,
@@ -228,7 +169,7 @@ def _completions() -> Wire:
         part = '{"id":"cmpl-w4","object":"text_completion","created":1700000002,"choices":'
         part += '[{"text":"%s","index":0,"finish_reason":%s}],"model":"davinci-002"}'
         return (
-            *_sse(part % ("Once", "null"), part % (" upon", "null"), part % ("", '"stop"'), *last),
+            *sse(part % ("Once", "null"), part % (" upon", "null"), part % ("", '"stop"'), *last),
             DONE,
         )
 
@@ -251,7 +192,7 @@ def _completions() -> Wire:
             "output_tokens": 2,
         },
         cut_after=2,
-        figures_cut={"response_id": "cmpl-w4", **_ESTIMATED},
+        figures_cut={"response_id": "cmpl-w4", **ESTIMATED},
         error_frame=b'data: {"error":{"message":"boom","type":"server_error"}}\n\n',
         error_figures={"error_type": "server_error", "error_message": "boom"},
         error_body=_CHAT_ERROR,
@@ -272,7 +213,7 @@ def _opentoken() -> Wire:
         target="/v1/chat/completions",
         body=_chat("google/gemini-3-flash"),
         frames=(
-            *_sse(
+            *sse(
                 part % (delta % ('{"role":"assistant"}', "null"), ""),
                 part % (delta % ('{"content":"Packets "}', "null"), ""),
                 part % (delta % ('{"content":"in flight"}', "null"), ""),
@@ -292,7 +233,7 @@ def _opentoken() -> Wire:
             "reasoning_tokens": 25,
         },
         cut_after=3,
-        figures_cut={"response_id": "chatcmpl-w5", **_ESTIMATED},
+        figures_cut={"response_id": "chatcmpl-w5", **ESTIMATED},
         error_frame=b'data: {"error":{"message":"boom","type":"server_error","code":"x"}}\n\n',
         error_figures={"error_type": "server_error", "error_code": "x", "error_message": "boom"},
         error_body=_CHAT_ERROR,
@@ -309,12 +250,13 @@ def _stream_chat() -> Wire:
         name="stream:chat",
         target="/v1/chat/completions",
         body=_chat("assistant"),
-        frames=_sse(
+        frames=sse(
             part % ("Hello", "null", ""),
             part % (" world", "null", ""),
             part % ("", '"stop"', usage),
         ),
         can_ask=True,
+        ends_by_closing=True,
         figures={
             "response_id": "stream:chat:w6",
             "response_model": None,
@@ -323,7 +265,7 @@ def _stream_chat() -> Wire:
             "output_tokens": 6,
         },
         cut_after=2,
-        figures_cut={"response_id": "stream:chat:w6", **_ESTIMATED},
+        figures_cut={"response_id": "stream:chat:w6", **ESTIMATED},
         error_frame=b'data: {"id":"stream:chat:w6","choices":[],"error":{"message":"boom"}}\n\n',
         error_figures={"error_message": "boom"},
         error_body=_CHAT_ERROR,
@@ -331,139 +273,4 @@ def _stream_chat() -> Wire:
     )
 
 
-def _anthropic() -> Wire:
-    """Anthropic: typed events, blanks before the closing brace, usage at both ends."""
-
-    def event(kind: str, payload: str) -> bytes:
-        return f"event: {kind}\ndata: {payload}\n\n".encode()
-
-    start = '{"type":"message_start","message":{"id":"msg_w7","type":"message","role":"assistant",'
-    start += '"model":"claude-sonnet-4-6","content":[],"stop_reason":null,"stop_sequence":null,'
-    start += '"usage":{"input_tokens":25,"cache_creation_input_tokens":200,'
-    start += '"cache_read_input_tokens":1000,"cache_creation":{"ephemeral_5m_input_tokens":50,'
-    start += '"ephemeral_1h_input_tokens":150},"output_tokens":3}}   }'
-    text = '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%s"}  }'
-    return Wire(
-        name="anthropic",
-        target="/anthropic/v1/messages",
-        body={
-            "model": "claude-sonnet-4-6",
-            "max_tokens": 64,
-            "messages": [{"role": "user", "content": "Hi"}],
-            "stream": True,
-        },
-        frames=(
-            event("message_start", start),
-            event(
-                "content_block_start",
-                '{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}',
-            ),
-            event("ping", '{"type": "ping"}'),
-            event("content_block_delta", text % "In"),
-            event("content_block_delta", text % " the"),
-            event("content_block_stop", '{"type":"content_block_stop","index":0         }'),
-            event(
-                "message_delta",
-                '{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},'
-                '"usage":{"output_tokens":17}          }',
-            ),
-            event("message_stop", '{"type":"message_stop"       }'),
-        ),
-        figures={
-            "response_id": "msg_w7",
-            "response_model": "claude-sonnet-4-6",
-            "finish_reason": "end_turn",
-            "input_tokens": 1225,
-            "cache_read_tokens": 1000,
-            "cache_write_tokens": 200,
-            "cache_write_5m_tokens": 50,
-            "cache_write_1h_tokens": 150,
-            "output_tokens": 17,
-        },
-        cut_after=4,
-        figures_cut={"response_id": "msg_w7", "usage_source": "partial", "input_tokens": 1225},
-        error_frame=event(
-            "error", '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
-        ),
-        error_figures={"error_type": "overloaded_error", "error_message": "Overloaded"},
-        error_body=b'{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}',
-        http_error_figures={"error_type": "rate_limit_error", "error_message": "slow down"},
-        headers={"anthropic-version": "2023-06-01"},
-    )
-
-
-_GEMINI_FIGURES = {
-    "request_model": "gemini-2.5-flash",
-    "response_model": "gemini-2.5-flash",
-    "finish_reason": "STOP",
-    "input_tokens": 10,
-    "cache_read_tokens": 6,
-    "output_tokens": 34,
-    "reasoning_tokens": 30,
-}
-_GEMINI_ERROR = b'{"error": {"code": 429, "message": "Quota.", "status": "RESOURCE_EXHAUSTED"}}'
-_GEMINI_ERROR_FIGURES = {
-    "error_type": "RESOURCE_EXHAUSTED",
-    "error_code": "429",
-    "error_message": "Quota.",
-}
-
-
-def _gemini_parts(response_id: str) -> tuple[str, str, str]:
-    part = '{"candidates": [{"content": {"parts": [{"text": "%s"}],"role": "model"}%s'
-    part += ',"index": 0}],"usageMetadata": {"promptTokenCount": 10%s},'
-    part += f'"modelVersion": "gemini-2.5-flash","responseId": "{response_id}"}}'
-    last = ',"candidatesTokenCount": 4,"thoughtsTokenCount": 30,"cachedContentTokenCount": 6'
-    last += ',"totalTokenCount": 44'
-    return (
-        part % ("In", "", ',"totalTokenCount": 10'),
-        part % (" the", "", ',"candidatesTokenCount": 2,"totalTokenCount": 12'),
-        part % (" end", ',"finishReason": "STOP"', last),
-    )
-
-
-def _gemini_sse() -> Wire:
-    return Wire(
-        name="gemini",
-        target="/gemini/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse",
-        body={"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
-        frames=_sse(*_gemini_parts("gem-w8"), end="\r\n"),
-        figures={"response_id": "gem-w8", **_GEMINI_FIGURES},
-        cut_after=2,
-        figures_cut={"response_id": "gem-w8", "usage_source": "partial", "input_tokens": 10},
-        error_frame=b"data: " + _GEMINI_ERROR + b"\r\n\r\n",
-        error_figures=_GEMINI_ERROR_FIGURES,
-        error_body=_GEMINI_ERROR,
-        http_error_figures=_GEMINI_ERROR_FIGURES,
-    )
-
-
-def _gemini_array() -> Wire:
-    first, second, third = (part.encode() for part in _gemini_parts("gem-w9"))
-    return Wire(
-        name="gemini array",
-        target="/gemini/v1beta/models/gemini-2.5-flash:streamGenerateContent",
-        body={"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
-        frames=(b"[" + first, b"\n,\r\n" + second, b"\n,\r\n" + third, b"\n]\n"),
-        content_type="application/json; charset=UTF-8",
-        figures={"response_id": "gem-w9", **_GEMINI_FIGURES},
-        cut_after=2,
-        figures_cut={"response_id": "gem-w9", "usage_source": "partial", "input_tokens": 10},
-        error_frame=b"\n,\r\n" + _GEMINI_ERROR + b"\n]\n",
-        error_figures=_GEMINI_ERROR_FIGURES,
-        error_body=b"[" + _GEMINI_ERROR + b"\n]\n",
-        http_error_figures=_GEMINI_ERROR_FIGURES,
-    )
-
-
-WIRES = (
-    _openai(),
-    _azure(),
-    _chuizi(),
-    _completions(),
-    _opentoken(),
-    _stream_chat(),
-    _anthropic(),
-    _gemini_sse(),
-    _gemini_array(),
-)
+CHAT_WIRES = (_openai(), _azure(), _chuizi(), _completions(), _opentoken(), _stream_chat())
