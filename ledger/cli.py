@@ -9,11 +9,13 @@ from collections.abc import Callable
 
 import typer
 
+from ledger import commands_money
 from ledger.errors import LedgerError
 
 
 def add_commands(app: typer.Typer) -> None:
     """Put the ledger's commands on the `tokentee` command."""
+    commands_money.add(app)
 
 
 def run(app: Callable[[], None]) -> None:

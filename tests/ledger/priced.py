@@ -1,9 +1,12 @@
 """Exchanges and readings for the tests of money."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
-from ledger.records import Exchange, Reading, UsageSource
+from ledger.prices import PriceBook
+from ledger.records import Exchange, Outcome, Reading, State, UsageSource
 from ledger.usage import Usage
+from ledger.writer import Ledger
 
 NOVEMBER = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
 
@@ -50,3 +53,34 @@ def amounts(charges):
 
 def cost(charges):
     return sum(each.amount_picousd for each in charges)
+
+
+def settled(about, *, outcome=Outcome.COMPLETE, took_ms=None, first_token_ms=None):
+    """The exchange as it ended."""
+    opened = about.opened_at
+    return replace(
+        about,
+        state=State.SETTLED,
+        outcome=outcome,
+        settled_at=opened + timedelta(milliseconds=took_ms or 0),
+        first_token_at=opened + timedelta(milliseconds=first_token_ms) if first_token_ms else None,
+    )
+
+
+def fill(url, settled_with_readings, *, book=None, still_open=()):
+    """Write exchanges as a proxy would, priced by a book."""
+    problems = []
+    ledger = Ledger.start(
+        url,
+        node="test/1/1",
+        price=(book or PriceBook()).price,
+        log=lambda level, line: problems.append((level, line)),
+    )
+    for about in still_open:
+        ledger.open(about)
+    receipts = [
+        ledger.settle(about, replace(read, exchange_id=about.id, opened_at=about.opened_at))
+        for about, read in settled_with_readings
+    ]
+    ledger.close(timeout_seconds=30)
+    assert all(receipt.committed for receipt in receipts), problems

@@ -1,0 +1,113 @@
+"""Wiring. The commands about money: report, show, prices, reprice, reconcile, export."""
+
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ledger.command_options import LedgerOption
+
+if TYPE_CHECKING:
+    from ledger.render import Table
+    from ledger.reports import Scope
+
+Since = Annotated[
+    str | None,
+    typer.Option(metavar="WHEN", help="From then on: 2026-11-01, 24h, 7d, today, …; UTC."),
+]
+Until = Annotated[str | None, typer.Option(metavar="WHEN", help="Before then.")]
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+
+
+def add(app: typer.Typer) -> None:
+    """Put the commands on the `tokentee` command."""
+    app.command()(report)
+
+
+def report(
+    *,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by",
+            metavar="WORD",
+            help="model, provider, origin, dialect, operation, tier, outcome, key, tag, tag:NAME, "
+            "session, end_user, user_agent, source, day, hour or month; several make a row of each "
+            "combination.  [default: model]",
+            show_default=False,
+        ),
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD=VALUE", help="Only requests of this model, key, tag:NAME, …"),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="The rows that cost most, the rest as one.")
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", "-f")] = Format.TABLE,  # noqa: A002
+    ledger: LedgerOption = None,
+) -> None:
+    """Tokens, cache, cost and times by model, key, day, …"""
+    from ledger import db, render, report_tables, reports
+
+    words = [word.strip() for group in by or ["model"] for word in group.split(",")]
+    scope = _scope(since, until, only)
+    engine = db.ensure(ledger or db.default_url())
+    found = reports.report(engine, words, scope, top=top)
+    if format is Format.JSON:
+        sys.stdout.write(render.as_json(report_tables.document(found)))
+    elif format is Format.CSV:
+        sys.stdout.write(render.as_csv(report_tables.flat(found)))
+    elif format is Format.MARKDOWN:
+        sys.stdout.write(render.as_markdown(report_tables.screen(found)))
+    elif found.total.figures.requests:
+        _print(report_tables.screen(found))
+    if not found.total.figures.requests:
+        within = " in this period" if since or until or only else ""
+        _say(f"the ledger {db.shown(engine.url)} has no requests{within}")
+    for note in report_tables.notes(found):
+        _say(note)
+
+
+def _scope(since: str | None, until: str | None, only: list[str] | None) -> "Scope":
+    from ledger import period
+    from ledger.errors import LedgerError
+    from ledger.reports import Scope
+
+    now = datetime.now(UTC)
+    pairs = []
+    for condition in only or []:
+        word, separator, value = condition.partition("=")
+        if not separator:
+            raise LedgerError(f"not a condition: {condition!r}; write --only model=gpt-5")
+        pairs.append((word, value))
+    return Scope(
+        since=period.moment(since, now) if since else None,
+        until=period.moment(until, now) if until else None,
+        only=tuple(pairs),
+    )
+
+
+def _print(table: "Table") -> None:
+    from rich.console import Console
+
+    from ledger import render
+
+    # A pipe has no width of its own, and a table that wraps is of no use to grep.
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    render.print_table(table, console)
+
+
+def _say(line: str) -> None:
+    """Everything that is not the result goes to stderr."""
+    typer.echo(line, err=True)
