@@ -10,6 +10,7 @@ refused. Whoever migrates holds a lock, so two processes that start at once do n
 
 import contextlib
 import os
+import secrets
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from ledger.errors import LedgerError
-from ledger.tables import REVISION
+from ledger.tables import REVISION, meta
 
 BUSY_MS_MAX = 5_000
 """How long a statement waits for another process's write on SQLite: far longer than a batch takes,
@@ -124,6 +125,27 @@ def ensure(url: str | URL) -> Engine:
     return engine
 
 
+def open_existing(url: str) -> Engine:
+    """An engine on a ledger that must be there, of this schema or an older one; it is not
+    changed."""
+    parsed = parse_url(url)
+    if (path := file_of(parsed)) and not path.is_file():
+        raise LedgerError(f"there is no ledger {path}")
+    engine = open_engine(parsed)
+    try:
+        found = revision_of(engine)
+    except sa.exc.DBAPIError as error:
+        engine.dispose()
+        raise LedgerError(_why(parsed, error)) from error
+    except LedgerError:
+        engine.dispose()
+        raise
+    if found is None:
+        engine.dispose()
+        raise LedgerError(f"{shown(parsed)} is no ledger: it has no tables of one")
+    return engine
+
+
 def revision_of(engine: Engine) -> str | None:
     """The schema of a ledger; None if it has none yet. LedgerError if it is newer than we are."""
     with engine.connect() as connection:
@@ -140,6 +162,26 @@ def upgrade(engine: Engine) -> str | None:
         copy = _copy(path, found) if path and found else None
         _alembic("upgrade", connection, "head")
     return str(copy) if copy else None
+
+
+def secret_of(engine: Engine) -> bytes:
+    """The ledger's own, for the keyed hash of API keys; made by whoever comes first."""
+    keep_secret(engine, secrets.token_bytes(32))
+    with engine.connect() as connection:
+        kept = connection.scalar(sa.select(meta.c.value).where(meta.c.key == "secret"))
+    assert kept is not None
+    return bytes.fromhex(kept)
+
+
+def keep_secret(engine: Engine, secret: bytes) -> None:
+    """Make this the ledger's secret, if it has none."""
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "INSERT INTO meta (key, value) VALUES ('secret', :secret) ON CONFLICT DO NOTHING"
+            ),
+            {"secret": secret.hex()},
+        )
 
 
 def differences(engine: Engine) -> list[str]:

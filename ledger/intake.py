@@ -55,6 +55,7 @@ INTAKE_COLUMNS = (
     *(f"reading_{name}" for name in READING_COLUMNS),
     "charges",
 )
+LINK_COLUMNS = ("opened_at", "id", "state", "origin", "response_id", "content_digest")
 _NO_READING: Row = [None] * (len(INTAKE_COLUMNS) - len(EXCHANGE_COLUMNS))
 _NO_ROW: Row = [None] * len(INTAKE_COLUMNS)
 
@@ -177,13 +178,30 @@ def setup(*, spooling: bool) -> list[str]:
     steps = [_UPSERT, _READ, _CHARGE_LINES, _FLAG_COLLISION, _POINT_AT_FIRST, _POINT_OTHERS]
     if spooling:
         steps.append(_NOTE_CHANGE)
-    view = ", ".join(f"NULL AS {name}" for name in INTAKE_COLUMNS)
-    trigger = "CREATE TEMP TRIGGER intake_row INSTEAD OF INSERT ON intake WHEN NEW.id IS NOT NULL"
+    return _view("intake", INTAKE_COLUMNS, steps)
+
+
+def relink_setup() -> list[str]:
+    """The same for a connection that takes in exchanges by other ways, and then links them."""
+    return _view("relink", LINK_COLUMNS, [_FLAG_COLLISION, _POINT_AT_FIRST, _POINT_OTHERS])
+
+
+def _view(name: str, columns: Sequence[str], steps: Sequence[str]) -> list[str]:
+    """A view that takes rows in, and does this for each of them that is one."""
+    nothing = ", ".join(f"NULL AS {column}" for column in columns)
+    program = "; ".join(steps)
+    when = f"INSTEAD OF INSERT ON {name} WHEN NEW.id IS NOT NULL"
     return [
-        f"CREATE TEMP VIEW intake AS SELECT {view}",
-        f"{trigger} BEGIN {'; '.join(steps)}; END",
+        f"CREATE TEMP VIEW IF NOT EXISTS {name} AS SELECT {nothing}",
+        f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_row {when} BEGIN {program}; END",
     ]
 
+
+FURTHER = (
+    "exchanges.state = 'open' AND excluded.state <> 'open' "
+    "OR exchanges.state = 'lost' AND excluded.state = 'settled'"
+)
+"""When a row takes the place of one with the same key."""
 
 # One row of the intake. What is settled stays as it is, which makes taking a row in twice the same
 # as taking it in once; what was open or given up as lost is replaced.
@@ -192,8 +210,7 @@ _UPSERT = f"""
 INSERT INTO exchanges ({", ".join(EXCHANGE_COLUMNS)})
 SELECT {", ".join(f"NEW.{name}" for name in EXCHANGE_COLUMNS)} WHERE true
 ON CONFLICT (opened_at, id) DO UPDATE SET {", ".join(f"{n} = excluded.{n}" for n in _FACTS)}
-WHERE exchanges.state = 'open' AND excluded.state <> 'open'
-   OR exchanges.state = 'lost' AND excluded.state = 'settled'
+WHERE {FURTHER}
 """
 
 _READING_VALUES = ", ".join(

@@ -46,6 +46,15 @@ def is_alive(ledger: Path, node: str) -> bool:
         os.close(file)
 
 
+def take_turn(path: Path) -> int | None:
+    """An open file whose lock only one process holds; None while another does."""
+    file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    if _try_lock(file):
+        return file
+    os.close(file)
+    return None
+
+
 def _lock_path(ledger: Path, node: str) -> Path:
     digest = hashlib.blake2b(node.encode(), digest_size=16).hexdigest()
     return ledger.with_name(f"{ledger.name}-nodes") / digest

@@ -5,76 +5,113 @@ spool that comes back, a saved flow that is replayed), the settled row takes the
 the reading that stands in here has revision 0, below any real one.
 """
 
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger import nodes
-from ledger.records import Outcome, State, UsageSource
-from ledger.tables import exchanges, outbox, readings
+from ledger.records import State
+from ledger.tables import exchanges, instant_text
+
+SILENT_HOURS = 1
+"""A node speaks up every minute while its shipper reaches the shared ledger. One that was only cut
+off for so long comes back and settles what was given up."""
 
 
 def give_up_lost(
     engine: Engine, ledger: Path, own_node: str, *, now: datetime, spooling: bool = False
 ) -> int:
     """Record as lost what dead processes left open in a SQLite ledger; how many those were."""
-    is_open = exchanges.c.state == State.OPEN
     with engine.begin() as connection:
-        found = connection.scalars(sa.select(exchanges.c.node).where(is_open).distinct()).all()
         dead = [
             node
-            for node in found
+            for node in connection.scalars(
+                sa.select(exchanges.c.node).where(exchanges.c.state == State.OPEN).distinct()
+            ).all()
             if node != own_node and (node is None or not nodes.is_alive(ledger, node))
         ]
-        if not dead:
-            return 0
-        # Rows that were opened by no recording process belong to nobody.
-        whose = sa.or_(exchanges.c.node.in_(dead), exchanges.c.node.is_(None))
-        return lose(connection, sa.and_(is_open, whose), now=now, spooling=spooling)
-
-
-def lose(
-    connection: Connection, which: sa.ColumnElement[bool], *, now: datetime, spooling: bool = False
-) -> int:
-    """Record these open exchanges as lost."""
-    keys = sa.select(exchanges.c.id, exchanges.c.opened_at).where(which)
-    connection.execute(
-        sa.insert(readings).from_select(
-            [
-                "id",
-                "exchange_id",
-                "opened_at",
-                "revision",
-                "meter_version",
-                "usage_source",
-                "tool_units",
-                "further",
-                "remarks",
-                "read_at",
-                "reason",
-            ],
-            sa.select(
-                sa.literal("lost.") + exchanges.c.id,
-                exchanges.c.id,
-                exchanges.c.opened_at,
-                sa.literal(0),
-                sa.literal("none"),
-                sa.literal(UsageSource.NONE.value),
-                sa.literal("{}", readings.c.tool_units.type),
-                sa.literal("[]", readings.c.further.type),
-                sa.literal("[]", readings.c.remarks.type),
-                sa.literal(now, readings.c.read_at.type),
-                sa.literal("the recording process ended first"),
-            ).where(which),
+        # Rows without a node were opened by no recording process, and belong to nobody.
+        return sum(
+            _lose(
+                connection,
+                "state = 'open' AND node IS :node",
+                {"node": node},
+                now=now,
+                spooling=spooling,
+            )
+            for node in dead
         )
+
+
+def lose_silent(connection: Connection) -> int:
+    """Record as lost, in a shared ledger, what nodes left open that were not heard of for long."""
+    return _lose(
+        connection,
+        "state = 'open' AND opened_at < now() - CAST(:silence AS interval) AND NOT EXISTS ("
+        "SELECT 1 FROM nodes WHERE nodes.node = exchanges.node "
+        "AND nodes.seen_at > now() - CAST(:silence AS interval))",
+        {"silence": f"{SILENT_HOURS} hours"},
+        now=datetime.now(UTC),
+    )
+
+
+def hear(connection: Connection, heard: Iterable[str]) -> None:
+    """Note, in a shared ledger, that these nodes are alive."""
+    for node in sorted(heard):
+        connection.execute(
+            sa.text(
+                "INSERT INTO nodes (node, seen_at) VALUES (:node, now()) "
+                "ON CONFLICT (node) DO UPDATE SET seen_at = excluded.seen_at"
+            ),
+            {"node": node},
+        )
+
+
+def living(connection: Connection, ledger: Path) -> set[str]:
+    """The nodes that have open rows in a SQLite ledger, and live."""
+    found = connection.scalars(
+        sa.select(exchanges.c.node).where(exchanges.c.state == State.OPEN).distinct()
+    )
+    return {node for node in found if node is not None and nodes.is_alive(ledger, node)}
+
+
+def _lose(
+    connection: Connection,
+    which: str,
+    parameters: dict[str, Any],
+    *,
+    now: datetime,
+    spooling: bool = False,
+) -> int:
+    parameters |= {"now": instant_text(now)}
+    document = "json" if connection.dialect.name == "postgresql" else "text"
+    instant = "timestamptz" if connection.dialect.name == "postgresql" else "text"
+    connection.execute(
+        sa.text(f"""
+        INSERT INTO readings (id, exchange_id, opened_at, revision, meter_version, usage_source,
+          tool_units, further, remarks, read_at, reason)
+        SELECT 'lost.' || id, id, opened_at, 0, 'none', 'none', CAST('{{}}' AS {document}),
+          CAST('[]' AS {document}), CAST('[]' AS {document}), CAST(:now AS {instant}),
+          'the recording process ended first'
+        FROM exchanges WHERE {which} ON CONFLICT DO NOTHING"""),
+        parameters,
     )
     if spooling:
-        connection.execute(sa.insert(outbox).from_select(["exchange_id", "opened_at"], keys))
-    lost = connection.execute(
-        sa.update(exchanges)
-        .where(which)
-        .values(state=State.LOST.value, outcome=Outcome.LOST.value, settled_at=now)
-    )
-    return lost.rowcount
+        connection.execute(
+            sa.text(
+                "INSERT INTO outbox (exchange_id, opened_at) "
+                f"SELECT id, opened_at FROM exchanges WHERE {which}"
+            ),
+            parameters,
+        )
+    return connection.execute(
+        sa.text(
+            "UPDATE exchanges SET state = 'lost', outcome = 'lost', "
+            f"settled_at = CAST(:now AS {instant}) WHERE {which}"
+        ),
+        parameters,
+    ).rowcount

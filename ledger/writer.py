@@ -20,7 +20,6 @@ What it promises, whatever the disk does:
 """
 
 import contextlib
-import secrets
 import sqlite3
 import threading
 import time
@@ -38,7 +37,8 @@ from ledger import db, intake, nodes
 from ledger.errors import LedgerError
 from ledger.records import Charge, Exchange, Learned, Reading, Source, State
 from ledger.recovery import give_up_lost
-from ledger.tables import exchanges, instant_text, learned, meta
+from ledger.shipper import Shipper, open_spool
+from ledger.tables import instant_text, learned
 
 WAITING_MAX = 50_000
 """Rows in memory: about 150 MB, and more than a minute of a busy proxy core."""
@@ -106,7 +106,7 @@ class Ledger:
         price: Price | None,
         on_commit: Callable[[Sequence[Receipt]], None] | None,
         log: Log,
-        spooling: bool = False,
+        shipper: Shipper | None = None,
     ) -> None:
         path = db.file_of(engine.url)
         assert path is not None
@@ -119,7 +119,7 @@ class Ledger:
         self._node = node
         self._price = price
         self._log = log
-        self._spooling = spooling
+        self._shipper = shipper
         self._queue: SimpleQueue[_Job | Learned | _Stop] = SimpleQueue()
         self._closed = False
         self._trouble: str | None = None
@@ -129,7 +129,7 @@ class Ledger:
         self._connection: sqlite3.Connection
         self._claim = nodes.Claim(path, node)
         self._open_connection()
-        self.secret = _secret(engine)
+        self.secret = db.secret_of(engine)
         self.learned = _learned(engine, datetime.now(UTC))
         self._thread = threading.Thread(target=self._run, name="tokentee-writer", daemon=True)
 
@@ -144,15 +144,28 @@ class Ledger:
         log: Log,
     ) -> "Ledger":
         """Open the ledger, give up what dead processes left open, and start writing."""
-        engine = db.ensure(url)
+        parsed = db.parse_url(url)
+        shipper = None
+        if parsed.drivername == "sqlite":
+            engine = db.ensure(parsed)
+        else:
+            engine, shipper = open_spool(parsed, log=log)
         try:
-            ledger = cls(engine, node=node, price=price, on_commit=on_commit, log=log)
-            lost = give_up_lost(engine, ledger._path, node, now=datetime.now(UTC))
+            ledger = cls(
+                engine, node=node, price=price, on_commit=on_commit, log=log, shipper=shipper
+            )
+            lost = give_up_lost(
+                engine, ledger._path, node, now=datetime.now(UTC), spooling=shipper is not None
+            )
         except (sqlite3.Error, sa.exc.DBAPIError, OSError) as error:
+            engine.dispose()
             raise LedgerError(f"cannot write the ledger {db.shown(url)}: {error}") from error
         if lost:
             log("warning", f"{lost} exchanges of a process that died are recorded as lost")
+        ledger.shown_url = db.shown(url)
         ledger._thread.start()
+        if shipper is not None:
+            shipper.start()
         return ledger
 
     def open(self, exchange: Exchange) -> None:
@@ -183,27 +196,19 @@ class Ledger:
         if not self._closed and self._queue.qsize() < WAITING_MAX:
             self._queue.put(lesson)
 
-    def opened_at(self, ids: Sequence[str]) -> dict[str, datetime]:
-        """When the exchanges with these ids were opened, of those that the ledger has."""
-        found = {}
-        with self._engine.connect() as connection:
-            for at in range(0, len(ids), intake.ROWS_MAX):
-                question = sa.select(exchanges.c.id, exchanges.c.opened_at).where(
-                    exchanges.c.id.in_(ids[at : at + intake.ROWS_MAX])
-                )
-                found.update({row.id: row.opened_at for row in connection.execute(question)})
-        return found
-
     def close(self, timeout_seconds: float) -> None:
         """Write what is waiting, for so long at most, and stop."""
         if not self._closed:
             self._closed = True
             self._queue.put(_Stop())
+        deadline = time.monotonic() + timeout_seconds
         self._thread.join(timeout_seconds)
         if self._thread.is_alive():
             count = self._queue.qsize()
             self._log("error", f"{count} writes did not end within {timeout_seconds:g} s")
             return
+        if self._shipper is not None:
+            self._shipper.stop(max(0.0, deadline - time.monotonic()))
         self._claim.release()
         self._engine.dispose()
 
@@ -264,6 +269,8 @@ class Ledger:
                 return waiting
             self._end_trouble()
             self._resolve(batch, error=None)
+            if self._shipper is not None:
+                self._shipper.wake()
             waiting = waiting[intake.ROWS_MAX :]
         return waiting
 
@@ -418,7 +425,7 @@ class Ledger:
             self._engine.dispose()
             db.ensure(self._engine.url).dispose()
             self._open_connection()
-            _keep_secret(self._engine, self.secret)
+            db.keep_secret(self._engine, self.secret)
 
     def _open_connection(self) -> None:
         self._inode = _inode(self._path)
@@ -427,7 +434,7 @@ class Ledger:
         connection = pooled.driver_connection
         pooled.detach()
         assert isinstance(connection, sqlite3.Connection)
-        for statement in intake.setup(spooling=self._spooling):
+        for statement in intake.setup(spooling=self._shipper is not None):
             connection.execute(statement)
         self._connection = connection
 
@@ -441,25 +448,6 @@ def _inode(path: Path) -> int | None:
 
 def _assert_utc(exchange: Exchange) -> None:
     assert exchange.opened_at.utcoffset() == NO_OFFSET, exchange.opened_at
-
-
-def _secret(engine: Engine) -> bytes:
-    """The ledger's own, made by whoever comes first."""
-    _keep_secret(engine, secrets.token_bytes(32))
-    with engine.connect() as connection:
-        kept = connection.scalar(sa.select(meta.c.value).where(meta.c.key == "secret"))
-    assert kept is not None
-    return bytes.fromhex(kept)
-
-
-def _keep_secret(engine: Engine, secret: bytes) -> None:
-    with engine.begin() as connection:
-        connection.execute(
-            sa.text(
-                "INSERT INTO meta (key, value) VALUES ('secret', :secret) ON CONFLICT DO NOTHING"
-            ),
-            {"secret": secret.hex()},
-        )
 
 
 def _learned(engine: Engine, now: datetime) -> dict[tuple[str, str], Learned]:

@@ -1,0 +1,103 @@
+"""Database. Dropping whole exchanges that are older than somebody wants to keep.
+
+The only way on which settled facts leave a ledger. What is open stays. On PostgreSQL whole months
+go with their partitions, without touching a row; the rest, and SQLite, goes in small transactions.
+"""
+
+from collections.abc import Callable
+from datetime import date, datetime
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger import partitions
+from ledger.interchange import Key
+from ledger.tables import charges, exchanges, instant_text, meta, readings
+
+DROP_EXCHANGES_MAX = 500
+"""In one transaction, which a proxy's commits wait behind: some 20 ms."""
+
+
+def drop_before(
+    engine: Engine, before: datetime, *, on_progress: Callable[[int], None] = lambda _: None
+) -> int:
+    """Drop what was opened before a moment, and has ended; how many exchanges that were."""
+    dropped = _drop_months(engine, before) if engine.dialect.name == "postgresql" else 0
+    old = sa.and_(exchanges.c.opened_at < before, exchanges.c.state != "open")
+    while count := drop(engine, old):
+        dropped += count
+        on_progress(dropped)
+    return dropped
+
+
+def drop(engine: Engine, which: sa.ColumnElement[bool]) -> int:
+    """Drop some of these exchanges, the oldest first; 0 when there are none left."""
+    with engine.begin() as connection:
+        rows = connection.execute(
+            sa.select(exchanges.c.opened_at, exchanges.c.id)
+            .where(which)
+            .order_by(exchanges.c.opened_at, exchanges.c.id)
+            .limit(DROP_EXCHANGES_MAX)
+        ).all()
+        if rows:
+            _allow(connection, allowed=True)
+            _delete(connection, [(instant_text(row.opened_at), row.id) for row in rows])
+            _allow(connection, allowed=False)
+    return len(rows)
+
+
+def _allow(connection: Connection, *, allowed: bool) -> None:
+    """What the guards of the tables look for (migration 0002); it ends with the transaction."""
+    if connection.dialect.name == "postgresql":
+        value = "on" if allowed else "off"
+        connection.exec_driver_sql(f"SET LOCAL tokentee.retention = '{value}'")
+    elif allowed:
+        connection.execute(sa.insert(meta).values(key="retention", value="under way"))
+    else:
+        connection.execute(sa.delete(meta).where(meta.c.key == "retention"))
+
+
+def _delete(connection: Connection, keys: list[Key]) -> None:
+    if connection.dialect.name == "postgresql":
+        chosen = (
+            "SELECT (k ->> 0)::timestamptz, k ->> 1 "
+            "FROM jsonb_array_elements(CAST(:keys AS jsonb)) k"
+        )
+    else:
+        chosen = "SELECT value ->> 0, value ->> 1 FROM json_each(:keys)"
+    for table in (charges, readings, exchanges):
+        key = "id" if table is exchanges else "exchange_id"
+        connection.execute(
+            sa.text(f"DELETE FROM {table.name} WHERE (opened_at, {key}) IN ({chosen})"),
+            {"keys": orjson.dumps(keys).decode()},
+        )
+
+
+def _drop_months(engine: Engine, before: datetime) -> int:
+    dropped = 0
+    with engine.begin() as connection:
+        for month in _months(connection):
+            if partitions.after(month) > before.date():
+                continue
+            *_, held = partitions.names(month)
+            if connection.scalar(
+                sa.text(f"SELECT EXISTS (SELECT 1 FROM {held} WHERE state = 'open')")
+            ):
+                continue
+            dropped += connection.scalar(sa.text(f"SELECT count(*) FROM {held}")) or 0
+            for name in partitions.names(month):
+                table = name.partition("_p")[0]
+                connection.exec_driver_sql(f"ALTER TABLE {table} DETACH PARTITION {name}")
+                connection.exec_driver_sql(f"DROP TABLE {name}")
+    return dropped
+
+
+def _months(connection: Connection) -> list[date]:
+    names = connection.scalars(
+        sa.text(
+            "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid "
+            "WHERE i.inhparent = 'exchanges'::regclass AND c.relname ~ '_p[0-9]{4}_[0-9]{2}$'"
+        )
+    )
+    return sorted(date(int(name[-7:-3]), int(name[-2:]), 1) for name in names)
