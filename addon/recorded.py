@@ -44,8 +44,6 @@ class Recorded:
 
     name: str
     flow: http.HTTPFlow
-    has_time: bool = True
-    """False: the file does not say when, and the flow has the file's own time."""
     is_llm: bool = True
     """False: the file holds any traffic, and only the path tells what is an LLM call."""
 
@@ -126,7 +124,7 @@ def _line(line: bytes, path: Path, number: int) -> Recorded | Unreadable:
         name = str(value.get("name") or flow.id)
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
         return Unreadable(where, f"not a recorded exchange ({type(error).__name__}: {error})")
-    return Recorded(name=name, flow=flow, has_time=started is not None)
+    return Recorded(name=name, flow=flow)
 
 
 def _body(path: Path, url: str | None) -> Recorded | Unreadable:
@@ -143,7 +141,7 @@ def _body(path: Path, url: str | None) -> Recorded | Unreadable:
         started=_time_of(path),
     )
     flow.id = _id_of(flow)
-    return Recorded(name=path.name, flow=flow, has_time=False)
+    return Recorded(name=path.name, flow=flow)
 
 
 def _flows(path: Path) -> Iterator[Recorded | Unreadable]:

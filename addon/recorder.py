@@ -153,22 +153,21 @@ class Recorder:
         live.status = flow.response.status_code
         if live.status == 101:
             return
+        if not flow.live:
+            return  # read from a file: its body is there, and no stream will pass
         # First of all: an exception before this would make mitmproxy hold the whole answer.
         flow.response.stream = not _is_held(flow.response, asked=live.unasked is not None)
         attempt(live.troubles, self._tap, running, flow, flow.response, live)
 
     async def response(self, flow: http.HTTPFlow) -> None:
+        if not flow.live and flow.error is not None:
+            return  # a flow from a file that ended in an error, whose hook comes next
         running = self._running
         live = running.live.pop(flow.id, None) if running else None
         if running is None or live is None or flow.response is None:
             return
-        held = not flow.response.stream
-        if held and live.tap is None:
-            attempt(live.troubles, self._tap, running, flow, flow.response, live)
-        if held and live.tap is not None and flow.response.raw_content:
-            live.tap.callable(flow.response.raw_content)
-            if live.capture is not None:
-                live.capture.add(flow.response.raw_content)
+        if not flow.response.stream:
+            attempt(live.troubles, self._read_whole, running, flow, flow.response, live)
         receipt = self._settle(running, live, End.FINISHED, cause=None)
         if receipt is not None and running.settings.commit_before_end:
             await self._committed(receipt)
@@ -178,6 +177,8 @@ class Recorder:
         live = running.live.pop(flow.id, None) if running else None
         if running is None or live is None:
             return
+        if not flow.live and flow.response is not None:
+            attempt(live.troubles, self._read_whole, running, flow, flow.response, live)
         message = flow.error.msg if flow.error else ""
         if message == Error.KILLED_MESSAGE:
             end = End.STOPPED
@@ -218,6 +219,18 @@ class Recorder:
                 response.headers["transfer-encoding"] = "chunked"
         into = live.tap.callable
         response.stream = live.capture.around(into) if live.capture else into
+
+    def _read_whole(
+        self, running: Running, flow: http.HTTPFlow, response: http.Response, live: Live
+    ) -> None:
+        """An answer that mitmproxy held until it was complete."""
+        if live.tap is None:
+            self._tap(running, flow, response, live)
+        assert live.tap is not None
+        if response.raw_content:
+            live.tap.callable(response.raw_content)
+            if live.capture is not None:
+                live.capture.add(response.raw_content)
 
     # Settling
 

@@ -6,6 +6,7 @@ same material again adds nothing: an exchange keeps its id, or gets one made of 
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -64,24 +65,14 @@ def replay(
 ) -> Tally:
     """Meter every exchange in the files and settle it in the ledger.
 
-    `progress` is called before each file. What a file does not say, when an exchange was opened,
-    must not change between one replay and the next, so the ledger is asked whether it knows.
+    `progress` is called before each file.
     """
     tally = Tally()
     for path in files:
         progress(path)
-        for batch in _batches(_metered(running, read(path, url=url), path, tally, node=node)):
-            timeless = [exchange.id for exchange, _, has_time in batch if not has_time]
-            times = running.ledger.opened_at(timeless) if timeless else {}
-            receipts = []
-            for exchange, reading, _ in batch:
-                opened_at = times.get(exchange.id, exchange.opened_at)
-                receipts.append(
-                    running.ledger.settle(
-                        replace(exchange, opened_at=opened_at),
-                        replace(reading, opened_at=opened_at),
-                    )
-                )
+        metered = _metered(running, read(path, url=url), path, tally, node=node)
+        for batch in itertools.batched(metered, IN_FLIGHT_MAX):
+            receipts = [running.ledger.settle(exchange, reading) for exchange, reading in batch]
             commits.wait(len(receipts))
             tally.refused += sum(not receipt.committed for receipt in receipts)
     return tally
@@ -94,7 +85,7 @@ def _metered(
     tally: Tally,
     *,
     node: str,
-) -> Iterable[tuple[Exchange, Reading, bool]]:
+) -> Iterable[tuple[Exchange, Reading]]:
     for item in items:
         if isinstance(item, Unreadable):
             tally.unreadable.append(item)
@@ -108,7 +99,7 @@ def _metered(
         assert exchange.outcome is not None
         tally.by_dialect[exchange.dialect, exchange.outcome] += 1
         capture = f"{path.resolve()}#{item.name}"
-        yield replace(exchange, capture=capture), reading, item.has_time
+        yield replace(exchange, capture=capture), reading
 
 
 def meter(running: Running, item: Recorded, *, node: str) -> tuple[Exchange, Reading] | None:
@@ -127,16 +118,3 @@ def meter(running: Running, item: Recorded, *, node: str) -> tuple[Exchange, Rea
         live.tap.callable(flow.response.raw_content)
     cut = flow.error is not None
     return metering.settled(live, End.UPSTREAM_BROKE if cut else End.FINISHED, None)
-
-
-def _batches(
-    exchanges: Iterable[tuple[Exchange, Reading, bool]],
-) -> Iterable[list[tuple[Exchange, Reading, bool]]]:
-    batch = []
-    for exchange in exchanges:
-        batch.append(exchange)
-        if len(batch) >= IN_FLIGHT_MAX:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

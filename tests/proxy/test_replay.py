@@ -1,0 +1,101 @@
+"""One meter: what was read live is read again from captures, flow files and through `mitmdump -nr`."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mitmproxy.io import FlowWriter
+
+from addon.recorded import Recorded, read
+from tests.proxy import rows
+from tests.proxy.mitmdump import TEE
+from tests.proxy.pair import OPENAI, Pair, exchange, new_tag, pair
+
+pytestmark = pytest.mark.proxy
+
+SAME = (
+    "id", "opened_at", "origin", "dialect", "path", "request_model", "response_model",
+    "response_id", "outcome", "http_status", "finish_reason", "events", "response_bytes",
+    "upstream_digest", "content_digest", "usage_source", "input_tokens", "cache_read_tokens",
+    "output_tokens", "reasoning_tokens", "usage_json", "revision",
+)  # fmt: skip
+"""What does not hang on when and how an exchange was read."""
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pair, Path]]:
+    """A proxy that captures, after it has recorded asked, unasked and plain exchanges."""
+    folder = tmp_path_factory.mktemp("captured")
+    captures = folder / "captures"
+    with pair(folder, with_bare=False, options={"tee_capture": str(captures)}) as running:
+        for asked in (True, None):
+            exchange(running.tee, OPENAI, new_tag(), asked=asked)
+        yield running, captures
+
+
+def facts(ledger: Path) -> list[dict]:
+    return [{name: row[name] for name in SAME} for row in rows.exchanges(ledger)]
+
+
+def files(captures: Path) -> list[Path]:
+    assert rows.eventually(lambda: len(recorded(captures)) == 2)
+    return sorted(captures.iterdir())
+
+
+def recorded(captures: Path) -> list[Recorded]:
+    if not captures.exists():
+        return []
+    items = [item for path in sorted(captures.iterdir()) for item in read(path, url=None)]
+    return [item for item in items if isinstance(item, Recorded)]
+
+
+def tokentee(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from addon.cli import main; main()", *words],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_captures_are_read_as_live(captured, tmp_path: Path):
+    running, captures = captured
+    ledger = tmp_path / "replayed.db"
+    files(captures)
+    done = tokentee("replay", str(captures), "--ledger", f"sqlite:///{ledger}")
+    assert done.returncode == 0, done.stderr
+    assert facts(ledger) == facts(running.tee.ledger)
+    assert {row["source"] for row in rows.exchanges(ledger)} == {"replay"}
+    for row in rows.exchanges(ledger):
+        assert row["capture"].endswith(f"#{row['id']}")
+
+
+def test_replaying_again_and_onto_the_live_ledger_adds_nothing(captured, tmp_path: Path):
+    running, captures = captured
+    files(captures)
+    before = rows.exchanges(running.tee.ledger)
+    for _ in range(2):
+        done = tokentee("replay", str(captures), "--ledger", f"sqlite:///{running.tee.ledger}")
+        assert done.returncode == 0, done.stderr
+        assert rows.exchanges(running.tee.ledger) == before
+
+
+def test_a_flow_file_is_read_the_same_by_replay_and_by_mitmdump(captured, tmp_path: Path):
+    running, captures = captured
+    files(captures)
+    flows = tmp_path / "saved.mitm"
+    with flows.open("wb") as file:
+        writer = FlowWriter(file)
+        for item in recorded(captures):
+            writer.add(item.flow)
+    replayed, loaded = tmp_path / "replayed.db", tmp_path / "loaded.db"
+    done = tokentee("replay", str(flows), "--ledger", f"sqlite:///{replayed}")
+    assert done.returncode == 0, done.stderr
+    mitmdump = [sys.executable, "-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
+    subprocess.run(
+        [*mitmdump, "-nr", str(flows), "-s", str(TEE), "--set", f"confdir={tmp_path}",
+         "--set", f"ledger_url=sqlite:///{loaded}"],
+        capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert facts(replayed) == facts(running.tee.ledger)
+    assert facts(loaded) == facts(running.tee.ledger)
