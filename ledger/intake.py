@@ -215,8 +215,9 @@ WHERE {FURTHER}
 
 _READING_VALUES = ", ".join(
     # Verbatim also where a provider's usage is no JSON: then as a JSON text.
-    "CASE WHEN NOT json_valid(NEW.reading_usage_json) THEN json_quote(NEW.reading_usage_json) "
-    "ELSE NEW.reading_usage_json END"
+    # SQLite before 3.45 calls NULL invalid.
+    "CASE WHEN NEW.reading_usage_json IS NOT NULL AND NOT json_valid(NEW.reading_usage_json) "
+    "THEN json_quote(NEW.reading_usage_json) ELSE NEW.reading_usage_json END"
     if name == "usage_json"
     else f"NEW.reading_{name}"
     for name in READING_COLUMNS
