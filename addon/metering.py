@@ -73,7 +73,7 @@ def settled(live: Live, end: End, cause: str | None) -> tuple[Exchange, Reading]
     tap = live.tap
     if tap is not None:
         tap.end()
-    return settle(
+    exchange, reading = settle(
         live.opened,
         end=end,
         status=live.status,
@@ -82,6 +82,22 @@ def settled(live: Live, end: End, cause: str | None) -> tuple[Exchange, Reading]
         estimate_input=lambda: estimate.input_tokens_of(live.flow.request.get_content() or b""),
         cause=cause,
         now=now(),
+    )
+    return (exchange if live.flow.live else _as_timed(exchange, live.flow)), reading
+
+
+def _as_timed(exchange: Exchange, flow: http.HTTPFlow) -> Exchange:
+    """A recorded exchange with the times of its recording: when it was read says nothing of it."""
+    response = flow.response
+    begun = response.timestamp_start if response is not None else None
+    ended = response.timestamp_end if response is not None else None
+    return replace(
+        exchange,
+        first_byte_at=datetime.fromtimestamp(begun, UTC)
+        if begun and begun > flow.request.timestamp_start
+        else None,
+        first_token_at=None,
+        settled_at=datetime.fromtimestamp(ended, UTC) if ended else exchange.opened_at,
     )
 
 

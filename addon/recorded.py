@@ -13,7 +13,7 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -54,6 +54,8 @@ class Unreadable:
 
     where: str
     why: str
+    is_other_kind: bool = False
+    """A file of the same name pattern that holds no recordings at all."""
 
 
 def files_of(paths: Iterable[Path], *, bodies: bool) -> list[Path]:
@@ -90,9 +92,10 @@ def _lines(path: Path) -> Iterator[Recorded | Unreadable]:
         try:
             for number, line in enumerate(file, 1):
                 item = _line(line, path, number)
-                yield item
                 if number == 1 and isinstance(item, Unreadable):
-                    return  # another kind of file under the same name: said once
+                    yield Unreadable(str(path), "holds no recorded exchanges", is_other_kind=True)
+                    return
+                yield item
         except (EOFError, OSError, gzip.BadGzipFile) as error:
             # A capture whose writer was killed ends in half a member; the lines before it stand.
             yield Unreadable(f"{path}:{number + 1}", f"cut short: {error}")
@@ -119,6 +122,7 @@ def _line(line: bytes, path: Path, number: int) -> Recorded | Unreadable:
             response_headers=headers,
             response_body=body,
             started=started or _time_of(path),
+            chunks=response.get("chunks") or [],
         )
         flow.id = str(value.get("id") or _id_of(flow))
         name = str(value.get("name") or flow.id)
@@ -166,8 +170,11 @@ def _flow(
     response_headers: http.Headers,
     response_body: bytes,
     started: datetime,
+    chunks: Sequence[tuple[int, int]] = (),
 ) -> http.HTTPFlow:
+    """`chunks`: lengths, and microseconds since the one before, as captures keep them."""
     start = started.timestamp()
+    waits = [microseconds / 1_000_000 for _, microseconds in chunks] or [0.0]
     client = Client(peername=("127.0.0.1", 0), sockname=("127.0.0.1", 0), timestamp_start=start)
     flow = http.HTTPFlow(client, Server(address=None))
     flow.request = http.Request.make(method, _usable(url), request_body, request_headers)
@@ -175,6 +182,8 @@ def _flow(
     if status is not None:
         flow.response = http.Response.make(status, b"", response_headers)
         flow.response.raw_content = response_body
+        flow.response.timestamp_start = start + waits[0]
+        flow.response.timestamp_end = start + sum(waits)
     return flow
 
 

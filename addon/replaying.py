@@ -62,7 +62,8 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, prices: 
         finally:
             writer.close(CLOSE_SECONDS_MAX)
     _show(console, tally, settings.ledger_url)
-    return 1 if tally.unreadable or tally.refused else 0
+    bad = [item for item in tally.unreadable if not item.is_other_kind]
+    return 1 if bad or tally.refused or not tally.metered else 0
 
 
 def _show(console: Console, tally: Tally, url: str) -> None:
