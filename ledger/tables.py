@@ -123,7 +123,10 @@ def _not_negative(*names: str) -> list[sa.CheckConstraint]:
 
 def _valid_json(*names: str) -> list[sa.CheckConstraint]:
     # PostgreSQL's type says the same. SQLite before 3.45 calls NULL invalid.
-    return [_check(f"{name} IS NULL OR json_valid({name})", f"{name}_is_json", only="sqlite") for name in names]
+    return [
+        _check(f"{name} IS NULL OR json_valid({name})", f"{name}_is_json", only="sqlite")
+        for name in names
+    ]
 
 
 def _sortable(name: str) -> sa.CheckConstraint:

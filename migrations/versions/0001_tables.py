@@ -71,7 +71,8 @@ def _not_negative(table: str, *names: str) -> list[sa.CheckConstraint]:
 def _valid_json(table: str, *names: str) -> list[sa.CheckConstraint]:
     # PostgreSQL's type says the same. SQLite before 3.45 calls NULL invalid.
     return [
-        _check(table, f"{name} IS NULL OR json_valid({name})", f"{name}_is_json", only="sqlite") for name in names
+        _check(table, f"{name} IS NULL OR json_valid({name})", f"{name}_is_json", only="sqlite")
+        for name in names
     ]
 
 
