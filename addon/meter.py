@@ -9,6 +9,7 @@ parsed, the others never (DESIGN §10). Where chunks were cut makes no differenc
 from collections.abc import Mapping
 from typing import Any
 
+from addon import estimate
 from addon.decoding import Decoder
 from addon.dialects import json_door
 from addon.dialects.dialect import Dialect, Mark
@@ -17,10 +18,20 @@ from addon.dialects.facts import Facts
 from addon.framing.choice import FRAMINGS, framing_of
 from addon.framing.document import Document
 from addon.framing.frame import Frame, Framing
+from addon.ordinary import PADDING, Ordinary, learn
 from ledger.usage import NO_USAGE, Usage
 
 _DONE = b"[DONE]"
 """OpenAI's end of a stream; others send it too, after their own (WIRE §1)."""
+
+LESSONS_MAX = 32
+"""How often a stream may change what is ordinary (reasoning, then text, then a tool call …);
+one that never repeats itself stops costing lessons, 6 µs each."""
+ID_LOOKS_MAX = 64
+"""Frames to parse because they lack the id; a wire that says it only once stops costing parses."""
+UNMEASURED_BYTES_MAX = 4096
+"""Text is measured for an estimate, which few exchanges need: what short answers pass is kept
+until someone asks."""
 
 
 class Meter:
@@ -47,6 +58,14 @@ class Meter:
         self._framing: Framing | None = FRAMINGS[framing]() if framing is not None else None
         self._begun = b""
         self._frames = 0
+        self._frames_before_text = 0
+        self._ordinary: Ordinary | None = None
+        self._lessons_left = LESSONS_MAX
+        self._id_looks_left = ID_LOOKS_MAX
+        self._is_padded = False
+        self._text_bytes = 0
+        self._unmeasured: list[bytes] = []
+        self._unmeasured_bytes = 0
         self.facts = Facts(
             headers={name.lower(): value for name, value in (headers or {}).items()},
             provider=provider,
@@ -105,14 +124,21 @@ class Meter:
 
     def estimated_output_tokens(self) -> int | None:
         """How many output tokens have passed, by their text; None if that cannot be told."""
-        return None
+        if not self._dialect.text_marks or self.facts.is_document:
+            return None
+        if not self.facts.token_seen:
+            return 0
+        frames = self._frames - self._frames_before_text
+        self._measure_text()
+        return frames if self._is_padded else estimate.output_tokens_of(frames, self._text_bytes)
 
     def _frame(self, data: bytes) -> None:
-        if self._framing is None:
+        framing = self._framing
+        if framing is None:
             self._begun += data
             self._choose(is_over=False)
-            return
-        self._read_run(self._framing.feed(data))
+        elif framing.is_holding or not self._is_ordinary(data):
+            self._read_run(framing.feed(data))
 
     def _choose(self, *, is_over: bool) -> None:
         framing = framing_of(self._content_type, self._begun, is_over=is_over)
@@ -123,17 +149,102 @@ class Meter:
         self._read_run(framing.feed(begun))
 
     def _read_run(self, run: bytes) -> None:
-        if not run:
-            return
+        if run and not self.facts.token_seen:
+            run = self._read_until_text(run)
+        if run and not self._is_ordinary(run):
+            self._look_through(run)
+
+    def _read_until_text(self, run: bytes) -> bytes:
+        """Read frame by frame until generated content has passed; what is left of the run."""
         framing = self._framing
         assert framing is not None
-        self._frames += framing.count(run)
         blocks = framing.split(run)
         self.facts.is_document = isinstance(framing, Document) and len(blocks) == 1
+        for at, block in enumerate(blocks, start=1):
+            self._frames_before_text = self._frames
+            self._frames += framing.count(block)
+            self._read_block(block)
+            if self.facts.token_seen:
+                self._is_padded = PADDING in block
+                self._keep_text(block)
+                return b"".join(blocks[at:])
+        return b""
+
+    def _is_ordinary(self, run: bytes) -> bool:
+        """Whether these are whole, ordinary frames; then they are counted and done with."""
+        seen = self._ordinary.read(run) if self._ordinary is not None else None
+        if seen is None:
+            return False
+        self._frames += seen.frames
+        self._text_bytes += seen.text_bytes
+        return True
+
+    def _look_through(self, run: bytes) -> None:
+        """Read the frames that a mark strikes, and those that lack the id; learn from none."""
+        framing = self._framing
+        assert framing is not None
+        frames = framing.count(run)
+        self._frames += frames
+        self._keep_text(run)
+        struck = [mark for mark in self._marks if mark.strikes(run)]
+        needle = self._id_needle()
+        lacks_id = bool(needle) and self._id_looks_left > 0 and run.count(needle) < frames
+        if not struck and not lacks_id:
+            self._learn(framing.split(run))
+            return
+        blocks = framing.split(run)
+        if struck and all(mark.latest for mark in struck) and not lacks_id:
+            blocks = next([block] for block in reversed(blocks) if _any_strikes(struck, block))
         for block in blocks:
-            frame = framing.parse(block)
-            if frame is not None:
-                self._read(frame)
+            if _any_strikes(struck, block):
+                self._read_block(block)
+            elif lacks_id and needle not in block:
+                self._id_looks_left -= 1
+                self._read_block(block)
+
+    def _id_needle(self) -> bytes:
+        """The id as every frame should repeat it; empty if none has to, or some did not."""
+        facts = self.facts
+        if not self._dialect.id_in_frames or facts.response_id is None or facts.id_unstable:
+            return b""
+        return json_door.dumps(facts.response_id).encode()
+
+    def _learn(self, blocks: list[bytes]) -> None:
+        """Take what is ordinary from the last two of some frames that held nothing."""
+        if len(blocks) < 2 or self._lessons_left <= 0:
+            return
+        self._lessons_left -= 1
+        if self._lessons_left == LESSONS_MAX - 1:
+            return  # most answers are over before a lesson pays: wait for the second run
+        self._ordinary = learn(
+            blocks[-2],
+            blocks[-1],
+            marks=self._marks,
+            text_marks=self._dialect.text_marks,
+            must=self._id_needle(),
+            measures_text=not self._is_padded,
+        )
+
+    def _keep_text(self, run: bytes) -> None:
+        """Have the text of a run measured, later if at all."""
+        if self._is_padded or not self._dialect.text_marks:
+            return
+        self._unmeasured.append(run)
+        self._unmeasured_bytes += len(run)
+        if self._unmeasured_bytes > UNMEASURED_BYTES_MAX:
+            self._measure_text()
+
+    def _measure_text(self) -> None:
+        for run in self._unmeasured:
+            self._text_bytes += estimate.text_bytes_of(run, self._dialect.text_marks)
+        self._unmeasured.clear()
+        self._unmeasured_bytes = 0
+
+    def _read_block(self, block: bytes) -> None:
+        assert self._framing is not None
+        frame = self._framing.parse(block)
+        if frame is not None:
+            self._read(frame)
 
     def _read(self, frame: Frame) -> None:
         facts = self.facts
@@ -148,3 +259,7 @@ class Meter:
         self._dialect.read(facts, frame.event, body)
         if facts.is_document:
             facts.ended = facts.usage_final = True
+
+
+def _any_strikes(marks: list[Mark], block: bytes) -> bool:
+    return any(mark.strikes(block) for mark in marks)

@@ -32,6 +32,12 @@ _TOP_LEVEL = (
     "output_tokens",
 )
 
+_UNITS = {
+    "server_tool_use.web_search_requests": "web_searches",
+    "server_tool_use.web_fetch_requests": "web_fetches",
+    "server_tool_use.code_execution_requests": "code_executions",
+}
+
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     kind = body.get("type")
@@ -90,11 +96,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         cache_write_1h_tokens=one_hour,
         output_tokens=counts.first("output_tokens"),
         reasoning_tokens=counts.first("output_tokens_details.thinking_tokens"),
-        tool_units=counts.units(
-            web_searches="server_tool_use.web_search_requests",
-            web_fetches="server_tool_use.web_fetch_requests",
-            code_executions="server_tool_use.code_execution_requests",
-        ),
+        tool_units=counts.units(_UNITS),
         reported_cost_picousd=costs.own,
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,

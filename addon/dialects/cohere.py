@@ -19,6 +19,16 @@ from ledger.usage import Usage
 
 _CONTENT = ("text-generation", "content-delta", "tool-plan-delta", "tool-call-delta")
 
+_UNITS = {
+    "billed_units.input_tokens": "billed_input_tokens",
+    "billed_units.output_tokens": "billed_output_tokens",
+    "billed_units.images": "images",
+    "billed_units.search_units": "search_units",
+    "billed_units.classifications": "classifications",
+    "billed_units.image_tokens": "billed_image_tokens",
+    "tokens.image_tokens": "input_image_tokens",
+}
+
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     kind = body.get("type") or body.get("event_type") or event
@@ -61,14 +71,7 @@ def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
         cache_read_tokens=counts.first("cached_tokens", "tokens.cached_tokens"),
         output_tokens=counts.first("tokens.output_tokens", "billed_units.output_tokens"),
         reasoning_tokens=counts.first("tokens.reasoning_tokens"),
-        tool_units=counts.units(
-            billed_input_tokens="billed_units.input_tokens",
-            billed_output_tokens="billed_units.output_tokens",
-            input_image_tokens=("billed_units.image_tokens", "tokens.image_tokens"),
-            images="billed_units.images",
-            search_units="billed_units.search_units",
-            classifications="billed_units.classifications",
-        ),
+        tool_units=counts.units(_UNITS),
         remarks=tuple(counts.remarks),
     )
 

@@ -7,77 +7,86 @@ from typing import Any
 from ledger.money import picousd_of
 from ledger.usage import count_of
 
+_DEPTH_MAX = 4
+"""How deep a usage object is read; the deepest known path has three steps."""
+
 
 class Counts:
-    """One pass over a usage object: what can be a count is one, the rest becomes a remark."""
+    """One pass over a usage object: what can be a count is one, the rest becomes a remark.
 
-    __slots__ = ("_usage", "remarks")
+    A path `a.b` is key b of the object at a. A value of null counts as not said.
+    """
+
+    __slots__ = ("_said", "remarks")
 
     def __init__(self, usage: Mapping[str, Any]) -> None:
-        self._usage = usage
+        self._said: dict[str, Any] = {}
+        _flatten(usage, "", self._said, _DEPTH_MAX)
         self.remarks: list[str] = []
 
     def first(self, *paths: str) -> int | None:
-        """The first of these that is reported; `a.b` is key b of the object at a."""
+        """The first of these that is reported."""
+        said = self._said
         for path in paths:
-            count = self._at(path)
-            if count is not None:
-                return count
+            if path in said:
+                count = count_of(said[path])
+                if count is not None:
+                    return count
+                self._remark(path, "is no count")
         return None
 
     def picousd(self, *paths: str) -> int | None:
         """The first of these amounts of USD that is reported."""
         for path in paths:
-            value = lookup(self._usage, path)
-            if value is None:
-                continue
-            amount = picousd_of(value)
-            if amount is not None:
-                return amount
-            self._remark(path, value, "is no amount")
+            if path in self._said:
+                amount = picousd_of(self._said[path])
+                if amount is not None:
+                    return amount
+                self._remark(path, "is no amount")
         return None
 
     def milliseconds(self, *paths: str) -> int | None:
         """The first of these durations, which the wire gives in seconds."""
         for path in paths:
-            value = lookup(self._usage, path)
-            if value is None:
-                continue
-            if isinstance(value, int | float) and 0 <= value < 10**9 and value is not True:
-                return int(Decimal(str(value)).scaleb(3).to_integral_value())
-            self._remark(path, value, "is no duration")
+            if path in self._said:
+                value = self._said[path]
+                if type(value) in (int, float) and 0 <= value < 10**9:
+                    return int(Decimal(str(value)).scaleb(3).to_integral_value())
+                self._remark(path, "is no duration")
         return None
 
-    def units(self, **paths: str | tuple[str, ...]) -> dict[str, int]:
-        """The units reported under these paths, by the ledger's name for them; zeros left out.
+    def units(self, names: Mapping[str, str]) -> dict[str, int]:
+        """The units that are reported, by the ledger's name for their paths; zeros left out.
 
         A tool that ran zero times is in `usage_json`; here it would only make noise in reports.
+        Where several paths have one name, they say the same thing, and the last one stands.
         """
         found: dict[str, int] = {}
-        for name, path in paths.items():
-            count = self.first(*((path,) if isinstance(path, str) else path))
-            if count:
-                found[name] = count
+        for path in self._said:
+            if path in names:
+                count = self.first(path)
+                if count:
+                    found[names[path]] = count
         return found
 
-    def _at(self, path: str) -> int | None:
-        value = lookup(self._usage, path)
-        if value is None:
-            return None
-        count = count_of(value)
-        if count is None:
-            self._remark(path, value, "is no count")
-        return count
-
-    def _remark(self, path: str, value: object, what: str) -> None:
-        remark = f"{path} {what}: {str(value)[:40]!r}"
+    def _remark(self, path: str, what: str) -> None:
+        remark = f"{path} {what}: {str(self._said[path])[:40]!r}"
         if remark not in self.remarks:
             self.remarks.append(remark)
 
 
-def lookup(usage: Mapping[str, Any], path: str) -> Any:
+def _flatten(usage: Mapping[str, Any], prefix: str, said: dict[str, Any], depth: int) -> None:
+    for key, value in usage.items():
+        if type(value) is dict:
+            if depth:
+                _flatten(value, f"{prefix}{key}.", said, depth - 1)
+        elif value is not None:
+            said[prefix + key] = value
+
+
+def lookup(said: Mapping[str, Any], path: str) -> Any:
     """The value at a dotted path; None where any step is missing or no object."""
-    value: Any = usage
+    value: Any = said
     for key in path.split("."):
         if not isinstance(value, dict):
             return None

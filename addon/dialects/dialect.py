@@ -27,6 +27,10 @@ class Mark:
     """What it marks is a running figure that each frame says whole, so that of several such
     frames seen together the last is enough (Gemini's `usageMetadata`)."""
 
+    def strikes(self, run: bytes) -> bool:
+        found = run.count(self.needle)
+        return found > 0 and found > sum(run.count(form) for form in self.harmless)
+
 
 class Asking(StrEnum):
     """What a dialect offers to a client that wants usage in a stream."""
@@ -60,6 +64,8 @@ class Dialect:
     marks: tuple[Mark, ...]
     text_marks: tuple[bytes, ...] = ()
     """JSON keys, quotes included, whose string values are generated text: `b'"content"'`."""
+    id_in_frames: bool = False
+    """Every frame of a stream repeats the response's id."""
     asking: Asking = Asking.NEVER
     closes_without_mark: bool = False
     """The end of the connection is a proper end even if no end mark came."""

@@ -128,7 +128,8 @@ GENERATE_CONTENT = Dialect(
         Mark(b'"error"'),
         Mark(b'"webSearchQueries"'),
     ),
-    text_marks=(b'"text"', b'"args"'),
+    text_marks=(b'"text"',),
+    id_in_frames=True,
 )
 EMBEDDINGS = replace(
     GENERATE_CONTENT,

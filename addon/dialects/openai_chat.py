@@ -90,6 +90,7 @@ CHAT = Dialect(
         b'"arguments"',
         b'"text"',
     ),
+    id_in_frames=True,
     asking=Asking.STREAM_OPTIONS,
 )
 COMPLETIONS = replace(CHAT, name="openai.completions", operation="text_completion")

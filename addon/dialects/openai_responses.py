@@ -31,6 +31,13 @@ _SERVER_TOOLS = {
 }
 """Items of the output that a tool of OpenAI's own has run, each billed per call."""
 
+_TOOL_USAGE = {
+    "web_search.num_requests": "web_searches",
+    "image_gen.input_tokens": "image_generation_input_tokens",
+    "image_gen.output_tokens": "image_generation_output_tokens",
+}
+"""What newer responses say of their tools themselves, in `tool_usage` beside the usage."""
+
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     kind = body.get("type")
@@ -76,11 +83,7 @@ def _units(response: dict[str, Any]) -> dict[str, int]:
         and item.get("status") in ("completed", None)
         and (object_at(item, "action") or {}).get("type") in ("search", None)
     )
-    reported = Counts(object_at(response, "tool_usage") or {}).units(
-        web_searches="web_search.num_requests",
-        image_generation_input_tokens="image_gen.input_tokens",
-        image_generation_output_tokens="image_gen.output_tokens",
-    )
+    reported = Counts(object_at(response, "tool_usage") or {}).units(_TOOL_USAGE)
     return {**ran, **reported}
 
 

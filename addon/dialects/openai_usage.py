@@ -47,35 +47,31 @@ _CACHE_WRITE = (
 _REASONING = (*_inside(_OUTPUT_DETAILS, "reasoning_tokens"), "reasoning_tokens")
 _INPUT_AUDIO = _inside(_INPUT_DETAILS, "audio_tokens")
 _OUTPUT_AUDIO = _inside(_OUTPUT_DETAILS, "audio_tokens")
-_UNITS: dict[str, tuple[str, ...]] = {
-    "input_image_tokens": _inside(_INPUT_DETAILS, "image_tokens"),
-    "input_video_tokens": _inside(_INPUT_DETAILS, "video_tokens"),
-    "output_image_tokens": _inside(_OUTPUT_DETAILS, "image_tokens"),
-    "cache_write_24h_tokens": ("cache_creation.ephemeral_24h_input_tokens",),
-    "citation_tokens": ("citation_tokens",),
-    "sources": ("num_sources_used",),
-    "server_tool_calls": (
-        "server_tool_use_details.tool_calls_executed",
-        "server_tool_use.tool_calls_executed",
-        "num_server_side_tools_used",
-    ),
-    "web_searches": (
-        "server_tool_use_details.web_search_requests",
-        "server_tool_use.web_search_requests",
-        "server_side_tool_usage_details.web_search_calls",
-        "num_search_queries",
-    ),
-    "x_searches": ("server_side_tool_usage_details.x_search_calls",),
-    "code_executions": ("server_side_tool_usage_details.code_interpreter_calls",),
-    "file_searches": ("server_side_tool_usage_details.file_search_calls",),
-    "document_searches": ("server_side_tool_usage_details.document_search_calls",),
-    "mcp_calls": ("server_side_tool_usage_details.mcp_calls",),
-    "image_generations": ("server_side_tool_usage_details.image_generation_calls",),
+_UNITS = {
+    **dict.fromkeys(_inside(_INPUT_DETAILS, "image_tokens"), "input_image_tokens"),
+    **dict.fromkeys(_inside(_INPUT_DETAILS, "video_tokens"), "input_video_tokens"),
+    **dict.fromkeys(_inside(_OUTPUT_DETAILS, "image_tokens"), "output_image_tokens"),
+    "cache_creation.ephemeral_24h_input_tokens": "cache_write_24h_tokens",  # doubleword
+    "citation_tokens": "citation_tokens",  # Perplexity
+    "num_search_queries": "web_searches",
+    "num_sources_used": "sources",  # xAI
+    "num_server_side_tools_used": "server_tool_calls",
+    "server_side_tool_usage_details.web_search_calls": "web_searches",
+    "server_side_tool_usage_details.x_search_calls": "x_searches",
+    "server_side_tool_usage_details.code_interpreter_calls": "code_executions",
+    "server_side_tool_usage_details.file_search_calls": "file_searches",
+    "server_side_tool_usage_details.document_search_calls": "document_searches",
+    "server_side_tool_usage_details.mcp_calls": "mcp_calls",
+    "server_side_tool_usage_details.image_generation_calls": "image_generations",
+    "server_tool_use.web_search_requests": "web_searches",  # OpenRouter, two spellings
+    "server_tool_use.tool_calls_executed": "server_tool_calls",
+    "server_tool_use_details.web_search_requests": "web_searches",
+    "server_tool_use_details.tool_calls_executed": "server_tool_calls",
 }
 KNOWN_KEYS = frozenset(
     {"prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens"}
     | {path.partition(".")[0] for path in (*_CACHE_READ, *_CACHE_WRITE, *_REASONING)}
-    | {path.partition(".")[0] for paths in _UNITS.values() for path in paths}
+    | {path.partition(".")[0] for path in _UNITS}
     | {"prompt_cache_miss_tokens", "prompt_audio_seconds", "seconds", "type", "audio_prompt_tokens"}
     | {"cost", "cost_details", "is_byok", "estimated_cost", "market_cost", "cost_in_usd_ticks"}
     # Speeds, times and labels, which a ledger has no column for.
@@ -99,7 +95,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     input_audio = counts.first(*_INPUT_AUDIO)
     if prompt is None and completion is None:
         prompt = total  # embeddings and reranking say only the total (Voyage)
-    units = counts.units(**_UNITS)
+    units = counts.units(_UNITS)
     milliseconds = counts.milliseconds("seconds", "prompt_audio_seconds")
     if milliseconds:
         units["audio_milliseconds"] = milliseconds

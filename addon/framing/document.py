@@ -36,6 +36,10 @@ class Document:
     def held(self) -> bytes:
         return b"".join(self._held)
 
+    @property
+    def is_holding(self) -> bool:
+        return bool(self._held)
+
     def count(self, run: bytes) -> int:
         return len(self.split(run)) if run.strip() else 0
 

@@ -55,6 +55,10 @@ class EventStream:
     def held(self) -> bytes:
         return bytes(self._held)
 
+    @property
+    def is_holding(self) -> bool:
+        return bool(self._held)
+
     def count(self, run: bytes) -> int:
         return len(self.split(run))
 

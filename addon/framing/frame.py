@@ -32,6 +32,10 @@ class Framing(Protocol):
         """The incomplete tail that has not been given out."""
 
     @property
+    def is_holding(self) -> bool:
+        """Whether there is such a tail."""
+
+    @property
     def lost(self) -> str | None:
         """Why blocks had to be skipped (too long, a bad checksum); None if none were."""
 

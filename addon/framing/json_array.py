@@ -14,25 +14,23 @@ ELEMENT_BYTES_MAX = 16 * 1024 * 1024
 
 _OUTSIDE = re.compile(rb'["{}\[\]]')
 _INSIDE = re.compile(rb'["\\]')
+_QUOTE, _BACKSLASH, _CLOSING_BRACE = b'"\\}'
+_OPENING = b"{["
 
 
 class JsonArray:
     """Bytes of an array -> its elements."""
 
-    __slots__ = ("_depth", "_ends", "_held", "_held_bytes", "_is_escaped", "_is_inside", "lost")
+    __slots__ = ("_held", "_held_bytes", "_scanner", "lost")
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
         self._held_bytes = 0
-        self._depth = 0
-        self._is_inside = False
-        self._is_escaped = False
-        self._ends: list[int] = []
-        """Lengths of the blocks of the last run."""
+        self._scanner = _Scanner(depth=0)
         self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
-        ends = self._scan(data)
+        ends = self._scanner.ends_in(data)
         if not ends:
             self._held.append(data)
             self._held_bytes += len(data)
@@ -42,7 +40,6 @@ class JsonArray:
             return self.end()
         cut = ends[-1]
         run = b"".join([*self._held, data[:cut]])
-        self._ends = [self._held_bytes + end for end in ends]
         self._held = [data[cut:]] if cut < len(data) else []
         self._held_bytes = len(data) - cut
         return run
@@ -51,48 +48,64 @@ class JsonArray:
         rest = self.held
         self._held = []
         self._held_bytes = 0
-        self._ends = [len(rest)]
         return rest
 
     @property
     def held(self) -> bytes:
         return b"".join(self._held)
 
+    @property
+    def is_holding(self) -> bool:
+        return bool(self._held)
+
     def count(self, run: bytes) -> int:
-        return sum(self.parse(block) is not None for block in self.split(run))
+        return len(self._ends(run))
 
     def split(self, run: bytes) -> list[bytes]:
-        starts = [0, *self._ends[:-1]]
-        return [run[a:b] for a, b in zip(starts, self._ends, strict=True) if a < b]
+        ends = self._ends(run)
+        starts = [0, *ends]
+        return [run[a:b] for a, b in zip(starts, [*ends, len(run)], strict=True) if a < b]
 
     def parse(self, block: bytes) -> Frame | None:
         element = block.lstrip(b"[, \r\n\t").rstrip()
         is_object = element.startswith(b"{") and element.endswith(b"}")
         return Frame("", element) if is_object and len(block) <= ELEMENT_BYTES_MAX else None
 
-    def _scan(self, data: bytes) -> list[int]:
-        """Where elements of the outermost array end in `data`."""
+    def _ends(self, run: bytes) -> list[int]:
+        """Only the first run holds the bracket that opens the array."""
+        return _Scanner(depth=0 if run.lstrip().startswith(b"[") else 1).ends_in(run)
+
+
+class _Scanner:
+    """Where the elements of the outermost array end, in bytes that come in any cut."""
+
+    __slots__ = ("_depth", "_is_escaped", "_is_inside")
+
+    def __init__(self, *, depth: int) -> None:
+        self._depth = depth
+        self._is_inside = False
+        self._is_escaped = False
+
+    def ends_in(self, data: bytes) -> list[int]:
         ends: list[int] = []
-        at = 1 if self._is_escaped and data else 0
-        self._is_escaped = self._is_escaped and not data
+        at = 0
+        if self._is_escaped and data:
+            at = 1
+            self._is_escaped = False
         while True:
             found = (_INSIDE if self._is_inside else _OUTSIDE).search(data, at)
             if found is None:
                 return ends
             at = found.end()
             byte = data[at - 1]
-            if self._is_inside:
-                if byte == 0x22:
-                    self._is_inside = False
-                elif at == len(data):
-                    self._is_escaped = True
-                else:
-                    at += 1
-            elif byte == 0x22:
-                self._is_inside = True
-            elif byte in b"{[":
+            if byte == _QUOTE:
+                self._is_inside = not self._is_inside
+            elif byte == _BACKSLASH:
+                self._is_escaped = at == len(data)
+                at += 1
+            elif byte in _OPENING:
                 self._depth += 1
             else:
                 self._depth -= 1
-                if self._depth == 1 and byte == 0x7D:
+                if self._depth == 1 and byte == _CLOSING_BRACE:
                     ends.append(at)

@@ -40,6 +40,10 @@ class NDJSON:
     def held(self) -> bytes:
         return b"".join(self._held)
 
+    @property
+    def is_holding(self) -> bool:
+        return bool(self._held)
+
     def count(self, run: bytes) -> int:
         return run.count(b"\n") + (not run.endswith(b"\n"))
 

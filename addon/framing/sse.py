@@ -72,6 +72,10 @@ class SSE:
     def held(self) -> bytes:
         return b"".join(self._held)
 
+    @property
+    def is_holding(self) -> bool:
+        return bool(self._held)
+
     def count(self, run: bytes) -> int:
         """Data lines: one an event on every wire seen (WIRE §1 has none with more)."""
         if b"\r" in run:

@@ -1,0 +1,175 @@
+"""Pure. What the ordinary frames of one stream repeat, so that a run of them is read in one look.
+
+In a long answer nearly all frames differ in the generated text alone. From two frames in a row
+that hold nothing for the meter, `learn` takes what they share: the constant bytes around the
+gaps. A run has nothing for the meter either if it is made of those constants and if the quotes in
+them are all the quotes there are: no constant holds a mark, and without a quote no gap can hold
+a JSON key. Counting a long needle is cheap, and this is two or three counts where searching for
+marks takes ten (`tests/bench/bench_meter.py`).
+
+    data: {"id":"x","delta":{"content":"Hel"},"finish_reason":null}\\n\\n
+    |------------- head --------------|   |---------- tail ----------|    tail + head = seam
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from addon.dialects.dialect import Mark
+
+_QUOTE = b'"'
+PADDING = b'"obfuscation"'
+"""Filler that hides how long a token is; a stream that has it sends a token a frame (OpenAI)."""
+_VARYING_KEYS = frozenset({PADDING.strip(_QUOTE), b"p", b"created_at"})
+"""Keys beside the text whose strings may differ: filler (OpenAI, Mistral), a time (Ollama)."""
+_STRUCTURE = re.compile(rb"[\s\d.,:{}\[\]-]*")
+"""What may differ between two frames outside of strings: numbers, blanks, brackets."""
+
+
+class Seen(NamedTuple):
+    frames: int
+    text_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordinary:
+    """The constants of a stream's ordinary frames."""
+
+    head: bytes
+    tail: bytes
+    seam: bytes
+    middles: tuple[bytes, ...]
+    """The constants between the gaps of one frame."""
+    quotes: int
+    """In the constants of a frame."""
+    constant_bytes: int
+    openings: tuple[bytes, ...]
+    """`"content":"`: where text begins, if there are other gaps than the text."""
+    loose: tuple[bytes, ...]
+    """Marks that a gap could hold without a quote."""
+
+    def read(self, run: bytes) -> Seen | None:
+        """A run of ordinary frames; None if any of it is anything else."""
+        if not (run.startswith(self.head) and run.endswith(self.tail)):
+            return None
+        # Without a tail the seam is the head, and the first one is found too.
+        frames = run.count(self.seam) + (1 if self.tail else 0)
+        if run.count(_QUOTE) != frames * self.quotes:
+            if b"\\" not in run:
+                return None
+            run = run.replace(b"\\\\", b"..").replace(b'\\"', b"..")
+            if run.count(_QUOTE) != frames * self.quotes:
+                return None
+        if self.middles and not self._has_middles(run, frames):
+            return None
+        if self.openings:
+            return Seen(frames, sum(_text_bytes(run, opening) for opening in self.openings))
+        return Seen(frames, len(run) - frames * self.constant_bytes)
+
+    def _has_middles(self, run: bytes, frames: int) -> bool:
+        return all(run.count(middle) == frames for middle in self.middles) and not any(
+            needle in run for needle in self.loose
+        )
+
+
+def learn(
+    one: bytes,
+    other: bytes,
+    *,
+    marks: Sequence[Mark],
+    text_marks: Iterable[bytes],
+    must: bytes,
+    measures_text: bool,
+) -> Ordinary | None:
+    """What two frames in a row share; None if it would not be safe or not be of use.
+
+    Neither frame may hold a mark. `must` is what every frame has to repeat (the id); b"" if
+    nothing. Without `measures_text`, `text_bytes` of what is seen means nothing.
+    """
+    tokens, others = one.split(_QUOTE), other.split(_QUOTE)
+    if len(tokens) != len(others):
+        return None
+    text_keys = {mark.strip(_QUOTE) for mark in text_marks}
+    texts = [at for at in range(3, len(tokens), 2) if _is_value_of(text_keys, tokens, at)]
+    differing = {at for at, token in enumerate(tokens) if token != others[at]}
+    gaps = sorted({*texts, *differing})
+    if not texts or not all(_may_differ(at, tokens, others) for at in differing - {*texts}):
+        return None
+    head, *middles, tail = _constants(tokens, gaps)
+    seam = tail + head
+    constants = [head, tail, seam, *middles]
+    if not head or not any(must in constant for constant in constants):
+        return None
+    if any(_could_hide(mark, constant) for mark in marks for constant in constants):
+        return None
+    has_structure_gap = any(gap % 2 == 0 for gap in gaps)
+    return Ordinary(
+        head=head,
+        tail=tail,
+        seam=_without_last_quote(seam),
+        # A quote alone, between text and a varying end, is among the quotes that are counted.
+        middles=tuple(_without_last_quote(one) for one in middles if one != _QUOTE),
+        quotes=sum(constant.count(_QUOTE) for constant in (seam, *middles)),
+        constant_bytes=len(seam),
+        openings=_openings(tokens, texts) if measures_text and len(gaps) > 1 else (),
+        loose=tuple(mark.needle for mark in marks if _QUOTE not in mark.needle)
+        if has_structure_gap
+        else (),
+    )
+
+
+def _is_value_of(keys: AbstractSet[bytes], tokens: list[bytes], at: int) -> bool:
+    """Whether the token is a string that stands under one of these keys."""
+    return at > 2 and tokens[at - 1].strip() == b":" and tokens[at - 2] in keys
+
+
+def _may_differ(at: int, tokens: list[bytes], others: list[bytes]) -> bool:
+    """Filler, numbers and blanks may; a type, a name or the name of an event may not."""
+    if at % 2:
+        return _is_value_of(_VARYING_KEYS, tokens, at)
+    return at > 0 and all(_STRUCTURE.fullmatch(token) for token in (tokens[at], others[at]))
+
+
+def _constants(tokens: list[bytes], gaps: list[int]) -> list[bytes]:
+    """What stands before the first gap, between the gaps, and after the last; with its quotes."""
+    constants = []
+    start = 0
+    for gap in gaps:
+        before = [b""] if start else []
+        constants.append(_QUOTE.join([*before, *tokens[start:gap], b""]))
+        start = gap + 1
+    constants.append(_QUOTE.join([b"", *tokens[start:]]) if start < len(tokens) else b"")
+    return constants
+
+
+def _could_hide(mark: Mark, constant: bytes) -> bool:
+    """Whether taking the constant for granted could swallow a mark, or a part of one."""
+    needle = mark.needle
+    if constant.count(needle) != sum(constant.count(form) for form in mark.harmless):
+        return True
+    beginnings, endings = _parts(needle)
+    return constant.endswith(beginnings) or constant.startswith(endings)
+
+
+@cache
+def _parts(needle: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """What a needle begins and ends with, from two bytes on: a quote alone is never swallowed."""
+    cuts = range(2, len(needle))
+    return tuple(needle[:cut] for cut in cuts), tuple(needle[-cut:] for cut in cuts)
+
+
+def _without_last_quote(constant: bytes) -> bytes:
+    """A needle that ends in a rarer byte is found twice as fast; the quote is counted anyway."""
+    return constant[:-1] if len(constant) > 1 and constant.endswith(_QUOTE) else constant
+
+
+def _openings(tokens: list[bytes], texts: list[int]) -> tuple[bytes, ...]:
+    return tuple({_QUOTE.join([b"", *tokens[at - 2 : at], b""]) for at in texts})
+
+
+def _text_bytes(run: bytes, opening: bytes) -> int:
+    """The bytes from each opening to the next quote, none of which is escaped any more."""
+    return sum([part.find(_QUOTE) for part in run.split(opening)[1:]])
