@@ -10,6 +10,8 @@ import typer
 from ledger.command_options import LedgerOption
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ledger.render import Table
     from ledger.reports import Scope
 
@@ -27,9 +29,15 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
+class ShowFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
 def add(app: typer.Typer) -> None:
     """Put the commands on the `tokentee` command."""
     app.command()(report)
+    app.command()(show)
 
 
 def report(
@@ -77,6 +85,47 @@ def report(
         _say(f"the ledger {db.shown(engine.url)} has no requests{within}")
     for note in report_tables.notes(found):
         _say(note)
+
+
+def show(
+    word: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="The exchange's id, the response's id, or how either begins."
+        ),
+    ],
+    *,
+    format: Annotated[  # noqa: A002
+        ShowFormat, typer.Option("--format", "-f")
+    ] = ShowFormat.TEXT,
+    ledger: LedgerOption = None,
+) -> None:
+    """Explain one request to the last line: frames, usage, prices and where each came from."""
+    from ledger import db, explain, render
+    from ledger.lookup import find
+
+    found = find(db.ensure(ledger or db.default_url()), word)
+    if format is ShowFormat.JSON:
+        sys.stdout.write(render.as_json(explain.document(found)))
+        return
+    _facts(explain.facts(found))
+    for reading in found.readings:
+        sys.stdout.write("\n")
+        _facts(explain.reading_facts(reading))
+    if found.charges:
+        _print(explain.charge_table(found.charges))
+    else:
+        sys.stdout.write("\nNo charges: nothing was reported to charge.\n")
+    if found.past_charges:
+        sys.stdout.write("Before, and in no total:\n")
+        _print(explain.charge_table(found.past_charges))
+
+
+def _facts(pairs: "Iterable[tuple[str, str]]") -> None:
+    from ledger.render import printable
+
+    for heading, text in pairs:
+        sys.stdout.write(f"{heading:<26}{printable(text)}\n")
 
 
 def _scope(since: str | None, until: str | None, only: list[str] | None) -> "Scope":
