@@ -18,7 +18,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,7 +63,9 @@ class Recorder:
 
     name = "tokentee"
 
-    def __init__(self) -> None:
+    def __init__(self, *, tags: Mapping[str, str] | None = None) -> None:
+        """`tags`: for every exchange, beside those of the options."""
+        self._tags = dict(tags or {})
         self._running: Running | None = None
         self._uninstall: Callable[[], None] | None = None
         self._node = f"{socket.gethostname()}/{os.getpid()}/{int(time.time())}"
@@ -297,6 +299,7 @@ class Recorder:
             self._refused = True
 
     def _apply(self, settings: Settings) -> None:
+        settings = replace(settings, tags={**settings.tags, **self._tags})
         if self._running is None:
             self._running = self._start(settings)
         elif settings.ledger_url != self._running.settings.ledger_url:

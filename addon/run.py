@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import certifi
@@ -37,6 +38,8 @@ from mitmproxy.tools import cmdline, main
 
 from addon import child as child_environment
 from addon.recorder import Recorder
+from addon.summary import show_summary
+from ledger.db import default_url
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +47,11 @@ logger = logging.getLogger(__name__)
 class RecordingMaster(master.Master):
     """mitmdump without what a recording proxy does not use. Its log goes to stderr."""
 
+    run_tag: Mapping[str, str] = {}
+
     def __init__(self, opts: options.Options) -> None:
         super().__init__(opts, with_termlog=False)
         self._termlog_addon = termlog.TermLog(sys.stderr)
-        self.recorder = Recorder()
         self.addons.add(
             self._termlog_addon,
             core.Core(),
@@ -60,7 +64,7 @@ class RecordingMaster(master.Master):
             save.Save(),
             tlsconfig.TlsConfig(),
             upstream_auth.UpstreamAuth(),
-            self.recorder,
+            Recorder(tags=self.run_tag),
             errorcheck.ErrorCheck(),
         )
 
@@ -117,7 +121,8 @@ def run_proxy(arguments: Sequence[str]) -> None:
 def run_around(arguments: Sequence[str], command: Sequence[str]) -> int:
     """As `run_proxy`, on loopback, for as long as the command runs; the command's exit code.
 
-    127 if the command cannot be started, 128 + N if signal N ended it, as a shell reports.
+    127 if the command cannot be started, 128 + N if signal N ended it, as a shell reports. What
+    it used is printed to stderr.
     """
     origins = sorted(
         {
@@ -126,8 +131,11 @@ def run_around(arguments: Sequence[str], command: Sequence[str]) -> int:
         }
     )
     around = Around(command)
+    run_id = secrets.token_hex(4)
 
     class Master(RecordingMaster):
+        run_tag: Mapping[str, str] = {"run": run_id}
+
         def __init__(self, opts: options.Options) -> None:
             super().__init__(opts)
             self.addons.add(around)
@@ -139,7 +147,8 @@ def run_around(arguments: Sequence[str], command: Sequence[str]) -> int:
     listening = [word for mode in modes for word in ("--mode", mode)]
     quiet = ["--set", "termlog_verbosity=warn"]
     ran = main.run(Master, cmdline.mitmdump, [*quiet, *listening, *arguments], _filters)
-    del ran
+    ledger_url = ran.options.ledger_url or default_url()
+    show_summary(ledger_url, run_id)
     return around.exit_code if around.exit_code is not None else 1
 
 
@@ -147,7 +156,8 @@ async def _run_command(command: Sequence[str], environment: dict[str, str]) -> i
     try:
         process = await asyncio.create_subprocess_exec(*command, env=environment)
     except OSError as error:
-        logger.error("tokentee: cannot run %s: %s", command[0], error.strerror)  # noqa: TRY400
+        # Not as an ERROR: one of those while mitmproxy starts would end it with a code of its own.
+        logger.warning("tokentee: cannot run %s: %s", command[0], error.strerror)
         return 127
     loop = asyncio.get_running_loop()
     # Ctrl-C reaches the command from the terminal; it decides, and we end when it does.
