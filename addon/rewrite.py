@@ -20,12 +20,13 @@ _ENVELOPE = frozenset(
 )
 """Keys that every chunk of a stream has, padding keys included: beside them, a usage-only event
 carries nothing."""
-_NULL_AT_END = re.compile(
-    rb',"usage":null(?=(?:,"[a-z_]{1,32}":(?:"[^"\\]{0,4096}"|null|true|false|\d{1,18})){0,4}\}\s*$)'
+_NULL_USAGE = b',"usage":null'
+_FLAT_TAIL = re.compile(
+    rb'(?:,"[a-z_]{1,32}":(?:"[^"\\]{0,4096}"|null|true|false|\d{1,18})){0,4}\}\s*'
 )
-"""`,"usage":null` with only flat members after it before the brace that closes the payload: so
-surely a member of the outermost object that no parse is needed (OpenAI writes it so, with or
-without `obfuscation` behind it)."""
+"""Flat members and the brace that closes the payload. A `,"usage":null` with no more than that
+behind it is surely a member of the outermost object, and no parse is needed; OpenAI writes it so,
+with `obfuscation` behind it or nothing."""
 
 
 def ask(body: bytes) -> bytes | None:
@@ -61,6 +62,7 @@ class Stripper:
 
     def __init__(self) -> None:
         self._framing = SSE()
+        self._is_between_events = True
         self.removed: list[bytes] = []
         """Pieces taken out since the caller last emptied the list."""
 
@@ -71,7 +73,11 @@ class Stripper:
 
     def feed(self, data: bytes) -> bytes:
         """What goes on to the client now."""
+        is_one_event = 0 <= data.find(b"\n\n") == len(data) - 2 and b"\r" not in data
+        if is_one_event and self._is_between_events:
+            return self._strip_block(data)
         run = self._framing.feed(data)
+        self._is_between_events = not self._framing.held
         return run if b'"usage"' not in run else self._strip(run)
 
     def end(self) -> bytes:
@@ -83,13 +89,15 @@ class Stripper:
         return b"".join(self._strip_block(block) for block in self._framing.split(run))
 
     def _strip_block(self, block: bytes) -> bytes:
-        if block.count(b'"usage"') == 1:
-            at_end = _NULL_AT_END.search(block)
-            if at_end:
-                self.removed.append(at_end.group())
-                return block[: at_end.start()] + block[at_end.end() :]
-        elif b'"usage"' not in block:
+        first = block.find(b'"usage"')
+        if first < 0:
             return block
+        at = block.rfind(_NULL_USAGE)
+        if at == first - 1 and block.startswith(b"data:"):
+            tail = block[at + len(_NULL_USAGE) :]
+            if tail == b"}\n\n" or _FLAT_TAIL.fullmatch(tail):
+                self.removed.append(_NULL_USAGE)
+                return block[:at] + tail
         frame = self._framing.parse(block)
         payload = json_door.loads(frame.data) if frame else None
         if payload is None or "usage" not in payload:

@@ -31,8 +31,5 @@ def show_summary(ledger_url: str, run_id: str) -> None:
     render.print_table(report_tables.screen(found), console)
     for note in report_tables.notes(found):
         console.print(escape(note))
-    console.print(
-        escape(
-            f"tokentee: in {db.shown(ledger_url)}; more: tokentee report --only tag:run={run_id}"
-        )
-    )
+    where = f"tokentee: in {db.shown(ledger_url)}; more: tokentee report --only tag:run={run_id}"
+    console.print(escape(where), soft_wrap=True)

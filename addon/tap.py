@@ -34,6 +34,7 @@ class Tap:
         "_eager",
         "_first_byte_at",
         "_first_token_at",
+        "_kept",
         "_on_failure",
         "_pending",
         "_pending_bytes",
@@ -61,6 +62,7 @@ class Tap:
         self._eager = True
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+        self._kept: list[bytes] = []
         self._upstream_bytes = 0
         self._upstream_hash = hashlib.sha256()
         self._client_hash = hashlib.sha256() if stripper else None
@@ -96,15 +98,20 @@ class Tap:
     def _edit(self, data: bytes) -> bytes | list[bytes]:
         if self.degraded is not None:
             return data or []
-        assert self._stripper is not None
-        at_risk = self._stripper.held + data
+        stripper = self._stripper
+        assert stripper is not None
+        held = stripper.held
         try:
             self._pending.append(data)
-            self._look()
-            return self._strip(data) or []
+            self._pending_bytes += len(data)
+            kept = stripper.feed(data) if data else stripper.end()
+            self._kept.append(kept)
+            if self._eager or self._pending_bytes >= BATCH_BYTES:
+                self._look()
+            return kept or []
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the client
             self._give_way(failure)
-        return at_risk or []
+        return held + data or []
 
     def end(self) -> None:
         """Look at what is left; to be called once, when the exchange ends in any way."""
@@ -152,23 +159,22 @@ class Tap:
         self._pending_bytes = 0
         self._upstream_bytes += len(run)
         self._upstream_hash.update(run)
+        if self._stripper is not None:
+            self._account_for_edits(self._stripper)
         self.meter.feed(run)
         if self._eager and self.meter.token_seen:
             self._first_token_at = self._clock()
             self._eager = False
 
-    def _strip(self, data: bytes) -> bytes:
-        stripper = self._stripper
-        assert stripper is not None
+    def _account_for_edits(self, stripper: Stripper) -> None:
         assert self._client_hash is not None
         assert self._removed_hash is not None
-        out = stripper.feed(data) if data else stripper.end()
-        for piece in stripper.removed:
-            self._removed_bytes += len(piece)
-            self._removed_hash.update(piece)
+        self._client_hash.update(b"".join(self._kept))
+        self._kept.clear()
+        removed = b"".join(stripper.removed)
         stripper.removed.clear()
-        self._client_hash.update(out)
-        return out
+        self._removed_bytes += len(removed)
+        self._removed_hash.update(removed)
 
     def _give_way(self, failure: Exception) -> None:
         """Plain pass-through from here on."""
