@@ -71,14 +71,20 @@ def install(watcher: Watcher) -> Callable[[], None]:
 def _after_this_event(stream: HttpStream) -> Commands:
     """Come back when the upstream connection has put the refused exchange behind it.
 
-    Within the event that ended the answer it still counts the old request as under way.
+    Within the event that ended the answer it still counts the old request as under way. The way
+    back is a wake-up, which `HttpStream` itself does not expect.
     """
 
-    def resume(_: events.Event) -> Commands:
-        return _send_again(stream)
+    def resume(event: events.Event) -> Commands:
+        if not isinstance(event, events.Wakeup):  # the client has left meanwhile
+            yield from HttpStream._handle_event(stream, event)
+            return
+        del stream._handle_event
+        if stream.server_state != stream.state_errored and stream.flow.live:
+            yield from _send_again(stream)
 
     stream.flow.response = None
-    stream.server_state = resume
+    stream._handle_event = resume
     yield commands.RequestWakeup(0)
 
 
@@ -87,13 +93,18 @@ def _send_again(stream: HttpStream) -> Commands:
     if not (yield from stream.make_server_connection()):
         return
     server = stream.context.server
-    # An HTTP/2 upstream connection maps our stream to one of its own, which is closed by now.
     for layer in stream.context.layers:
-        connection = getattr(layer, "connections", {}).get(server)
-        getattr(connection, "our_stream_id", {}).pop(stream.stream_id, None)
+        _forget_stream(getattr(layer, "connections", {}).get(server), stream.stream_id)
     request = stream.flow.request
     content = request.raw_content
     yield SendHttp(RequestHeaders(stream.stream_id, request, end_stream=not content), server)
     if content:
         yield SendHttp(RequestData(stream.stream_id, content), server)
     yield SendHttp(RequestEndOfMessage(stream.stream_id), server)
+
+
+def _forget_stream(layer: Any, stream_id: int) -> None:
+    """An HTTP/2 upstream maps each stream of ours to one of its own, which is closed by now."""
+    while layer is not None:  # TLS, then the client, then its protocol
+        getattr(layer, "our_stream_id", {}).pop(stream_id, None)
+        layer = getattr(layer, "child_layer", None)

@@ -5,6 +5,7 @@ client        HTTP/1.1 on a raw socket and HTTP/2: what came, in which pieces, a
 mitmdump      the process in between: with the tee, or bare as the control
 certificates  for TLS on both sides
 wires/        the wire formats as upstreams speak them, with the figures they hold
+pair          ours and a bare one before one upstream, for the tests beside the matrix
 matrix        all cases of wire, ask, cut, end and HTTP version
 rows          what the ledger says
 scripts/      small addons that a test puts beside ours

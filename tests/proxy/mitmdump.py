@@ -86,6 +86,7 @@ class Mitmdump:
         self._lines: list[str] = []
         self._ports: dict[str, int] = {}
         self._news = threading.Condition()
+        self._ended = False
         options = {
             "confdir": str(self.folder),
             "termlog_verbosity": "info",
@@ -153,8 +154,6 @@ class Mitmdump:
             assert self.process.stdout is not None
             self.process.stdout.close()
         return code
-
-    _ended = False
 
     def _read_log(self) -> None:
         assert self.process.stdout is not None
