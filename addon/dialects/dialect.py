@@ -67,5 +67,7 @@ class Dialect:
     id_in_frames: bool = False
     """Every frame of a stream repeats the response's id."""
     asking: Asking = Asking.NEVER
+    streams_unless_told: bool = False
+    """A request that says nothing about streaming gets a stream (Ollama)."""
     closes_without_mark: bool = False
     """The end of the connection is a proper end even if no end mark came."""

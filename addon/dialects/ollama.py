@@ -62,6 +62,7 @@ CHAT = Dialect(
         Mark(b'"error"'),
     ),
     text_marks=(b'"content"', b'"response"', b'"thinking"'),
+    streams_unless_told=True,
 )
 GENERATE = replace(CHAT, name="ollama.generate", operation="text_completion")
-EMBED = replace(CHAT, name="ollama.embed", operation="embeddings")
+EMBED = replace(CHAT, name="ollama.embed", operation="embeddings", streams_unless_told=False)

@@ -1,12 +1,23 @@
 """Pure. What a request body says that the ledger keeps: never a prompt."""
 
+import re
 from dataclasses import dataclass
+from typing import Any
 
 from addon.dialects import json_door
 from addon.dialects.counts import lookup
 from addon.dialects.dialect import Asking
 from addon.dialects.facts import clean
 from addon.dialects.routes import Route
+
+_FORM_FIELD = re.compile(
+    rb'name="(model|stream|user)"(?:\r\n[^\r\n]{1,200})*\r\n\r\n([^\r\n]{1,256})\r\n'
+)
+"""A short field of a multipart form (audio, image edits); the file beside it is not looked at."""
+_FORM_BYTES_LOOKED_AT = 64 * 1024
+"""From either end of a form: the fields stand before or after the file."""
+_CLAUDE_CODE_USER = re.compile(r"(user_.+?)(?:_account_)?_session_([0-9a-f-]{36})")
+"""How Claude Code fills `metadata.user_id`: whose account, and which session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,24 +32,59 @@ class RequestFacts:
     session_id: str | None = None
     service_tier: str | None = None
     """The tier asked for; what was served is the response's to say (FIELD 33)."""
-    estimated_input_tokens: int | None = None
 
 
 def read_request(route: Route, body: bytes) -> RequestFacts:
     """Never raises: a body that cannot be read says nothing."""
-    said = json_door.loads(body) or {}
-    path_streamed = route.path_streamed
+    said = _form(body) if body.startswith(b"--") else json_door.loads(body) or {}
+    dialect = route.dialect
+    streamed = route.path_streamed
+    if streamed is None:
+        streamed = said.get("stream", dialect.streams_unless_told) is True
     asked = lookup(said, "stream_options.include_usage")
+    asks = dialect.asking is Asking.STREAM_OPTIONS
+    user, session = _whose(said)
     return RequestFacts(
         model=_text(said.get("model")) or route.path_model,
-        streamed=path_streamed if path_streamed is not None else said.get("stream") is True,
-        usage_asked=asked
-        if route.dialect.asking is Asking.STREAM_OPTIONS and isinstance(asked, bool)
-        else None,
-        end_user=_text(said.get("user")) or _text(lookup(said, "metadata.user_id")),
-        session_id=_text(lookup(said, "metadata.session_id")),
+        streamed=streamed,
+        usage_asked=asked if asks and isinstance(asked, bool) else None,
+        end_user=user,
+        session_id=session,
         service_tier=_text(said.get("service_tier")),
     )
+
+
+def _whose(said: dict[str, Any]) -> tuple[str | None, str | None]:
+    """The end user and the session that a client names, in the places in use.
+
+    OpenAI `user`, later `safety_identifier`; Anthropic `metadata.user_id`; and for the session
+    what any client may put into its metadata, or Codex' cache key, which is its conversation.
+    """
+    user = _text(said.get("user")) or _text(said.get("safety_identifier"))
+    session = _text(lookup(said, "metadata.session_id")) or _text(said.get("session_id"))
+    named = _text(lookup(said, "metadata.user_id"))
+    if named is not None:
+        inside = json_door.loads(named.encode()) if named.startswith("{") else None
+        claude_code = _CLAUDE_CODE_USER.fullmatch(named)
+        if inside is not None:
+            named = _text(inside.get("account_uuid")) or _text(inside.get("device_id"))
+            session = session or _text(inside.get("session_id"))
+        elif claude_code is not None:
+            named = claude_code[1]
+            session = session or claude_code[2]
+    return user or named, session or _text(said.get("prompt_cache_key"))
+
+
+def _form(body: bytes) -> dict[str, Any]:
+    """The short fields of a multipart form, as JSON would have them."""
+    if len(body) > 2 * _FORM_BYTES_LOOKED_AT:
+        body = body[:_FORM_BYTES_LOOKED_AT] + body[-_FORM_BYTES_LOOKED_AT:]
+    fields: dict[str, Any] = {
+        name.decode(): value.decode("utf-8", "replace") for name, value in _FORM_FIELD.findall(body)
+    }
+    if "stream" in fields:
+        fields["stream"] = fields["stream"].lower() == "true"
+    return fields
 
 
 def _text(value: object) -> str | None:

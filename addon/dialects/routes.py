@@ -6,6 +6,7 @@ how, `provider` (providers) who answers; one host may speak several dialects (Ch
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -19,6 +20,7 @@ from addon.dialects import (
     ollama,
     openai_chat,
     openai_other,
+    openai_realtime,
     openai_responses,
     replicate,
     unknown,
@@ -26,7 +28,7 @@ from addon.dialects import (
 from addon.dialects.dialect import Dialect
 from addon.dialects.providers import provider_of
 
-__all__ = ["DIALECTS", "UNKNOWN", "Route", "match", "provider_of"]
+__all__ = ["DIALECTS", "UNKNOWN", "Route", "match", "match_websocket", "provider_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +104,40 @@ _ROWS = (
     ),
 )
 """The first row that fits the end of host and path decides."""
+_WEBSOCKET_ROWS = (
+    _Row(r"/realtime", openai_realtime.REALTIME, True),
+    _Row(r"/responses", openai_responses.RESPONSES, True),
+)
 
 DIALECTS: dict[str, Dialect] = {
-    dialect.name: dialect for dialect in (*(row.dialect for row in _ROWS), unknown.UNKNOWN)
+    dialect.name: dialect
+    for dialect in (*(row.dialect for row in (*_ROWS, *_WEBSOCKET_ROWS)), unknown.UNKNOWN)
 }
 _DEPLOYMENT = re.compile(r"/deployments/(?P<model>[^/]+)/")
-_COMPILED = tuple((re.compile(f"(?:{row.path})/?$"), row) for row in _ROWS)
+
+
+def _compiled(rows: Iterable[_Row]) -> tuple[tuple[re.Pattern[str], _Row], ...]:
+    return tuple((re.compile(f"(?:{row.path})/?$"), row) for row in rows)
+
+
+_COMPILED = _compiled(_ROWS)
+_WEBSOCKETS = _compiled(_WEBSOCKET_ROWS)
 
 
 def match(method: str, host: str, path: str) -> Route | None:
     """The route of a request; None for what is no LLM call. `path` has no query."""
-    for pattern, row in _COMPILED:
+    return _match(_COMPILED, method, host, path)
+
+
+def match_websocket(path: str) -> Route | None:
+    """The route of a WebSocket session; None for what is no LLM session."""
+    return _match(_WEBSOCKETS, "POST", "", path)
+
+
+def _match(
+    rows: tuple[tuple[re.Pattern[str], _Row], ...], method: str, host: str, path: str
+) -> Route | None:
+    for pattern, row in rows:
         if method not in row.methods:
             continue
         found = pattern.search(host + path)
