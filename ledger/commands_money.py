@@ -29,6 +29,20 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
+Prices = Annotated[
+    str | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE",
+        envvar="TOKENTEE_PRICES",
+        help="Your own prices (TOML); as tee_prices.",
+    ),
+]
+prices = typer.Typer(
+    no_args_is_help=True, help="What a model costs, and whether your price file is sound."
+)
+
+
 class ShowFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
@@ -38,6 +52,8 @@ def add(app: typer.Typer) -> None:
     """Put the commands on the `tokentee` command."""
     app.command()(report)
     app.command()(show)
+    app.command()(reprice)
+    app.add_typer(prices, name="prices")
 
 
 def report(
@@ -119,6 +135,89 @@ def show(
     if found.past_charges:
         sys.stdout.write("Before, and in no total:\n")
         _print(explain.charge_table(found.past_charges))
+
+
+def reprice(
+    *,
+    since: Since = None,
+    until: Until = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD=VALUE", help="Only requests of this model, provider, …"),
+    ] = None,
+    reason: Annotated[
+        str, typer.Option(help="Why; it stands on every charge that is added.")
+    ] = "repriced",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+    ] = False,
+    prices: Prices = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Price what is booked once more. Superseding charges are added; the old ones stay."""
+    from ledger import db, reprice
+    from ledger.price_tables import difference
+    from ledger.prices import PriceBook
+
+    book = PriceBook.load(prices)
+    scope, now = _scope(since, until, only), datetime.now(UTC)
+    engine = db.ensure(ledger or db.default_url())
+    changes = reprice.changes(engine, book, scope, now=now)
+    if not changes:
+        _say("nothing changes: every line has the price it would get today")
+        return
+    _print(difference(changes))
+    if dry_run:
+        _say("nothing was written")
+        return
+    added = reprice.apply(engine, book, scope, now=now, reason=reason)
+    _say(f"{added} charges were added; the ones they replace stay in the table charges")
+
+
+@prices.command("check")
+def check_prices(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A price file (TOML).")],
+) -> None:
+    """Say what is wrong in a price file; exit code 1 if anything is."""
+    from ledger import overrides
+
+    found, problems = overrides.check(file)
+    for problem in problems:
+        _say(f"{file}: {problem}")
+    if problems:
+        raise typer.Exit(1)
+    count = f"{len(found.entries)} prices, {len(found.gateways)} gateways"
+    models = f", {len(found.litellm.models)} models of LiteLLM's" if found.litellm else ""
+    typer.echo(f"{file}: {count}{models}; sha256:{found.digest}")
+
+
+@prices.command("show")
+def show_prices(
+    model: Annotated[str, typer.Argument(help="The model as the wire names it.")],
+    *,
+    host: Annotated[str, typer.Option(help="The host it is asked at.")] = "",
+    provider: Annotated[str, typer.Option(help="The provider, as the ledger names it.")] = "",
+    tier: Annotated[str | None, typer.Option(help="The service tier of the answer.")] = None,
+    at: Annotated[str, typer.Option(metavar="WHEN", help="The moment of the request.")] = "now",
+    prices: Prices = None,
+) -> None:
+    """What each line of a model costs at a host and a moment, and where that price stands."""
+    from ledger import period
+    from ledger.gateways import VENDOR, Question
+    from ledger.price_tables import sheet_table
+    from ledger.prices import PriceBook
+
+    moment = period.moment(at, datetime.now(UTC))
+    question = Question(
+        origin=f"https://{host}" if host else "",
+        provider=provider or host or VENDOR,
+        response_model=model,
+    )
+    sheet = PriceBook.load(prices).look_up(question, tier=tier, at=moment)
+    if not sheet.rates and sheet.rest is None:
+        _say(sheet.absent)
+        raise typer.Exit(1)
+    _print(sheet_table(sheet))
 
 
 def _facts(pairs: "Iterable[tuple[str, str]]") -> None:

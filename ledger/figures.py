@@ -51,7 +51,7 @@ class Figures:
 
     def __add__(self, other: "Figures") -> "Figures":
         sums: dict[str, Any] = {
-            each.name: _plus(getattr(self, each.name), getattr(other, each.name))
+            each.name: plus(getattr(self, each.name), getattr(other, each.name))
             for each in fields(Figures)
         }
         return Figures(**sums)
@@ -103,6 +103,13 @@ class Report:
     """In flight, or of a process that died and was not yet found dead: in no figure."""
 
 
+def plus(left: int | None, right: int | None) -> int | None:
+    """The sum of what is known."""
+    if left is None or right is None:
+        return right if left is None else left
+    return left + right
+
+
 def percentiles(counts: Iterable[tuple[int, int]]) -> tuple[int | None, int | None]:
     """p50 and p95 by nearest rank: of n values in order, those at the places ceil(n x p).
 
@@ -146,9 +153,3 @@ def top_of(rows: list[Row], top: int | None) -> list[Row]:
             merged=len(rest),
         ),
     ]
-
-
-def _plus(left: int | None, right: int | None) -> int | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return left + right

@@ -103,7 +103,9 @@ class PriceBook:
             model = published.find(candidate.list_id, candidate.model)
             if model is not None:
                 own = candidate.own and not model.is_borrowed
-                source = model.source + ("" if own else f" for {question.host}")
+                source = model.source + (
+                    f" for {question.host}" if question.host and not own else ""
+                )
                 return published.prices(model, tier=tier, at=at, source=source)
         return None
 

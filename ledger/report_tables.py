@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from ledger.figures import Figures, Report, Row
+from ledger.figures import Figures, Report, Row, plus
 from ledger.render import Cell, Column, Table, short_count, short_usd, usd
 
 NONE = "(none)"
@@ -154,7 +154,7 @@ def _shown(row: Row) -> Iterator[tuple[str, Cell]]:
     yield "Cached", None if rate is None else f"{rate * 100:.1f}%"
     yield "Output", f.output_tokens
     yield "Reasoning", f.reasoning_tokens
-    yield "Further", _plus(f.extra_input_tokens, f.extra_output_tokens)
+    yield "Further", plus(f.extra_input_tokens, f.extra_output_tokens)
     yield "Cost", _cost(f)
     yield "Saved", short_usd(f.saved_picousd) or None
     yield "Unpriced", f.unpriced + f.partial or None
@@ -196,7 +196,3 @@ def _total_labels(report: Report) -> list[Cell]:
 
 def _plain(number: Decimal | None) -> str | None:
     return None if number is None else f"{number:f}"
-
-
-def _plus(left: int | None, right: int | None) -> int | None:
-    return None if left is None and right is None else (left or 0) + (right or 0)

@@ -218,6 +218,7 @@ def _costs(scope: Scope) -> sa.Subquery:
         later.c.exchange_id == c.exchange_id,
         later.c.reading_id == c.reading_id,
         later.c.ordinal == c.ordinal,
+        later.c.revision > 1,  # has an index: most charges are never superseded
         (later.c.revision > c.revision) | ((later.c.revision == c.revision) & (later.c.id < c.id)),
     )
     cached = c.line.in_(CACHE_LINES)
