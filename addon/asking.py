@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from addon import attribution, policy, rewrite
 from addon.dialects.dialect import Asking
-from addon.live import PROVEN_MAX, Live, Running, Unasked
+from addon.live import PROVEN_MAX, Live, Running, Unasked, plain
 from addon.options import Inject
 from ledger.records import Exchange, Outcome, Reading, UsageSource
 
@@ -19,7 +19,7 @@ def ask(running: Running, live: Live) -> None:
         return
     if live.route.dialect.asking is not Asking.STREAM_OPTIONS:
         return
-    if request.stream or attribution.is_signed(request.headers, request.path):
+    if request.stream or attribution.is_signed(plain(request.headers), request.path):
         return
     if not _policy_asks(running, live):
         return

@@ -163,25 +163,30 @@ def _reading(
     estimate_input: Callable[[], int | None],
     now: datetime,
 ) -> Reading:
-    reading = _nothing_read(opened, now)
     if meter is None:
-        return reading
+        return _nothing_read(opened, now)
     usage = meter.usage()
-    reason = "; ".join(usage.remarks) or None
-    reading = replace(reading, usage=usage, usage_json=meter.usage_json, reason=reason)
-    if meter.facts.usage is not None and (outcome is Outcome.COMPLETE or meter.facts.usage_final):
-        return replace(reading, usage_source=UsageSource.REPORTED)
-    estimated = meter.estimated_output_tokens() if opened.streamed else None
-    reading = replace(reading, estimated_output_tokens=estimated)
-    if meter.facts.usage is not None:
-        return replace(reading, usage_source=UsageSource.PARTIAL)
-    if estimated and outcome is not Outcome.COMPLETE:
-        return replace(
-            reading,
-            usage_source=UsageSource.ESTIMATED,
-            usage=replace(usage, input_tokens=estimate_input(), output_tokens=estimated),
-        )
-    return reading
+    source, estimated = UsageSource.NONE, None
+    reported = meter.facts.usage is not None
+    if reported and (outcome is Outcome.COMPLETE or meter.facts.usage_final):
+        source = UsageSource.REPORTED
+    else:
+        estimated = meter.estimated_output_tokens() if opened.streamed else None
+        if reported:
+            source = UsageSource.PARTIAL
+        elif estimated and outcome is not Outcome.COMPLETE:
+            source = UsageSource.ESTIMATED
+            usage = replace(usage, input_tokens=estimate_input(), output_tokens=estimated)
+    return Reading(
+        exchange_id=opened.id,
+        opened_at=opened.opened_at,
+        meter_version=METER_VERSION,
+        usage_source=source,
+        usage=usage,
+        usage_json=meter.usage_json,
+        estimated_output_tokens=estimated,
+        read_at=now,
+    )
 
 
 def _nothing_read(opened: Exchange, now: datetime) -> Reading:

@@ -24,6 +24,8 @@ from ledger.usage import NO_USAGE, Usage
 _DONE = b"[DONE]"
 """OpenAI's end of a stream; others send it too, after their own (WIRE §1)."""
 
+LEARN_FROM_FRAMES = 64
+"""A lesson costs what the searches cost for about 30 frames; short answers never pay for it."""
 LESSONS_MAX = 32
 """How often a stream may change what is ordinary (reasoning, then text, then a tool call …);
 one that never repeats itself stops costing lessons, 6 µs each."""
@@ -62,6 +64,7 @@ class Meter:
         self._ordinary: Ordinary | None = None
         self._lessons_left = LESSONS_MAX
         self._id_looks_left = ID_LOOKS_MAX
+        self._id_written: bytes | None = None
         self._is_padded = False
         self._text_bytes = 0
         self._unmeasured: list[bytes] = []
@@ -195,7 +198,8 @@ class Meter:
         needle = self._id_needle()
         lacks_id = bool(needle) and self._id_looks_left > 0 and run.count(needle) < frames
         if not struck and not lacks_id:
-            self._learn(framing.split(run))
+            if self._frames >= LEARN_FROM_FRAMES:
+                self._learn(framing.split(run))
             return
         blocks = framing.split(run)
         if struck and all(mark.latest for mark in struck) and not lacks_id:
@@ -212,15 +216,15 @@ class Meter:
         facts = self.facts
         if not self._dialect.id_in_frames or facts.response_id is None or facts.id_unstable:
             return b""
-        return json_door.dumps(facts.response_id).encode()
+        if self._id_written is None:
+            self._id_written = json_door.dumps(facts.response_id).encode()
+        return self._id_written
 
     def _learn(self, blocks: list[bytes]) -> None:
         """Take what is ordinary from the last two of some frames that held nothing."""
         if len(blocks) < 2 or self._lessons_left <= 0:
             return
         self._lessons_left -= 1
-        if self._lessons_left == LESSONS_MAX - 1:
-            return  # most answers are over before a lesson pays: wait for the second run
         self._ordinary = learn(
             blocks[-2],
             blocks[-1],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -16,6 +17,12 @@ from addon.tap import Tap, place_of
 from ledger.records import Exchange, Reading
 
 logger = logging.getLogger(__name__)
+
+REFUSED_BODY_BYTES_MAX = 64 * 1024
+"""An error answer longer than this is not held back to see whether it refuses our question."""
+HELD_BODY_BYTES_MAX = 16 * 1024 * 1024
+"""A plain answer up to here is held until its reading is committed; the client of a longer one
+may see its end first."""
 
 STREAM_TYPES = (
     "text/event-stream",
@@ -31,9 +38,26 @@ def is_event_stream(content_type: str) -> bool:
     return content_type.lower().startswith("text/event-stream")
 
 
-def tap_for(live: Live, response: http.Response, *, may_edit: bool) -> Tap:
+def is_held(response: http.Response, headers: Mapping[str, str], *, asked: bool) -> bool:
+    """Whether mitmproxy is to hold an answer until it is complete, and its reading committed.
+
+    A body under a content-length is over for the client with its last byte, before any hook could
+    wait for the ledger; so a plain one is held (it is of no use to a client before it is whole),
+    while a stream never is. And where we asked for usage, an error answer is held to see whether
+    it refuses the question.
+    """
+    length = headers.get("content-length", "")
+    if asked and response.status_code >= 400:
+        return not length.isdigit() or int(length) <= REFUSED_BODY_BYTES_MAX
+    if headers.get("content-type", "").lower().startswith(STREAM_TYPES):
+        return False
+    return length.isdigit() and int(length) <= HELD_BODY_BYTES_MAX
+
+
+def tap_for(
+    live: Live, response: http.Response, headers: Mapping[str, str], *, may_edit: bool
+) -> Tap:
     """The tap for an answer whose headers have come."""
-    headers = response.headers
     content_type = headers.get("content-type", "")
     encoding = headers.get("content-encoding", "")
     if content_type.lower().startswith(STREAM_TYPES) and not live.opened.streamed:
@@ -50,7 +74,7 @@ def tap_for(live: Live, response: http.Response, *, may_edit: bool) -> Tap:
         live.route.dialect,
         content_type=content_type,
         content_encoding=encoding,
-        headers={name.lower(): value for name, value in headers.items()},
+        headers=headers,
         provider=live.opened.provider,
         status=response.status_code,
         path_model=live.route.path_model,

@@ -9,7 +9,7 @@ from mitmproxy import http
 from addon import attribution, options
 from addon.dialects import routes
 from addon.dialects.request import RequestFacts, read_request
-from addon.live import Live, Running, attempt
+from addon.live import Live, Running, attempt, plain
 from ledger.records import Exchange, Source
 
 PATH_LENGTH_MAX = 512
@@ -33,9 +33,14 @@ def open_exchange(
     read is left out and noted in `troubles`.
     """
     request = flow.request
-    header_tags = request.headers.get_all(attribution.TAG_HEADER)
-    session = request.headers.pop(attribution.SESSION_HEADER, None)
-    request.headers.pop(attribution.TAG_HEADER, None)
+    headers = plain(request.headers)
+    session = headers.get(attribution.SESSION_HEADER)
+    header_tags: list[str] = []
+    if attribution.TAG_HEADER in headers:
+        header_tags = request.headers.get_all(attribution.TAG_HEADER)
+        del request.headers[attribution.TAG_HEADER]
+    if session is not None:
+        del request.headers[attribution.SESSION_HEADER]
     path = request.path.split("?", 1)[0]
     upstream = running.settings.upstream(request.host, request.port)
     route = routes.match(request.method, request.host, path)
@@ -45,11 +50,11 @@ def open_exchange(
         route = routes.UNKNOWN
     body = attempt(troubles, request.get_content) or b""
     facts = attempt(troubles, read_request, route, body) or RequestFacts()
-    key = attribution.api_key_of(request.headers, request.path)
+    key = attribution.api_key_of(headers, request.path)
     fingerprint, hint = (
         attribution.fingerprint_of(key, running.ledger.secret) if key else (None, None)
     )
-    tags = options.parse_tags_leniently(header_tags)
+    tags = {**running.settings.tags, **options.parse_tags_leniently(header_tags)}
     session_id = session[:HEADER_LENGTH_MAX] if session else facts.session_id
     provider = upstream.provider if upstream is not None else None
     opened = Exchange(
@@ -67,10 +72,10 @@ def open_exchange(
         usage_asked=facts.usage_asked,
         key_fingerprint=fingerprint,
         key_hint=hint,
-        user_agent=request.headers.get("user-agent", "")[:HEADER_LENGTH_MAX] or None,
+        user_agent=headers.get("user-agent", "")[:HEADER_LENGTH_MAX] or None,
         end_user=facts.end_user,
         session_id=session_id,
-        tags={**running.settings.tags, **tags},
+        tags=tags,
         source=Source.LIVE if flow.live else Source.REPLAY,
         node=node,
     )

@@ -122,6 +122,8 @@ def parse_tags_leniently(values: Sequence[str]) -> dict[str, str]:
     """Tags of a client's headers: what is not KEY=VALUE is left out, for a request is not to fail
     over a label."""
     tags: dict[str, str] = {}
+    if not values:
+        return tags
     for part in ",".join(values).split(",")[:TAGS_MAX]:
         key, equals, value = part.partition("=")
         if equals and key.strip():

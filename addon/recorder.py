@@ -29,7 +29,7 @@ from mitmproxy.flow import Error
 from addon import asking, http_stream, metering, opening, options
 from addon.capture import Capture, append, file_for
 from addon.exchange import End, settle_unread
-from addon.live import Live, Running, attempt
+from addon.live import Live, Running, attempt, plain
 from addon.meter import Meter
 from addon.options import Settings
 from ledger.errors import LedgerError
@@ -46,10 +46,6 @@ DRAIN_SECONDS_MAX = 5.0
 """How long a stopping proxy lets open answers end by themselves. Container runtimes kill 10 s
 after they ask, and the ledger needs some of that."""
 CLOSE_SECONDS_MAX = 4.0
-REFUSED_BODY_BYTES_MAX = 64 * 1024
-"""An error answer longer than this is not held back to see whether it refuses our question."""
-BUFFERED_BODY_BYTES_MAX = 16 * 1024 * 1024
-"""A plain answer up to here is held until its reading is committed; see `_is_held`."""
 
 
 _handed_over: list[Running] = []
@@ -158,7 +154,7 @@ class Recorder:
         if not flow.live:
             return  # read from a file: its body is there, and no stream will pass
         # First of all: an exception before this would make mitmproxy hold the whole answer.
-        flow.response.stream = not _is_held(flow.response, asked=live.unasked is not None)
+        flow.response.stream = True
         attempt(live.troubles, self._tap, running, flow, flow.response, live)
 
     async def response(self, flow: http.HTTPFlow) -> None:
@@ -210,12 +206,15 @@ class Recorder:
     def _tap(
         self, running: Running, flow: http.HTTPFlow, response: http.Response, live: Live
     ) -> None:
-        live.tap = metering.tap_for(live, response, may_edit=bool(response.stream))
+        headers = plain(response.headers)
+        if metering.is_held(response, headers, asked=live.unasked is not None):
+            response.stream = False
+        live.tap = metering.tap_for(live, response, headers, may_edit=bool(response.stream))
         if running.settings.capture is not None:
             live.capture = Capture()
         if not response.stream:
             return
-        if live.tap.edits and "content-length" in response.headers:
+        if live.tap.edits and "content-length" in headers:
             del response.headers["content-length"]
             if flow.request.http_version == "HTTP/1.1":
                 response.headers["transfer-encoding"] = "chunked"
@@ -355,22 +354,6 @@ class Recorder:
             if key not in self._unknown_keys and len(self._unknown_keys) < 1_000:
                 self._unknown_keys.add(key)
                 logger.info("tokentee: a usage key not known before: %r", key)
-
-
-def _is_held(response: http.Response, *, asked: bool) -> bool:
-    """Whether mitmproxy is to hold an answer until it is complete, and its reading committed.
-
-    A body under a content-length is over for the client with its last byte, before any hook could
-    wait for the ledger; so a plain one is held (it is of no use to a client before it is whole),
-    while a stream never is. And where we asked for usage, an error answer is held to see whether
-    it refuses the question.
-    """
-    length = response.headers.get("content-length", "")
-    if asked and response.status_code >= 400:
-        return not length.isdigit() or int(length) <= REFUSED_BODY_BYTES_MAX
-    if response.headers.get("content-type", "").lower().startswith(metering.STREAM_TYPES):
-        return False
-    return length.isdigit() and int(length) <= BUFFERED_BODY_BYTES_MAX
 
 
 def _notify_on(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[Receipt]], None]:

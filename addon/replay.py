@@ -15,7 +15,7 @@ from pathlib import Path
 
 from addon import metering
 from addon.exchange import End
-from addon.live import Running
+from addon.live import Running, plain
 from addon.opening import open_exchange
 from addon.recorded import Recorded, Unreadable, read
 from ledger.records import Exchange, Outcome, Reading, Source
@@ -113,7 +113,8 @@ def meter(running: Running, item: Recorded, *, node: str) -> tuple[Exchange, Rea
     if flow.response is None:
         return metering.settled(live, End.UPSTREAM_BROKE, None)
     live.status = flow.response.status_code
-    live.tap = metering.tap_for(live, flow.response, may_edit=False)
+    headers = plain(flow.response.headers)
+    live.tap = metering.tap_for(live, flow.response, headers, may_edit=False)
     if flow.response.raw_content:
         live.tap.callable(flow.response.raw_content)
     cut = flow.error is not None

@@ -28,8 +28,12 @@ class Mark:
     frames seen together the last is enough (Gemini's `usageMetadata`)."""
 
     def strikes(self, run: bytes) -> bool:
-        found = run.count(self.needle)
-        return found > 0 and found > sum(run.count(form) for form in self.harmless)
+        left = run.count(self.needle)
+        for form in self.harmless:
+            if left <= 0:
+                break
+            left -= run.count(form)
+        return left > 0
 
 
 class Asking(StrEnum):

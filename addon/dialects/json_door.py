@@ -28,7 +28,10 @@ def loads(data: bytes) -> dict[str, Any] | None:
 
 def dumps(value: object) -> str:
     """Compact JSON, keys in their order, integers of any size."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # an integer beyond 64 bits, a lone surrogate
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _slowly(data: bytes) -> Any:
