@@ -60,7 +60,7 @@ class EventStream:
         return bool(self._held)
 
     def count(self, run: bytes) -> int:
-        return len(self.split(run))
+        return sum(_is_sound(block) for block in self.split(run))
 
     def split(self, run: bytes) -> list[bytes]:
         blocks = []
@@ -73,11 +73,9 @@ class EventStream:
         return blocks
 
     def parse(self, block: bytes) -> Frame | None:
-        length = _message_length(block, 0) if len(block) >= _OVERHEAD_BYTES else None
-        if length != len(block):
-            return None
-        if crc32(block[:-4]) != int.from_bytes(block[-4:], "big"):
-            self.lost = "an event-stream message with a bad checksum was skipped"
+        if not _is_sound(block):
+            if _message_length(block, 0) == len(block):
+                self.lost = "an event-stream message with a bad checksum was skipped"
             return None
         headers_end = _PRELUDE_BYTES + int.from_bytes(block[4:8], "big")
         headers = _headers(block[_PRELUDE_BYTES:headers_end])
@@ -95,6 +93,12 @@ class EventStream:
 def begins_message(data: bytes) -> bool:
     """Whether a body begins as an event stream does; for answers whose content type is wrong."""
     return len(data) >= _PRELUDE_BYTES and _message_length(data, 0) is not None
+
+
+def _is_sound(block: bytes) -> bool:
+    """Whether a block is one whole message, both checksums right."""
+    is_whole = len(block) >= _OVERHEAD_BYTES and _message_length(block, 0) == len(block)
+    return is_whole and crc32(block[:-4]) == int.from_bytes(block[-4:], "big")
 
 
 def _message_length(data: bytes | bytearray, at: int) -> int | None:

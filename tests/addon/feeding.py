@@ -1,0 +1,75 @@
+"""One way to feed every parser of bytes: whole, byte by byte, with bytes trailing, cut anywhere."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from hypothesis import strategies as st
+
+from addon.framing.frame import Frame, Framing
+
+
+class Parser(Protocol):
+    def feed(self, data: bytes) -> object: ...
+
+
+def pieces(data: bytes, cuts: Iterable[int]) -> list[bytes]:
+    """The data cut at these offsets; offsets outside of it are left out."""
+    at = sorted({cut for cut in cuts if 0 < cut < len(data)})
+    return [data[a:b] for a, b in zip([0, *at], [*at, len(data)], strict=True) if a < b]
+
+
+def cuts_of(data: bytes) -> st.SearchStrategy[list[int]]:
+    """A strategy for cuts that fall inside the data."""
+    return st.lists(st.integers(1, max(1, len(data) - 1)), max_size=12)
+
+
+class Framed(NamedTuple):
+    """What a framing made of some bytes."""
+
+    blocks: list[bytes]
+    frames: list[Frame]
+    lost: str | None
+
+
+def frame(make: Callable[[], Framing], chunks: Sequence[bytes]) -> Framed:
+    """Feed one framing, and hold it to its promises on the way."""
+    framing = make()
+    given = b""
+    blocks: list[bytes] = []
+    frames: list[Frame] = []
+
+    def take(run: bytes) -> None:
+        nonlocal given
+        given += run
+        split = framing.split(run)
+        assert b"".join(split) == run
+        assert all(split)
+        blocks.extend(split)
+        parsed = [framing.parse(block) for block in split]
+        frames.extend(one for one in parsed if one is not None)
+
+    fed = b""
+    for chunk in filter(None, chunks):
+        take(framing.feed(chunk))
+        fed += chunk
+        assert given + framing.held == fed
+        assert framing.is_holding is bool(framing.held)
+    take(framing.end())
+    assert given == fed
+    assert not framing.held
+    return Framed(blocks, frames, framing.lost)
+
+
+def frame_every_way(
+    make: Callable[[], Framing], data: bytes, *, has_rubbish: bool = False
+) -> Framed:
+    """The frames of `data`, the same whether it comes whole, byte by byte or in threes.
+
+    So are the blocks, but for rubbish between them, which is given out as it comes.
+    """
+    whole = frame(make, [data])
+    for size in (1, 2, 3, 7):
+        cut = frame(make, pieces(data, range(0, len(data), size)))
+        assert cut[1:] == whole[1:], size
+        assert has_rubbish or cut.blocks == whole.blocks, size
+    return whole
