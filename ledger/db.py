@@ -23,6 +23,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from ledger import described
 from ledger.errors import LedgerError
 from ledger.tables import REVISION, meta
 
@@ -103,9 +104,8 @@ def open_engine(url: str | URL) -> Engine:
 def ensure(url: str | URL) -> Engine:
     """An engine on a ledger whose schema is this code's; LedgerError if that cannot be had."""
     parsed = parse_url(url) if isinstance(url, str) else url
-    if path := file_of(parsed):
-        _create_file(path)
-    engine = open_engine(parsed)
+    path = file_of(parsed)
+    engine = create(parsed)
     try:
         found = revision_of(engine)
         if found is None or (found != REVISION and path):
@@ -123,6 +123,14 @@ def ensure(url: str | URL) -> Engine:
             "run `tokentee db upgrade`, once, when every proxy can follow"
         )
     return engine
+
+
+def create(url: str | URL) -> Engine:
+    """An engine on a ledger of any schema, or of none yet; a SQLite file is made if need be."""
+    parsed = parse_url(url) if isinstance(url, str) else url
+    if path := file_of(parsed):
+        _create_file(path)
+    return open_engine(parsed)
 
 
 def open_existing(url: str) -> Engine:
@@ -154,13 +162,18 @@ def revision_of(engine: Engine) -> str | None:
 
 def upgrade(engine: Engine) -> str | None:
     """Bring a ledger to this code's schema; the name of the copy made before, if one was."""
-    with migrating(engine) as connection:
-        found = _revision(connection)
-        if found == REVISION:
-            return None
-        path = file_of(engine.url)
-        copy = _copy(path, found) if path and found else None
-        _alembic("upgrade", connection, "head")
+    try:
+        with migrating(engine) as connection:
+            found = _revision(connection)
+            if found == REVISION:
+                return None
+            path = file_of(engine.url)
+            copy = _copy(path, found) if path and found else None
+            _alembic("upgrade", connection, "head")
+            if engine.dialect.name == "postgresql":
+                described.comment_on_views(connection)
+    except sa.exc.DBAPIError as error:
+        raise LedgerError(_why(engine.url, error)) from error
     return str(copy) if copy else None
 
 
@@ -175,7 +188,7 @@ def secret_of(engine: Engine) -> bytes:
 
 def keep_secret(engine: Engine, secret: bytes) -> None:
     """Make this the ledger's secret, if it has none."""
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(
             sa.text(
                 "INSERT INTO meta (key, value) VALUES ('secret', :secret) ON CONFLICT DO NOTHING"
@@ -197,6 +210,19 @@ def differences(engine: Engine) -> list[str]:
             return [f"schema {found or 'none'}, not {REVISION}"]
         context = MigrationContext.configure(connection, opts={"include_object": is_ours})
         return [str(difference) for difference in compare_metadata(context, metadata)]
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A connection in a transaction that will write.
+
+    On SQLite it has the write lock from the start: one that reads first and then wants to write is
+    refused at once if anyone wrote in between, without the wait for a busy ledger.
+    """
+    with engine.connect() as connection:
+        connection.execution_options(tokentee_begin="BEGIN IMMEDIATE")
+        with connection.begin():
+            yield connection
 
 
 @contextmanager

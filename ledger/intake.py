@@ -82,10 +82,15 @@ def settled_row(
     exchange: Exchange, reading: Reading, lines: Sequence[Charge], node: str | None
 ) -> Row:
     """The row of an exchange with its reading and the charges of it."""
-    values = _reading_values(reading)
-    charged = orjson.dumps([_charge_values(line) for line in lines])
-    reading_id = digest_of(reading.exchange_id, values, charged)
-    return [*_exchange_values(exchange, node), reading_id, *values, charged.decode()]
+    values = reading_values(reading)
+    charged = _charged(lines)
+    found = _digest(reading.exchange_id, values, charged)
+    return [*_exchange_values(exchange, node), found, *values, charged.decode()]
+
+
+def reading_id(reading: Reading, lines: Sequence[Charge]) -> str:
+    """A digest of the reading and its charges: the same wherever they are written."""
+    return _digest(reading.exchange_id, reading_values(reading), _charged(lines))
 
 
 def cleaned(row: Row) -> Row:
@@ -99,12 +104,6 @@ def cleaned(row: Row) -> Row:
 def uncharged(row: Row) -> Row:
     """The row without its charges: better unpriced than not recorded."""
     return [*row[:-1], None if row[-1] is None else "[]"]
-
-
-def digest_of(exchange_id: str, values: Row, charged: bytes) -> str:
-    """The id of a reading: the same reading with the same charges, wherever it is written."""
-    content = orjson.dumps([exchange_id, *values]) + charged
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def statement(rows: Sequence[Row]) -> tuple[str, Row]:
@@ -136,7 +135,8 @@ def _exchange_values(exchange: Exchange, node: str | None) -> Row:
     return values
 
 
-def _reading_values(reading: Reading) -> Row:
+def reading_values(reading: Reading) -> Row:
+    """The values of `READING_COLUMNS`."""
     usage = reading.usage
     return [
         reading.revision,
@@ -154,6 +154,15 @@ def _reading_values(reading: Reading) -> Row:
         _instant(reading.read_at),
         reading.reason,
     ]
+
+
+def _digest(exchange_id: str, values: Row, charged: bytes) -> str:
+    content = orjson.dumps([exchange_id, *values]) + charged
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _charged(lines: Sequence[Charge]) -> bytes:
+    return orjson.dumps([_charge_values(line) for line in lines])
 
 
 def _charge_values(line: Charge) -> Row:

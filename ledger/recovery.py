@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger import nodes
+from ledger import db, nodes
 from ledger.records import State
 from ledger.tables import exchanges, instant_text
 
@@ -26,7 +26,7 @@ def give_up_lost(
     engine: Engine, ledger: Path, own_node: str, *, now: datetime, spooling: bool = False
 ) -> int:
     """Record as lost what dead processes left open in a SQLite ledger; how many those were."""
-    with engine.begin() as connection:
+    with db.writing(engine) as connection:
         dead = [
             node
             for node in connection.scalars(

@@ -11,9 +11,18 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger import partitions
+from ledger import db, partitions
 from ledger.interchange import Key
-from ledger.tables import charges, exchanges, instant_text, meta, readings
+from ledger.tables import (
+    charges,
+    daily,
+    exchanges,
+    hourly,
+    instant_text,
+    meta,
+    readings,
+    stale_days,
+)
 
 DROP_EXCHANGES_MAX = 500
 """In one transaction, which a proxy's commits wait behind: some 20 ms."""
@@ -24,16 +33,23 @@ def drop_before(
 ) -> int:
     """Drop what was opened before a moment, and has ended; how many exchanges that were."""
     dropped = _drop_months(engine, before) if engine.dialect.name == "postgresql" else 0
-    old = sa.and_(exchanges.c.opened_at < before, exchanges.c.state != "open")
-    while count := drop(engine, old):
+    while count := drop(engine, _ended_before(before)):
         dropped += count
         on_progress(dropped)
     return dropped
 
 
+def count_before(engine: Engine, before: datetime) -> int:
+    """How many exchanges `drop_before` would drop."""
+    with engine.connect() as connection:
+        return connection.execute(
+            sa.select(sa.func.count()).select_from(exchanges).where(_ended_before(before))
+        ).scalar_one()
+
+
 def drop(engine: Engine, which: sa.ColumnElement[bool]) -> int:
     """Drop some of these exchanges, the oldest first; 0 when there are none left."""
-    with engine.begin() as connection:
+    with db.writing(engine) as connection:
         rows = connection.execute(
             sa.select(exchanges.c.opened_at, exchanges.c.id)
             .where(which)
@@ -45,6 +61,10 @@ def drop(engine: Engine, which: sa.ColumnElement[bool]) -> int:
             _delete(connection, [(instant_text(row.opened_at), row.id) for row in rows])
             _allow(connection, allowed=False)
     return len(rows)
+
+
+def _ended_before(moment: datetime) -> sa.ColumnElement[bool]:
+    return sa.and_(exchanges.c.opened_at < moment, exchanges.c.state != "open")
 
 
 def _allow(connection: Connection, *, allowed: bool) -> None:
@@ -76,7 +96,7 @@ def _delete(connection: Connection, keys: list[Key]) -> None:
 
 def _drop_months(engine: Engine, before: datetime) -> int:
     dropped = 0
-    with engine.begin() as connection:
+    with db.writing(engine) as connection:
         for month in _months(connection):
             if partitions.after(month) > before.date():
                 continue
@@ -86,6 +106,9 @@ def _drop_months(engine: Engine, before: datetime) -> int:
             ):
                 continue
             dropped += connection.scalar(sa.text(f"SELECT count(*) FROM {held}")) or 0
+            end = partitions.after(month)
+            for sums in (daily, hourly, stale_days):
+                connection.execute(sa.delete(sums).where(sums.c.day >= month, sums.c.day < end))
             for name in partitions.names(month):
                 table = name.partition("_p")[0]
                 connection.exec_driver_sql(f"ALTER TABLE {table} DETACH PARTITION {name}")

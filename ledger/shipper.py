@@ -117,7 +117,7 @@ class Shipper:
                 refused = deliver(connection, target, keys)
             for one in refused:
                 self._log("error", f"the shared ledger refuses exchange {one.key[1]}: {one.error}")
-            with self._spool.begin() as connection:
+            with db.writing(self._spool) as connection:
                 spool.settle_outbox(connection, last, refused, now=datetime.now(UTC))
 
     def _connected(self) -> Engine:
@@ -126,7 +126,7 @@ class Shipper:
             self._target = db.ensure(self._url)
             self._heartbeat_at = self._housekeeping_at = 0.0
             self._give_up_at = time.monotonic() + SETTLING_SECONDS
-            with self._spool.begin() as connection:
+            with db.writing(self._spool) as connection:
                 spool.note(connection, "target", db.shown(self._url))
                 if not self._retried:
                     spool.retry_refused(connection)
@@ -144,7 +144,7 @@ class Shipper:
             self._heartbeat_at = now + HEARTBEAT_SECONDS
             with self._spool.connect() as connection:
                 living = recovery.living(connection, self._path)
-            with self._connected().begin() as connection:
+            with db.writing(self._connected()) as connection:
                 recovery.hear(connection, living)
         if now >= self._housekeeping_at:
             self._housekeeping_at = now + HOUSEKEEPING_SECONDS
@@ -153,7 +153,7 @@ class Shipper:
                 pass
         if now >= self._give_up_at:
             self._give_up_at = now + HOUSEKEEPING_SECONDS
-            with self._connected().begin() as connection:
+            with db.writing(self._connected()) as connection:
                 recovery.lose_silent(connection)
 
     def _make_partitions(self, today: date) -> None:
@@ -177,7 +177,7 @@ class Shipper:
                 f"cannot ship to the shared ledger {db.shown(self._url)}: {trouble}; "
                 f"exchanges wait in {self._path}",
             )
-            with contextlib.suppress(*_TROUBLE), self._spool.begin() as connection:
+            with contextlib.suppress(*_TROUBLE), db.writing(self._spool) as connection:
                 spool.note(connection, "trouble", trouble)
         self._trouble = trouble
 
@@ -185,7 +185,7 @@ class Shipper:
         if self._trouble is not None:
             self._trouble = None
             self._log("warning", f"the shared ledger {db.shown(self._url)} is written again")
-            with contextlib.suppress(*_TROUBLE), self._spool.begin() as connection:
+            with contextlib.suppress(*_TROUBLE), db.writing(self._spool) as connection:
                 spool.note(connection, "trouble", None)
 
 
@@ -224,7 +224,7 @@ def _share_secret(engine: Engine, shared: Engine, log: Callable[[str, str], None
     secret = db.secret_of(shared)
     if secret == own:
         return
-    with engine.begin() as connection:
+    with db.writing(engine) as connection:
         has_rows = connection.execute(sa.select(exchanges.c.id).limit(1)).first() is not None
         spool.note(connection, "secret", secret.hex())
     if has_rows:

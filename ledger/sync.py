@@ -73,14 +73,14 @@ def deliver(source: Connection, target: Engine, keys: Sequence[Key]) -> list[Ref
         _partition(target, keys)
     try:
         bundle = interchange.read(source, keys)
-        with target.begin() as connection:
+        with db.writing(target) as connection:
             interchange.write(connection, bundle)
     except REFUSALS as error:
         if len(keys) == 1:
             return [Refused(keys[0], reason_of(error))]
         half = len(keys) // 2
         return deliver(source, target, keys[:half]) + deliver(source, target, keys[half:])
-    with target.begin() as connection:
+    with db.writing(target) as connection:
         interchange.link(connection, keys)
     return []
 

@@ -3,6 +3,7 @@
 exchanges   one row per HTTP exchange; `open` when its request goes upstream, settled once
 readings    what the meter read; append-only, the highest revision counts
 charges     priced lines of a reading; append-only, the highest revision of each line counts
+daily, hourly, stale_days              sums of days that are over (`rollup.py`)
 meta, learned, nodes, outbox, set_aside   what the ledger needs for itself
 
 Every key holds the exchange's id and its `opened_at`: PostgreSQL partitions all three tables by
@@ -22,7 +23,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-REVISION = "0003"
+REVISION = "0004"
 """The migration this code is written for; a test holds it to the newest one."""
 
 INSTANT_TEXT = "%Y-%m-%d %H:%M:%S.%fZ"
@@ -133,6 +134,34 @@ def _sortable(name: str) -> sa.CheckConstraint:
     day, time = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]", "[0-9][0-9]:[0-9][0-9]:[0-9][0-9]"
     return _check(f"{name} GLOB '{day} {time}.{'[0-9]' * 6}Z'", f"{name}_is_instant", only="sqlite")
 
+
+DAILY_COUNTS = ("requests", "errors", "without_usage", "unpriced")
+DAILY_SUMS = (
+    "input_tokens",
+    "uncached_input_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_5m_tokens",
+    "cache_write_1h_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "extra_input_tokens",
+    "extra_output_tokens",
+    "estimated_input_tokens",
+    "estimated_output_tokens",
+    "cost_picousd",
+)
+HOURLY_COUNTS = (
+    "opened",
+    "still_open",
+    "settled",
+    "lost",
+    "without_usage",
+    "estimated",
+    "errors",
+    "degraded",
+    "duplicates",
+)
 
 exchanges = sa.Table(
     "exchanges",
@@ -352,12 +381,65 @@ charges = sa.Table(
     sqlite_with_rowid=False,
 )
 
+# The rare lines, so that the views see at a glance that an ordinary reading has none.
+for _name, _rule in (
+    ("ix_charges_revised", charges.c.revision > 1),
+    ("ix_charges_further", charges.c.line.like("%.%")),
+    ("ix_charges_unpriced", charges.c.amount_picousd.is_(None)),
+):
+    sa.Index(
+        _name,
+        charges.c.opened_at,
+        charges.c.exchange_id,
+        charges.c.reading_id,
+        sqlite_where=_rule,
+        postgresql_where=_rule,
+    )
+
+daily = sa.Table(
+    "daily",
+    metadata,
+    _column("day", sa.Date, "The UTC day", nullable=False),
+    _text("provider", "Who answers", nullable=False),
+    _text("model", "The model that answered, or was asked for"),
+    _text("key_fingerprint", "Keyed hash of the API key"),
+    _text("key_hint", "At most the last 4 characters of the API key"),
+    *(_count(name, "As in usage_daily", nullable=False) for name in DAILY_COUNTS),
+    *(_count(name, "As in usage_daily") for name in DAILY_SUMS),
+    _count("cacheable_input_tokens", "input_tokens where cache reads are reported"),
+    comment="usage_daily of the days that are over",
+)
+sa.Index("ix_daily_day", daily.c.day)
+
+hourly = sa.Table(
+    "hourly",
+    metadata,
+    _column("day", sa.Date, "The UTC day", nullable=False),
+    _instant("hour", "The hour's begin, UTC", nullable=False),
+    *(_count(name, "As in completeness", nullable=False) for name in HOURLY_COUNTS),
+    sa.PrimaryKeyConstraint("hour"),
+    comment="completeness of the hours of days that are over",
+)
+sa.Index("ix_hourly_day", hourly.c.day)
+
+stale_days = sa.Table(
+    "stale_days",
+    metadata,
+    _column("day", sa.Date, "The UTC day", nullable=False),
+    _instant("starts_at", "Its begin", nullable=False),
+    _instant("ends_at", "The next day's begin", nullable=False),
+    _count("writes", "How often something of it was written since it was over", nullable=False),
+    sa.PrimaryKeyConstraint("day"),
+    comment="Days that are over and changed since they were summed up: the views add them up anew",
+)
+
 meta = sa.Table(
     "meta",
     metadata,
     _text(
         "key",
-        "secret (of the keyed hash of API keys), retention (while rows are dropped)",
+        "secret (of the keyed hash of API keys), rolled_until, retention (while rows are "
+        "dropped); in a spool also target, trouble, shipped_at",
         nullable=False,
     ),
     _text("value", "Its value", nullable=False),

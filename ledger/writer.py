@@ -33,7 +33,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from ledger import db, intake, nodes
+from ledger import db, intake, nodes, rollup
 from ledger.errors import LedgerError
 from ledger.records import Charge, Exchange, Learned, Reading, Source, State
 from ledger.recovery import give_up_lost
@@ -120,6 +120,7 @@ class Ledger:
         self._price = price
         self._log = log
         self._shipper = shipper
+        self._keeper: rollup.Keeper | None = None
         self._queue: SimpleQueue[_Job | Learned | _Stop] = SimpleQueue()
         self._closed = False
         self._trouble: str | None = None
@@ -166,6 +167,8 @@ class Ledger:
         ledger._thread.start()
         if shipper is not None:
             shipper.start()
+        ledger._keeper = rollup.Keeper(parsed)
+        ledger._keeper.start()
         return ledger
 
     def open(self, exchange: Exchange) -> None:
@@ -202,6 +205,8 @@ class Ledger:
             self._closed = True
             self._queue.put(_Stop())
         deadline = time.monotonic() + timeout_seconds
+        if self._keeper is not None:
+            self._keeper.stop()
         self._thread.join(timeout_seconds)
         if self._thread.is_alive():
             count = self._queue.qsize()

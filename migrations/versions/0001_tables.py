@@ -337,6 +337,18 @@ def _create_charges() -> None:
         # Clustered by its key: four lines per exchange are one place to read, and no second index.
         sqlite_with_rowid=False,
     )
+    for name, rule in (
+        ("ix_charges_revised", "revision > 1"),
+        ("ix_charges_further", "line LIKE '%.%'"),
+        ("ix_charges_unpriced", "amount_picousd IS NULL"),
+    ):
+        op.create_index(
+            name,
+            "charges",
+            ["opened_at", "exchange_id", "reading_id"],
+            sqlite_where=sa.text(rule),
+            postgresql_where=sa.text(rule),
+        )
 
 
 def _create_meta() -> None:
@@ -344,7 +356,8 @@ def _create_meta() -> None:
         "meta",
         _text(
             "key",
-            "secret (of the keyed hash of API keys), retention (while rows are dropped)",
+            "secret (of the keyed hash of API keys), rolled_until, retention (while rows are "
+            "dropped); in a spool also target, trouble, shipped_at",
             nullable=False,
         ),
         _text("value", "Its value", nullable=False),

@@ -1,4 +1,4 @@
-"""The views: requests, usage_daily, unpriced, completeness.
+"""The views of single exchanges: requests, unpriced.
 
 One text for both databases; a `Spelling` holds the few expressions that they write differently.
 """
@@ -14,29 +14,20 @@ depends_on = None
 
 
 class Spelling(NamedTuple):
-    day: str
-    hour: str
     milliseconds: str
     usd: str
-    ratio: str
     integer: str
 
 
 SPELLINGS = {
     "sqlite": Spelling(
-        day="date({0})",
-        hour="strftime('%Y-%m-%d %H:00:00Z', {0})",
         milliseconds="CAST(ROUND((julianday({1}) - julianday({0})) * 86400000) AS INTEGER)",
         usd="ROUND(({0}) / 1e12, 12)",
-        ratio="CAST(({0}) AS REAL) / NULLIF(({1}), 0)",
         integer="CAST(({0}) AS INTEGER)",
     ),
     "postgresql": Spelling(
-        day="({0} AT TIME ZONE 'UTC')::date",
-        hour="date_trunc('hour', {0}, 'UTC')",
         milliseconds="round(extract(epoch FROM {1} - {0}) * 1000)::bigint",
         usd="round(({0}) / 1e12, 12)",
-        ratio="({0})::double precision / NULLIF(({1}), 0)",
         integer="({0})::bigint",
     ),
 }
@@ -50,10 +41,11 @@ IS_CURRENT_READING = """NOT EXISTS (
 READING = f"""r.opened_at = e.opened_at AND r.exchange_id = e.id
   AND {IS_CURRENT_READING}"""
 
+# A first revision has no equal: its id is its reading's digest, which covers its charges.
 IS_CURRENT_CHARGE = """NOT EXISTS (
     SELECT 1 FROM charges n
     WHERE n.opened_at = c.opened_at AND n.exchange_id = c.exchange_id
-      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal
+      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal AND n.revision > 1
       AND (n.revision > c.revision OR (n.revision = c.revision AND n.id < c.id)))"""
 
 CHARGES = f"""FROM charges c
@@ -65,11 +57,13 @@ MODEL = "COALESCE(NULLIF(e.response_model, ''), NULLIF(e.request_model, ''))"
 UNCACHED = "r.input_tokens - COALESCE(r.cache_read_tokens, 0) - COALESCE(r.cache_write_tokens, 0)"
 NO_USAGE = "COALESCE({0}.usage_source, 'none') = 'none'"
 
-# Lines of a further iteration: its kind, a dot, the line.
+# Lines of a further iteration: its kind, a dot, the line. The first condition is an index's.
 FURTHER_INPUT = (
+    "c.line LIKE '%.%' AND "
     "(c.line LIKE '%.uncached_input' OR c.line LIKE '%.cache_%' OR c.line LIKE '%.input_%')"
 )
 FURTHER_OUTPUT = (
+    "c.line LIKE '%.%' AND "
     "(c.line LIKE '%.output%' OR c.line LIKE '%.reasoning' OR c.line LIKE '%.citation')"
 )
 
@@ -117,53 +111,6 @@ WHERE {COUNTS}
 """
 
 
-def usage_daily(spelling: Spelling) -> str:
-    """Sums are of what providers reported; what we estimated stands beside, never inside."""
-    sums = ",\n  ".join(
-        spelling.integer.format(f"SUM(CASE WHEN e.usage_source <> 'estimated' THEN e.{name} END)")
-        + f" AS {name}"
-        for name in (
-            "input_tokens",
-            "uncached_input_tokens",
-            "cache_read_tokens",
-            "cache_write_tokens",
-            "cache_write_5m_tokens",
-            "cache_write_1h_tokens",
-            "output_tokens",
-            "reasoning_tokens",
-            "extra_input_tokens",
-            "extra_output_tokens",
-        )
-    )
-    estimated_input = "SUM(CASE WHEN e.usage_source = 'estimated' THEN e.input_tokens END)"
-    estimated_output = (
-        "SUM(CASE WHEN e.usage_source = 'estimated' THEN e.output_tokens "
-        "ELSE e.estimated_output_tokens END)"
-    )
-    hit_rate = spelling.ratio.format(
-        "SUM(e.cache_read_tokens)",
-        "SUM(CASE WHEN e.cache_read_tokens IS NOT NULL THEN e.input_tokens END)",
-    )
-    return f"""
-CREATE VIEW usage_daily AS
-SELECT
-  {spelling.day.format("e.opened_at")} AS day,
-  e.provider, e.model, e.key_fingerprint, MAX(e.key_hint) AS key_hint,
-  COUNT(*) AS requests,
-  COUNT(CASE WHEN e.outcome IN ('error_frame', 'http_error') THEN 1 END) AS errors,
-  COUNT(CASE WHEN {NO_USAGE.format("e")} THEN 1 END) AS without_usage,
-  {sums},
-  {spelling.integer.format(estimated_input)} AS estimated_input_tokens,
-  {spelling.integer.format(estimated_output)} AS estimated_output_tokens,
-  {hit_rate} AS cache_hit_rate,
-  {spelling.integer.format("SUM(e.cost_picousd)")} AS cost_picousd,
-  {spelling.usd.format("SUM(e.cost_picousd)")} AS cost_usd,
-  COUNT(CASE WHEN e.cost_state IN ('unpriced', 'partial') THEN 1 END) AS unpriced
-FROM requests e
-GROUP BY {spelling.day.format("e.opened_at")}, e.provider, e.model, e.key_fingerprint
-"""
-
-
 def unpriced(_: Spelling) -> str:
     """One row per line without a price, and per reading with usage and no line at all."""
     return f"""
@@ -188,33 +135,12 @@ WHERE r.usage_source <> 'none' AND {COUNTS}
 """
 
 
-def completeness(spelling: Spelling) -> str:
-    """Per hour: what was opened, and what became of it."""
-    return f"""
-CREATE VIEW completeness AS
-SELECT
-  {spelling.hour.format("e.opened_at")} AS hour,
-  COUNT(*) AS opened,
-  COUNT(CASE WHEN e.state = 'open' THEN 1 END) AS still_open,
-  COUNT(CASE WHEN e.state = 'settled' THEN 1 END) AS settled,
-  COUNT(CASE WHEN e.state = 'lost' THEN 1 END) AS lost,
-  COUNT(CASE WHEN e.state <> 'open' AND {NO_USAGE.format("r")} THEN 1 END) AS without_usage,
-  COUNT(CASE WHEN r.usage_source = 'estimated' THEN 1 END) AS estimated,
-  COUNT(CASE WHEN e.outcome IN ('error_frame', 'http_error') THEN 1 END) AS errors,
-  COUNT(e.degraded) AS degraded,
-  COUNT(e.duplicate_of) AS duplicates
-FROM exchanges e
-LEFT JOIN readings r ON {READING}
-GROUP BY {spelling.hour.format("e.opened_at")}
-"""
-
-
 def upgrade() -> None:
     spelling = SPELLINGS[op.get_context().dialect.name]
-    for view in (requests, usage_daily, unpriced, completeness):
+    for view in (requests, unpriced):
         op.execute(view(spelling))
 
 
 def downgrade() -> None:
-    for view in ("completeness", "unpriced", "usage_daily", "requests"):
+    for view in ("unpriced", "requests"):
         op.execute(f"DROP VIEW {view}")
