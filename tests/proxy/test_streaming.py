@@ -1,0 +1,241 @@
+"""Each piece arrives before the next one is sent, and encoded answers are metered as they pass."""
+
+import gzip
+import itertools
+import random
+import zlib
+from collections.abc import Callable, Iterator
+
+import brotli
+import pytest
+import zstandard
+
+from tests.proxy.client import Ending, Http1, Received
+from tests.proxy.matrix import Ask
+from tests.proxy.pair import ANTHROPIC, BY_NAME, OPENAI, Pair, exchange, headers_for, new_tag, pair
+from tests.proxy.upstream import Answer, Framing, Request
+from tests.proxy.wires import WIRES
+from tests.proxy.wires.wire import Wire, asks
+
+pytestmark = pytest.mark.proxy
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with pair(tmp_path_factory.mktemp("streaming"), with_bare=False) as made:
+        yield made
+
+
+ASKS = {Ask.ASKED: True, Ask.NOT_ASKED: None, Ask.REFUSED: False}
+
+
+@pytest.mark.parametrize(
+    ("wire", "ask"),
+    [
+        pytest.param(wire, ask, id=f"{wire.name}-{ask}")
+        for wire in WIRES
+        # This upstream is taken for one that must be asked: others are asked by their client.
+        for ask in (Ask if wire.is_opt_in else [Ask.ASKED if wire.can_ask else Ask.NOT_ASKED])
+    ],
+)
+def test_no_frame_waits_for_a_later_one(running: Pair, wire: Wire, ask: Ask) -> None:
+    """Upstream sends a frame only when the client has had all of the frame before.
+
+    A frame that was held back would never come, and the client's wait would run out.
+    """
+    gate = running.upstream.gate()
+    running.upstream.script = lambda request: Answer(
+        pieces=wire.answer(asked=asks(request.body)), content_type=wire.content_type, gate=gate
+    )
+    with Http1(running.tee.address()) as client:
+        headers = headers_for(wire, new_tag())
+        client.send("POST", wire.target, headers, wire.request(asked=ASKS[ask]))
+        received = client.head()
+        for due in due_after_each(wire, ask):
+            assert client.is_quiet()
+            gate.release()
+            read_to(client, received, due)
+        assert client.more(received) == b""
+        assert client.is_quiet()
+    assert received.body == b"".join(wire.answer(asked=ask is Ask.ASKED))
+    assert received.ending is Ending.TERMINATED
+
+
+def due_after_each(wire: Wire, ask: Ask) -> list[int]:
+    """How many bytes the client must have after each frame that upstream sends."""
+    sent = wire.answer(asked=wire.is_opt_in or ask is Ask.ASKED)
+    due = list(itertools.accumulate(len(frame) for frame in wire.answer(asked=ask is Ask.ASKED)))
+    if len(sent) > len(due):
+        due.insert(-1, due[-2])  # the usage chunk before the end mark brings the client nothing
+    return due
+
+
+def read_to(client: Http1, received: Received, size: int) -> None:
+    """Read until the body has just that size."""
+    while len(received.body) < size:
+        assert client.more(received), f"ended {received.ending} at {len(received.body)} of {size}"
+    assert len(received.body) == size
+
+
+@pytest.mark.parametrize("wire", [OPENAI, BY_NAME["chuizi"]], ids=lambda wire: wire.name)
+@pytest.mark.parametrize("seed", range(4))
+def test_when_editing_only_the_incomplete_frame_is_held(
+    running: Pair, wire: Wire, seed: int
+) -> None:
+    """For pieces cut anywhere: what is complete has gone on before the next piece is sent."""
+    frames = wire.answer(asked=True)
+    body = b"".join(frames)
+    cuts = sorted(random.Random(seed).sample(range(1, len(body)), 15))
+    pieces = [body[start:end] for start, end in itertools.pairwise([0, *cuts, len(body)])]
+    gate = running.upstream.gate()
+    running.upstream.script = lambda _: Answer(pieces=tuple(pieces), gate=gate)
+    ends = list(itertools.accumulate(len(frame) for frame in frames))
+    due = [0, *due_after_each(wire, Ask.NOT_ASKED)]
+    with Http1(running.tee.address()) as client:
+        client.send("POST", wire.target, headers_for(wire, new_tag()), wire.request(asked=None))
+        received = client.head()
+        for sent in itertools.accumulate(len(piece) for piece in pieces):
+            gate.release()
+            read_to(client, received, due[sum(end <= sent for end in ends)])
+        assert client.more(received) == b""
+    assert received.body == b"".join(wire.answer(asked=False))
+    assert received.ending is Ending.TERMINATED
+
+
+def _raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+def _members(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return gzip.compress(data[:middle]) + gzip.compress(data[middle:])
+
+
+ENCODERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "gzip": ("gzip", gzip.compress),
+    "gzip in two members": ("gzip", _members),
+    "x-gzip": ("x-gzip", gzip.compress),
+    "deflate": ("deflate", zlib.compress),
+    "raw deflate": ("deflate", _raw_deflate),
+    "br": ("br", brotli.compress),
+    "zstd": ("zstd", zstandard.compress),
+    "gzip, then br": ("gzip, br", lambda data: brotli.compress(gzip.compress(data))),
+    "identity": ("identity", bytes),
+}
+
+
+@pytest.mark.parametrize("is_streamed", [True, False], ids=["streamed", "not-streamed"])
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoded_answers_are_metered_and_untouched(
+    running: Pair, name: str, *, is_streamed: bool
+) -> None:
+    encoding, encode = ENCODERS[name]
+    frames = b"".join(ANTHROPIC.frames)
+    document = (
+        b'{"id":"msg_w7","type":"message","role":"assistant","model":"claude-sonnet-4-6",'
+        b'"content":[{"type":"text","text":"In the"}],"stop_reason":"end_turn","usage":'
+        b'{"input_tokens":25,"cache_creation_input_tokens":200,"cache_read_input_tokens":1000,'
+        b'"output_tokens":17}}'
+    )
+    packed = encode(frames if is_streamed else document)
+    pieces = tuple(packed[at : at + 97] for at in range(0, len(packed), 97))
+    running.upstream.script = lambda _: Answer(
+        pieces=pieces,
+        content_type="text/event-stream" if is_streamed else "application/json",
+        headers=(("content-encoding", encoding),),
+        framing=Framing.CHUNKED if is_streamed else Framing.LENGTH,
+    )
+    tag = new_tag()
+    received = exchange(running.tee, ANTHROPIC, tag, ("accept-encoding", encoding))
+    assert received.body == packed
+    assert received.header("content-encoding") == encoding
+    row = running.row(tag)
+    assert (row["outcome"], row["degraded"]) == ("complete", None)
+    assert (row["input_tokens"], row["output_tokens"]) == (1225, 17)
+    assert row["response_bytes"] == len(packed)
+
+
+def test_an_encoding_that_breaks_off(running: Pair) -> None:
+    """What could be decoded is kept, and the row says what happened."""
+    packed = gzip.compress(b"".join(ANTHROPIC.frames), mtime=0)[:-20]
+    running.upstream.script = lambda _: Answer(
+        pieces=(packed,), headers=(("content-encoding", "gzip"),)
+    )
+    tag = new_tag()
+    assert exchange(running.tee, ANTHROPIC, tag).body == packed
+    row = running.row(tag)
+    assert row["response_id"] == "msg_w7"
+    assert row["input_tokens"] == 1225
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        pytest.param("gzip", b"not gzip at all, but long enough to look like something", id="lie"),
+        pytest.param("x-own", b"".join(ANTHROPIC.frames), id="unknown"),
+    ],
+)
+def test_an_unreadable_encoding_is_told_and_passes(
+    running: Pair, encoding: str, body: bytes
+) -> None:
+    running.upstream.script = lambda _: Answer(
+        pieces=(body,), headers=(("content-encoding", encoding),)
+    )
+    tag = new_tag()
+    assert exchange(running.tee, ANTHROPIC, tag).body == body
+    row = running.row(tag)
+    assert row["usage_source"] == "none"
+    assert row["input_tokens"] is None
+    assert row["degraded"]
+
+
+def test_a_decompression_bomb_passes_small(running: Pair) -> None:
+    """A few KB that would unpack to 100 MB: the client's bytes pass, the meter gives up in time."""
+    packer = zlib.compressobj(9, wbits=31)
+    bomb = packer.compress(b"data: " + bytes(1))
+    for _ in range(100):
+        bomb += packer.compress(bytes(1 << 20))
+    bomb += packer.flush()
+    running.upstream.script = lambda _: Answer(
+        pieces=(bomb,), headers=(("content-encoding", "gzip"),)
+    )
+    tag = new_tag()
+    assert exchange(running.tee, ANTHROPIC, tag).body == bomb
+    row = running.row(tag)
+    assert row["response_bytes"] == len(bomb)
+    assert row["usage_source"] == "none"
+    assert row["degraded"]
+
+
+def test_an_unknown_path_of_a_configured_host_has_its_row(running: Pair) -> None:
+    running.upstream.script = lambda _: Answer(pieces=(b"data: {}\n\n", b"data: [DONE]\n\n"))
+    tag = new_tag()
+    with Http1(running.tee.address()) as client:
+        client.send("POST", "/v9/brand-new", headers_for(OPENAI, tag), b'{"stream":true}')
+        assert client.receive().ending is Ending.TERMINATED
+    row = running.row(tag)
+    assert row["dialect"] == "unknown"
+    assert (row["outcome"], row["usage_source"]) == ("complete", "none")
+    assert (row["input_tokens"], row["output_tokens"]) == (None, None)
+
+
+def test_pipelined_reuse_of_one_connection(running: Pair) -> None:
+    """Twenty exchanges on one connection, edited and not, each exactly framed."""
+
+    def answer(request: Request) -> Answer:
+        return Answer(pieces=OPENAI.answer(asked=asks(request.body)))
+
+    running.upstream.script = answer
+    with Http1(running.tee.address()) as client:
+        for number in range(20):
+            asked = (None, True, False)[number % 3]
+            tag = new_tag()
+            client.send(
+                "POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=asked)
+            )
+            received = client.receive()
+            assert received.ending is Ending.TERMINATED
+            assert client.is_quiet()
+            assert received.body == b"".join(OPENAI.answer(asked=asked is True))
+            assert running.row(tag)["output_tokens"] == 64
