@@ -2,6 +2,7 @@
 
 import sys
 from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,6 +54,7 @@ def add(app: typer.Typer) -> None:
     app.command()(report)
     app.command()(show)
     app.command()(reprice)
+    app.command()(reconcile)
     app.add_typer(prices, name="prices")
 
 
@@ -82,20 +84,14 @@ def report(
     ledger: LedgerOption = None,
 ) -> None:
     """Tokens, cache, cost and times by model, key, day, …"""
-    from ledger import db, render, report_tables, reports
+    from ledger import db, report_tables, reports
 
     words = [word.strip() for group in by or ["model"] for word in group.split(",")]
     scope = _scope(since, until, only)
     engine = db.ensure(ledger or db.default_url())
     found = reports.report(engine, words, scope, top=top)
-    if format is Format.JSON:
-        sys.stdout.write(render.as_json(report_tables.document(found)))
-    elif format is Format.CSV:
-        sys.stdout.write(render.as_csv(report_tables.flat(found)))
-    elif format is Format.MARKDOWN:
-        sys.stdout.write(render.as_markdown(report_tables.screen(found)))
-    elif found.total.figures.requests:
-        _print(report_tables.screen(found))
+    table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
+    _write(format, table, report_tables.document(found))
     if not found.total.figures.requests:
         within = " in this period" if since or until or only else ""
         _say(f"the ledger {db.shown(engine.url)} has no requests{within}")
@@ -218,6 +214,80 @@ def show_prices(
         _say(sheet.absent)
         raise typer.Exit(1)
     _print(sheet_table(sheet))
+
+
+def reconcile(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="What a provider exports: OpenAI usage and costs (JSON), Anthropic usage and cost "
+            "(JSON or CSV), OpenRouter activity, or a CSV of day, model, tokens, cost_usd.",
+        ),
+    ],
+    *,
+    since: Since = None,
+    until: Until = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD=VALUE", help="Only the ledger's requests of this key, …"),
+    ] = None,
+    provider: Annotated[
+        str | None, typer.Option(help="Whose statement it is, where the export does not say.")
+    ] = None,
+    tolerance: Annotated[
+        str, typer.Option(metavar="PERCENT", help="What may differ and still agree.")
+    ] = "0.1",
+    differences: Annotated[
+        bool, typer.Option("--differences", help="Leave out what agrees.")
+    ] = False,
+    format: Annotated[Format, typer.Option("--format", "-f")] = Format.TABLE,  # noqa: A002
+    ledger: LedgerOption = None,
+) -> None:
+    """Lay providers' statements beside the ledger; exit code 1 if they do not agree."""
+    from ledger import booked, db, reconcile_tables, statement_files
+    from ledger.reconcile import AGREES
+
+    scope, part = _scope(since, until, only), _percent(tolerance)
+    statements = [statement_files.load(file, provider=provider) for file in files]
+    for file, statement in zip(files, statements, strict=True):
+        of = f" of {statement.provider}" if statement.provider else ""
+        _say(f"{file}: {statement.kind}{of}, {len(statement.lines)} lines")
+        for warning in statement.warnings:
+            _say(f"{file}: {warning}")
+    engine = db.ensure(ledger or db.default_url())
+    entries = booked.reconcile(engine, statements, scope, tolerance=part)
+    shown = [entry for entry in entries if not differences or entry.verdict not in AGREES]
+    _write(format, reconcile_tables.table(shown), reconcile_tables.document(entries))
+    _say(reconcile_tables.summary(entries) or "the statements say nothing of this period")
+    if any(entry.verdict not in AGREES for entry in entries):
+        raise typer.Exit(1)
+
+
+def _write(format: Format, table: "Table", document: object) -> None:  # noqa: A002
+    """One table in the format that was asked for."""
+    from ledger import render
+
+    if format is Format.JSON:
+        sys.stdout.write(render.as_json(document))
+    elif format is Format.CSV:
+        sys.stdout.write(render.as_csv(table))
+    elif format is Format.MARKDOWN:
+        sys.stdout.write(render.as_markdown(table))
+    elif table.rows:
+        _print(table)
+
+
+def _percent(text: str) -> Decimal:
+    from ledger.errors import LedgerError
+
+    try:
+        percent = Decimal(text.removesuffix("%"))
+    except InvalidOperation:
+        percent = Decimal(-1)
+    if not 0 <= percent <= 100:
+        raise LedgerError(f"not a percentage: {text!r}; write --tolerance 0.1")
+    return percent / 100
 
 
 def _facts(pairs: "Iterable[tuple[str, str]]") -> None:
