@@ -6,7 +6,7 @@ import random
 import zlib
 from collections.abc import Callable, Iterator
 
-import brotli
+import brotli  # type: ignore[import-untyped]  # it ships no stubs
 import pytest
 import zstandard
 
