@@ -28,11 +28,10 @@ _PROVIDERS = {
     "perplexity.ai": "perplexity",
     "ml.cloud.ibm.com": "ibm.watsonx.ai",
     "aivene.com": "aivene",
-    "opentoken.io": "opentoken",
-    "opentoken.ai": "opentoken",
+    "opentoken.kr": "opentoken",
     "chuizi.ai": "chuizi",
-    "sansa.ai": "sansa",
     "sansaml.com": "sansa",
+    "trysansa.com": "sansa",
     "ai21.com": "ai21",
     "aliyuncs.com": "dashscope",
     "avian.io": "avian",
@@ -75,6 +74,8 @@ def provider_of(host: str, path: str) -> str:
     host = host.lower().rstrip(".")
     if host.endswith("services.ai.azure.com") and "/openai/" in path:
         return "azure.ai.openai"  # one resource answers for both, by path
+    if host.endswith("-aiplatform.googleapis.com"):
+        return "gcp.vertex_ai"  # a region stands before it: us-east5-aiplatform.…
     suffix = host
     while suffix:
         provider = _PROVIDERS.get(suffix)

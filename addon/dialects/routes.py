@@ -54,7 +54,8 @@ class _Row(NamedTuple):
     methods: tuple[str, ...] = ("POST",)
 
 
-_MODEL = r"/(?P<model>[^/]+)"
+_MODEL = r"/(?P<model>.+)"
+"""With slashes: `vendor/model` (Chuizi AI), ARNs (Bedrock)."""
 _ROWS = (
     _Row(r"/chat/completions", openai_chat.CHAT),
     _Row(r"/agents/completions", openai_chat.CHAT),  # Mistral

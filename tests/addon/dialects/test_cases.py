@@ -1,0 +1,153 @@
+"""Wire behaviour as data: every `tests/data/<dialect>/<case>/` is read by the one meter.
+
+    request.json    method, host, path, body, as a client sent it
+    response.*      the answer's bytes; the suffix says what content type it came under
+    expected.json   worked out by hand from the response: what is not listed must be None
+
+A case is a folder; adding one adds no code. `expected.json` may say `status`, `headers` and
+`content_type` of the answer, and then: `provider`, `request` (some fields of what the request
+says), `facts` (some), `usage` (all columns that are not None; null for none at all),
+`tool_units`, `further`, `remarks`, `usage_json`, `frames`.
+"""
+
+import json
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from addon.dialects import routes
+from addon.dialects.request import read_request
+from addon.meter import Meter
+from ledger.usage import NO_USAGE, Usage
+from tests.addon.feeding import cuts_of, pieces
+from tests.addon.framing.test_eventstream import header, message
+
+DATA = Path(__file__).parents[2] / "data"
+CASES = sorted(folder for folder in DATA.glob("*/*") if folder.is_dir())
+CONTENT_TYPES = {
+    ".sse": "text/event-stream",
+    ".json": "application/json",
+    ".ndjson": "application/x-ndjson",
+    ".messages": "application/vnd.amazon.eventstream",
+}
+COLUMNS = [
+    one.name for one in fields(Usage) if one.name not in ("tool_units", "further", "remarks")
+]
+
+
+def named(cases: list[Path]) -> list[Any]:
+    return [pytest.param(case, id=f"{case.parent.name}/{case.name}") for case in cases]
+
+
+@cache
+def load(case: Path) -> tuple[routes.Route, dict[str, Any], dict[str, Any], str, bytes]:
+    request = json.loads((case / "request.json").read_bytes())
+    expected = json.loads((case / "expected.json").read_bytes())
+    (response,) = case.glob("response.*")
+    route = routes.match(request["method"], request["host"], request["path"])
+    assert route is not None, request["path"]
+    body = response.read_bytes()
+    if response.suffix == ".messages":
+        body = encoded(body)
+    return route, request, expected, CONTENT_TYPES[response.suffix], body
+
+
+def encoded(lines: bytes) -> bytes:
+    """Event-stream messages, written in the case as lines of `{"headers", "payload"}`."""
+    body = b""
+    for line in lines.splitlines():
+        one = json.loads(line)
+        headers = b"".join(header(name, value) for name, value in one["headers"].items())
+        body += message(headers, json.dumps(one["payload"]).encode() if one["payload"] else b"")
+    return body
+
+
+def metered(case: Path, chunks: list[bytes]) -> Meter:
+    route, request, expected, content_type, _ = load(case)
+    meter = Meter(
+        route.dialect,
+        content_type=expected.get("content_type", content_type),
+        headers=expected.get("headers", {}),
+        provider=routes.provider_of(request["host"], request["path"]),
+        status=expected.get("status", 200),
+        path_model=route.path_model,
+    )
+    for chunk in chunks:
+        meter.feed(chunk)
+    meter.end()
+    return meter
+
+
+def picture(meter: Meter) -> tuple[Any, ...]:
+    """All that a meter says."""
+    usage = meter.usage()
+    said = (meter.facts, usage, meter.usage_json, meter.frames, meter.trouble)
+    return (*said, meter.estimated_output_tokens())
+
+
+@pytest.mark.parametrize("case", named(CASES))
+def test_the_case_reads_as_worked_out_by_hand(case: Path) -> None:
+    route, request, expected, _, body = load(case)
+    assert route.dialect.name == case.parent.name
+    said = read_request(route, json.dumps(request["body"]).encode())
+    for name, value in expected.get("request", {}).items():
+        assert getattr(said, name) == value, name
+    if "provider" in expected:
+        assert routes.provider_of(request["host"], request["path"]) == expected["provider"]
+
+    meter = metered(case, [body])
+    usage = meter.usage()
+    assert meter.trouble is None
+    for name, value in expected.get("facts", {}).items():
+        got = getattr(meter.facts, name)
+        assert (sorted(got) if isinstance(got, set) else got) == value, name
+    assert (json.loads(meter.usage_json) if meter.usage_json else None) == expected["usage_json"]
+    assert_usage(usage, expected)
+    if "frames" in expected:
+        assert meter.frames == expected["frames"]
+
+
+def assert_usage(usage: Usage, expected: dict[str, Any]) -> None:
+    if expected["usage"] is None:
+        assert usage is NO_USAGE
+        return
+    figures = {name: getattr(usage, name) for name in COLUMNS}
+    assert {name: value for name, value in figures.items() if value is not None} == expected[
+        "usage"
+    ]
+    assert dict(usage.tool_units) == expected.get("tool_units", {})
+    assert list(usage.remarks) == expected.get("remarks", [])
+    further = expected.get("further", [])
+    assert [(one.kind, one.model) for one in usage.further] == [
+        (one["kind"], one["model"]) for one in further
+    ]
+    for one, wanted in zip(usage.further, further, strict=True):
+        assert_usage(one.usage, wanted)
+
+
+@pytest.mark.parametrize("case", named(CASES))
+def test_cuts_mean_nothing(case: Path) -> None:
+    body = load(case)[-1]
+    whole = picture(metered(case, [body]))
+    for size in (1, 2, 3, 64, 1_900):
+        assert picture(metered(case, pieces(body, range(0, len(body), size)))) == whole, size
+
+
+@given(st.sampled_from(CASES), st.data())
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+def test_random_cuts_mean_nothing(case: Path, data: st.DataObject) -> None:
+    body = load(case)[-1]
+    cut = pieces(body, data.draw(cuts_of(body)))
+    assert picture(metered(case, cut)) == picture(metered(case, [body]))
+
+
+def test_every_dialect_has_a_case() -> None:
+    # Realtime is read message by message (tests/addon/test_session.py); what is unknown has no
+    # path of its own (tests/addon/test_meter.py).
+    without = {"openai.realtime", "unknown"}
+    assert {case.parent.name for case in CASES} == set(routes.DIALECTS) - without
