@@ -4,6 +4,7 @@ import sys
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -44,6 +45,17 @@ prices = typer.Typer(
 )
 
 
+class ExportFormat(StrEnum):
+    PARQUET = "parquet"
+    CSV = "csv"
+
+
+class What(StrEnum):
+    REQUESTS = "requests"
+    CHARGES = "charges"
+    FOCUS = "focus"
+
+
 class ShowFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
@@ -55,6 +67,7 @@ def add(app: typer.Typer) -> None:
     app.command()(show)
     app.command()(reprice)
     app.command()(reconcile)
+    app.command()(export)
     app.add_typer(prices, name="prices")
 
 
@@ -288,6 +301,41 @@ def _percent(text: str) -> Decimal:
     if not 0 <= percent <= 100:
         raise LedgerError(f"not a percentage: {text!r}; write --tolerance 0.1")
     return percent / 100
+
+
+def export(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIRECTORY", help="Where the files go, a folder for each day.")
+    ],
+    *,
+    what: Annotated[
+        What, typer.Option(help="requests (the view), charges (its lines), or FOCUS 1.2 billing.")
+    ] = What.REQUESTS,
+    format: Annotated[  # noqa: A002
+        ExportFormat, typer.Option("--format", "-f")
+    ] = ExportFormat.PARQUET,
+    since: Since = None,
+    until: Until = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD=VALUE", help="Only requests of this model, key, tag:NAME, …"),
+    ] = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Write requests, charges or FOCUS billing rows as Parquet or CSV, partitioned by day."""
+    from ledger import db
+    from ledger import export as exporting
+    from ledger.day_files import FileFormat
+
+    scope = _scope(since, until, only)
+    engine = db.ensure(ledger or db.default_url())
+    rows = 0
+    for written in exporting.export(engine, what, directory, FileFormat(format), scope):
+        rows += written.rows
+        _say(f"{written.path}: {written.rows:,} rows")
+    _say(f"{rows:,} rows in all" if rows else "nothing to export in this period")
+    if what is What.FOCUS and (left := exporting.unpriced_lines(engine, scope)):
+        _say(f"{left:,} lines have no price and are left out: FOCUS knows no unknown cost")
 
 
 def _facts(pairs: "Iterable[tuple[str, str]]") -> None:

@@ -19,23 +19,8 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.charges import PROVIDER
 from ledger.errors import LedgerError
 from ledger.figures import Figures, Key, Report, Row, Times, order, percentiles, top_of
-from ledger.tables import Instant, charges, exchanges
-
-_VIEW = {
-    Instant: "opened_at",
-    sa.Boolean: "is_byok",
-    sa.BigInteger: """
-        first_token_ms duration_ms input_tokens uncached_input_tokens cache_read_tokens
-        cache_write_tokens output_tokens reasoning_tokens estimated_output_tokens cost_picousd
-        reported_cost_picousd reported_upstream_cost_picousd""",
-    sa.Text: """
-        id reading_id outcome model provider origin dialect operation service_tier key_fingerprint
-        key_hint session_id end_user user_agent source tags usage_source""",
-}
-requests = sa.table(
-    "requests",
-    *(sa.column(name, kind) for kind, names in _VIEW.items() for name in names.split()),
-)
+from ledger.tables import charges, exchanges
+from ledger.view import requests
 
 COLUMNS = {
     "model": "model",
@@ -134,6 +119,20 @@ def conditions(scope: Scope, dialect: str) -> list[sa.ColumnElement[bool]]:
     ]
 
 
+def current_charge(charge: sa.FromClause) -> sa.ColumnElement[bool]:
+    """No later charge supersedes it; as in the view."""
+    later = charges.alias()
+    return ~sa.exists().where(
+        later.c.opened_at == charge.c.opened_at,
+        later.c.exchange_id == charge.c.exchange_id,
+        later.c.reading_id == charge.c.reading_id,
+        later.c.ordinal == charge.c.ordinal,
+        later.c.revision > 1,  # has an index: most charges are never superseded
+        (later.c.revision > charge.c.revision)
+        | ((later.c.revision == charge.c.revision) & (later.c.id < charge.c.id)),
+    )
+
+
 class _Questions:
     """The questions of one report."""
 
@@ -212,15 +211,6 @@ class _Questions:
 def _costs(scope: Scope) -> sa.Subquery:
     """The current charges of each reading, summed: one walk along the clustered table."""
     c = charges.c
-    later = charges.alias()
-    superseded = sa.exists().where(
-        later.c.opened_at == c.opened_at,
-        later.c.exchange_id == c.exchange_id,
-        later.c.reading_id == c.reading_id,
-        later.c.ordinal == c.ordinal,
-        later.c.revision > 1,  # has an index: most charges are never superseded
-        (later.c.revision > c.revision) | ((later.c.revision == c.revision) & (later.c.id < c.id)),
-    )
     cached = c.line.in_(CACHE_LINES)
     uncached_unit = sa.func.max(sa.case((c.line == "uncached_input", c.unit_picousd)))
     is_priced = c.amount_picousd.is_not(None)
@@ -240,7 +230,7 @@ def _costs(scope: Scope) -> sa.Subquery:
             _further(("output", "reasoning", "citation")).label("extra_output_tokens"),
             _further(("uncached_input", "cache_", "input_")).label("extra_input_tokens"),
         )
-        .where(~superseded, *_within(scope, c.opened_at))
+        .where(current_charge(charges), *_within(scope, c.opened_at))
         .group_by(c.opened_at, c.exchange_id, c.reading_id)
         .subquery("costs")
     )

@@ -23,8 +23,9 @@ from ledger.price_tables import Change
 from ledger.prices import PriceBook
 from ledger.recall import exchange_of, reading_of
 from ledger.records import Charge
-from ledger.reports import Scope, conditions, requests
+from ledger.reports import Scope, conditions
 from ledger.tables import charges, exchanges, readings
+from ledger.view import requests
 
 BATCH = 1000
 """Exchanges read and written at once: a transaction of some milliseconds beside a live proxy."""
