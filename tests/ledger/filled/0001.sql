@@ -1,0 +1,23 @@
+-- A ledger of the first schema: settled, still open, lost, and a response seen twice.
+-- One statement a line. What follows `-- after:` holds once the ledger is migrated, whatever comes
+-- after this schema.
+
+INSERT INTO exchanges (opened_at, id, state, outcome, settled_at, source, origin, provider, dialect, operation, path, response_model, response_id, content_digest, tags, node) VALUES ('2026-01-31 23:59:59.999999Z', 'a', 'settled', 'complete', '2026-02-01 00:00:01.000000Z', 'live', 'https://api.example.com:443', 'example', 'openai.chat', 'chat', '/v1/chat/completions', 'model-1', 'r-1', 'd-1', '{"team":"search"}', 'host/1/1')
+INSERT INTO exchanges (opened_at, id, state, outcome, settled_at, source, origin, provider, dialect, operation, path, response_model, response_id, content_digest, duplicate_of, tags, node) VALUES ('2026-02-01 00:00:02.000000Z', 'b', 'settled', 'complete', '2026-02-01 00:00:03.000000Z', 'live', 'https://api.example.com:443', 'example', 'openai.chat', 'chat', '/v1/chat/completions', 'model-1', 'r-1', 'd-1', 'a', '{}', 'host/1/1')
+INSERT INTO exchanges (opened_at, id, state, source, origin, provider, dialect, operation, path, tags, node) VALUES ('2026-02-01 01:00:00.000000Z', 'c', 'open', 'live', 'https://api.example.com:443', 'example', 'openai.chat', 'chat', '/v1/chat/completions', '{}', 'host/1/1')
+INSERT INTO exchanges (opened_at, id, state, outcome, settled_at, source, origin, provider, dialect, operation, path, tags, node) VALUES ('2026-02-01 02:00:00.000000Z', 'd', 'lost', 'lost', '2026-02-01 02:00:05.000000Z', 'live', 'https://api.example.com:443', 'example', 'openai.chat', 'chat', '/v1/chat/completions', '{}', 'host/1/1')
+INSERT INTO readings (opened_at, exchange_id, id, revision, meter_version, usage_source, input_tokens, cache_read_tokens, output_tokens, tool_units, further, remarks, usage_json, read_at) VALUES ('2026-01-31 23:59:59.999999Z', 'a', 'ra', 1, '1', 'reported', 100, 40, 20, '{}', '[]', '[]', '{"in": 100,  "out": 20}', '2026-02-01 00:00:01.000000Z')
+INSERT INTO readings (opened_at, exchange_id, id, revision, meter_version, usage_source, input_tokens, cache_read_tokens, output_tokens, tool_units, further, remarks, usage_json, read_at) VALUES ('2026-02-01 00:00:02.000000Z', 'b', 'rb', 1, '1', 'reported', 100, 40, 20, '{}', '[]', '[]', '{"in": 100,  "out": 20}', '2026-02-01 00:00:03.000000Z')
+INSERT INTO readings (opened_at, exchange_id, id, revision, meter_version, usage_source, tool_units, further, remarks, read_at) VALUES ('2026-02-01 02:00:00.000000Z', 'd', 'lost.d', 0, 'none', 'none', '{}', '[]', '[]', '2026-02-01 02:00:05.000000Z')
+INSERT INTO charges (opened_at, exchange_id, reading_id, id, ordinal, revision, line, quantity, unit_picousd, amount_picousd, price_source, priced_at) VALUES ('2026-01-31 23:59:59.999999Z', 'a', 'ra', 'ra.0', 0, 1, 'uncached_input', 60, 10, 600, 'list 1', '2026-02-01 00:00:01.000000Z')
+INSERT INTO charges (opened_at, exchange_id, reading_id, id, ordinal, revision, line, quantity, unit_picousd, amount_picousd, price_source, priced_at) VALUES ('2026-01-31 23:59:59.999999Z', 'a', 'ra', 'ra.1', 1, 1, 'output', 20, NULL, NULL, 'list 1', '2026-02-01 00:00:01.000000Z')
+INSERT INTO meta (key, value) VALUES ('secret', '00ff')
+INSERT INTO learned (origin, path, verdict, learned_at, expires_at) VALUES ('https://api.example.com:443', '/v1/chat/completions', 'opt_in', '2026-01-01 00:00:00.000000Z', '2026-02-01 00:00:00.000000Z')
+
+-- after: SELECT COUNT(*), SUM(input_tokens), SUM(cost_picousd) FROM requests -> 2, 100, 600
+-- after: SELECT cost_state, CAST(usage_json AS text) FROM requests WHERE id = 'a' -> partial, {"in": 100,  "out": 20}
+-- after: SELECT line, quantity FROM unpriced -> output, 20
+-- after: SELECT SUM(requests), SUM(input_tokens), SUM(unpriced) FROM usage_daily -> 2, 100, 1
+-- after: SELECT SUM(opened), SUM(still_open), SUM(settled), SUM(lost), SUM(duplicates) FROM completeness -> 4, 1, 2, 1, 1
+-- after: SELECT value FROM meta WHERE key = 'secret' -> 00ff
+-- after: SELECT verdict FROM learned -> opt_in

@@ -1,0 +1,203 @@
+"""Exchanges, readings and charges to write, and ledgers to write them with."""
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.engine import Engine
+
+from ledger import db, intake, interchange
+from ledger.records import Charge, Exchange, Outcome, Reading, State, UsageSource
+from ledger.tables import instant_text
+from ledger.usage import Usage
+from ledger.writer import Ledger, Receipt
+
+NOON = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
+ORIGIN = "https://api.example.com:443"
+
+
+def opened(name: str, *, at: datetime = NOON, **more: Any) -> Exchange:
+    """An exchange whose request goes upstream."""
+    return Exchange(
+        **{
+            "id": name,
+            "origin": ORIGIN,
+            "provider": "example",
+            "dialect": "openai.chat",
+            "operation": "chat",
+            "path": "/v1/chat/completions",
+            "opened_at": at,
+            "request_model": "model-1",
+            "node": "host/1/1",
+            **more,
+        }
+    )
+
+
+def settled(name: str, *, at: datetime = NOON, seconds: float = 1, **more: Any) -> Exchange:
+    """An exchange that has ended."""
+    facts = {
+        "state": State.SETTLED,
+        "outcome": Outcome.COMPLETE,
+        "settled_at": at + timedelta(seconds=seconds),
+        "response_model": "model-1",
+    }
+    return replace(opened(name, at=at), **{**facts, **more})
+
+
+def reading(exchange: Exchange, **more: Any) -> Reading:
+    """What was read of it: 100 tokens in, of these 40 from the cache, and 20 out."""
+    facts = {
+        "meter_version": "1",
+        "usage_source": UsageSource.REPORTED,
+        "usage": Usage(input_tokens=100, cache_read_tokens=40, output_tokens=20),
+        "usage_json": '{"in": 100,  "out": 20}',
+        "read_at": exchange.opened_at,
+    }
+    return Reading(exchange_id=exchange.id, opened_at=exchange.opened_at, **{**facts, **more})
+
+
+def charge(line: str, quantity: int, unit: int | None, **more: Any) -> Charge:
+    facts = {"price_source": "list 1", "priced_at": NOON}
+    return Charge(
+        line=line,
+        quantity=quantity,
+        unit_picousd=unit,
+        amount_picousd=None if unit is None else quantity * unit,
+        **{**facts, **more},
+    )
+
+
+def priced(_: Exchange, read: Reading) -> tuple[Charge, ...]:
+    """1 pico-USD for a token in, a tenth of 10 for a cached one, 5 for one out."""
+    usage = read.usage
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return ()
+    cached = usage.cache_read_tokens or 0
+    return (
+        charge("uncached_input", usage.input_tokens - cached, 10, priced_at=read.read_at),
+        charge("cache_read", cached, 1, priced_at=read.read_at),
+        charge("output", usage.output_tokens, 50, priced_at=read.read_at),
+    )
+
+
+COST = 60 * 10 + 40 * 1 + 20 * 50
+"""Of `reading`, as `priced` has it."""
+
+
+@dataclass
+class Written:
+    """A ledger that runs, and what it said."""
+
+    ledger: Ledger
+    said: list[tuple[str, str]] = field(default_factory=list)
+    batches: list[Sequence[Receipt]] = field(default_factory=list)
+    resolved: threading.Condition = field(default_factory=threading.Condition)
+
+    def settle(self, exchange: Exchange, read: Reading | None = None) -> Receipt:
+        """Settle it, and wait for what becomes of it."""
+        return self.wait(self.ledger.settle(exchange, read or reading(exchange)))
+
+    def wait(self, *receipts: Receipt) -> Receipt:
+        with self.resolved:
+            done = self.resolved.wait_for(
+                lambda: all(receipt.committed or receipt.error for receipt in receipts), 30
+            )
+        assert done, "a receipt was not resolved"
+        return receipts[-1]
+
+    def lines(self, *levels: str) -> list[str]:
+        return [line for level, line in self.said if not levels or level in levels]
+
+
+@contextlib.contextmanager
+def writing(url: str, *, node: str = "host/1/1", price: Any = priced) -> Iterator[Written]:
+    """A running ledger; closed at the end."""
+    said: list[tuple[str, str]] = []
+    written: Written | None = None
+
+    def on_commit(receipts: Sequence[Receipt]) -> None:
+        assert written is not None
+        with written.resolved:
+            written.batches.append(receipts)
+            written.resolved.notify_all()
+
+    ledger = Ledger.start(
+        url,
+        node=node,
+        price=price,
+        on_commit=on_commit,
+        log=lambda level, line: said.append((level, line)),
+    )
+    written = Written(ledger, said)
+    try:
+        yield written
+    finally:
+        ledger.close(30)
+
+
+type Entry = tuple[Exchange, Reading | None, Sequence[Charge]]
+
+
+def put(engine: Engine, *entries: Entry) -> None:
+    """Write entries straight into a ledger on either database, each as a bundle of its own."""
+    for entry in entries:
+        bundle = bundle_of(entry)
+        with db.writing(engine) as connection:
+            interchange.write(connection, bundle)
+        with db.writing(engine) as connection:
+            interchange.link(connection, bundle.keys)
+
+
+def whole(exchange: Exchange, **more: Any) -> Entry:
+    """An exchange with the ordinary reading, priced."""
+    read = reading(exchange, **more)
+    return exchange, read, priced(exchange, read)
+
+
+def bundle_of(entry: Entry) -> interchange.Bundle:
+    """One exchange as another ledger would hand it over."""
+    exchange, read, lines = entry
+    key = (instant_text(exchange.opened_at), exchange.id)
+    facts = intake.open_row(exchange, exchange.node or "host/1/1")[: len(intake.EXCHANGE_COLUMNS)]
+    read_rows: list[Any] = []
+    charged: list[Any] = []
+    if read is not None:
+        identity = intake.reading_id(read, lines)
+        read_rows = [[identity, exchange.id, key[0], *intake.reading_values(read)]]
+        for ordinal, line in enumerate(lines):
+            figures = [getattr(line, name) for name in intake.CHARGE_COLUMNS]
+            charged.append(
+                [f"{identity}.{ordinal}", exchange.id, key[0], identity, ordinal, 1, *figures]
+            )
+    names = ("id", "exchange_id", "opened_at")
+    return interchange.Bundle(
+        keys=(key,),
+        columns=(
+            intake.EXCHANGE_COLUMNS,
+            (*names, *intake.READING_COLUMNS),
+            (*names, "reading_id", "ordinal", "revision", *intake.CHARGE_COLUMNS),
+        ),
+        rows=tuple(
+            orjson.dumps(
+                table, default=instant_text, option=orjson.OPT_PASSTHROUGH_DATETIME
+            ).decode()
+            for table in ([facts], read_rows, charged)
+        ),
+    )
+
+
+def rows(engine: Engine, query: str, **parameters: Any) -> list[Any]:
+    with engine.connect() as connection:
+        return list(connection.execute(sa.text(query), parameters).all())
+
+
+def row(engine: Engine, query: str, **parameters: Any) -> Any:
+    """The one row that a query finds."""
+    (found,) = rows(engine, query, **parameters)
+    return found
