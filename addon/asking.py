@@ -15,7 +15,7 @@ def ask(running: Running, live: Live) -> None:
     """Ask for usage where the client did not and the policy says so; all of it or nothing."""
     flow = live.flow
     request = flow.request
-    if not flow.live or not live.opened.streamed or live.request.usage_asked:
+    if live.is_recorded or not live.opened.streamed or live.request.usage_asked:
         return
     if live.route.dialect.asking is not Asking.STREAM_OPTIONS:
         return

@@ -80,7 +80,9 @@ def _after_this_event(stream: HttpStream) -> Commands:
             yield from HttpStream._handle_event(stream, event)
             return
         del stream._handle_event
-        if stream.server_state != stream.state_errored and stream.flow.live:
+        if stream.state_errored in (stream.client_state, stream.server_state):
+            return
+        if not (yield from stream.check_killed(emit_error_hook=True)):
             yield from _send_again(stream)
 
     stream.flow.response = None

@@ -16,7 +16,7 @@ from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
 from addon.options import Settings
 from addon.tap import Tap, place_of
-from ledger.records import Exchange
+from ledger.records import Exchange, Source
 from ledger.writer import Ledger
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,11 @@ class Live:
     """Which side broke it; None if neither has."""
     troubles: list[str] = field(default_factory=list)
     """Steps of ours that failed, for the row's `degraded`."""
+
+    @property
+    def is_recorded(self) -> bool:
+        """Read from a file, not under way. `flow.live` says so only until a flow is killed."""
+        return self.opened.source is not Source.LIVE
 
 
 @dataclass(slots=True)

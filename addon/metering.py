@@ -107,7 +107,7 @@ def settled(live: Live, end: End, cause: str | None) -> tuple[Exchange, Reading]
         cause=cause,
         now=now(),
     )
-    return (exchange if live.flow.live else _as_timed(exchange, live.flow)), reading
+    return (_as_timed(exchange, live.flow) if live.is_recorded else exchange), reading
 
 
 def _as_timed(exchange: Exchange, flow: http.HTTPFlow) -> Exchange:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import socket
@@ -104,6 +105,9 @@ class Recorder:
                 "to be welcome, and who broke a stream is guessed",
                 missing,
             )
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
         settings = self._running.settings
         logger.info(
             "tokentee: ledger %s, commit %s, inject %s",
@@ -133,8 +137,8 @@ class Recorder:
 
     def request(self, flow: http.HTTPFlow) -> None:
         running = self._running
-        if running is None:
-            return
+        if running is None or (_is_killed(flow) and flow.response is None):
+            return  # killed by another addon: nothing goes upstream
         troubles: list[str] = []
         live = attempt(troubles, opening.open_exchange, running, flow, troubles, node=self._node)
         if live is None:
@@ -151,19 +155,20 @@ class Recorder:
         live.status = flow.response.status_code
         if live.status == 101:
             return
-        if not flow.live:
-            return  # read from a file: its body is there, and no stream will pass
+        if live.is_recorded:
+            return  # its body is there, and no stream will pass
         # First of all: an exception before this would make mitmproxy hold the whole answer.
         flow.response.stream = True
         attempt(live.troubles, self._tap, running, flow, flow.response, live)
 
     async def response(self, flow: http.HTTPFlow) -> None:
-        if not flow.live and flow.error is not None:
-            return  # a flow from a file that ended in an error, whose hook comes next
         running = self._running
-        live = running.live.pop(flow.id, None) if running else None
+        live = running.live.get(flow.id) if running else None
         if running is None or live is None or flow.response is None:
             return
+        if live.is_recorded and flow.error is not None:
+            return  # it ended in an error, whose hook comes next
+        del running.live[flow.id]
         if not flow.response.stream:
             attempt(live.troubles, self._read_whole, running, flow, flow.response, live)
         receipt = self._settle(running, live, End.FINISHED, cause=None)
@@ -175,10 +180,10 @@ class Recorder:
         live = running.live.pop(flow.id, None) if running else None
         if running is None or live is None:
             return
-        if not flow.live and flow.response is not None:
+        if live.is_recorded and flow.response is not None:
             attempt(live.troubles, self._read_whole, running, flow, flow.response, live)
         message = flow.error.msg if flow.error else ""
-        if message == Error.KILLED_MESSAGE:
+        if _is_killed(flow):
             end = End.STOPPED
         elif live.broken_by_client:
             end = End.CLIENT_LEFT
@@ -354,6 +359,10 @@ class Recorder:
             if key not in self._unknown_keys and len(self._unknown_keys) < 1_000:
                 self._unknown_keys.add(key)
                 logger.info("tokentee: a usage key not known before: %r", key)
+
+
+def _is_killed(flow: http.HTTPFlow) -> bool:
+    return flow.error is not None and flow.error.msg == Error.KILLED_MESSAGE
 
 
 def _notify_on(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[Receipt]], None]:

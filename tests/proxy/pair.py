@@ -46,7 +46,7 @@ class Pair:
 
         def is_settled() -> bool:
             found = rows.by_tag(self.tee.ledger, "case").get(tag, [])
-            return bool(found) and all(row["state"] == "settled" for row in found)
+            return bool(found) and all(row["state"] != "open" for row in found)
 
         assert rows.eventually(is_settled), rows.by_tag(self.tee.ledger, "case").get(tag)
         return self.row(tag)

@@ -151,11 +151,20 @@ class Upstream:
             task = asyncio.current_task()
             assert task is not None
             connections.add(task)
-            # A peer that goes away is part of many tests.
-            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
-                await self._connection(reader, writer)
-            connections.discard(task)
-            await _close(writer)
+            try:
+                # A peer that goes away is part of many tests.
+                # Cancelled is how `stop` ends what is held; asyncio would log it.
+                with contextlib.suppress(
+                    ConnectionError,
+                    asyncio.IncompleteReadError,
+                    ssl.SSLError,
+                    asyncio.CancelledError,
+                ):
+                    await self._connection(reader, writer)
+                await _close(writer)
+            finally:
+                connections.discard(task)
+                writer.transport.abort()
 
         server = await asyncio.start_server(
             connected, "127.0.0.1", 0, ssl=self.tls, limit=HEAD_BYTES_MAX, backlog=2048
@@ -164,11 +173,13 @@ class Upstream:
         self._ready.set()
         await self._stopping.wait()
         server.close()
-        for task in connections:
+        running = list(connections)
+        for task in running:
             task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
         await server.wait_closed()
-        await asyncio.sleep(0)  # transports report their end in the loop's next round
+        for _ in range(3):
+            await asyncio.sleep(0)  # transports, TLS on top of TCP, report their end a round later
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tls = writer.get_extra_info("ssl_object")
@@ -237,7 +248,6 @@ async def _close(writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(ConnectionError, ssl.SSLError, TimeoutError):
         async with asyncio.timeout(1):
             await writer.wait_closed()
-    writer.transport.abort()
 
 
 async def _read_request(

@@ -1,0 +1,266 @@
+"""Ends that the matrix cannot bring about: nobody answers, somebody kills, the proxy stops."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.proxy import rows
+from tests.proxy.certificates import make_certificate, server_context
+from tests.proxy.client import BrokenHttpError, Ending, Http1
+from tests.proxy.mitmdump import SCRIPTS, TEE, Mitmdump
+from tests.proxy.pair import ANTHROPIC, OPENAI, Pair, exchange, headers_for, new_tag, pair, speak
+from tests.proxy.upstream import Answer, End, Framing, Request, Upstream
+from tests.proxy.wires.wire import asks
+
+pytestmark = pytest.mark.proxy
+
+
+@contextlib.contextmanager
+def closed_port() -> Iterator[int]:
+    """A port that nobody listens on, and nobody else can take."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+def test_nobody_there_and_nobody_trusted(tmp_path: Path) -> None:
+    """Refused, and a certificate that cannot be verified: a 502 for the client, and a row."""
+    with ExitStack() as running:
+        port = running.enter_context(closed_port())
+        tls = server_context(make_certificate(tmp_path), http2=False)
+        untrusted = running.enter_context(Upstream(speak(OPENAI), tls=tls))
+        proxy = running.enter_context(
+            Mitmdump(tmp_path / "tee", upstreams=[f"http://127.0.0.1:{port}", untrusted.url])
+        )
+        for index in range(2):
+            with Http1(proxy.address(index)) as client:
+                headers = headers_for(OPENAI, str(index))
+                client.send("POST", OPENAI.target, headers, OPENAI.request(asked=True))
+                assert client.receive().status == 502
+            assert rows.eventually(lambda: bool(rows.exchanges(proxy.ledger)))
+            assert rows.eventually(lambda: rows.open_count(proxy.ledger) == 0)
+            (row,) = rows.by_tag(proxy.ledger, "case")[str(index)]
+            assert row["outcome"] == "upstream_cut"
+            assert row["http_status"] is None
+            assert row["usage_source"] == "none"
+            assert row["error_message"]
+        assert untrusted.requests == []
+
+
+@pytest.fixture(scope="module")
+def killing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with pair(
+        tmp_path_factory.mktemp("killing"), with_bare=False, beside=(SCRIPTS / "killer.py",)
+    ) as running:
+        yield running
+
+
+def test_a_flow_killed_before_it_goes_upstream(killing: Pair) -> None:
+    """Nothing was asked of anybody, so nothing is recorded."""
+    killing.upstream.script = speak(OPENAI)
+    killing.requests()
+    tag = new_tag()
+    killed(killing, tag, "request")
+    after = new_tag()
+    exchange(killing.tee, OPENAI, after)
+    assert len(killing.requests()) == 1
+    assert tag not in rows.by_tag(killing.tee.ledger, "case")
+    assert killing.row(after)["outcome"] == "complete"
+
+
+def test_a_flow_killed_before_its_body(killing: Pair) -> None:
+    killing.upstream.script = speak(OPENAI)
+    tag = new_tag()
+    killed(killing, tag, "responseheaders")
+    row = killing.settled_row(tag)
+    assert (row["state"], row["outcome"], row["source"]) == ("lost", "lost", "live")
+    assert row["settled_at"] > row["opened_at"]
+    assert rows.open_count(killing.tee.ledger) == 0
+
+
+def killed(killing: Pair, tag: str, hook: str) -> None:
+    with Http1(killing.tee.address()) as client:
+        headers = headers_for(OPENAI, tag, ("x-kill", hook))
+        client.send("POST", OPENAI.target, headers, OPENAI.request(asked=True))
+        with pytest.raises((BrokenHttpError, ConnectionResetError)):
+            client.receive()
+
+
+def test_a_flow_killed_when_all_has_passed(killing: Pair) -> None:
+    """The answer is over for the meter, whatever is then done to the flow."""
+    killing.upstream.script = speak(OPENAI)
+    tag = new_tag()
+    with Http1(killing.tee.address()) as client:
+        headers = headers_for(OPENAI, tag, ("x-kill", "response"))
+        client.send("POST", OPENAI.target, headers, OPENAI.request(asked=True))
+        received = client.receive()
+    assert received.body == b"".join(OPENAI.answer(asked=True))
+    row = killing.settled_row(tag)
+    assert (row["outcome"], row["output_tokens"]) == ("complete", 64)
+
+
+def test_exchanges_that_are_no_llm_calls_leave_no_trace(killing: Pair) -> None:
+    killing.upstream.script = lambda _: Answer(pieces=(b"{}",), content_type="application/json")
+    before = len(rows.exchanges(killing.tee.ledger))
+    with Http1(killing.tee.address()) as client:
+        client.send("GET", "/v1/models")
+        assert client.receive().body == b"{}"
+    exchange(killing.tee, OPENAI, new_tag())
+    assert len(rows.exchanges(killing.tee.ledger)) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("how", "hangs"),
+    [pytest.param(signal.SIGTERM, True, id="SIGTERM"), pytest.param(signal.SIGINT, False, id="^C")],
+)
+def test_stopped_with_streams_open(tmp_path: Path, how: signal.Signals, *, hangs: bool) -> None:
+    """What can end in the time that a stop takes does; what cannot is settled as lost.
+
+    Both streams have sent Anthropic's first figures, which stay as partial.
+    """
+    with Upstream(speak(ANTHROPIC)) as upstream:
+        gates = {"ending": upstream.gate(), "other": upstream.gate()}
+        upstream.script = lambda request: Answer(
+            pieces=ANTHROPIC.frames, gate=gates[request.header("x-which") or ""]
+        )
+        proxy = Mitmdump(tmp_path, upstreams=[upstream.url]).start()
+        with Http1(proxy.address()) as first, Http1(proxy.address()) as second:
+            answers = []
+            for client, (which, gate) in zip((first, second), gates.items(), strict=True):
+                headers = headers_for(ANTHROPIC, which, ("x-which", which))
+                client.send("POST", ANTHROPIC.target, headers, ANTHROPIC.request(asked=None))
+                answers.append(client.head())
+                gate.release(2)
+                while b"content_block_start" not in answers[-1].body:
+                    client.more(answers[-1])
+            proxy.process.send_signal(how)
+            assert proxy.wait_for_log("waiting up to")
+            gates["ending"].release(20)
+            while first.more(answers[0]):
+                pass
+            assert answers[0].ending is Ending.TERMINATED
+            assert answers[0].body == b"".join(ANTHROPIC.frames)
+            if not hangs:
+                gates["other"].release(20)
+            assert proxy.wait() == 0
+    found = {row["tags"]["case"]: row for row in rows.exchanges(proxy.ledger)}
+    assert (found["ending"]["outcome"], found["ending"]["output_tokens"]) == ("complete", 17)
+    other = found["other"]
+    if hangs:
+        assert (other["state"], other["outcome"]) == ("lost", "lost")
+        assert other["usage_source"] == "partial"
+    else:
+        assert (other["state"], other["outcome"]) == ("settled", "complete")
+    assert other["input_tokens"] == 1225
+    assert "Addon error" not in proxy.log
+
+
+def test_reloading_the_script_loses_nothing(tmp_path: Path) -> None:
+    """Saving the script file reloads it: streams that were open go on and are settled, once."""
+    script = tmp_path / "tee.py"
+    shutil.copy(TEE, script)
+    with Upstream(speak(OPENAI)) as upstream:
+        gate = upstream.gate()
+        upstream.script = lambda request: Answer(
+            pieces=OPENAI.answer(asked=asks(request.body)), gate=gate
+        )
+        options = {
+            "ledger_url": f"sqlite:///{tmp_path}/proxy/ledger.db",
+            "tee_hosts": f"127.0.0.1:{upstream.port}=aivene",
+        }
+        with Mitmdump(
+            tmp_path / "proxy", upstreams=[upstream.url], script=script, options=options
+        ) as proxy:
+            assert proxy.wait_for_log("tokentee: ledger ")
+            with Http1(proxy.address()) as client:
+                client.send(
+                    "POST",
+                    OPENAI.target,
+                    headers_for(OPENAI, "open"),
+                    OPENAI.request(asked=None),
+                )
+                received = client.head()
+                gate.release(2)
+                client.more(received)
+                reload(script, proxy)
+                gate.release(20)
+                while client.more(received):
+                    pass
+                assert received.ending is Ending.TERMINATED
+                assert received.body == b"".join(OPENAI.frames)
+            gate.release(20)
+            exchange(proxy, OPENAI, "after")
+            found = rows.by_tag(proxy.ledger, "case")
+            assert {tag: len(of_tag) for tag, of_tag in found.items()} == {"open": 1, "after": 1}
+            for (row,) in found.values():
+                assert (row["outcome"], row["output_tokens"]) == ("complete", 64)
+                assert row["reading_count"] == 1
+            assert "Addon error" not in proxy.log
+
+
+def reload(script: Path, proxy: Mitmdump) -> None:
+    """Touch the script as an editor would; mitmproxy looks once a second."""
+    later = time.time() + 5
+    text = script.read_text()
+    script.write_text(text)
+    os.utime(script, (later, later))
+    assert proxy.wait_until(
+        lambda: sum("tokentee: ledger " in line for line in proxy.log.splitlines()) == 2
+    )
+
+
+def test_upstream_that_says_nothing_until_the_client_gives_up(killing: Pair) -> None:
+    """No answer at all within the client's own timeout."""
+
+    async def silent(
+        _: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        await reader.read(1)
+
+    killing.upstream.script = lambda _: silent
+    tag = new_tag()
+    with Http1(killing.tee.address()) as client:
+        client.send("POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=True))
+        assert rows.eventually(lambda: bool(rows.by_tag(killing.tee.ledger, "case").get(tag)))
+        client.leave()
+    row = killing.settled_row(tag)
+    assert (row["outcome"], row["http_status"]) == ("client_left", None)
+    assert row["usage_source"] == "none"
+
+
+def test_answers_that_are_not_streamed_and_end_badly(killing: Pair) -> None:
+    """A JSON body that is cut, and one that its client does not wait for."""
+    document = b'{"id":"chatcmpl-cut","usage":{"prompt_tokens":1,"completion_tokens":1}'
+    cut, left = new_tag(), new_tag()
+    killing.upstream.script = lambda _: Answer(
+        pieces=(document,),
+        content_type="application/json",
+        framing=Framing.LENGTH,
+        end=End.FIN,
+    )
+    body = b'{"model":"gpt-4o","messages":[]}'
+    with Http1(killing.tee.address()) as client:
+        client.send("POST", OPENAI.target, headers_for(OPENAI, cut), body)
+        client.receive()
+    assert killing.settled_row(cut)["outcome"] == "upstream_cut"
+
+    killing.upstream.script = lambda _: Answer(
+        pieces=(document,),
+        content_type="application/json",
+        framing=Framing.CHUNKED,
+        end=End.HELD,
+    )
+    with Http1(killing.tee.address()) as client:
+        client.send("POST", OPENAI.target, headers_for(OPENAI, left), body)
+        client.receive(until=document)
+        client.leave()
+    assert killing.settled_row(left)["outcome"] == "client_left"
