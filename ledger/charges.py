@@ -5,6 +5,7 @@ tier it answered with. What has no price is a charge all the same: quantity know
 amount None, and why. No price is ever guessed to be zero.
 """
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
@@ -19,6 +20,8 @@ PROVIDER = "provider"
 """The price source of what the provider says it charges."""
 REPORTED = "reported_cost"
 """The one line of a reading whose cost is known from the provider alone."""
+
+BEYOND = "the amount is beyond 64 bits"
 
 
 class Book(Protocol):
@@ -51,6 +54,8 @@ def charge(
             _charge(quantity, further.usage, sheet, at, kind=further.kind, model=further.model)
             for quantity in quantities(further.usage, sheet.rates)
         ]
+    if sum(line.amount_picousd or 0 for line in lines) > AMOUNT_MAX:
+        lines = [_beyond(line) for line in lines]
     if all(line.amount_picousd is None for line in lines):
         reported = reported_picousd(usage)
         if reported is not None and reported <= AMOUNT_MAX:
@@ -93,7 +98,7 @@ def _charge(
         amount = count * unit
         if amount > AMOUNT_MAX:
             unit = amount = None
-            reason = "the amount is beyond 64 bits"
+            reason = BEYOND
     return Charge(
         line=line if kind is None else f"{kind}.{line}",
         model=model,
@@ -104,6 +109,11 @@ def _charge(
         priced_at=at,
         reason=reason,
     )
+
+
+def _beyond(line: Charge) -> Charge:
+    """Lines that each fit and whose sum does not: no column or view could hold the cost."""
+    return replace(line, unit_picousd=None, amount_picousd=None, reason=BEYOND)
 
 
 def _reported(picousd: int, reason: str | None, at: datetime) -> Charge:

@@ -6,7 +6,7 @@ snapshot, and what its rows add up to is held against the view's own sums before
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.charges import PROVIDER
 from ledger.errors import LedgerError
 from ledger.figures import Figures, Key, Report, Row, Times, order, percentiles, top_of
+from ledger.money import AMOUNT_MAX
 from ledger.tables import charges, exchanges
 from ledger.view import requests
 
@@ -42,7 +43,11 @@ TIMES = {"month": 7, "day": 10, "hour": 13}
 """Characters of `YYYY-MM-DD HH`."""
 
 SPLIT = 10**6
-"""Amounts are summed in two parts: SQLite's sum ends at 64 bits, which is 9.2 million USD."""
+"""Everything is summed in two parts: SQLite's sum ends at 64 bits, which is 9.2 million USD."""
+
+TOKENS_MAX = 10**9
+"""No request has more, and no token costs a thousandth of a USD. Upstreams are not to be trusted:
+figures beyond that are left out where products of two would not fit 64 bits."""
 
 CACHE_LINES = ("cache_read", "cache_write", "cache_write_5m", "cache_write_1h")
 
@@ -97,7 +102,9 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
 def dimension(word: str, dialect: str) -> sa.ColumnElement[Any]:
     """The expression that a report is by."""
     if word in COLUMNS:
-        return requests.c[COLUMNS[word]]
+        column = requests.c[COLUMNS[word]]
+        # PostgreSQL has no order of JSON.
+        return sa.cast(column, sa.Text) if word == "tag" else column
     if word in TIMES:
         text: sa.ColumnElement[str] = sa.cast(requests.c.opened_at, sa.Text)
         if dialect == "postgresql":
@@ -149,7 +156,7 @@ class _Questions:
         r, cost = requests.c, self._costs.c
         state = _cost_state(cost)
         query = (
-            sa.select(*self._by, state.label("state"), *_usage(), *_money(cost))
+            sa.select(*self._by, state.label("state"), *_counts(), *_split(_sums(cost)))
             .select_from(
                 requests.outerjoin(
                     self._costs,
@@ -191,18 +198,17 @@ class _Questions:
         """What the groups add up to is what the view adds up to."""
         r = requests.c
         is_reported = r.usage_source != "estimated"
+        sums = {
+            "input_tokens": sa.case((is_reported, r.input_tokens)),
+            "output_tokens": sa.case((is_reported, r.output_tokens)),
+            "cost_picousd": r.cost_picousd,
+        }
         row = self._connection.execute(
-            sa.select(
-                sa.func.count().label("requests"),
-                sa.func.sum(sa.case((is_reported, r.input_tokens))).label("input_tokens"),
-                sa.func.sum(sa.case((is_reported, r.output_tokens))).label("output_tokens"),
-                *_amount(r.cost_picousd, "cost"),
-            ).where(*self._where)
+            sa.select(sa.func.count().label("requests"), *_split(sums)).where(*self._where)
         ).one()
         assert row.requests == total.requests
-        assert row.input_tokens == total.input_tokens
-        assert row.output_tokens == total.output_tokens
-        assert _joined(row, "cost") == total.cost_picousd
+        for name in sums:
+            assert _joined(row, name) == getattr(total, name), name
 
     def _key(self, row: Any) -> Key:
         return tuple(row[: len(self._by)])
@@ -212,8 +218,10 @@ def _costs(scope: Scope) -> sa.Subquery:
     """The current charges of each reading, summed: one walk along the clustered table."""
     c = charges.c
     cached = c.line.in_(CACHE_LINES)
-    uncached_unit = sa.func.max(sa.case((c.line == "uncached_input", c.unit_picousd)))
-    is_priced = c.amount_picousd.is_not(None)
+    uncached_unit = sa.func.max(
+        sa.case(((c.line == "uncached_input") & (c.unit_picousd <= TOKENS_MAX), c.unit_picousd))
+    )
+    is_comparable = c.amount_picousd.is_not(None) & (c.quantity <= TOKENS_MAX)
     return (
         sa.select(
             c.opened_at,
@@ -222,10 +230,10 @@ def _costs(scope: Scope) -> sa.Subquery:
             sa.func.count().label("lines"),
             sa.func.count(c.amount_picousd).label("priced_lines"),
             _count(c.price_source == PROVIDER).label("provider_lines"),
-            sa.func.sum(c.amount_picousd).label("cost_picousd"),
-            (
-                sa.func.sum(sa.case((cached & is_priced, c.quantity))) * uncached_unit
-                - sa.func.sum(sa.case((cached, c.amount_picousd)))
+            _bigint(sa.func.sum(c.amount_picousd)).label("cost_picousd"),
+            _bigint(
+                sa.func.sum(sa.case((cached & is_comparable, c.quantity))) * uncached_unit
+                - sa.func.sum(sa.case((cached & is_comparable, c.amount_picousd)))
             ).label("saved_picousd"),
             _further(("output", "reasoning", "citation")).label("extra_output_tokens"),
             _further(("uncached_input", "cache_", "input_")).label("extra_input_tokens"),
@@ -242,7 +250,8 @@ def _further(starts: tuple[str, ...]) -> sa.ColumnElement[Any]:
     is_further = sa.or_(
         *(line.like(f"%.{start.replace('_', '^_')}%", escape="^") for start in starts)
     )
-    return sa.func.sum(sa.case((is_further, charges.c.quantity)))
+    is_further &= charges.c.quantity <= TOKENS_MAX
+    return _bigint(sa.func.sum(sa.case((is_further, charges.c.quantity))))
 
 
 def _cost_state(cost: Any) -> sa.ColumnElement[Any]:
@@ -259,23 +268,35 @@ def _cost_state(cost: Any) -> sa.ColumnElement[Any]:
     )
 
 
-def _usage() -> Iterator[sa.ColumnElement[Any]]:
+def _counts() -> Iterator[sa.ColumnElement[Any]]:
     r = requests.c
-    is_reported = r.usage_source != "estimated"
     yield sa.func.count().label("requests")
     yield _count(r.outcome.in_(("error_frame", "http_error"))).label("errors")
     yield _count(sa.func.coalesce(r.usage_source, "none") == "none").label("without_usage")
     yield _count(r.usage_source == "estimated").label("estimated")
-    for name in (
-        "input_tokens",
-        "uncached_input_tokens",
-        "cache_read_tokens",
-        "cache_write_tokens",
-        "output_tokens",
-        "reasoning_tokens",
-    ):
-        yield sa.func.sum(sa.case((is_reported, r[name]))).label(name)
-    estimates = {
+
+
+def _sums(cost: Any) -> dict[str, sa.ColumnElement[Any]]:
+    """What is summed, by the name of the figure."""
+    r = requests.c
+    is_reported = r.usage_source != "estimated"
+    is_timed = is_reported & r.output_tokens.is_not(None) & (r.duration_ms > r.first_token_ms)
+    is_ours = (cost.priced_lines == cost.lines) & (cost.provider_lines == 0)
+    reported_cost = _reported_cost()
+    return {
+        **{
+            name: sa.case((is_reported, r[name]))
+            for name in (
+                "input_tokens",
+                "uncached_input_tokens",
+                "cache_read_tokens",
+                "cache_write_tokens",
+                "output_tokens",
+                "reasoning_tokens",
+            )
+        },
+        "extra_input_tokens": cost.extra_input_tokens,
+        "extra_output_tokens": cost.extra_output_tokens,
         "estimated_input_tokens": sa.case((~is_reported, r.input_tokens)),
         "estimated_output_tokens": sa.case(
             (is_reported, r.estimated_output_tokens), else_=r.output_tokens
@@ -283,53 +304,34 @@ def _usage() -> Iterator[sa.ColumnElement[Any]]:
         "cacheable_input_tokens": sa.case(
             (is_reported & r.cache_read_tokens.is_not(None), r.input_tokens)
         ),
+        "generation_ms": sa.case((is_timed, r.duration_ms - r.first_token_ms)),
+        "generated_tokens": sa.case((is_timed, r.output_tokens)),
+        "cost_picousd": cost.cost_picousd,
+        "estimated_cost_picousd": sa.case((~is_reported, cost.cost_picousd)),
+        "saved_picousd": cost.saved_picousd,
+        "reported_cost_picousd": reported_cost,
+        "difference_picousd": sa.case((is_ours, cost.cost_picousd - reported_cost)),
     }
-    is_timed = is_reported & r.output_tokens.is_not(None) & (r.duration_ms > r.first_token_ms)
-    estimates["generation_ms"] = sa.case((is_timed, r.duration_ms - r.first_token_ms))
-    estimates["generated_tokens"] = sa.case((is_timed, r.output_tokens))
-    for name, value in estimates.items():
-        yield sa.func.sum(value).label(name)
 
 
-def _money(cost: Any) -> Iterator[sa.ColumnElement[Any]]:
-    r = requests.c
-    upstream = r.reported_upstream_cost_picousd
-    # As charges.reported_picousd: upstream's only under BYOK.
-    reported = sa.case(
-        (
-            r.is_byok & upstream.is_not(None),
-            sa.func.coalesce(r.reported_cost_picousd, 0) + upstream,
-        ),
-        else_=r.reported_cost_picousd,
-    )
-    is_ours = (cost.priced_lines == cost.lines) & (cost.provider_lines == 0)
-    yield from _amount(cost.cost_picousd, "cost")
-    yield from _amount(
-        sa.case((r.usage_source == "estimated", cost.cost_picousd)), "estimated_cost"
-    )
-    yield from _amount(cost.saved_picousd, "saved")
-    yield from _amount(reported, "reported_cost")
-    yield from _amount(sa.case((is_ours, cost.cost_picousd - reported)), "difference")
-    yield sa.func.sum(cost.extra_input_tokens).label("extra_input_tokens")
-    yield sa.func.sum(cost.extra_output_tokens).label("extra_output_tokens")
+def _reported_cost() -> sa.ColumnElement[Any]:
+    """As charges.reported_picousd: upstream's only under BYOK."""
+    own = requests.c.reported_cost_picousd
+    upstream = requests.c.reported_upstream_cost_picousd
+    is_byok = requests.c.is_byok & (upstream <= AMOUNT_MAX - sa.func.coalesce(own, 0))
+    return sa.case((is_byok, sa.func.coalesce(own, 0) + upstream), else_=own)
 
 
-_COUNTS = frozenset(each.name for each in fields(Figures))
+_SUMMED = frozenset(each.name for each in fields(Figures) if each.default is None)
 
 
 def _figures(row: Any) -> Figures:
     counts = {
-        name: int(value)
-        for name, value in row._mapping.items()
-        if name in _COUNTS and value is not None
+        name: getattr(row, name) for name in ("requests", "errors", "without_usage", "estimated")
     }
-    amounts = {
-        f"{name}_picousd": amount
-        for name in ("cost", "estimated_cost", "saved", "reported_cost", "difference")
-        if (amount := _joined(row, name)) is not None
-    }
-    state = {row.state: counts["requests"]} if row.state else {}
-    return Figures(**counts, **amounts, **state)
+    state = {row.state: row.requests} if row.state else {}
+    sums: dict[str, Any] = {name: _joined(row, name) for name in _SUMMED}
+    return Figures(**counts, **state, **sums)
 
 
 def _still_open(scope: Scope) -> sa.Select[Any]:
@@ -353,11 +355,17 @@ def _count(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
     return sa.func.count(sa.case((condition, 1)))
 
 
-def _amount(value: sa.ColumnElement[Any], name: str) -> Iterator[sa.ColumnElement[Any]]:
-    yield sa.func.sum(value // SPLIT).label(f"{name}_high")
-    yield sa.func.sum(value % SPLIT).label(f"{name}_low")
+def _split(sums: Mapping[str, sa.ColumnElement[Any]]) -> Iterator[sa.ColumnElement[Any]]:
+    for name, value in sums.items():
+        yield sa.func.sum(value // SPLIT).label(f"{name}_high")
+        yield sa.func.sum(value % SPLIT).label(f"{name}_low")
 
 
 def _joined(row: Any, name: str) -> int | None:
     high, low = row._mapping[f"{name}_high"], row._mapping[f"{name}_low"]
     return None if high is None else int(high) * SPLIT + int(low)
+
+
+def _bigint(value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """PostgreSQL sums to a numeric, whose division is not a whole one."""
+    return sa.cast(value, sa.BigInteger)

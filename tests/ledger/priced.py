@@ -1,10 +1,15 @@
 """Exchanges and readings for the tests of money."""
 
+import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from ledger import db
 from ledger.prices import PriceBook
 from ledger.records import Exchange, Outcome, Reading, State, UsageSource
+from ledger.sync import sync
 from ledger.usage import Usage
 from ledger.writer import Ledger
 
@@ -84,3 +89,24 @@ def fill(url, settled_with_readings, *, book=None, still_open=()):
     ]
     ledger.close(timeout_seconds=30)
     assert all(receipt.committed for receipt in receipts), problems
+
+
+BOTH = ("sqlite", pytest.param("postgresql", marks=pytest.mark.postgres))
+"""Parameters of a fixture that yields `filled`."""
+
+
+def filled(request, tmp_path_factory, settled_with_readings, *, still_open=()):
+    """An engine on a ledger of these exchanges, on the database that the fixture asks for."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.sqlite3'}"
+    fill(url, settled_with_readings, still_open=still_open)
+    name = f"m{uuid.uuid4().hex}"
+    if request.param == "postgresql":
+        administer = request.getfixturevalue("administer")
+        administer(f"CREATE DATABASE {name}")
+        source, url = url, request.getfixturevalue("postgres_server")(name)
+        sync(source, url)
+    engine = db.ensure(url)
+    yield engine
+    engine.dispose()
+    if request.param == "postgresql":
+        administer(f"DROP DATABASE {name} WITH (FORCE)")

@@ -121,6 +121,18 @@ def test_an_amount_that_no_column_holds_is_not_booked():
     assert line.reason == "the amount is beyond 64 bits"
 
 
+def test_lines_that_no_sum_holds_are_not_booked():
+    """Each fits 64 bits, and their sum does not: a view that adds them up would fail."""
+    half = 2**62 // 15_000_000
+    charges = charge(exchange(), reading(input_tokens=5 * half, output_tokens=2 * half - 1), Book())
+    assert {each.amount_picousd for each in charges} == {None}
+    assert reasons(charges) == {"the amount is beyond 64 bits"}
+
+
+def reasons(charges):
+    return {each.reason for each in charges}
+
+
 def test_further_iterations_are_lines_of_their_own_with_their_own_model():
     """WIRE 5: 61 067 tokens in iterations beside 682 at the top."""
     haiku = Sheet({"uncached_input": Rate(1, "haiku"), "output": Rate(5, "haiku")}, "")

@@ -5,21 +5,16 @@ from decimal import Decimal
 import duckdb
 import pytest
 
-from ledger import db
 from ledger.day_files import FileFormat
 from ledger.export import DATASETS, export, unpriced_lines
 from ledger.reports import Scope, report
-from tests.ledger.priced import NOVEMBER, exchange, fill
+from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled
 from tests.ledger.test_reports import entries
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    url = f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.sqlite3'}"
-    fill(url, entries(), still_open=[exchange()])
-    engine = db.ensure(url)
-    yield engine
-    engine.dispose()
+@pytest.fixture(scope="module", params=BOTH)
+def engine(request, tmp_path_factory):
+    yield from filled(request, tmp_path_factory, entries(), still_open=[exchange()])
 
 
 @pytest.fixture(scope="module", params=list(FileFormat))

@@ -5,10 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from ledger import db
 from ledger.errors import LedgerError
 from ledger.lookup import find
-from tests.ledger.priced import NOVEMBER, exchange, fill, reading, settled
+from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled, reading, settled
 
 READ = reading(input_tokens=10, output_tokens=5)
 
@@ -30,13 +29,9 @@ def entries():
     yield one("Upper", "100%_sure")
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    url = f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.sqlite3'}"
-    fill(url, entries())
-    engine = db.ensure(url)
-    yield engine
-    engine.dispose()
+@pytest.fixture(scope="module", params=BOTH)
+def engine(request, tmp_path_factory):
+    yield from filled(request, tmp_path_factory, entries())
 
 
 @pytest.mark.parametrize(

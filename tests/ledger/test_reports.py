@@ -12,7 +12,7 @@ from ledger.figures import Times
 from ledger.records import Outcome, UsageSource
 from ledger.reports import Scope, report
 from ledger.usage import FurtherUsage, Usage
-from tests.ledger.priced import NOVEMBER, exchange, fill, reading, settled
+from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled
 
 DAY = timedelta(days=1)
 
@@ -79,13 +79,10 @@ def entries():
     )
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    url = f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.sqlite3'}"
-    fill(url, entries(), still_open=[replace(exchange(), id="open")])
-    engine = db.ensure(url)
-    yield engine
-    engine.dispose()
+@pytest.fixture(scope="module", params=BOTH)
+def engine(request, tmp_path_factory):
+    still_open = [replace(exchange(), id="open")]
+    yield from filled(request, tmp_path_factory, entries(), still_open=still_open)
 
 
 def by(engine, *words, **scope):
@@ -251,13 +248,16 @@ def test_a_report_agrees_with_the_public_views(engine):
     assert states == {"priced": 6, "partial": 1, "unpriced": 1, "reported": 1, None: 1}
 
 
-def test_more_than_64_bits_of_money(tmp_path):
-    """Two requests of 5 million USD: SQLite's own sum would overflow."""
+def test_more_than_64_bits(tmp_path):
+    """SQLite's own sum would overflow at 9.2 million USD, and at two counts of an upstream that
+    lies."""
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     about = exchange("unknown-model")
-    read = reading(reported_cost_picousd=5 * 10**18)
+    lies = {"input_tokens": 2**62, "cache_read_tokens": 2**62, "output_tokens": 2**62}
+    read = reading(**lies, reported_cost_picousd=5 * 10**18)
     fill(url, [(settled(replace(about, id=f"e{n}")), read) for n in range(2)])
     engine = db.ensure(url)
     total = report(engine, ["model"], Scope()).total.figures
     engine.dispose()
     assert total.cost_picousd == total.reported_cost_picousd == 10**19
+    assert total.input_tokens == total.output_tokens == 2**63

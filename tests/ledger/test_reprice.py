@@ -12,39 +12,32 @@ from ledger.price_tables import Change
 from ledger.prices import PriceBook
 from ledger.reports import Scope, report
 from ledger.usage import FurtherUsage, Usage
-from tests.ledger.priced import NOVEMBER, exchange, fill, reading, settled
+from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled
 
 LATER = NOVEMBER + timedelta(days=10)
 EVERYTHING = Scope()
 
 
-@pytest.fixture
-def ledger(tmp_path):
-    """A ledger of three requests: one priced, one of a model no list knows, one of an iteration."""
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+def entries():
+    """One request priced, one of a model that no list knows, one with an iteration."""
     further = FurtherUsage(kind="compaction", model=None, usage=Usage(output_tokens=7))
-    fill(
-        url,
-        [
-            (
-                settled(replace(exchange("gpt-4.1"), id="known")),
-                reading(input_tokens=100, output_tokens=50, reasoning_tokens=20),
-            ),
-            (
-                settled(
-                    replace(exchange("new-model"), id="new", opened_at=NOVEMBER + timedelta(days=1))
-                ),
-                reading(input_tokens=10, output_tokens=5, reported_cost_picousd=77),
-            ),
-            (
-                settled(replace(exchange("gpt-4.1"), id="iterated")),
-                reading(output_tokens=1, further=(further,)),
-            ),
-        ],
+    yield (
+        settled(replace(exchange("gpt-4.1"), id="known")),
+        reading(input_tokens=100, output_tokens=50, reasoning_tokens=20),
     )
-    engine = db.ensure(url)
-    yield engine
-    engine.dispose()
+    yield (
+        settled(replace(exchange("new-model"), id="new", opened_at=NOVEMBER + timedelta(days=1))),
+        reading(input_tokens=10, output_tokens=5, reported_cost_picousd=77),
+    )
+    yield (
+        settled(replace(exchange("gpt-4.1"), id="iterated")),
+        reading(output_tokens=1, further=(further,)),
+    )
+
+
+@pytest.fixture(params=BOTH)
+def ledger(request, tmp_path_factory):
+    yield from filled(request, tmp_path_factory, entries())
 
 
 @pytest.fixture
