@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import signal
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,11 @@ def demo() -> int:
     scenes = (*gateways.scenes(), *chuizi.scenes())
     try:
         bodies = asyncio.run(_play(scenes, ledger))
-    except asyncio.CancelledError:
-        return 128 + signal.SIGTERM
+    except BaseException as ended:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(ended, asyncio.CancelledError):
+            return 128 + signal.SIGTERM
+        raise
     found = rows.read(ledger)
     out = show.console()
     out.print(show.requests(found))
@@ -31,7 +35,7 @@ def demo() -> int:
     out.print(f"\nThe ledger: {ledger}\nTwo questions to ask it:")
     for query in show.queries(ledger):
         out.print(f"  {query}", soft_wrap=True, markup=False)
-    wrong = _mistakes(scenes, bodies, found)
+    wrong = mistakes_in(scenes, bodies, found)
     for mistake in wrong:
         out.print(f"WRONG  {mistake}", markup=False)
     if wrong:
@@ -68,7 +72,7 @@ async def _play(scenes: Sequence[Scene], ledger: Path) -> dict[str, bytes]:
     return bodies
 
 
-def _mistakes(
+def mistakes_in(
     scenes: Sequence[Scene], bodies: Mapping[str, bytes], found: Sequence[rows.Row]
 ) -> list[str]:
     """Everything in which ledger or client differ from what upstream sent, in words."""

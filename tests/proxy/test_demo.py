@@ -1,0 +1,108 @@
+"""`tokentee demo` as a newcomer runs it: one command, exit code 0, nothing left behind."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.proxy import rows
+from tests.proxy.mitmdump import REPOSITORY
+
+pytestmark = pytest.mark.proxy
+
+TOKENTEE = [sys.executable, "-c", "from addon.cli import main; main()"]
+
+
+def start_demo(folder: Path) -> subprocess.Popen[str]:
+    """In a process group of its own, so that what is left of it can be seen."""
+    return subprocess.Popen(
+        [*TOKENTEE, "demo"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+        env=os.environ | {"TMPDIR": str(folder), "TOKENTEE_LEDGER": str(folder / "not-mine.db")},
+        start_new_session=True,
+    )
+
+
+def is_gone(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_the_demo(tmp_path: Path) -> None:
+    demo = start_demo(tmp_path)
+    shown, progress = demo.communicate(timeout=100)
+    assert demo.returncode == 0, shown + progress
+    assert is_gone(demo.pid)
+    assert "WRONG" not in shown
+    for response_id in ("ilbs_demo2", "chatcmpl-1", "sansa-demo-1", "stream:chat:demo-1"):
+        assert response_id in shown
+    for response_id in ("gen-demo2", "msg_demo2", "gemini-demo-1"):
+        assert response_id in shown
+    assert "unpriced" in shown
+
+    (ledger,) = re.findall(r"The ledger: (\S+)", shown)
+    assert Path(ledger).is_relative_to(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {Path(ledger).parent.name}
+    queries = re.findall(r"^  (\S+ -m sqlite3 .+)$", shown, re.MULTILINE)
+    assert len(queries) == 2
+    for query in queries:
+        answered = subprocess.run(
+            shlex.split(query), cwd=REPOSITORY, capture_output=True, text=True, check=True
+        )
+        assert answered.stdout.count("\n") >= 5, answered
+    assert len(rows.query(Path(ledger), "SELECT * FROM requests")) == 39
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
+def test_interrupted_it_leaves_no_process(tmp_path: Path, how: signal.Signals) -> None:
+    demo = start_demo(tmp_path)
+    assert demo.stderr is not None
+    assert demo.stdout is not None
+    with demo.stderr, demo.stdout:
+        for line in demo.stderr:
+            if "Sending" in line:
+                break
+        if how is signal.SIGINT:
+            os.killpg(demo.pid, how)  # what a terminal does with Ctrl-C
+        else:
+            demo.send_signal(how)
+        said = demo.stderr.read()
+    assert demo.wait(30) != 0
+    assert is_gone(demo.pid)
+    assert "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_demo_that_cannot_start_says_why(tmp_path: Path) -> None:
+    """Here: every mitmdump of this environment ends at once."""
+    broken = tmp_path / "sitecustomize.py"
+    broken.write_text(
+        "import os, sys\n"
+        "if any('mitmdump' in word for word in sys.orig_argv):\n"
+        "    print('mitmdump: out of order', flush=True)\n"
+        "    os._exit(1)\n"
+    )
+    done = subprocess.run(
+        [*TOKENTEE, "demo"],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        env=os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(tmp_path)},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "the demo's mitmdump did not start" in done.stderr
+    assert "out of order" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("tokentee-*"))
