@@ -13,9 +13,10 @@ power of two, padded with empty rows, so that the driver's cache holds them comp
 """
 
 import hashlib
+import json
 import operator
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -144,8 +145,8 @@ def reading_values(reading: Reading) -> Row:
         reading.usage_source.value,
         *_figures_of(usage),
         _json(usage.tool_units),
-        orjson.dumps(usage.further).decode() if usage.further else "[]",
-        orjson.dumps(usage.remarks).decode() if usage.remarks else "[]",
+        _dumps(usage.further).decode() if usage.further else "[]",
+        _dumps(usage.remarks).decode() if usage.remarks else "[]",
         reading.usage_json,
         reading.estimated_output_tokens,
         usage.reported_cost_picousd,
@@ -157,12 +158,12 @@ def reading_values(reading: Reading) -> Row:
 
 
 def _digest(exchange_id: str, values: Row, charged: bytes) -> str:
-    content = orjson.dumps([exchange_id, *values]) + charged
+    content = _dumps([exchange_id, *values]) + charged
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _charged(lines: Sequence[Charge]) -> bytes:
-    return orjson.dumps([_charge_values(line) for line in lines])
+    return _dumps([_charge_values(line) for line in lines])
 
 
 def _charge_values(line: Charge) -> Row:
@@ -172,7 +173,16 @@ def _charge_values(line: Charge) -> Row:
 
 
 def _json(mapping: Any) -> str:
-    return orjson.dumps(dict(mapping)).decode() if mapping else "{}"
+    return _dumps(dict(mapping)).decode() if mapping else "{}"
+
+
+def _dumps(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # A lone surrogate, which JSON can hold and UTF-8 cannot.
+        text = json.dumps(value, ensure_ascii=False, default=asdict)
+        return text.encode("utf-8", "replace")
 
 
 def _instant(moment: datetime) -> str:

@@ -18,14 +18,18 @@ class Claim:
     def __init__(self, ledger: Path, node: str) -> None:
         self._path = _lock_path(ledger, node)
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        self._file: int | None = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
         _try_lock(self._file)
 
     def release(self) -> None:
+        """Say that the node has ended in good order; once more says nothing more."""
+        if self._file is None:
+            return
         # Before the file is closed: nobody can take the lock and then lose its file to us.
         with contextlib.suppress(OSError):
             self._path.unlink()
         os.close(self._file)
+        self._file = None
 
 
 def is_alive(ledger: Path, node: str) -> bool:
