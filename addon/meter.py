@@ -13,7 +13,7 @@ from addon import estimate
 from addon.decoding import Decoder
 from addon.dialects import json_door
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error_body
+from addon.dialects.errors import see_error_body, see_error_text
 from addon.dialects.facts import Facts
 from addon.framing.choice import FRAMINGS, framing_of
 from addon.framing.document import Document
@@ -262,6 +262,8 @@ class Meter:
             return
         body = json_door.loads(frame.data)
         if body is None:
+            if self._is_error and facts.is_document:
+                see_error_text(facts, frame.data)
             return
         if self._is_error:
             see_error_body(facts, body)

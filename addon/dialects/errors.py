@@ -47,6 +47,14 @@ def see_error_body(facts: Facts, body: dict[str, Any]) -> None:
         facts.error_type = clean(kind.partition(":")[0], 128)
 
 
+def see_error_text(facts: Facts, body: bytes) -> None:
+    """An error that is no JSON: a line of text is kept, a page of HTML says nothing."""
+    facts.failed = True
+    text = body.decode("utf-8", "replace").strip()
+    if text and not text.startswith("<"):
+        facts.error_message = clean(text, _MESSAGE_LENGTH_MAX)
+
+
 def _first_text(error: dict[str, Any], *keys: str) -> str | None:
     for key in keys:
         value = error.get(key)

@@ -68,7 +68,12 @@ INTERACTIONS = Dialect(
     known_keys=frozenset(
         {"total_input_tokens", "total_output_tokens", "total_thought_tokens", "total_tokens"}
         | {"total_cached_tokens", "total_tool_use_tokens", "input_tokens_by_modality"}
-        | {"output_tokens_by_modality", "cached_tokens_by_modality", "tool_use_tokens_by_modality"}
+        | {
+            "raw_prompt_token",
+            "output_tokens_by_modality",
+            "cached_tokens_by_modality",
+            "tool_use_tokens_by_modality",
+        }
     ),
     marks=(Mark(b'"interaction"'), Mark(b"interaction."), Mark(b'"error"')),
     text_marks=(b'"text"', b'"arguments"'),

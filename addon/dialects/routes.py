@@ -72,6 +72,9 @@ _ROWS = (
     _Row(r"(?<!/threads)/v1/messages", anthropic.MESSAGES),
     _Row(rf"/publishers/anthropic/models{_MODEL}:rawPredict", anthropic.MESSAGES, False),
     _Row(rf"/publishers/anthropic/models{_MODEL}:streamRawPredict", anthropic.MESSAGES, True),
+    # Mistral and others on Vertex, in OpenAI's words.
+    _Row(rf"/publishers/[^/]+/models{_MODEL}:rawPredict", openai_chat.CHAT, False),
+    _Row(rf"/publishers/[^/]+/models{_MODEL}:streamRawPredict", openai_chat.CHAT, True),
     _Row(rf"/(?:models|tunedModels){_MODEL}[:/]generateContent", gemini.GENERATE_CONTENT, False),
     # Chuizi AI writes the method as a path segment of its own.
     _Row(

@@ -7,7 +7,7 @@ JSON errors under `text/event-stream` (Vertex), arrays and lines under `applicat
 import re
 from collections.abc import Callable
 
-from addon.framing.document import Document
+from addon.framing.document import Document, Opaque
 from addon.framing.eventstream import EventStream, begins_message
 from addon.framing.frame import Framing
 from addon.framing.json_array import JsonArray
@@ -20,6 +20,7 @@ FRAMINGS: dict[str, Callable[[], Framing]] = {
     "json_array": JsonArray,
     "eventstream": EventStream,
     "document": Document,
+    "opaque": Opaque,
 }
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 """What may stand before the first telling byte: a byte order mark, blank keep-alive lines."""
@@ -34,14 +35,20 @@ def framing_of(content_type: str, begun: bytes, *, is_over: bool) -> Framing | N
     content_type = content_type.lower()
     if "amazon.eventstream" in content_type:
         return EventStream()
+    if content_type.startswith(("audio/", "image/", "video/")):
+        return Opaque()
     telling = begun.lstrip(_BLANK)
-    if telling.startswith(b"["):
-        return JsonArray()
-    if telling.startswith(b"{"):
-        return NDJSON() if _LINES.search(content_type) else Document()
+    if telling.startswith((b"{", b"[")):
+        return _json_framing(content_type, telling)
     if len(telling) < _TELLING_BYTES and not is_over:
         return None
     if begins_message(begun):
         return EventStream()
     is_sse = "event-stream" in content_type or _SSE_FIELD.match(telling)
     return SSE() if is_sse else Document()
+
+
+def _json_framing(content_type: str, telling: bytes) -> Framing:
+    if telling.startswith(b"["):
+        return JsonArray()
+    return NDJSON() if _LINES.search(content_type) else Document()

@@ -1,4 +1,4 @@
-"""Pure. One plain JSON body: a single frame, given out when the body ends."""
+"""Pure. One plain JSON body: a single frame, given out when the body ends; or none at all."""
 
 from addon.framing.frame import Frame
 
@@ -52,3 +52,30 @@ class Document:
 
     def parse(self, block: bytes) -> Frame | None:
         return Frame("", block) if self.lost is None and block.strip() else None
+
+
+class Opaque:
+    """A body that holds no frames (speech, pictures): nothing of it is kept."""
+
+    __slots__ = ("lost",)
+
+    held = b""
+    is_holding = False
+
+    def __init__(self) -> None:
+        self.lost: str | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        return data
+
+    def end(self) -> bytes:
+        return b""
+
+    def count(self, _run: bytes) -> int:
+        return 0
+
+    def split(self, run: bytes) -> list[bytes]:
+        return [run] if run else []
+
+    def parse(self, _block: bytes) -> Frame | None:
+        return None

@@ -21,7 +21,7 @@ def raw_deflate(body: bytes) -> bytes:
     return deflater.compress(body) + deflater.flush()
 
 
-def in_two(compress):  # noqa: ANN001, ANN201
+def in_two(compress):
     return lambda body: compress(body[:100]) + compress(body[100:])
 
 

@@ -22,20 +22,56 @@ CLOSES = Facts(closes_without_mark=True)
     ("end", "facts", "status", "streamed", "expected"),
     [
         pytest.param(End.FINISHED, SAID_DONE, 200, True, Outcome.COMPLETE, id="done"),
-        pytest.param(End.FINISHED, SAID_FINISH, 200, True, Outcome.COMPLETE, id="no-DONE-but-finish"),
+        pytest.param(
+            End.FINISHED, SAID_FINISH, 200, True, Outcome.COMPLETE, id="no-DONE-but-finish"
+        ),
         pytest.param(End.FINISHED, CLOSES, 200, True, Outcome.COMPLETE, id="close-is-its-end"),
-        pytest.param(End.FINISHED, SAID_NOTHING, 200, True, Outcome.UPSTREAM_CUT, id="rst-that-looks-like-an-end"),
+        pytest.param(
+            End.FINISHED,
+            SAID_NOTHING,
+            200,
+            True,
+            Outcome.UPSTREAM_CUT,
+            id="rst-that-looks-like-an-end",
+        ),
         pytest.param(End.FINISHED, SAID_NOTHING, 200, False, Outcome.COMPLETE, id="plain-document"),
-        pytest.param(End.CLIENT_LEFT, SAID_DONE, 200, True, Outcome.COMPLETE, id="client-closes-at-DONE"),
-        pytest.param(End.CLIENT_LEFT, SAID_FINISH, 200, True, Outcome.CLIENT_LEFT, id="client-leaves-before-usage"),
-        pytest.param(End.CLIENT_LEFT, SAID_NOTHING, None, True, Outcome.CLIENT_LEFT, id="client-leaves-before-headers"),
+        pytest.param(
+            End.CLIENT_LEFT, SAID_DONE, 200, True, Outcome.COMPLETE, id="client-closes-at-DONE"
+        ),
+        pytest.param(
+            End.CLIENT_LEFT,
+            SAID_FINISH,
+            200,
+            True,
+            Outcome.CLIENT_LEFT,
+            id="client-leaves-before-usage",
+        ),
+        pytest.param(
+            End.CLIENT_LEFT,
+            SAID_NOTHING,
+            None,
+            True,
+            Outcome.CLIENT_LEFT,
+            id="client-leaves-before-headers",
+        ),
         pytest.param(End.UPSTREAM_BROKE, SAID_NOTHING, 200, True, Outcome.UPSTREAM_CUT, id="cut"),
-        pytest.param(End.UPSTREAM_BROKE, SAID_NOTHING, None, False, Outcome.UPSTREAM_CUT, id="refused"),
+        pytest.param(
+            End.UPSTREAM_BROKE, SAID_NOTHING, None, False, Outcome.UPSTREAM_CUT, id="refused"
+        ),
         pytest.param(End.STOPPED, SAID_NOTHING, 200, True, Outcome.LOST, id="proxy-stopped"),
         pytest.param(End.FINISHED, SAID_ERROR, 200, True, Outcome.ERROR_FRAME, id="error-frame"),
-        pytest.param(End.CLIENT_LEFT, SAID_ERROR, 200, True, Outcome.ERROR_FRAME, id="client-leaves-on-the-error"),
+        pytest.param(
+            End.CLIENT_LEFT,
+            SAID_ERROR,
+            200,
+            True,
+            Outcome.ERROR_FRAME,
+            id="client-leaves-on-the-error",
+        ),
         pytest.param(End.FINISHED, SAID_ERROR, 429, False, Outcome.HTTP_ERROR, id="http-error"),
-        pytest.param(End.UPSTREAM_BROKE, SAID_NOTHING, 500, False, Outcome.HTTP_ERROR, id="http-error-cut"),
+        pytest.param(
+            End.UPSTREAM_BROKE, SAID_NOTHING, 500, False, Outcome.HTTP_ERROR, id="http-error-cut"
+        ),
     ],
 )
 def test_outcomes(end: End, facts: Facts, status, streamed: bool, expected: Outcome):
@@ -44,8 +80,15 @@ def test_outcomes(end: End, facts: Facts, status, streamed: bool, expected: Outc
 
 def opened(**kwargs) -> Exchange:
     return Exchange(
-        id="flow-1", origin="https://llm.example:443", provider="openai", dialect="openai.chat",
-        operation="chat", path="/v1/chat/completions", opened_at=NOW, streamed=True, **kwargs,
+        id="flow-1",
+        origin="https://llm.example:443",
+        provider="openai",
+        dialect="openai.chat",
+        operation="chat",
+        path="/v1/chat/completions",
+        opened_at=NOW,
+        streamed=True,
+        **kwargs,
     )
 
 
@@ -58,8 +101,15 @@ def fed(body: bytes) -> Meter:
 
 def settled(body: bytes | None, end: End, **kwargs):
     return settle(
-        opened(), end=end, status=200, meter=fed(body) if body is not None else None,
-        passed=NOTHING_PASSED, estimate_input=lambda: 11, cause=None, now=NOW, **kwargs,
+        opened(),
+        end=end,
+        status=200,
+        meter=fed(body) if body is not None else None,
+        passed=NOTHING_PASSED,
+        estimate_input=lambda: 11,
+        cause=None,
+        now=NOW,
+        **kwargs,
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from addon.framing.choice import FRAMINGS, framing_of
-from addon.framing.document import Document
+from addon.framing.document import Document, Opaque
 from addon.framing.eventstream import EventStream
 from addon.framing.json_array import JsonArray
 from addon.framing.ndjson import NDJSON
@@ -39,6 +39,7 @@ SSE_BODY = b'data: {"id":1}\n\n'
         pytest.param(
             "application/json", event("chunk", b"{}"), EventStream, id="eventstream-under-json"
         ),
+        pytest.param("audio/mpeg", b"{\xff\xfb", Opaque, id="speech"),
         pytest.param("text/html", b"<html><body>Bad Gateway", Document, id="html"),
         pytest.param("text/plain", b"data is not a field here", Document, id="text"),
     ],
@@ -58,6 +59,5 @@ def test_at_the_end_of_the_body_something_is_chosen() -> None:
 
 
 def test_every_framing_has_a_name() -> None:
-    assert {type(make()) for make in FRAMINGS.values()} == {
-        SSE, NDJSON, JsonArray, EventStream, Document,
-    }  # fmt: skip
+    every = {SSE, NDJSON, JsonArray, EventStream, Document, Opaque}
+    assert {type(make()) for make in FRAMINGS.values()} == every

@@ -1,7 +1,7 @@
 import pytest
 
 from addon.framing import document
-from addon.framing.document import Document
+from addon.framing.document import Document, Opaque
 from addon.framing.frame import Frame
 from tests.addon.feeding import frame, frame_every_way, pieces
 
@@ -36,3 +36,9 @@ def test_a_body_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch) -
     assert framing.lost is not None
     assert not framing.is_holding
     assert frame(Document, [body]).frames == []
+
+
+def test_of_an_opaque_body_nothing_is_kept() -> None:
+    framed = frame_every_way(Opaque, bytes(100), has_rubbish=True)
+    assert framed.frames == []
+    assert Opaque().count(bytes(100)) == 0

@@ -1,0 +1,61 @@
+from addon.dialects.counts import Counts, lookup, object_at, objects_at
+
+
+def test_the_first_that_is_reported_counts() -> None:
+    counts = Counts({"a": None, "b": {"c": 3}, "d": 0})
+    assert counts.first("a", "b.c", "d") == 3
+    assert counts.first("d") == 0
+    assert counts.first("b", "b.x", "x.y") is None
+    assert counts.remarks == []
+
+
+def test_what_is_no_count_is_remarked_once_and_passed_over() -> None:
+    counts = Counts({"a": -1, "b": "12", "c": 5})
+    assert counts.first("a", "b", "c") == 5
+    assert counts.first("a") is None
+    assert counts.remarks == ["a is no count: '-1'", "b is no count: '12'"]
+
+
+def test_a_remark_is_bounded() -> None:
+    counts = Counts({"a": "x" * 10_000})
+    assert counts.first("a") is None
+    assert len(counts.remarks[0]) < 80
+
+
+def test_amounts_are_exact() -> None:
+    """The shortest decimal form of a float is what the provider wrote."""
+    counts = Counts({"cost": 0.0000355, "text": "0.1", "bad": "free", "minus": -1})
+    assert counts.picousd("none", "cost") == 35_500_000
+    assert counts.picousd("text") == 100_000_000_000
+    assert counts.picousd("bad", "minus") is None
+    assert len(counts.remarks) == 2
+
+
+def test_durations_come_in_seconds() -> None:
+    counts = Counts({"a": 6, "b": 5.4996, "c": True, "d": -1, "e": 1e300})
+    assert counts.milliseconds("a") == 6_000
+    assert counts.milliseconds("b") == 5_500
+    assert counts.milliseconds("c", "d", "e") is None
+    assert len(counts.remarks) == 3
+
+
+def test_units_take_the_ledgers_names_and_leave_out_zeros() -> None:
+    counts = Counts({"tools": {"search": 2, "code": 0, "odd": "x"}, "other": 1})
+    names = {"tools.search": "web_searches", "tools.code": "code_executions", "tools.odd": "odd"}
+    assert counts.units(names) == {"web_searches": 2}
+
+
+def test_depth_is_bounded() -> None:
+    nested: dict[str, object] = {"n": 1}
+    for _ in range(2_000):
+        nested = {"k": nested}
+    assert Counts(nested).first("k") is None
+
+
+def test_looking_up_never_raises() -> None:
+    assert lookup({"a": {"b": 1}}, "a.b") == 1
+    assert lookup({"a": [1]}, "a.b") is None
+    assert object_at([], "a") is None
+    assert object_at({"a": 1}, "a") is None
+    assert objects_at({"a": [{"x": 1}, 2, None]}, "a") == [{"x": 1}]
+    assert objects_at({"a": {"x": 1}}, "a") == []

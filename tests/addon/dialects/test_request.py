@@ -1,0 +1,125 @@
+"""What a request says, and never a prompt."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from addon.dialects import routes
+from addon.dialects.request import RequestFacts, read_request
+
+
+def said(path: str, body: dict[str, Any]) -> RequestFacts:
+    route = routes.match("POST", "api.example.com", path)
+    assert route is not None
+    return read_request(route, json.dumps(body).encode())
+
+
+CHAT = "/v1/chat/completions"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({}, None, id="not-said"),
+        pytest.param({"stream_options": None}, None, id="null"),
+        pytest.param({"stream_options": {}}, None, id="empty"),
+        pytest.param({"stream_options": {"include_usage": True}}, True, id="asked"),
+        pytest.param({"stream_options": {"include_usage": False}}, False, id="declined"),
+        pytest.param({"stream_options": {"include_usage": "yes"}}, None, id="nonsense"),
+    ],
+)
+def test_whether_usage_is_asked_for(options: dict[str, Any], expected: bool | None) -> None:
+    """headroomlabs-ai/headroom#2026: an explicit false must not be taken for nothing."""
+    assert said(CHAT, {"model": "m", "stream": True, **options}).usage_asked is expected
+
+
+def test_dialects_that_cannot_be_asked_are_not() -> None:
+    body = {"model": "m", "stream_options": {"include_usage": True}}
+    assert said("/v1/messages", body).usage_asked is None
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "expected"),
+    [
+        (CHAT, {"stream": True}, True),
+        (CHAT, {"stream": False}, False),
+        (CHAT, {"stream": "true"}, False),
+        (CHAT, {}, False),
+        ("/api/chat", {}, True),
+        ("/api/chat", {"stream": False}, False),
+        ("/api/embed", {}, False),
+        ("/v1beta/models/m:streamGenerateContent", {}, True),
+        ("/v1beta/models/m:generateContent", {"stream": True}, False),
+    ],
+)
+def test_whether_a_stream_is_asked_for(path: str, body: dict[str, Any], expected: bool) -> None:
+    assert said(path, body).streamed is expected
+
+
+@pytest.mark.parametrize(
+    ("body", "user", "session"),
+    [
+        pytest.param({"user": "u"}, "u", None, id="user"),
+        pytest.param({"safety_identifier": "s"}, "s", None, id="safety-identifier"),
+        pytest.param({"metadata": {"user_id": "u", "session_id": "x"}}, "u", "x", id="metadata"),
+        pytest.param(
+            {
+                "metadata": {
+                    "user_id": "user_1f_account__session_01234567-89ab-cdef-0123-456789abcdef"
+                }
+            },
+            "user_1f",
+            "01234567-89ab-cdef-0123-456789abcdef",
+            id="claude-code",
+        ),
+        pytest.param(
+            {"metadata": {"user_id": '{"device_id":"d","account_uuid":"a","session_id":"s"}'}},
+            "a",
+            "s",
+            id="claude-code-json",
+        ),
+        pytest.param({"prompt_cache_key": "conversation-1"}, None, "conversation-1", id="codex"),
+        pytest.param({"user": 5, "metadata": [1]}, None, None, id="nonsense"),
+    ],
+)
+def test_whose_request_it_is(body: dict[str, Any], user: str | None, session: str | None) -> None:
+    facts = said(CHAT, body)
+    assert (facts.end_user, facts.session_id) == (user, session)
+
+
+def test_the_tier_asked_for_and_the_models() -> None:
+    facts = said(CHAT, {"model": "gpt", "service_tier": "flex"})
+    assert (facts.model, facts.service_tier) == ("gpt", "flex")
+    assert said("/openai/deployments/d/chat/completions", {}).model == "d"
+    assert said("/openai/deployments/d/chat/completions", {"model": "m"}).model == "m"
+    assert said(CHAT, {"model": "x" * 5_000}).model == "x" * 256
+
+
+def test_the_short_fields_of_a_form() -> None:
+    def part(name: str, value: bytes, more: str = "") -> bytes:
+        return (
+            f'--b\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'.encode()
+            + value
+            + b"\r\n"
+        )
+
+    route = routes.match("POST", "api.openai.com", "/v1/audio/transcriptions")
+    assert route is not None
+    body = (
+        part("model", b"gpt-4o-transcribe")
+        + part("file", bytes(range(256)) * 2_000, '; filename="a.mp3"')
+        + part("stream", b"true")
+        + b"--b--\r\n"
+    )
+    facts = read_request(route, body)
+    assert (facts.model, facts.streamed) == ("gpt-4o-transcribe", True)
+
+
+@given(st.binary(max_size=200) | st.from_regex(rb'--b\r\n.*name="model".*', fullmatch=True))
+def test_no_bytes_raise(body: bytes) -> None:
+    for route in (routes.match("POST", "", CHAT), routes.UNKNOWN):
+        assert route is not None
+        read_request(route, body)

@@ -1,0 +1,137 @@
+"""Any prefix before a path works, and what is no LLM call matches nothing (DESIGN §4)."""
+
+import pytest
+
+from addon.dialects import routes
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "dialect", "model", "streamed"),
+    [
+        ("api.openai.com", "/v1/chat/completions", "openai.chat", None, None),
+        ("api.openai.com", "/v1/chat/completions/", "openai.chat", None, None),
+        ("openrouter.ai", "/api/v1/chat/completions", "openai.chat", None, None),
+        ("localhost", "/any/prefix/at/all/v1/chat/completions", "openai.chat", None, None),
+        ("r.openai.azure.com", "/openai/deployments/my%20gpt/chat/completions", "openai.chat", "my gpt", None),
+        ("api.mistral.ai", "/v1/agents/completions", "openai.chat", None, None),
+        ("api.mistral.ai", "/v1/fim/completions", "openai.completions", None, None),
+        ("api.writer.com:443", "/v1/chat", "openai.chat", None, None),
+        ("api.openai.com", "/v1/completions", "openai.completions", None, None),
+        ("api.openai.com", "/v1/responses", "openai.responses", None, None),
+        ("api.openai.com", "/v1/responses/compact", "openai.responses", None, None),
+        ("chatgpt.com", "/backend-api/codex/responses", "openai.responses", None, None),
+        ("api.openai.com", "/v1/threads/thread_1/runs", "openai.runs", None, None),
+        ("api.openai.com", "/v1/threads/t/runs/run_1/submit_tool_outputs", "openai.runs", None, None),
+        ("api.openai.com", "/v1/embeddings", "openai.embeddings", None, None),
+        ("api.openai.com", "/v1/images/generations", "openai.images", None, None),
+        ("api.openai.com", "/v1/audio/speech", "openai.audio", None, None),
+        ("api.openai.com", "/v1/moderations", "openai.moderations", None, None),
+        ("api.voyageai.com", "/v1/rerank", "openai.rerank", None, None),
+        ("api.anthropic.com", "/v1/messages", "anthropic.messages", None, None),
+        ("api.chuizi.ai", "/anthropic/v1/messages", "anthropic.messages", None, None),
+        ("x-aiplatform.googleapis.com", "/v1/p/publishers/anthropic/models/claude@1:rawPredict", "anthropic.messages", "claude@1", False),
+        ("x-aiplatform.googleapis.com", "/v1/p/publishers/mistralai/models/m@1:streamRawPredict", "openai.chat", "m@1", True),
+        ("g", "/v1beta/models/gemini-2.5:generateContent", "gemini.generate_content", "gemini-2.5", False),
+        ("g", "/v1beta/models/gemini-2.5:streamGenerateContent", "gemini.generate_content", "gemini-2.5", True),
+        ("g", "/gemini/v1beta/models/google/gemini-3:streamGenerateContent", "gemini.generate_content", "google/gemini-3", True),
+        ("g", "/v1/projects/p/locations/l/publishers/google/models/m:generateContent", "gemini.generate_content", "m", False),
+        ("g", "/v1beta/tunedModels/mine:generateContent", "gemini.generate_content", "mine", False),
+        ("g", "/v1internal:streamGenerateContent", "gemini.generate_content", None, True),
+        ("g", "/v1beta/models/e:batchEmbedContents", "gemini.embeddings", "e", False),
+        ("g", "/v1/publishers/google/models/e:predict", "gemini.embeddings", "e", False),
+        ("g", "/v1beta/interactions", "gemini.interactions", None, None),
+        ("g", "/v1beta/openai/chat/completions", "openai.chat", None, None),
+        ("api.cohere.com", "/v2/chat", "cohere.chat", None, None),
+        ("api.cohere.ai", "/v1/chat", "cohere.chat", None, None),
+        ("api.cohere.ai", "/v1/generate", "cohere.generate", None, None),
+        ("api.cohere.com", "/v2/embed", "cohere.embed", None, None),
+        ("api.cohere.com", "/v1/rerank", "cohere.rerank", None, None),
+        ("localhost:11434", "/api/chat", "ollama.chat", None, None),
+        ("localhost:11434", "/api/generate", "ollama.generate", None, None),
+        ("localhost:11434", "/api/embed", "ollama.embed", None, None),
+        ("localhost:11434", "/api/embeddings", "ollama.embed", None, None),
+        ("openrouter.ai", "/api/v1/embeddings", "openai.embeddings", None, None),
+        ("b", "/model/anthropic.claude-v2%3A1/converse", "bedrock.converse", "anthropic.claude-v2:1", False),
+        ("b", "/model/us.amazon.nova/converse-stream", "bedrock.converse", "us.amazon.nova", True),
+        ("b", "/model/m/invoke", "bedrock.invoke", "m", False),
+        ("b", "/model/m/invoke-with-response-stream", "bedrock.invoke", "m", True),
+        ("b", "/model/arn:aws:bedrock:r:1:imported-model/x/invoke", "bedrock.invoke", "arn:aws:bedrock:r:1:imported-model/x", False),
+        ("api.replicate.com", "/v1/models/meta/llama/predictions", "replicate.predictions", None, None),
+    ],
+)  # fmt: skip
+def test_where_a_path_leads(
+    host: str, path: str, dialect: str, model: str | None, streamed: bool | None
+) -> None:
+    route = routes.match("POST", host, path)
+    assert route is not None
+    assert (route.dialect.name, route.path_model, route.path_streamed) == (dialect, model, streamed)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/models"),
+        ("GET", "/v1/chat/completions"),
+        ("DELETE", "/v1/responses/resp_1"),
+        ("POST", "/v1/responses/resp_1/cancel"),
+        ("POST", "/v1/messages/count_tokens"),
+        ("POST", "/v1/threads/thread_1/messages"),
+        ("POST", "/v1/threads/v1/messages"),
+        ("POST", "/v1beta/models/gemini:countTokens"),
+        ("POST", "/v1/files"),
+        ("POST", "/api/pull"),
+        ("POST", "/telemetry/runs"),
+        ("POST", "/"),
+    ],
+)
+def test_what_is_no_llm_call_matches_nothing(method: str, path: str) -> None:
+    assert routes.match(method, "api.openai.com", path) is None
+
+
+def test_a_background_response_is_read_when_it_is_fetched() -> None:
+    route = routes.match("GET", "api.openai.com", "/v1/responses/resp_1")
+    assert route is not None
+    assert route.dialect.name == "openai.responses"
+
+
+@pytest.mark.parametrize(
+    ("path", "dialect"),
+    [
+        ("/v1/realtime", "openai.realtime"),
+        ("/openai/realtime", "openai.realtime"),
+        ("/v1/responses", "openai.responses"),
+        ("/backend-api/codex/responses", "openai.responses"),
+        ("/chat", None),
+    ],
+)
+def test_where_a_websocket_leads(path: str, dialect: str | None) -> None:
+    route = routes.match_websocket(path)
+    assert (route.dialect.name if route else None) == dialect
+
+
+def test_every_dialect_is_known_by_its_name() -> None:
+    assert all(name == dialect.name for name, dialect in routes.DIALECTS.items())
+    assert routes.DIALECTS["unknown"] is routes.UNKNOWN.dialect
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "provider"),
+    [
+        ("api.openai.com", "/v1/responses", "openai"),
+        ("API.OpenAI.com.", "/v1/responses", "openai"),
+        ("eu.api.openai.com", "/v1/responses", "openai"),
+        ("notopenai.com", "/v1/responses", "notopenai.com"),
+        ("openai.com.evil.example", "/v1/responses", "openai.com.evil.example"),
+        ("res.openai.azure.com", "/openai/v1/responses", "azure.ai.openai"),
+        ("res.services.ai.azure.com", "/models/chat/completions", "azure.ai.inference"),
+        ("res.services.ai.azure.com", "/openai/v1/responses", "azure.ai.openai"),
+        ("bedrock-runtime.eu-central-1.amazonaws.com", "/model/m/converse", "aws.bedrock"),
+        ("us-central1-aiplatform.googleapis.com", "/v1", "gcp.vertex_ai"),
+        ("aiplatform.googleapis.com", "/v1", "gcp.vertex_ai"),
+        ("generativelanguage.googleapis.com", "/v1beta", "gcp.gemini"),
+        ("localhost", "/v1", "localhost"),
+        ("127.0.0.1", "/v1", "127.0.0.1"),
+    ],
+)
+def test_who_answers(host: str, path: str, provider: str) -> None:
+    assert routes.provider_of(host, path) == provider
