@@ -98,10 +98,11 @@ def report(
 ) -> None:
     """Tokens, cache, cost and times by model, key, day, …"""
     from ledger import db, report_tables, reports
+    from ledger.reports import open_ledger
 
     words = [word.strip() for group in by or ["model"] for word in group.split(",")]
     scope = _scope(since, until, only)
-    engine = db.ensure(ledger or db.default_url())
+    engine = open_ledger(ledger)
     found = reports.report(engine, words, scope, top=top)
     table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
     _write(format, table, report_tables.document(found))
@@ -126,10 +127,11 @@ def show(
     ledger: LedgerOption = None,
 ) -> None:
     """Explain one request to the last line: frames, usage, prices and where each came from."""
-    from ledger import db, explain, render
+    from ledger import explain, render
     from ledger.lookup import find
+    from ledger.reports import open_ledger
 
-    found = find(db.ensure(ledger or db.default_url()), word)
+    found = find(open_ledger(ledger), word)
     if format is ShowFormat.JSON:
         sys.stdout.write(render.as_json(explain.document(found)))
         return
@@ -164,13 +166,14 @@ def reprice(
     ledger: LedgerOption = None,
 ) -> None:
     """Price what is booked once more. Superseding charges are added; the old ones stay."""
-    from ledger import db, reprice
+    from ledger import reprice
     from ledger.price_tables import difference
     from ledger.prices import PriceBook
+    from ledger.reports import open_ledger
 
     book = PriceBook.load(prices)
     scope, now = _scope(since, until, only), datetime.now(UTC)
-    engine = db.ensure(ledger or db.default_url())
+    engine = open_ledger(ledger)
     changes = reprice.changes(engine, book, scope, now=now)
     if not changes:
         _say("nothing changes: every line has the price it would get today")
@@ -258,8 +261,9 @@ def reconcile(
     ledger: LedgerOption = None,
 ) -> None:
     """Lay providers' statements beside the ledger; exit code 1 if they do not agree."""
-    from ledger import booked, db, reconcile_tables, statement_files
+    from ledger import booked, reconcile_tables, statement_files
     from ledger.reconcile import AGREES
+    from ledger.reports import open_ledger
 
     scope, part = _scope(since, until, only), _percent(tolerance)
     statements = [statement_files.load(file, provider=provider) for file in files]
@@ -268,7 +272,7 @@ def reconcile(
         _say(f"{file}: {statement.kind}{of}, {len(statement.lines)} lines")
         for warning in statement.warnings:
             _say(f"{file}: {warning}")
-    engine = db.ensure(ledger or db.default_url())
+    engine = open_ledger(ledger)
     entries = booked.reconcile(engine, statements, scope, tolerance=part)
     shown = [entry for entry in entries if not differences or entry.verdict not in AGREES]
     _write(format, reconcile_tables.table(shown), reconcile_tables.document(entries))
@@ -323,12 +327,12 @@ def export(
     ledger: LedgerOption = None,
 ) -> None:
     """Write requests, charges or FOCUS billing rows as Parquet or CSV, partitioned by day."""
-    from ledger import db
     from ledger import export as exporting
     from ledger.day_files import FileFormat
+    from ledger.reports import open_ledger
 
     scope = _scope(since, until, only)
-    engine = db.ensure(ledger or db.default_url())
+    engine = open_ledger(ledger)
     rows = 0
     for written in exporting.export(engine, what, directory, FileFormat(format), scope):
         rows += written.rows

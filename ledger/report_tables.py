@@ -67,22 +67,26 @@ def notes(report: Report) -> Iterator[str]:
     total = report.total.figures
     if unpriced := total.unpriced + total.partial:
         yield (
-            f"{unpriced} of {total.requests} requests have lines without a price, which are not in "
-            "the cost; the view `unpriced` says which, and why"
+            f"without a price, and so not in the cost: lines of {unpriced} of "
+            f"{_requests(total.requests)}; the view `unpriced` says which, and why"
         )
     if total.estimated:
+        tokens = short_count(total.estimated_output_tokens)
         cost = short_usd(total.estimated_cost_picousd)
         yield (
-            f"{total.estimated} requests ended before usage was reported: "
-            f"~{short_count(total.estimated_output_tokens)} output tokens by our estimate"
-            + (f", {cost} of the cost" if cost else "")
+            f"ended before usage was reported: {_requests(total.estimated)}, ~{tokens} output "
+            f"tokens by our estimate{f', {cost} of the cost' if cost else ''}"
         )
     if total.reported:
-        yield f"{total.reported} requests cost what their provider says, for want of a price"
+        yield f"at their provider's own figure, for want of a price: {_requests(total.reported)}"
     if total.difference_picousd:
         yield f"our cost less the providers' own figures: {short_usd(total.difference_picousd)}"
     if report.open_requests:
-        yield f"{report.open_requests} requests are still open and in no figure"
+        yield f"still open, and in no figure: {_requests(report.open_requests)}"
+
+
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{short_count(count)} requests"
 
 
 def _members(report: Report, row: Row) -> dict[str, Cell]:

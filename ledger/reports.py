@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from ledger import db
 from ledger.charges import PROVIDER
 from ledger.errors import LedgerError
 from ledger.figures import Figures, Key, Report, Row, Times, order, percentiles, top_of
@@ -87,6 +88,14 @@ def report(engine: Engine, by: Sequence[str], scope: Scope, *, top: int | None =
         total=Row(key=(), figures=total, times=times_of_all),
         open_requests=still_open,
     )
+
+
+def open_ledger(url: str | None) -> Engine:
+    """A ledger to ask; by default the one that is recorded into. LedgerError if there is none:
+    asking must not make one."""
+    url = url or db.default_url()
+    db.open_existing(url).dispose()
+    return db.ensure(url)
 
 
 @contextmanager

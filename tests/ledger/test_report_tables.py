@@ -163,19 +163,19 @@ def test_what_the_reader_must_know():
         estimated_cost_picousd=10**12,
         difference_picousd=-(10**12),
     )
-    told = list(notes(make(Row(key=("a",), figures=figures), open_requests=4)))
+    told = list(notes(make(Row(key=("a",), figures=figures), open_requests=1)))
     assert told == [
         (
-            "2 of 9 requests have lines without a price, which are not in the cost; the view "
+            "without a price, and so not in the cost: lines of 2 of 9 requests; the view "
             "`unpriced` says which, and why"
         ),
         (
-            "2 requests ended before usage was reported: ~500 output tokens by our estimate, $1.0000 "
-            "of the cost"
+            "ended before usage was reported: 2 requests, ~500 output tokens by our estimate, "
+            "$1.0000 of the cost"
         ),
-        "3 requests cost what their provider says, for want of a price",
+        "at their provider's own figure, for want of a price: 3 requests",
         "our cost less the providers' own figures: -$1.0000",
-        "4 requests are still open and in no figure",
+        "still open, and in no figure: 1 request",
     ]
 
 
