@@ -6,6 +6,7 @@ with the span of time it holds for, so that every further exchange of the kind c
 Files are read when the book is made, never later.
 """
 
+import threading
 from dataclasses import replace
 from datetime import datetime
 
@@ -33,8 +34,14 @@ class PriceBook:
 
     @classmethod
     def load(cls, overrides_path: str | None) -> "PriceBook":
-        """A book with the operator's own prices; LedgerError if that file has a fault."""
-        return cls(override_file.load(overrides_path) if overrides_path else NO_OVERRIDES)
+        """A book with the operator's own prices; LedgerError if that file has a fault.
+
+        The published prices are imported meanwhile, so that the start of a proxy does not wait for
+        them, and the first answer that is priced, as a rule, neither.
+        """
+        book = cls(override_file.load(overrides_path) if overrides_path else NO_OVERRIDES)
+        threading.Thread(target=published.preload, name="tokentee-prices", daemon=True).start()
+        return book
 
     def price(self, exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
         """The charges of a reading, for `Ledger.start(price=...)`."""

@@ -1,5 +1,6 @@
 """The price book: sources in their order, and what is remembered between exchanges."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -262,6 +263,13 @@ def test_litellm_is_no_help_for_what_it_lacks(book_of):
 def test_a_bad_file_is_one_clear_line(book_of):
     with pytest.raises(LedgerError, match=r"prices.toml: line 2: price 1: modle: unknown"):
         book_of('[[price]]\nmodle = "x"\n')
+
+
+def test_published_prices_are_imported_beside_the_start(monkeypatch):
+    imported = threading.Event()
+    monkeypatch.setattr(prices.published, "preload", imported.set)
+    PriceBook.load(None)
+    assert imported.wait(10)
 
 
 def test_what_was_looked_up_is_looked_up_once(book, monkeypatch):
