@@ -164,7 +164,7 @@ def bundle_of(entry: Entry) -> interchange.Bundle:
     """One exchange as another ledger would hand it over."""
     exchange, read, lines = entry
     key = (instant_text(exchange.opened_at), exchange.id)
-    facts = intake.open_row(exchange, exchange.node or "host/1/1")[: len(intake.EXCHANGE_COLUMNS)]
+    facts = intake.open_row(exchange, exchange.node)[: len(intake.EXCHANGE_COLUMNS)]
     read_rows: list[Any] = []
     charged: list[Any] = []
     if read is not None:
