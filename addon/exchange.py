@@ -74,7 +74,9 @@ def settle(
     """
     assert opened.state is State.OPEN, opened.state
     facts = meter.facts if meter else Facts()
-    outcome = outcome_of(end, facts, status=status, streamed=opened.streamed)
+    # A meter that failed may not have heard the answer's own end: then HTTP's has to do.
+    heard_all = meter is not None and passed.degraded is None
+    outcome = outcome_of(end, facts, status=status, streamed=opened.streamed and heard_all)
     if outcome not in (Outcome.UPSTREAM_CUT, Outcome.LOST):
         cause = None  # what the provider said of it is the better reason, or there is none
     reading = _reading(opened, outcome, meter, estimate_input, now)

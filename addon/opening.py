@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from mitmproxy import http
@@ -50,11 +51,8 @@ def open_exchange(
         route = routes.UNKNOWN
     body = attempt(troubles, request.get_content) or b""
     facts = attempt(troubles, read_request, route, body) or RequestFacts()
-    key = attribution.api_key_of(headers, request.path)
-    fingerprint, hint = (
-        attribution.fingerprint_of(key, running.ledger.secret) if key else (None, None)
-    )
-    tags = {**running.settings.tags, **options.parse_tags_leniently(header_tags)}
+    fingerprint, hint = attempt(troubles, _key_of, running, request, headers) or (None, None)
+    own_tags = attempt(troubles, options.parse_tags_leniently, header_tags) or {}
     session_id = session[:HEADER_LENGTH_MAX] if session else facts.session_id
     provider = upstream.provider if upstream is not None else None
     opened = Exchange(
@@ -75,8 +73,16 @@ def open_exchange(
         user_agent=headers.get("user-agent", "")[:HEADER_LENGTH_MAX] or None,
         end_user=facts.end_user,
         session_id=session_id,
-        tags=tags,
+        tags={**running.settings.tags, **own_tags},
         source=Source.LIVE if flow.live else Source.REPLAY,
         node=node,
     )
     return Live(flow=flow, opened=opened, route=route, request=facts, troubles=troubles)
+
+
+def _key_of(
+    running: Running, request: http.Request, headers: Mapping[str, str]
+) -> tuple[str | None, str | None]:
+    """Fingerprint and hint of the API key that a request carries."""
+    key = attribution.api_key_of(headers, request.path)
+    return attribution.fingerprint_of(key, running.ledger.secret) if key else (None, None)

@@ -2,7 +2,7 @@
 
 import hashlib
 import itertools
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -25,9 +25,8 @@ def meter() -> Meter:
 
 
 def ticking():
-    start = datetime(2026, 11, 20, tzinfo=UTC)
-    counter = itertools.count()
-    return lambda: start + timedelta(seconds=next(counter))
+    counter = itertools.count(1_763_600_000)
+    return lambda: float(next(counter))
 
 
 def tap_of(*, strips: bool, failures: list | None = None, metered=None) -> Tap:
@@ -97,15 +96,16 @@ def test_an_edited_chunk_does_not_wait_for_the_next():
     assert tap.callable(WORD + WORD[:20]) == WORD.replace(b',"usage":null', b"")
 
 
-def test_the_first_byte_and_the_first_token_are_timed():
+def test_the_first_byte_and_the_first_token_are_timed_when_they_came():
     tap = tap_of(strips=False)
     role = b'data: {"id":"c1","choices":[{"delta":{"role":"assistant","content":""}}]}\n\n'
-    tap.callable(role)
-    tap.callable(WORD)
+    for chunk in (role, role, WORD, WORD):
+        tap.callable(chunk)
+    tap.end()
     passed = tap.passed()
     assert passed.first_byte_at is not None
     assert passed.first_token_at is not None
-    assert passed.first_byte_at < passed.first_token_at
+    assert passed.first_token_at - passed.first_byte_at == timedelta(seconds=2)
 
 
 class Failing(Meter):
@@ -170,3 +170,13 @@ def test_a_bug_while_editing_hands_on_what_was_held_back(at: int):
         assert got.startswith(before)
         assert BODY.endswith(got[len(before) :])
         assert len(got[len(before) :]) > len(BODY) - 31 * at - len(WORD)
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_bug_in_the_meter_leaves_the_editing_at_work(at: int):
+    """What we asked for is not for the client, whether we could read it or not."""
+    tap = Tap(Failing(at), stripper=Stripper(), clock=ticking(), on_failure=lambda _: None)
+    assert drink(tap, [BODY[i : i + 1000] for i in range(0, len(BODY), 1000)]) == UNASKED
+    tap.end()
+    assert tap.degraded is not None
+    assert tap.passed().stripped is True
