@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -89,7 +90,8 @@ def tap_for(
             place_of(failure),
         )
 
-    return Tap(meter, stripper=rewrite.Stripper() if edits else None, clock=now, on_failure=say)
+    stripper = rewrite.Stripper() if edits else None
+    return Tap(meter, stripper=stripper, clock=time.time, on_failure=say)
 
 
 def settled(live: Live, end: End, cause: str | None) -> tuple[Exchange, Reading]:

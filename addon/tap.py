@@ -118,19 +118,9 @@ class Tap:
             stripper.removed.clear()
             return kept or []
         try:
-            kept = stripper.feed(data) if data else stripper.end()
             self._kept.append(kept)
             if data:
                 self._keep(data)
-            return kept or []
-        try:
-            self._pending.append(data)
-            self._pending_bytes += len(data)
-            self._kept.append(kept)
-            if self._times is not None:
-                self._times.append(self._clock())
-            if self._pending_bytes >= BATCH_BYTES:
-                self._look()
         except Exception as failure:  # noqa: BLE001  # as above
             self._give_way(failure)
         return kept or []
