@@ -9,7 +9,6 @@ parsed, the others never (DESIGN §10). Where chunks were cut makes no differenc
 from collections.abc import Mapping
 from typing import Any
 
-from addon import estimate
 from addon.decoding import Decoder
 from addon.dialects import json_door
 from addon.dialects.dialect import Dialect, Mark
@@ -18,7 +17,8 @@ from addon.dialects.facts import Facts
 from addon.framing.choice import FRAMINGS, framing_of
 from addon.framing.document import Document
 from addon.framing.frame import Frame, Framing
-from addon.ordinary import PADDING, Ordinary, learn
+from addon.ordinary import Ordinary, learn
+from addon.passed_text import PassedText
 from ledger.usage import NO_USAGE, Usage
 
 _DONE = b"[DONE]"
@@ -31,9 +31,6 @@ LESSONS_MAX = 32
 one that never repeats itself stops costing lessons, 6 µs each."""
 ID_LOOKS_MAX = 64
 """Frames to parse because they lack the id; a wire that says it only once stops costing parses."""
-UNMEASURED_BYTES_MAX = 4096
-"""Text is measured for an estimate, which few exchanges need: what short answers pass is kept
-until someone asks."""
 
 
 class Meter:
@@ -60,15 +57,11 @@ class Meter:
         self._framing: Framing | None = FRAMINGS[framing]() if framing is not None else None
         self._begun = b""
         self._frames = 0
-        self._frames_before_text = 0
         self._ordinary: Ordinary | None = None
         self._lessons_left = LESSONS_MAX
         self._id_looks_left = ID_LOOKS_MAX
         self._id_written: bytes | None = None
-        self._is_padded = False
-        self._text_bytes = 0
-        self._unmeasured: list[bytes] = []
-        self._unmeasured_bytes = 0
+        self._text = PassedText()
         self.facts = Facts(
             headers={name.lower(): value for name, value in (headers or {}).items()},
             provider=provider,
@@ -131,14 +124,14 @@ class Meter:
         return json_door.dumps(usage) if usage is not None else None
 
     def estimated_output_tokens(self) -> int | None:
-        """How many output tokens have passed, by their text; None if that cannot be told."""
+        """How many output tokens have passed, by their text; None if that cannot be told.
+
+        It cannot where the text is hidden (InvokeModel's base64), and need not where the provider
+        says a running figure of its own (Gemini).
+        """
         if not self._dialect.text_marks or self.facts.is_document:
             return None
-        if not self.facts.token_seen:
-            return 0
-        frames = self._frames - self._frames_before_text
-        self._measure_text()
-        return frames if self._is_padded else estimate.output_tokens_of(frames, self._text_bytes)
+        return self._text.tokens(self._frames) if self.facts.token_seen else 0
 
     def _frame(self, data: bytes) -> None:
         framing = self._framing
@@ -169,12 +162,13 @@ class Meter:
         blocks = framing.split(run)
         self.facts.is_document = isinstance(framing, Document) and len(blocks) == 1
         for at, block in enumerate(blocks, start=1):
-            self._frames_before_text = self._frames
+            before = self._frames
             self._frames += framing.count(block)
             self._read_block(block)
             if self.facts.token_seen:
-                self._is_padded = PADDING in block
-                self._keep_text(block)
+                self._text.begin(
+                    block, dialect=self._dialect, facts=self.facts, frames_before=before
+                )
                 return b"".join(blocks[at:])
         return b""
 
@@ -184,7 +178,7 @@ class Meter:
         if seen is None:
             return False
         self._frames += seen.frames
-        self._text_bytes += seen.text_bytes
+        self._text.add(seen.text_bytes)
         return True
 
     def _look_through(self, run: bytes) -> None:
@@ -193,7 +187,7 @@ class Meter:
         assert framing is not None
         frames = framing.count(run)
         self._frames += frames
-        self._keep_text(run)
+        self._text.keep(run)
         struck = [mark for mark in self._marks if mark.strikes(run)]
         needle = self._id_needle()
         lacks_id = bool(needle) and self._id_looks_left > 0 and run.count(needle) < frames
@@ -231,23 +225,8 @@ class Meter:
             marks=self._marks,
             text_marks=self._dialect.text_marks,
             must=self._id_needle(),
-            measures_text=not self._is_padded,
+            measures_text=self._text.is_measured,
         )
-
-    def _keep_text(self, run: bytes) -> None:
-        """Have the text of a run measured, later if at all."""
-        if self._is_padded or not self._dialect.text_marks:
-            return
-        self._unmeasured.append(run)
-        self._unmeasured_bytes += len(run)
-        if self._unmeasured_bytes > UNMEASURED_BYTES_MAX:
-            self._measure_text()
-
-    def _measure_text(self) -> None:
-        for run in self._unmeasured:
-            self._text_bytes += estimate.text_bytes_of(run, self._dialect.text_marks)
-        self._unmeasured.clear()
-        self._unmeasured_bytes = 0
 
     def _read_block(self, block: bytes) -> None:
         assert self._framing is not None

@@ -48,8 +48,10 @@ class Ordinary:
     constant_bytes: int
     openings: tuple[bytes, ...]
     """`"content":"`: where text begins, if there are other gaps than the text."""
-    loose: tuple[bytes, ...]
-    """Marks that a gap could hold without a quote."""
+    has_loose_gap: bool
+    """A gap outside of strings could hold a whole frame that has no quote in it."""
+    loose_marks: tuple[bytes, ...]
+    """Marks that such a gap could hold."""
 
     def read(self, run: bytes) -> Seen | None:
         """A run of ordinary frames; None if any of it is anything else."""
@@ -63,16 +65,17 @@ class Ordinary:
             run = run.replace(b"\\\\", b"..").replace(b'\\"', b"..")
             if run.count(_QUOTE) != frames * self.quotes:
                 return None
-        if self.middles and not self._has_middles(run, frames):
-            return None
+        if self.middles or self.has_loose_gap:
+            lacks_middle = any(run.count(middle) != frames for middle in self.middles)
+            if lacks_middle or (self.has_loose_gap and self._hides_frames(run, frames)):
+                return None
         if self.openings:
             return Seen(frames, sum(_text_bytes(run, opening) for opening in self.openings))
         return Seen(frames, len(run) - frames * self.constant_bytes)
 
-    def _has_middles(self, run: bytes, frames: int) -> bool:
-        return all(run.count(middle) == frames for middle in self.middles) and not any(
-            needle in run for needle in self.loose
-        )
+    def _hides_frames(self, run: bytes, frames: int) -> bool:
+        data_lines = run.count(b"\ndata:") + run.startswith(b"data:")
+        return data_lines != frames or any(needle in run for needle in self.loose_marks)
 
 
 def learn(
@@ -105,7 +108,9 @@ def learn(
         return None
     if any(_could_hide(mark, constant) for mark in marks for constant in constants):
         return None
-    has_structure_gap = any(gap % 2 == 0 for gap in gaps)
+    has_loose_gap = any(gap % 2 == 0 for gap in gaps)
+    if has_loose_gap and b"data:" not in head:
+        return None
     return Ordinary(
         head=head,
         tail=tail,
@@ -115,9 +120,8 @@ def learn(
         quotes=sum(constant.count(_QUOTE) for constant in (seam, *middles)),
         constant_bytes=len(seam),
         openings=_openings(tokens, texts) if measures_text and len(gaps) > 1 else (),
-        loose=tuple(mark.needle for mark in marks if _QUOTE not in mark.needle)
-        if has_structure_gap
-        else (),
+        has_loose_gap=has_loose_gap,
+        loose_marks=tuple(mark.needle for mark in marks if _QUOTE not in mark.needle),
     )
 
 

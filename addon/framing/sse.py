@@ -78,15 +78,14 @@ class SSE:
 
     def count(self, run: bytes) -> int:
         """Data lines: one an event on every wire seen (WIRE §1 has none with more)."""
-        if b"\r" in run:
-            run = run.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        return run.count(b"\ndata:") + run.startswith((b"data:", _BYTE_ORDER_MARK + b"data:"))
+        lines = run.count(b"\ndata:") + run.startswith((b"data:", _BYTE_ORDER_MARK + b"data:"))
+        return lines + run.count(b"\rdata:") if b"\r" in run else lines
 
     def split(self, run: bytes) -> list[bytes]:
         if b"\r" not in run and b"\n\n\n" not in run:
-            blocks = [block + b"\n\n" for block in run.split(b"\n\n")]
-            last = blocks.pop()[:-2]
-            return [*blocks, last] if last else blocks
+            return _split_at(run, b"\n\n")
+        if _has_only_crlf(run) and b"\n\r\n\r\n" not in run:
+            return _split_at(run, b"\r\n\r\n")
         ends = [match.end() for match in _BLOCK_END.finditer(run)]
         starts = [0, *ends]
         return [run[a:b] for a, b in zip(starts, [*ends, len(run)], strict=True) if a < b]
@@ -97,11 +96,16 @@ class SSE:
             block = block.removeprefix(_BYTE_ORDER_MARK)
         if len(block) > BLOCK_BYTES_MAX:
             return None
-        # The shape that most frames have, before the general rule.
-        if block.startswith(b"data: ") and block.endswith(b"\n\n") and b"\r" not in block:
-            data = block[6:-2]
-            if b"\n" not in data:
-                return Frame("", data)
+        # The shapes that most frames have, before the general rule: one data line.
+        if block.startswith(b"data: "):
+            first_end = block.find(b"\n")
+            if block.endswith(b"\n\n") and first_end == len(block) - 2:
+                data = block[6:-2]
+            elif block.endswith(b"\r\n\r\n") and first_end == len(block) - 3:
+                data = block[6:-4]
+            else:
+                return _interpret(block)
+            return Frame("", data) if b"\r" not in data else _interpret(block)
         return _interpret(block)
 
     def _give_out_oversize(self) -> bytes:
@@ -121,15 +125,27 @@ def _last_end(data: bytes) -> int:
         if carriage_returns != data.count(b"\r\n") or data.endswith((b"\n\r", b"\r\r")):
             return _last_end_slowly(data)
         found = data.rfind(b"\n\r\n")
-        cut = max(found + 3 if found >= 0 else 0, data.rfind(b"\n\n") + 2)
-        if cut == 1:
-            return 0
+        cut = found + 3 if found >= 0 else 0
+        # A bare blank line may still come after it, in a stream of mixed line ends.
+        found = data.rfind(b"\n\n", max(0, cut - 1))
+        cut = found + 2 if found >= 0 else cut
     return _last_end_slowly(data) if _is_odd(data, cut) else cut
 
 
 def _is_odd(data: bytes, cut: int) -> bool:
     """More than one blank line in a row: then ends have to be counted from the left."""
     return data.count(b"\n", max(0, cut - 6), cut) > 2
+
+
+def _has_only_crlf(run: bytes) -> bool:
+    pairs = run.count(b"\r\n")
+    return pairs == run.count(b"\n") == run.count(b"\r")
+
+
+def _split_at(run: bytes, block_end: bytes) -> list[bytes]:
+    blocks = [block + block_end for block in run.split(block_end)]
+    last = blocks.pop()[: -len(block_end)]
+    return [*blocks, last] if last else blocks
 
 
 def _last_end_slowly(data: bytes) -> int:

@@ -194,7 +194,7 @@ def _parse_all(meter: Meter, run: bytes) -> None:
     framing = meter._framing
     assert framing is not None
     meter._frames += framing.count(run)
-    meter._keep_text(run)
+    meter._text.keep(run)
     for block in framing.split(run):
         meter._read_block(block)
 

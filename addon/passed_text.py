@@ -1,0 +1,70 @@
+"""Pure. How much generated text has passed in a stream, for an estimate that few streams need.
+
+What is asked for must not hang on how the stream was cut, and must cost next to nothing where
+nobody asks: runs are kept unmeasured up to a bound, and measured by one regular expression.
+"""
+
+from addon import estimate
+from addon.dialects.dialect import Dialect
+from addon.dialects.facts import Facts
+from addon.ordinary import PADDING
+
+UNMEASURED_BYTES_MAX = 4096
+"""What short answers pass is kept until someone asks; longer ones are measured on the way."""
+
+
+class PassedText:
+    """The generated text of one stream, from its first frame with any."""
+
+    __slots__ = ("_bytes", "_frames_before", "_is_padded", "_marks", "_unmeasured", "_waiting")
+
+    def __init__(self) -> None:
+        self._marks: tuple[bytes, ...] = ()
+        self._is_padded = False
+        self._frames_before = 0
+        self._bytes = 0
+        self._unmeasured: list[bytes] = []
+        self._waiting = 0
+
+    def begin(self, block: bytes, *, dialect: Dialect, facts: Facts, frames_before: int) -> None:
+        """The first frame with text. What holds for it is taken to hold for the stream."""
+        self._frames_before = frames_before
+        self._is_padded = PADDING in block
+        has_running_figure = facts.usage is not None and any(mark.latest for mark in dialect.marks)
+        if not has_running_figure:
+            self._marks = dialect.text_marks
+        self.keep(block)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the bytes of the text are what the estimate is made from."""
+        return bool(self._marks) and not self._is_padded
+
+    def keep(self, run: bytes) -> None:
+        """A run whose text is to be measured, if it ever has to be."""
+        if not self.is_measured:
+            return
+        self._unmeasured.append(run)
+        self._waiting += len(run)
+        if self._waiting > UNMEASURED_BYTES_MAX:
+            self._measure()
+
+    def add(self, text_bytes: int) -> None:
+        """Text that has been measured already."""
+        self._bytes += text_bytes
+
+    def tokens(self, frames: int) -> int | None:
+        """Output tokens in so many frames of the stream; None if that cannot be told."""
+        if not self._marks:
+            return None
+        frames -= self._frames_before
+        if self._is_padded:
+            return frames
+        self._measure()
+        return estimate.output_tokens_of(frames, self._bytes)
+
+    def _measure(self) -> None:
+        for run in self._unmeasured:
+            self._bytes += estimate.text_bytes_of(run, self._marks)
+        self._unmeasured.clear()
+        self._waiting = 0
