@@ -71,6 +71,8 @@ def _overlay(facts: Facts, usage: object, *, final: bool) -> None:
         usage = {**(facts.usage or {}), **said}
     facts.see_usage(usage, final=final)
     facts.see_tier(usage.get("service_tier"))
+    if usage.get("speed") == "fast":
+        facts.see_tier("fast")  # billed at its own prices, whatever the tier
     for iteration in objects_at(usage, "iterations"):
         if iteration.get("type") == "fallback_message":
             facts.see_model(iteration.get("model"))  # it answered, not who message_start named

@@ -49,7 +49,8 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     usage = object_at(body, "usageMetadata")
     facts.see_usage(usage, final=facts.ended)
     if usage is not None:
-        facts.see_tier(usage.get("serviceTier"))
+        # Vertex says the same as traffic: ON_DEMAND, ON_DEMAND_FLEX, PROVISIONED_THROUGHPUT.
+        facts.see_tier(usage.get("serviceTier") or usage.get("trafficType"))
 
 
 def _see_searches(facts: Facts, candidate: dict[str, Any]) -> None:
