@@ -84,8 +84,10 @@ def _charge(
     kind: str | None = None,
     model: str | None = None,
 ) -> Charge:
-    line, count, cut = quantity
+    line, count, note = quantity
     rate = sheet.rate(line)
+    if rate is not None and rate.is_once and count > 1:
+        count, note = 1, f"{count} reported, billed once for the request"
     unit = amount = None
     if rate is None:
         reason: str | None = sheet.absent
@@ -93,7 +95,7 @@ def _charge(
         # The size of the request decides its price, and this one's is not known.
         reason = "the price depends on the input tokens, which are not reported"
     else:
-        reason = cut or rate.note
+        reason = note or rate.note
         unit = rate.at(usage.input_tokens) if usage.input_tokens is not None else rate.picousd
         amount = count * unit
         if amount > AMOUNT_MAX:

@@ -5,7 +5,7 @@ A provider reports parts beside a whole, and parts can exceed it (other tokenize
 WIRE 4 and 5); then the whole wins, the part is cut to what is left of it, and the line says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -37,16 +37,31 @@ CONTAINED_UNITS = {
     "input_text_tokens": "uncached_input",
     "output_text_tokens": "output",
     "cache_read_text_tokens": "cache_read",
+    "cache_write_24h_tokens": "cache_write",
     "input_image_tokens": "input_image",
     "input_video_tokens": "input_video",
+    "input_document_tokens": "uncached_input",
     "cache_read_audio_tokens": "cache_read_audio",
     "cache_read_image_tokens": "cache_read_image",
     "output_image_tokens": "output_image",
     "output_video_tokens": "output_video",
-    "citation_tokens": "citation",
+    "output_document_tokens": "output",
 }
 """`tool_units` that are part of the token totals -> the line they would be. Every other unit is
-billed beside the tokens, as a line of its own name."""
+billed beside the tokens, as a line of its own name, but for the following."""
+
+BILLED_TOTALS = {"billed_input_tokens": "input_tokens", "billed_output_tokens": "output_tokens"}
+"""Cohere's invoice counts these and not what the model read and wrote; genai-prices does, too."""
+
+BILLED_WHERE_PRICED = {
+    "citation_tokens": "citation",
+    "images": "images",
+    "billed_image_tokens": "billed_image_tokens",
+    "mcp_calls": "mcp_calls",
+    "server_tool_calls": "server_tool_calls",
+}
+"""Unit -> line, of what is reported for information as well: sums of the other units, and what only
+some models are billed for. No price means no charge here, and not an unknown one."""
 
 NO_TIME = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
 """In force always."""
@@ -62,6 +77,8 @@ class Rate:
     """(input tokens, picousd), ascending: a request with more input than that pays this price for
     all of its tokens, not only for those beyond (the vendors' rule; 200 000 and 272 000)."""
     note: str | None = None
+    is_once: bool = False
+    """For the request, however many units it had."""
 
     def at(self, input_tokens: int) -> int:
         unit = self.picousd
@@ -121,15 +138,28 @@ def quantities(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
     saved. Modalities, reasoning and citations are lines only where `rates` prices them apart;
     else they stay inside `uncached_input`, `cache_read` and `output`.
     """
+    units = usage.tool_units
+    whole = units.get("billed_input_tokens", usage.input_tokens)
     parts = _input_parts(usage, rates)
-    lines = _split(usage.input_tokens, parts, "uncached_input")
-    if parts and usage.input_tokens is not None and lines[-1][0] != "uncached_input":
+    lines = _split(whole, parts, "uncached_input")
+    if parts and whole is not None and lines[-1][0] != "uncached_input":
         lines.append(("uncached_input", 0, None))
-    lines += _split(usage.output_tokens, _output_parts(usage, rates), "output")
-    for unit, count in usage.tool_units.items():
-        if count and unit not in CONTAINED_UNITS:
-            lines.append((unit, count, None))
+    whole = units.get("billed_output_tokens", usage.output_tokens)
+    lines += _split(whole, _output_parts(usage, rates), "output")
+    if units:
+        lines += _beside(units, rates)
     return lines
+
+
+def _beside(units: Mapping[str, int], rates: Mapping[str, Rate]) -> Iterator[Quantity]:
+    for unit, count in units.items():
+        if not count or unit in CONTAINED_UNITS or unit in BILLED_TOTALS:
+            continue
+        line = BILLED_WHERE_PRICED.get(unit)
+        if line is None:
+            yield unit, count, None
+        elif line in rates:
+            yield line, count, None
 
 
 def _input_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
@@ -167,7 +197,6 @@ def _output_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
     return _apart(
         rates,
         ("reasoning", usage.reasoning_tokens),
-        ("citation", units.get("citation_tokens")),
         ("output_audio", usage.output_audio_tokens),
         ("output_image", units.get("output_image_tokens")),
         ("output_video", units.get("output_video_tokens")),

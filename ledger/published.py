@@ -7,7 +7,7 @@ with this module.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cache
@@ -40,10 +40,11 @@ PRICE_KEYS: dict[str, tuple[str, int]] = {
     "output_image": ("output_image_mtok", MTOK),
     "output_video": ("output_video_mtok", MTOK),
     "web_searches": ("web_searches_kcount", 1000),
-    "social_searches": ("social_searches_kcount", 1000),
+    "x_searches": ("social_searches_kcount", 1000),
     "file_searches": ("storage_searches_kcount", 1000),
+    "document_searches": ("storage_searches_kcount", 1000),
     "code_executions": ("code_executions_kcount", 1000),
-    "rerank_searches": ("rerank_searches_kcount", 1000),
+    "search_units": ("rerank_searches_kcount", 1000),
     "requests": ("requests_kcount", 1000),
     "document_pages": ("input_document_kpages", 1000),
     "input_characters": ("input_mchars", 1_000_000),
@@ -56,8 +57,17 @@ PUBLISHED_AS_FREE: dict[tuple[str, str], str] = {
 }
 """(list, line) -> the page that says it costs nothing beside its tokens."""
 
+NOTES: dict[tuple[str, str], str] = {
+    ("perplexity", "requests"): "the fee for a large search context; smaller ones cost less",
+}
+"""(list, line) -> what its price does not tell (docs.perplexity.ai/getting-started/pricing)."""
+
 STANDARD_TIERS = frozenset({None, "", "default", "standard", "on_demand", "auto"})
 """`auto` is the request's word echoed: an answer that ends with it has reported no tier."""
+
+_PROMPT_BILLED = ("gemini-1", "gemini-2")
+"""Grounding is billed per prompt up to Gemini 2.5, and per query since Gemini 3
+(https://ai.google.dev/gemini-api/docs/pricing)."""
 
 TIER_SPELLINGS = {"on_demand_flex": "flex", "on_demand_priority": "priority"}
 """Vertex `trafficType`, in lower case."""
@@ -137,6 +147,12 @@ def prices(published: Published, *, tier: str | None, at: datetime, source: str)
     for list_id, line in PUBLISHED_AS_FREE:
         if list_id == published.list_id:
             rates.setdefault(line, Rate(0, source))
+    for (list_id, line), note in NOTES.items():
+        if list_id == published.list_id and line in rates:
+            rates[line] = replace(rates[line], note=note)
+    is_by_prompt = published.list_id == "google" and model.id.startswith(_PROMPT_BILLED)
+    if is_by_prompt and "web_searches" in rates:
+        rates["web_searches"] = replace(rates["web_searches"], is_once=True)
     what = f"{published.list_id}/{model.id}"
     absent = f"{what} is listed without {'this line' if rates else 'a price'}"
     return Period(rates, absent, since, until)

@@ -69,6 +69,16 @@ def test_searches_are_lines_beside_the_tokens():
     assert amounts(charges)["web_searches"] == (3, 10_000_000_000, 30_000_000_000)  # $0.03
 
 
+def test_what_is_billed_once_is_billed_once():
+    """Grounding with Google Search up to Gemini 2.5: per prompt, however many queries it took."""
+    sheet = Sheet({"web_searches": Rate(35_000_000_000, "list", is_once=True)}, "")
+    (line,) = charge(exchange(), reading(tool_units={"web_searches": 3}), Book(own=sheet))
+    assert (line.quantity, line.amount_picousd) == (1, 35_000_000_000)
+    assert line.reason == "3 reported, billed once for the request"
+    (line,) = charge(exchange(), reading(tool_units={"web_searches": 1}), Book(own=sheet))
+    assert line.reason is None
+
+
 def test_a_fee_for_the_request_is_one_line():
     sheet = Sheet({**RATES, "requests": Rate(5_000_000_000, "list")}, "")
     charges = charge(exchange(), reading(output_tokens=1), Book(own=sheet))

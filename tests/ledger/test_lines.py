@@ -132,6 +132,29 @@ def counts(usage, rates=PLAIN):
             {"uncached_input": 10, "web_searches": 2},
             id="units-beside-tokens",
         ),
+        pytest.param(
+            Usage(
+                input_tokens=500,
+                cache_read_tokens=40,
+                output_tokens=30,
+                tool_units={"billed_input_tokens": 60, "billed_output_tokens": 20, "images": 1},
+            ),
+            PLAIN,
+            {"cache_read": 40, "uncached_input": 20, "output": 20},
+            id="billed-units-of-cohere",
+        ),
+        pytest.param(
+            Usage(output_tokens=5, tool_units={"citation_tokens": 700, "server_tool_calls": 2}),
+            PLAIN,
+            {"output": 5},
+            id="reported-for-information",
+        ),
+        pytest.param(
+            Usage(output_tokens=5, tool_units={"citation_tokens": 700, "search_units": 2}),
+            {**PLAIN, "citation": Rate(2, "list")},
+            {"output": 5, "citation": 700, "search_units": 2},
+            id="citations-priced",
+        ),
         pytest.param(Usage(), PLAIN, {}, id="nothing-reported"),
     ],
 )
@@ -170,7 +193,9 @@ TOKENS = st.none() | st.integers(0, 2000)
         input_audio_tokens=TOKENS,
         output_audio_tokens=TOKENS,
         tool_units=st.dictionaries(
-            st.sampled_from(["cache_read_audio_tokens", "input_image_tokens", "citation_tokens"]),
+            st.sampled_from(
+                ["cache_read_audio_tokens", "input_image_tokens", "output_text_tokens"]
+            ),
             st.integers(0, 2000),
         ),
     ),

@@ -73,6 +73,7 @@ def test_every_token_line_has_a_price_key():
                 "output": 10_000_000,
                 "web_searches": 10_000_000_000,
                 "file_searches": 2_500_000_000,
+                "document_searches": 2_500_000_000,
             },
             id="openai",
         ),
@@ -184,6 +185,27 @@ def test_an_unknown_tier_is_not_the_standard_one(tier, at, reason):
 def test_the_speed_of_an_answer_is_a_tier():
     """https://platform.claude.com/docs/en/build-with-claude/fast-mode: Opus 4.8 at twice."""
     assert units("anthropic", "claude-opus-4-8", tier="fast")["output"] == 50_000_000
+
+
+@pytest.mark.parametrize(
+    ("model", "unit", "is_once"),
+    [
+        # https://ai.google.dev/gemini-api/docs/pricing: $35 per 1 000 grounded prompts, since
+        # Gemini 3 $14 per 1 000 search queries
+        ("gemini-2.5-pro", 35_000_000_000, True),
+        ("gemini-3.1-pro-preview", 14_000_000_000, False),
+    ],
+)
+def test_grounding_is_billed_per_prompt_or_per_query(model, unit, is_once):
+    found = published.find("google", model)
+    rate = published.prices(found, tier=None, at=NOVEMBER, source="list").rates["web_searches"]
+    assert (rate.picousd, rate.is_once) == (unit, is_once)
+
+
+def test_a_price_that_does_not_tell_all_has_a_note():
+    found = published.find("perplexity", "sonar")
+    rate = published.prices(found, tier=None, at=NOVEMBER, source="list").rates["requests"]
+    assert rate.note == "the fee for a large search context; smaller ones cost less"
 
 
 def test_a_tier_that_is_billed_as_the_standard_one():
