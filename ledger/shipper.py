@@ -172,21 +172,21 @@ class Shipper:
         self._disconnect()
         trouble = reason_of(error) if isinstance(error, sa.exc.DBAPIError) else str(error)
         if trouble != self._trouble:
+            with contextlib.suppress(*_TROUBLE), db.writing(self._spool) as connection:
+                spool.note(connection, "trouble", trouble)
             self._log(
                 "warning",
                 f"cannot ship to the shared ledger {db.shown(self._url)}: {trouble}; "
                 f"exchanges wait in {self._path}",
             )
-            with contextlib.suppress(*_TROUBLE), db.writing(self._spool) as connection:
-                spool.note(connection, "trouble", trouble)
         self._trouble = trouble
 
     def _end_trouble(self) -> None:
         if self._trouble is not None:
             self._trouble = None
-            self._log("warning", f"the shared ledger {db.shown(self._url)} is written again")
             with contextlib.suppress(*_TROUBLE), db.writing(self._spool) as connection:
                 spool.note(connection, "trouble", None)
+            self._log("warning", f"the shared ledger {db.shown(self._url)} is written again")
 
 
 def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Engine, Shipper]:
