@@ -5,7 +5,7 @@ OpenTelemetry's `gen_ai.provider.name` where it has one
 short name where not.
 """
 
-_PROVIDERS = {
+PROVIDERS = {
     "openai.com": "openai",
     "chatgpt.com": "openai",
     "openai.azure.com": "azure.ai.openai",
@@ -78,7 +78,7 @@ def provider_of(host: str, path: str) -> str:
         return "gcp.vertex_ai"  # a region stands before it: us-east5-aiplatform.…
     suffix = host
     while suffix:
-        provider = _PROVIDERS.get(suffix)
+        provider = PROVIDERS.get(suffix)
         if provider is not None:
             return provider
         suffix = suffix.partition(".")[2]

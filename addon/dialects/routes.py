@@ -28,7 +28,7 @@ from addon.dialects import (
 from addon.dialects.dialect import Dialect
 from addon.dialects.providers import provider_of
 
-__all__ = ["DIALECTS", "UNKNOWN", "Route", "match", "match_websocket", "provider_of"]
+__all__ = ["DIALECTS", "ROWS", "UNKNOWN", "Route", "Row", "match", "match_websocket", "provider_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ UNKNOWN = Route(dialect=unknown.UNKNOWN)
 """For a configured host whose path says nothing."""
 
 
-class _Row(NamedTuple):
+class Row(NamedTuple):
     path: str
     """How the path ends, as a regular expression; a group `model` names the model."""
     dialect: Dialect
@@ -56,76 +56,74 @@ class _Row(NamedTuple):
 
 _MODEL = r"/(?P<model>.+)"
 """With slashes: `vendor/model` (Chuizi AI), ARNs (Bedrock)."""
-_ROWS = (
-    _Row(r"/chat/completions", openai_chat.CHAT),
-    _Row(r"/agents/completions", openai_chat.CHAT),  # Mistral
-    _Row(r"api\.writer\.com(?::\d+)?/v1/chat", openai_chat.CHAT),
-    _Row(r"/completions", openai_chat.COMPLETIONS),
-    _Row(r"/responses(?:/compact)?", openai_responses.RESPONSES),
+ROWS = (
+    Row(r"/chat/completions", openai_chat.CHAT),
+    Row(r"/agents/completions", openai_chat.CHAT),  # Mistral
+    Row(r"api\.writer\.com(?::\d+)?/v1/chat", openai_chat.CHAT),
+    Row(r"/completions", openai_chat.COMPLETIONS),
+    Row(r"/responses(?:/compact)?", openai_responses.RESPONSES),
     # A response in the background brings its usage when it is fetched.
-    _Row(r"/responses/resp_[^/]+", openai_responses.RESPONSES, methods=("GET",)),
-    _Row(r"/threads/[^/]+/runs(?:/[^/]+/submit_tool_outputs)?", openai_other.RUNS),
-    _Row(r"/threads/runs", openai_other.RUNS),
-    _Row(r"/images/(?:generations|edits|variations)", openai_other.IMAGES),
-    _Row(r"/audio/(?:transcriptions|translations|speech)", openai_other.AUDIO),
-    _Row(r"/moderations", openai_other.MODERATIONS),
-    _Row(r"(?<!/threads)/v1/messages", anthropic.MESSAGES),
-    _Row(rf"/publishers/anthropic/models{_MODEL}:rawPredict", anthropic.MESSAGES, False),
-    _Row(rf"/publishers/anthropic/models{_MODEL}:streamRawPredict", anthropic.MESSAGES, True),
+    Row(r"/responses/resp_[^/]+", openai_responses.RESPONSES, methods=("GET",)),
+    Row(r"/threads/[^/]+/runs(?:/[^/]+/submit_tool_outputs)?", openai_other.RUNS),
+    Row(r"/threads/runs", openai_other.RUNS),
+    Row(r"/images/(?:generations|edits|variations)", openai_other.IMAGES),
+    Row(r"/audio/(?:transcriptions|translations|speech)", openai_other.AUDIO),
+    Row(r"/moderations", openai_other.MODERATIONS),
+    Row(r"(?<!/threads)/v1/messages", anthropic.MESSAGES),
+    Row(rf"/publishers/anthropic/models{_MODEL}:rawPredict", anthropic.MESSAGES, False),
+    Row(rf"/publishers/anthropic/models{_MODEL}:streamRawPredict", anthropic.MESSAGES, True),
     # Mistral and others on Vertex, in OpenAI's words.
-    _Row(rf"/publishers/[^/]+/models{_MODEL}:rawPredict", openai_chat.CHAT, False),
-    _Row(rf"/publishers/[^/]+/models{_MODEL}:streamRawPredict", openai_chat.CHAT, True),
-    _Row(rf"/(?:models|tunedModels){_MODEL}[:/]generateContent", gemini.GENERATE_CONTENT, False),
+    Row(rf"/publishers/[^/]+/models{_MODEL}:rawPredict", openai_chat.CHAT, False),
+    Row(rf"/publishers/[^/]+/models{_MODEL}:streamRawPredict", openai_chat.CHAT, True),
+    Row(rf"/(?:models|tunedModels){_MODEL}[:/]generateContent", gemini.GENERATE_CONTENT, False),
     # Chuizi AI writes the method as a path segment of its own.
-    _Row(
+    Row(
         rf"/(?:models|tunedModels){_MODEL}[:/]streamGenerateContent", gemini.GENERATE_CONTENT, True
     ),
-    _Row(r"/v1internal:generateContent", gemini.GENERATE_CONTENT, False),  # Code Assist
-    _Row(r"/v1internal:streamGenerateContent", gemini.GENERATE_CONTENT, True),
-    _Row(
+    Row(r"/v1internal:generateContent", gemini.GENERATE_CONTENT, False),  # Code Assist
+    Row(r"/v1internal:streamGenerateContent", gemini.GENERATE_CONTENT, True),
+    Row(
         rf"/models{_MODEL}:(?:embedContent|batchEmbedContents|embedText|predict)",
         gemini.EMBEDDINGS,
         False,
     ),
-    _Row(r"/interactions", gemini_interactions.INTERACTIONS),
-    _Row(r"cohere\.(?:com|ai)(?::\d+)?/v[12]/chat", cohere.CHAT),
-    _Row(r"/v2/chat", cohere.CHAT),
-    _Row(r"/v1/generate", cohere.GENERATE),
-    _Row(r"/v[12]/embed", cohere.EMBED),
-    _Row(r"cohere\.(?:com|ai)(?::\d+)?/v[12]/rerank", cohere.RERANK),
-    _Row(r"/v2/rerank", cohere.RERANK),
-    _Row(r"/rerank", openai_other.RERANK),
-    _Row(r"/api/chat", ollama.CHAT),
-    _Row(r"/api/generate", ollama.GENERATE),
-    _Row(r"/api/embed(?:dings)?", ollama.EMBED),
-    _Row(r"/embeddings", openai_other.EMBEDDINGS),
-    _Row(rf"/model{_MODEL}/converse", bedrock.CONVERSE, False),
-    _Row(rf"/model{_MODEL}/converse-stream", bedrock.CONVERSE, True),
-    _Row(rf"/model{_MODEL}/invoke", bedrock.INVOKE, False),
-    _Row(rf"/model{_MODEL}/invoke-with-response-stream", bedrock.INVOKE, True),
-    _Row(
-        r"/v1(?:/models/[^/]+/[^/]+|/deployments/[^/]+/[^/]+)?/predictions", replicate.PREDICTIONS
-    ),
+    Row(r"/interactions", gemini_interactions.INTERACTIONS),
+    Row(r"cohere\.(?:com|ai)(?::\d+)?/v[12]/chat", cohere.CHAT),
+    Row(r"/v2/chat", cohere.CHAT),
+    Row(r"/v1/generate", cohere.GENERATE),
+    Row(r"/v[12]/embed", cohere.EMBED),
+    Row(r"cohere\.(?:com|ai)(?::\d+)?/v[12]/rerank", cohere.RERANK),
+    Row(r"/v2/rerank", cohere.RERANK),
+    Row(r"/rerank", openai_other.RERANK),
+    Row(r"/api/chat", ollama.CHAT),
+    Row(r"/api/generate", ollama.GENERATE),
+    Row(r"/api/embed(?:dings)?", ollama.EMBED),
+    Row(r"/embeddings", openai_other.EMBEDDINGS),
+    Row(rf"/model{_MODEL}/converse", bedrock.CONVERSE, False),
+    Row(rf"/model{_MODEL}/converse-stream", bedrock.CONVERSE, True),
+    Row(rf"/model{_MODEL}/invoke", bedrock.INVOKE, False),
+    Row(rf"/model{_MODEL}/invoke-with-response-stream", bedrock.INVOKE, True),
+    Row(r"/v1(?:/models/[^/]+/[^/]+|/deployments/[^/]+/[^/]+)?/predictions", replicate.PREDICTIONS),
 )
 """The first row that fits the end of host and path decides."""
-_WEBSOCKET_ROWS = (
-    _Row(r"/realtime", openai_realtime.REALTIME, True),
-    _Row(r"/responses", openai_responses.RESPONSES, True),
+WEBSOCKET_ROWS = (
+    Row(r"/realtime", openai_realtime.REALTIME, True),
+    Row(r"/responses", openai_responses.RESPONSES, True),
 )
 
 DIALECTS: dict[str, Dialect] = {
     dialect.name: dialect
-    for dialect in (*(row.dialect for row in (*_ROWS, *_WEBSOCKET_ROWS)), unknown.UNKNOWN)
+    for dialect in (*(row.dialect for row in (*ROWS, *WEBSOCKET_ROWS)), unknown.UNKNOWN)
 }
 _DEPLOYMENT = re.compile(r"/deployments/(?P<model>[^/]+)/")
 
 
-def _compiled(rows: Iterable[_Row]) -> tuple[tuple[re.Pattern[str], _Row], ...]:
+def _compiled(rows: Iterable[Row]) -> tuple[tuple[re.Pattern[str], Row], ...]:
     return tuple((re.compile(f"(?:{row.path})/?$"), row) for row in rows)
 
 
-_COMPILED = _compiled(_ROWS)
-_WEBSOCKETS = _compiled(_WEBSOCKET_ROWS)
+_COMPILED = _compiled(ROWS)
+_WEBSOCKETS = _compiled(WEBSOCKET_ROWS)
 
 
 def match(method: str, host: str, path: str) -> Route | None:
@@ -139,7 +137,7 @@ def match_websocket(path: str) -> Route | None:
 
 
 def _match(
-    rows: tuple[tuple[re.Pattern[str], _Row], ...], method: str, host: str, path: str
+    rows: tuple[tuple[re.Pattern[str], Row], ...], method: str, host: str, path: str
 ) -> Route | None:
     for pattern, row in rows:
         if method not in row.methods:
