@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mitmproxy import http
 
@@ -18,6 +19,9 @@ from addon.options import Settings
 from addon.tap import Tap, place_of
 from ledger.records import Exchange, Source
 from ledger.writer import Ledger
+
+if TYPE_CHECKING:
+    from addon.sessions import Session
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +45,8 @@ class Live:
     opened: Exchange
     route: Route
     request: RequestFacts
+    is_handshake: bool = False
+    """Of a WebSocket: what is billed are the responses of the session it begins."""
     unasked: Unasked | None = None
     tap: Tap | None = None
     capture: Capture | None = None
@@ -63,6 +69,8 @@ class Running:
     settings: Settings
     ledger: Ledger
     live: dict[str, Live] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    """Open WebSockets."""
     proven: set[tuple[str, str]] = field(default_factory=set)
     """(origin, path) that have answered a request with our question in it."""
 

@@ -197,13 +197,23 @@ class Meter:
             return
         blocks = framing.split(run)
         if struck and all(mark.latest for mark in struck) and not lacks_id:
-            blocks = next([block] for block in reversed(blocks) if _any_strikes(struck, block))
+            self._read_latest(blocks, struck)
+            return
         for block in blocks:
             if _any_strikes(struck, block):
                 self._read_block(block)
             elif lacks_id and needle not in block:
                 self._id_looks_left -= 1
                 self._read_block(block)
+
+    def _read_latest(self, blocks: list[bytes], struck: list[Mark]) -> None:
+        """Read the last frame that brings a figure, which is the last one as a rule."""
+        before = self.facts.usage
+        for block in reversed(blocks):
+            if _any_strikes(struck, block):
+                self._read_block(block)
+                if self.facts.usage is not before:
+                    return
 
     def _id_needle(self) -> bytes:
         """The id as every frame should repeat it; empty if none has to, or some did not."""

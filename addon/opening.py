@@ -44,7 +44,13 @@ def open_exchange(
         del request.headers[attribution.SESSION_HEADER]
     path = request.path.split("?", 1)[0]
     upstream = running.settings.upstream(request.host, request.port)
-    route = routes.match(request.method, request.host, path)
+    is_handshake = headers.get("upgrade", "").lower() == "websocket"
+    if is_handshake:
+        route = routes.match_websocket(path)
+        if route is None:
+            return None
+    else:
+        route = routes.match(request.method, request.host, path)
     if route is None:
         if request.method != "POST" or (upstream is None and not is_llm):
             return None
@@ -77,7 +83,14 @@ def open_exchange(
         source=Source.LIVE if flow.live else Source.REPLAY,
         node=node,
     )
-    return Live(flow=flow, opened=opened, route=route, request=facts, troubles=troubles)
+    return Live(
+        flow=flow,
+        opened=opened,
+        route=route,
+        request=facts,
+        is_handshake=is_handshake,
+        troubles=troubles,
+    )
 
 
 def _key_of(

@@ -21,13 +21,14 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
-from addon import asking, http_stream, metering, opening, options
+from addon import asking, http_stream, metering, opening, options, sessions
 from addon.capture import Capture, append, file_for
 from addon.exchange import End, settle_unread
 from addon.live import Live, Running, attempt, plain
@@ -142,6 +143,8 @@ class Recorder:
         if live is None:
             return
         running.live[flow.id] = live
+        if live.is_handshake:
+            return
         attempt(live.troubles, asking.ask, running, live)
         attempt(live.troubles, running.ledger.open, live.opened)
 
@@ -167,6 +170,12 @@ class Recorder:
         if live.is_recorded and flow.error is not None:
             return  # it ended in an error, whose hook comes next
         del running.live[flow.id]
+        if flow.websocket is not None:
+            live.status = flow.response.status_code
+            session = attempt(live.troubles, sessions.begin, live)
+            if session is not None:
+                running.sessions[flow.id] = session
+            return
         if not flow.response.stream:
             attempt(live.troubles, self._read_whole, running, flow, flow.response, live)
         receipt = self._settle(running, live, End.FINISHED, cause=None)
@@ -189,6 +198,31 @@ class Recorder:
             end = End.UPSTREAM_BROKE
         # What follows a bytes literal in mitmproxy's messages is what upstream sent.
         self._settle(running, live, end, cause=message.split("b'")[0].split('b"')[0])
+
+    async def websocket_message(self, flow: http.HTTPFlow) -> None:
+        """A message that ends a response goes on when the response's reading is on disk."""
+        running = self._running
+        session = running.sessions.get(flow.id) if running else None
+        if running is None or session is None or flow.websocket is None:
+            return
+        message = flow.websocket.messages[-1]
+        troubles = session.handshake.troubles
+        receipts = attempt(troubles, sessions.take, running, session, message) or []
+        if not session.handshake.is_recorded:
+            sessions.let_go_of_messages(flow)
+        if running.settings.commit_before_end:
+            for receipt in receipts:
+                await self._committed(receipt)
+
+    def websocket_end(self, flow: http.HTTPFlow) -> None:
+        running = self._running
+        session = running.sessions.pop(flow.id, None) if running else None
+        if running is None or session is None or flow.websocket is None:
+            return
+        ended = flow.websocket.timestamp_end
+        at = datetime.fromtimestamp(ended, UTC) if ended else metering.now()
+        how = End.CLIENT_LEFT if flow.websocket.closed_by_client else End.UPSTREAM_BROKE
+        attempt(session.handshake.troubles, sessions.end, running, session, how, at)
 
     # What `http_stream` asks
 
@@ -341,6 +375,10 @@ class Recorder:
         for live in list(running.live.values()):
             self._settle(running, live, End.STOPPED, cause="the proxy was stopped")
         running.live.clear()
+        for session in running.sessions.values():
+            troubles = session.handshake.troubles
+            attempt(troubles, sessions.end, running, session, End.STOPPED, metering.now())
+        running.sessions.clear()
         await asyncio.to_thread(running.ledger.close, CLOSE_SECONDS_MAX)
 
     def _let_refusals_be_seen(self) -> None:

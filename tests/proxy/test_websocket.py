@@ -1,0 +1,145 @@
+"""WebSocket sessions: one row per response, messages untouched, nothing kept."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.sync.server import ServerConnection, serve
+
+from tests.proxy import rows
+from tests.proxy.mitmdump import Mitmdump
+
+pytestmark = pytest.mark.proxy
+
+
+def answer_of(number: int) -> list[str]:
+    """The server's messages of one Responses API response."""
+    response = {"id": f"resp_{number}", "object": "response", "model": "gpt-5-mini-2025-08-07"}
+    usage = {
+        "input_tokens": 10 + number,
+        "input_tokens_details": {"cached_tokens": 4},
+        "output_tokens": 5,
+        "output_tokens_details": {"reasoning_tokens": 2},
+        "total_tokens": 15 + number,
+    }
+    done = {**response, "status": "completed", "usage": usage}
+    return [
+        json.dumps({"type": "response.created", "response": {**response, "usage": None}}),
+        *(
+            json.dumps({"type": "response.output_text.delta", "delta": word, "item_id": "m"})
+            for word in ("Hel", "lo ", "wörld")
+        ),
+        json.dumps({"type": "response.completed", "response": done}, indent=1),
+    ]
+
+
+def speak(connection: ServerConnection) -> None:
+    number = 0
+    for message in connection:
+        if json.loads(message).get("type") != "response.create":
+            continue
+        number += 1
+        for piece in answer_of(number):
+            if "cut" in message and "completed" in piece:
+                connection.close()
+                return
+            connection.send(piece)
+
+
+@contextmanager
+def upstream() -> Iterator[int]:
+    def refuse(connection: ServerConnection, request):
+        return connection.respond(401, "no key") if "refused" in request.path else None
+
+    with serve(speak, "127.0.0.1", 0, process_request=refuse) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.socket.getsockname()[1]
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mitmdump]:
+    folder: Path = tmp_path_factory.mktemp("websocket")
+    with upstream() as port, Mitmdump(folder, upstreams=[f"http://127.0.0.1:{port}"]) as running:
+        yield running
+
+
+def url(proxy: Mitmdump, path: str = "/v1/responses") -> str:
+    host, port = proxy.address()
+    return f"ws://{host}:{port}{path}"
+
+
+CREATE = json.dumps({"type": "response.create", "model": "gpt-5-mini", "input": "a secret prompt"})
+
+
+def by_session(proxy: Mitmdump, session: str) -> list[dict]:
+    return [row for row in rows.exchanges(proxy.ledger) if row["session_id"] == session]
+
+
+def test_each_response_is_a_row_that_is_there_when_its_end_is(proxy: Mitmdump):
+    headers = {"x-tokentee-session": "ws-1", "authorization": "Bearer sk-0123456789abcdef"}
+    with connect(url(proxy), additional_headers=headers) as client:
+        for number in (1, 2, 3):
+            client.send(CREATE)
+            assert [client.recv() for _ in range(5)] == answer_of(number)
+            found = by_session(proxy, "ws-1")
+            assert [row["response_id"] for row in found if row["state"] == "settled"] == [
+                f"resp_{seen}" for seen in range(1, number + 1)
+            ]
+    found = by_session(proxy, "ws-1")
+    assert len(found) == 3
+    for number, row in enumerate(found, start=1):
+        assert row["outcome"] == "complete"
+        assert row["dialect"] == "openai.responses"
+        assert row["request_model"] == "gpt-5-mini"
+        assert (row["input_tokens"], row["cache_read_tokens"]) == (10 + number, 4)
+        assert (row["output_tokens"], row["reasoning_tokens"]) == (5, 2)
+        assert row["key_hint"] == "cdef"
+    assert b"a secret prompt" not in proxy.ledger.read_bytes()
+
+
+def test_a_response_that_upstream_cuts_is_settled_as_cut(proxy: Mitmdump):
+    with connect(url(proxy), additional_headers={"x-tokentee-session": "ws-2"}) as client:
+        client.send(CREATE.replace("a secret prompt", "cut"))
+        assert [client.recv() for _ in range(4)] == answer_of(1)[:4]
+        assert rows.eventually(
+            lambda: [row["outcome"] for row in by_session(proxy, "ws-2")] == ["upstream_cut"]
+        )
+
+
+def test_a_client_that_leaves_is_settled_as_left(proxy: Mitmdump):
+    with connect(url(proxy), additional_headers={"x-tokentee-session": "ws-3"}) as client:
+        client.send(CREATE)
+        client.recv()
+    assert rows.eventually(
+        lambda: [row["state"] for row in by_session(proxy, "ws-3")] == ["settled"]
+    )
+    # The server may have finished while the client was leaving.
+    assert by_session(proxy, "ws-3")[0]["outcome"] in ("client_left", "complete")
+
+
+def test_a_refused_handshake_is_an_exchange(proxy: Mitmdump):
+    with (
+        pytest.raises(InvalidStatus),
+        connect(
+            url(proxy, "/refused/v1/responses"), additional_headers={"x-tokentee-session": "ws-4"}
+        ),
+    ):
+        pass
+    (row,) = by_session(proxy, "ws-4")
+    assert (row["outcome"], row["http_status"]) == ("http_error", 401)
+
+
+def test_other_websockets_are_left_alone(proxy: Mitmdump):
+    before = len(rows.exchanges(proxy.ledger))
+    with connect(url(proxy, "/chat/socket")) as client:
+        client.send(CREATE)
+        assert [client.recv() for _ in range(5)] == answer_of(1)
+    assert len(rows.exchanges(proxy.ledger)) == before
