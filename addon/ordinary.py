@@ -62,7 +62,7 @@ class Ordinary:
         if run.count(_QUOTE) != frames * self.quotes:
             if b"\\" not in run:
                 return None
-            run = run.replace(b"\\\\", b"..").replace(b'\\"', b"..")
+            run = _without_escaped_quotes(run)
             if run.count(_QUOTE) != frames * self.quotes:
                 return None
         if self.middles or self.has_loose_gap:
@@ -92,7 +92,8 @@ def learn(
     Neither frame may hold a mark. `must` is what every frame has to repeat (the id); b"" if
     nothing. Without `measures_text`, `text_bytes` of what is seen means nothing.
     """
-    tokens, others = one.split(_QUOTE), other.split(_QUOTE)
+    tokens = _without_escaped_quotes(one).split(_QUOTE)
+    others = _without_escaped_quotes(other).split(_QUOTE)
     if len(tokens) != len(others):
         return None
     text_keys = {mark.strip(_QUOTE) for mark in text_marks}
@@ -123,6 +124,11 @@ def learn(
         has_loose_gap=has_loose_gap,
         loose_marks=tuple(mark.needle for mark in marks if _QUOTE not in mark.needle),
     )
+
+
+def _without_escaped_quotes(run: bytes) -> bytes:
+    """As long as before, and every quote left begins or ends a string."""
+    return run.replace(b"\\\\", b"..").replace(b'\\"', b"..")
 
 
 def _is_value_of(keys: AbstractSet[bytes], tokens: list[bytes], at: int) -> bool:

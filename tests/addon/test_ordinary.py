@@ -74,6 +74,12 @@ def test_escapes_in_the_text_do_not_matter() -> None:
     assert ordinary.read(chat('\\"') + chat("a\\")) == Seen(2, 7)
 
 
+def test_escapes_in_what_is_learnt_from_do_not_matter() -> None:
+    """Found by a million cuts: an escaped quote was taken for the end of the text."""
+    ordinary = learnt(chat('",'), chat("\\"))
+    assert ordinary == learnt(*CHAT)
+
+
 def test_what_differs_outside_of_strings_may_be_a_number_or_blanks() -> None:
     ordinary = learnt(*CLAUDE, anthropic.MESSAGES)
     assert ordinary is not None

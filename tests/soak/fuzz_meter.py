@@ -1,0 +1,60 @@
+"""A coverage-guided fuzz target for the meter; atheris is fetched for it, not depended on.
+
+    uv run --with atheris python -m tests.soak.fuzz_meter seeds DIRECTORY
+    uv run --with atheris python -m tests.soak.fuzz_meter DIRECTORY -max_total_time=600
+
+The first command writes the recorded corpus as seeds. An input is: one byte for the dialect, one
+for the framing, one for the size of the chunks, then the body. Nothing may raise, and the chunks
+may make no difference.
+"""
+
+import sys
+from pathlib import Path
+
+import atheris  # type: ignore[import-not-found]  # only there when it is asked for
+
+with atheris.instrument_imports(include=["addon"]):
+    from addon.dialects import routes
+    from addon.framing.choice import FRAMINGS
+    from addon.meter import Meter
+from tests.addon.feeding import pieces
+from tests.addon.test_corpus import exchanges, metered, picture
+
+DIALECTS = sorted(routes.DIALECTS)
+CHOICES = ["", *sorted(FRAMINGS)]
+
+
+def fuzz(data: bytes) -> None:
+    if len(data) < 3:
+        return
+    dialect, framing, size, body = data[0], data[1], data[2], data[3:]
+
+    def read(chunks: list[bytes]) -> Meter:
+        meter = Meter(
+            routes.DIALECTS[DIALECTS[dialect % len(DIALECTS)]],
+            content_type="text/event-stream",
+            framing=CHOICES[framing % len(CHOICES)] or None,
+        )
+        for chunk in chunks:
+            meter.feed(chunk)
+        meter.end()
+        return meter
+
+    whole = picture(read([body] if body else []))
+    assert picture(read(pieces(body, range(0, len(body), size + 1)))) == whole
+
+
+def write_seeds(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for row in exchanges():
+        route, _ = metered(row)
+        head = bytes([DIALECTS.index(route.dialect.name), 0, 100])
+        (folder / row["name"]).write_bytes(head + row["body"][:20_000])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["seeds"]:
+        write_seeds(Path(sys.argv[2]))
+    else:
+        atheris.Setup(sys.argv, fuzz)
+        atheris.Fuzz()
