@@ -1,0 +1,240 @@
+"""Nothing lost, nothing twice: power cuts, a ledger that is locked, gone or full."""
+
+import contextlib
+import os
+import random
+import resource
+import signal
+import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.proxy import rows
+from tests.proxy.client import BrokenHttpError, Ending, Http1
+from tests.proxy.mitmdump import Mitmdump
+from tests.proxy.pair import OPENAI, Pair, exchange, headers_for, new_tag, pair
+from tests.proxy.upstream import Answer, Framing, Request, Upstream
+from tests.proxy.wires.wire import asks
+
+pytestmark = pytest.mark.proxy
+
+DOCUMENT = (
+    b'{"id":"chatcmpl-doc","object":"chat.completion","model":"gpt-4o","choices":[],'
+    b'"usage":{"prompt_tokens":7,"completion_tokens":64,"total_tokens":71}}'
+)
+
+
+def answer(request: Request) -> Answer:
+    if b'"stream": true' not in request.body:
+        return Answer(pieces=(DOCUMENT,), content_type="application/json", framing=Framing.LENGTH)
+    return Answer(pieces=OPENAI.answer(asked=asks(request.body)))
+
+
+class Customers:
+    """Clients that send one request after the other, and remember which ends they saw."""
+
+    BODIES = (
+        OPENAI.request(asked=None),
+        OPENAI.request(asked=True),
+        b'{"model":"gpt-4o","messages":[]}',
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sent: list[str] = []
+        self.ended: list[str] = []
+        self.enough = threading.Event()
+
+    def run(self, address: tuple[str, int], number: int, *, enough_at: int) -> None:
+        """Until the proxy is gone."""
+        with contextlib.suppress(OSError, BrokenHttpError), Http1(address) as client:
+            for count in range(1_000):
+                tag = f"{self.name}.{number}.{count}"
+                self.sent.append(tag)
+                body = self.BODIES[count % 3]
+                client.send("POST", OPENAI.target, headers_for(OPENAI, tag), body)
+                if client.receive().ending is not Ending.TERMINATED:
+                    return
+                self.ended.append(tag)
+                if len(self.ended) >= enough_at:
+                    self.enough.set()
+
+
+def kill_rounds(folder: Path, rounds: int, seed: int) -> None:
+    """Kill a busy proxy again and again, on one ledger, each time after some more answers."""
+    dice = random.Random(seed)
+    with Upstream(answer) as upstream, ThreadPoolExecutor(4) as pool:
+        proxy = Mitmdump(
+            folder,
+            upstreams=[upstream.url],
+            options={"tee_hosts": f"127.0.0.1:{upstream.port}=aivene"},
+        )
+        ended: list[str] = []
+        sent: list[str] = []
+        for number in range(rounds):
+            proxy.start()
+            customers = Customers(f"r{number}")
+            enough_at = dice.randrange(1, 40)
+            running = [
+                pool.submit(customers.run, proxy.address(), each, enough_at=enough_at)
+                for each in range(4)
+            ]
+            assert customers.enough.wait(20)
+            proxy.kill()
+            for each in running:
+                each.result()
+            ended += customers.ended
+            sent += customers.sent
+        # One more start, which finds what the killed ones left open.
+        proxy.start()
+        proxy.stop()
+    found = rows.by_tag(proxy.ledger, "case")
+    lost_ends = [tag for tag in ended if tag not in found]
+    assert not lost_ends, f"{len(lost_ends)} of {len(ended)} ends seen have no row"
+    for tag, of_tag in found.items():
+        assert len(of_tag) == 1, tag
+        (row,) = of_tag
+        assert row["reading_count"] <= 1, tag
+        if tag in set(ended):
+            assert (row["state"], row["output_tokens"]) == ("settled", 64), tag
+        else:
+            assert row["state"] in ("settled", "lost"), tag
+    assert set(found) <= set(sent)
+    assert rows.query(proxy.ledger, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
+
+
+@pytest.mark.timeout(300)
+def test_killed_in_full_run(tmp_path: Path) -> None:
+    """`kill -9` after a client has seen the end of a body loses nothing (promise 2)."""
+    with ThreadPoolExecutor(2) as pool:
+        lanes = [pool.submit(kill_rounds, tmp_path / f"{n}", rounds=10, seed=n) for n in range(2)]
+        for lane in lanes:
+            lane.result()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_killed_a_hundred_times(tmp_path: Path) -> None:
+    kill_rounds(tmp_path, rounds=100, seed=2)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Pair]:
+    with pair(tmp_path, with_bare=False) as made:
+        made.upstream.script = answer
+        yield made
+
+
+def test_a_locked_ledger_is_late_and_complete(running: Pair) -> None:
+    """Another process holds the write lock: answers end after a bounded wait, rows come later."""
+    exchange(running.tee, OPENAI, new_tag())
+    tags = [new_tag() for _ in range(3)]
+    with contextlib.closing(sqlite3.connect(running.tee.ledger, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(len(tags)) as pool:
+            received = list(pool.map(lambda tag: exchange(running.tee, OPENAI, tag), tags))
+        assert {each.body for each in received} == {b"".join(OPENAI.frames)}
+        other.execute("ROLLBACK")
+    for tag in tags:
+        assert running.settled_row(tag)["output_tokens"] == 64
+
+
+def test_a_ledger_that_is_gone(running: Pair) -> None:
+    """Its file is deleted under a running proxy: traffic goes on, and soon recording too.
+
+    A deleted file takes writes like any other, so what comes before the writer's next look at it
+    shares the fate of all that was in it.
+    """
+    exchange(running.tee, OPENAI, new_tag())
+    for path in running.tee.ledger.parent.glob("ledger.db*"):
+        if path.is_file():
+            path.unlink()
+
+    def is_recorded() -> bool:
+        tag = new_tag()
+        assert exchange(running.tee, OPENAI, tag).body == b"".join(OPENAI.frames)
+        return tag in rows.by_tag(running.tee.ledger, "case")
+
+    assert rows.eventually(is_recorded)
+    tag = new_tag()
+    exchange(running.tee, OPENAI, tag)
+    assert running.row(tag)["output_tokens"] == 64
+    running.tee.stop()
+    assert "Addon error" not in running.tee.log
+
+
+def test_a_ledger_that_cannot_be_written(tmp_path: Path) -> None:
+    """No room for another byte: the client is served, one line says so, nothing crashes."""
+    with pair(tmp_path, with_bare=False) as running:
+        running.upstream.script = answer
+        exchange(running.tee, OPENAI, new_tag())
+        limit = running.tee.ledger.stat().st_size
+        resource.prlimit(running.tee.process.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        for _ in range(3):
+            received = exchange(running.tee, OPENAI, new_tag())
+            assert received.body == b"".join(OPENAI.frames)
+        assert running.tee.process.poll() is None
+        assert running.tee.wait_for_log("tokentee: ")
+
+
+def test_two_proxies_share_one_ledger(tmp_path: Path) -> None:
+    ledger = tmp_path / "shared.db"
+    options = {"ledger_url": f"sqlite:///{ledger}"}
+    with (
+        pair(tmp_path / "one", with_bare=False, options=options) as one,
+        pair(tmp_path / "two", with_bare=False, options=options) as two,
+    ):
+        one.upstream.script = two.upstream.script = answer
+        with ThreadPoolExecutor(2) as pool:
+            for number, made in enumerate((one, two)):
+                pool.submit(send_some, made, f"p{number}")
+    found = rows.by_tag(ledger, "case")
+    assert sorted(found) == sorted(f"p{n}.{each}" for n in range(2) for each in range(20))
+    assert {row["output_tokens"] for (row,) in found.values()} == {64}
+
+
+def send_some(made: Pair, name: str) -> None:
+    for number in range(20):
+        exchange(made.tee, OPENAI, f"{name}.{number}")
+
+
+def test_async_commits_do_not_hold_the_end_back(tmp_path: Path) -> None:
+    """With `ledger_commit=async` a locked ledger delays nobody."""
+    with pair(tmp_path, with_bare=False, options={"ledger_commit": "async"}) as running:
+        running.upstream.script = answer
+        exchange(running.tee, OPENAI, new_tag())
+        tag = new_tag()
+        with contextlib.closing(sqlite3.connect(running.tee.ledger, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            received = exchange(running.tee, OPENAI, tag)
+            assert received.ending is Ending.TERMINATED
+            assert tag not in rows.by_tag(running.tee.ledger, "case")
+            other.execute("ROLLBACK")
+        assert running.settled_row(tag)["output_tokens"] == 64
+
+
+def test_stopped_while_answers_pass(tmp_path: Path) -> None:
+    """SIGTERM under load: every end that was seen is there, whatever the stop cut short."""
+    with Upstream(answer) as upstream, ThreadPoolExecutor(4) as pool:
+        proxy = Mitmdump(
+            tmp_path,
+            upstreams=[upstream.url],
+            options={"tee_hosts": f"127.0.0.1:{upstream.port}=aivene"},
+        ).start()
+        customers = Customers("s")
+        running = [
+            pool.submit(customers.run, proxy.address(), each, enough_at=30) for each in range(4)
+        ]
+        assert customers.enough.wait(20)
+        os.kill(proxy.process.pid, signal.SIGTERM)
+        assert proxy.wait() == 0
+        for each in running:
+            each.result()
+    found = rows.by_tag(proxy.ledger, "case")
+    assert all(len(of_tag) == 1 for of_tag in found.values())
+    assert {found[tag][0]["output_tokens"] for tag in customers.ended} == {64}
+    assert rows.open_count(proxy.ledger) == 0
