@@ -60,6 +60,10 @@ def administer(postgres_server):
             result = connection.execute(sa.text(statement))
             return result.all() if result.returns_rows else []
 
+    # Nothing here outlives the tests.
+    for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+        run(f"ALTER SYSTEM SET {setting} = off")
+    run("SELECT pg_reload_conf()")
     yield run
     engine.dispose()
 
