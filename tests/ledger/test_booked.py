@@ -11,7 +11,7 @@ from ledger.errors import LedgerError
 from ledger.reconcile import Verdict
 from ledger.records import UsageSource
 from ledger.reports import Scope
-from ledger.statement_files import load
+from ledger.statement_files import FILE_BYTES_MAX, load
 from ledger.statements import Line, Statement
 from ledger.usage import FurtherUsage, Usage
 from tests.ledger.priced import NOVEMBER, exchange, fill, reading, settled
@@ -152,4 +152,9 @@ def test_a_file_that_is_no_statement(tmp_path):
     path = tmp_path / "image.png"
     path.write_bytes(b"\x89PNG\xff")
     with pytest.raises(LedgerError, match="not UTF-8 text"):
+        load(str(path), provider=None)
+    path = tmp_path / "dump"
+    with path.open("wb") as file:
+        file.truncate(FILE_BYTES_MAX + 1)
+    with pytest.raises(LedgerError, match="larger than"):
         load(str(path), provider=None)

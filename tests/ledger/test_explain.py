@@ -139,6 +139,17 @@ def test_what_is_told(known, heading, text):
     assert told(**known)[heading] == text
 
 
+def test_where_the_same_response_was_seen_again():
+    again = Found(
+        exchange=exchange(response_id="c1"),
+        readings=(),
+        charges=(),
+        past_charges=(),
+        duplicates=("flow-2", "flow-3"),
+    )
+    assert dict(facts(again))["Also seen in"] == "flow-2, flow-3"
+
+
 def test_a_reading_keeps_zero_and_nothing_apart():
     reading = {
         **dict.fromkeys(readings.c.keys()),

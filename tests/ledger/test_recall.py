@@ -1,6 +1,6 @@
 """Rows back as the values they were written from."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import sqlalchemy as sa
 
@@ -45,3 +45,8 @@ def test_what_was_written_comes_back(tmp_path):
     engine.dispose()
     assert exchange_of(exchange_row) == written
     assert reading_of(reading_row) == read
+
+
+def test_an_open_exchange_comes_back():
+    row = {**dict.fromkeys(exchanges.c.keys()), **asdict(exchange()), "tags": "{}"}
+    assert exchange_of(row) == exchange()

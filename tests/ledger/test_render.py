@@ -173,3 +173,7 @@ def test_an_amount_for_machines_is_exact():
 
 def test_a_count_in_a_table():
     assert (short_count(None), short_count(0), short_count(1234567)) == ("", "0", "1,234,567")
+
+
+def test_a_terminal_too_narrow_for_anything_gets_what_stays():
+    assert lines_of(table_of("a-name", "b-name"), 9)[0].startswith("C0")

@@ -69,6 +69,7 @@ def test_openai_usage():
         ("gpt-5-2025-08-07, cached input", "gpt-5-2025-08-07"),
         (None, None),
         ("web search tool calls", None),
+        ("", None),
     ],
 )
 def test_openai_costs(line_item, model):
@@ -84,6 +85,13 @@ def test_openai_costs(line_item, model):
     )
     assert read("file", text).kind == "OpenAI costs"
     assert lines(text) == [(DAY, model, {"cost_picousd": 60_000_000_000})]
+
+
+def test_an_amount_that_is_not_given():
+    text = page(
+        openai({"object": "organization.costs.result", "amount": {"value": None}, "line_item": "x"})
+    )
+    assert lines(text) == [(DAY, None, {})]
 
 
 def test_anthropic_usage():
