@@ -102,7 +102,8 @@ def filled(request, tmp_path_factory, settled_with_readings, *, still_open=()):
     name = f"m{uuid.uuid4().hex}"
     if request.param == "postgresql":
         administer = request.getfixturevalue("administer")
-        administer(f"CREATE DATABASE {name}")
+        empty = request.getfixturevalue("migrated_database")
+        administer(f"CREATE DATABASE {name} TEMPLATE {empty}")
         source, url = url, request.getfixturevalue("postgres_server")(name)
         sync(source, url)
     engine = db.ensure(url)
