@@ -1,0 +1,141 @@
+"""Bad starts: one clear line, exit code 1, no traceback. And options that are said to be odd."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.proxy.mitmdump import REPOSITORY, Mitmdump
+
+pytestmark = pytest.mark.proxy
+
+NOBODY = "http://127.0.0.1:9"
+
+BAD_OPTIONS = [
+    pytest.param({"ledger_url": "mysql://somewhere/x"}, "mysql", id="ledger_url"),
+    pytest.param({"ledger_url": "sqlite:////proc/no/ledger.db"}, "/proc/no", id="no-folder"),
+    pytest.param({"tee_inject": "maybe"}, "tee_inject: 'maybe'", id="tee_inject"),
+]
+"""One of each kind; `test_options` has the values of every option."""
+ORDINARY = ("Loading script", "listening at", "Error logged during startup, exiting")
+
+
+def start_badly(proxy: Mitmdump) -> list[str]:
+    """The lines that are not mitmproxy's ordinary ones."""
+    proxy.launch()
+    assert proxy.wait() == 1, proxy.log
+    assert "Traceback" not in proxy.log
+    return [line for line in proxy.log.splitlines() if not any(each in line for each in ORDINARY)]
+
+
+@pytest.mark.parametrize(("options", "named"), BAD_OPTIONS)
+def test_a_bad_option_ends_the_start(tmp_path: Path, options: dict[str, str], named: str) -> None:
+    (line,) = start_badly(Mitmdump(tmp_path, upstreams=[NOBODY], options=options))
+    assert "tokentee" in line
+    assert named in line
+
+
+def test_an_unwritable_folder(tmp_path: Path) -> None:
+    """Root may write anywhere, so the folder's place is taken by a file."""
+    (tmp_path / "taken").write_text("")
+    options = {"ledger_url": f"sqlite:///{tmp_path}/taken/ledger.db"}
+    (line,) = start_badly(Mitmdump(tmp_path / "conf", upstreams=[NOBODY], options=options))
+    assert f"{tmp_path}/taken" in line
+
+
+def test_a_file_that_is_no_ledger(tmp_path: Path) -> None:
+    (tmp_path / "letter.db").write_text("Dear Sir or Madam, " * 100)
+    options = {"ledger_url": f"sqlite:///{tmp_path}/letter.db"}
+    (line,) = start_badly(Mitmdump(tmp_path / "conf", upstreams=[NOBODY], options=options))
+    assert "letter.db" in line
+    assert (tmp_path / "letter.db").read_text().startswith("Dear Sir")
+
+
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
+    """As in an environment that has mitmproxy and not this project's dependencies."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['genai_prices'] = None\nsys.modules['sqlalchemy'] = None\n"
+    )
+    lines = start_badly(
+        Mitmdump(tmp_path / "conf", upstreams=[NOBODY], environment={"PYTHONPATH": str(tmp_path)})
+    )
+    assert any("uv run mitmdump" in line for line in lines)
+    assert any("sqlalchemy" in line for line in lines)
+    assert len(lines) == 1
+
+
+def test_the_standalone_binary_is_recognised(tmp_path: Path) -> None:
+    """It cannot import packages, and says what to do instead."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nsys.frozen = True\nsys.modules['addon.recorder'] = None\n"
+    )
+    (line,) = start_badly(
+        Mitmdump(tmp_path / "conf", upstreams=[NOBODY], environment={"PYTHONPATH": str(tmp_path)})
+    )
+    assert "standalone binary" in line
+    assert "uv run mitmdump" in line
+
+
+def test_the_folder_as_a_script_does_not_start(tmp_path: Path) -> None:
+    """`-s addon` is impossible in mitmproxy; it says so itself."""
+    proxy = Mitmdump(tmp_path, upstreams=[NOBODY], script=REPOSITORY / "addon")
+    proxy.launch()
+    assert proxy.wait() == 1
+
+
+def test_a_good_start_says_what_is_odd(tmp_path: Path) -> None:
+    """A name that mitmproxy does not know is ignored by it; a typing mistake must not go unseen.
+
+    And without `ledger_url` the ledger is where the environment says, for its owner alone.
+    """
+    ledger = tmp_path / "deep" / "down" / "mine.db"
+    with Mitmdump(
+        tmp_path,
+        upstreams=[NOBODY],
+        options={"ledger_url": "", "tee_host": "x", "stream_large_bodies": "1m"},
+        environment={"TOKENTEE_LEDGER": f"sqlite:///{ledger}"},
+    ) as proxy:
+        assert proxy.wait_for_log("tokentee: unknown option tee_host")
+        assert proxy.wait_for_log("usage cannot be asked for in larger requests")
+        assert ledger.stat().st_mode & 0o777 == 0o600
+
+
+def test_by_default_the_ledger_is_in_the_users_data_folder(tmp_path: Path) -> None:
+    environment = {"XDG_DATA_HOME": str(tmp_path / "data"), "HOME": str(tmp_path)}
+    with Mitmdump(
+        tmp_path, upstreams=[NOBODY], options={"ledger_url": ""}, environment=environment
+    ):
+        assert (tmp_path / "data" / "tokentee" / "ledger.sqlite3").exists()
+
+
+def test_a_password_in_the_url_stays_out_of_the_log(tmp_path: Path) -> None:
+    """A database that does not answer must not stop the traffic, or the start, or tell secrets."""
+    url = "postgresql+psycopg://me:s3cret-word@127.0.0.1:9/ledger"
+    proxy = Mitmdump(
+        tmp_path,
+        upstreams=[NOBODY],
+        options={"ledger_url": url},
+        environment={"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)},
+    )
+    with proxy:
+        pass
+    assert "s3cret-word" not in proxy.log
+
+
+def test_the_script_runs_from_any_folder(tmp_path: Path) -> None:
+    """`mitmdump -s …/addon/tee.py` finds the package, wherever it is called from."""
+    command = [sys.executable, "-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
+    command += ["-s", str(REPOSITORY / "addon" / "tee.py"), "-n", "--set", f"confdir={tmp_path}"]
+    command += ["--set", f"ledger_url=sqlite:///{tmp_path}/l.db", "-r", os.devnull]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
