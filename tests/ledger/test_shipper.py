@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from ledger import db, shipper, spool, sync
+from ledger import db, interchange, shipper, spool, sync
 from ledger.errors import LedgerError
 from ledger.shipper import Shipper
-from tests.ledger.written import COST, NOON, opened, put, row, rows, settled, whole, writing
+from tests.ledger.written import COST, NOON, bundle_of, opened, put, row, rows, settled, whole, writing
 
 pytestmark = [pytest.mark.postgres, pytest.mark.usefixtures("own_data_directory")]
 
@@ -65,14 +65,19 @@ class Running:
         self.shipper.start()
 
     def put(self, *entries):
-        put(self.engine, *entries)
-        with db.writing(self.engine) as connection:
-            for exchange, *_ in entries:
+        """Row and note in one transaction, as the writer does: what is old and in no outbox
+        counts as shipped, and is dropped."""
+        for entry in entries:
+            bundle = bundle_of(entry)
+            with db.writing(self.engine) as connection:
+                interchange.write(connection, bundle)
                 connection.execute(
                     sa.insert(spool.outbox).values(
-                        exchange_id=exchange.id, opened_at=exchange.opened_at
+                        exchange_id=entry[0].id, opened_at=entry[0].opened_at
                     )
                 )
+            with db.writing(self.engine) as connection:
+                interchange.link(connection, bundle.keys)
         self.shipper.wake()
 
     def wait_until_shipped(self):
