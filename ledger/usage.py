@@ -7,8 +7,9 @@ The convention is OpenTelemetry GenAI's: `input_tokens` is all input, cached inc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-COUNT_MAX = 2**63 - 1
-"""What both databases keep in a BIGINT."""
+COUNT_MAX = 10**15
+"""More than all providers together sell in a day. Upstream is not trusted, and a few counts near
+the 64 bits that both databases hold would overflow every sum they are in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ def count_of(value: object) -> int | None:
     """The value as a count, or None for what cannot be one.
 
     A JSON float with no fraction counts (Bedrock Titan sends `"inputTextTokenCount": 6.0`);
-    booleans, text, negatives, NaN and anything beyond 64 bits do not.
+    booleans, text, negatives, NaN and anything beyond `COUNT_MAX` do not.
     """
     if type(value) is float and value.is_integer() and abs(value) <= 2**53:
         value = int(value)

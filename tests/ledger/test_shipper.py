@@ -9,7 +9,18 @@ import sqlalchemy as sa
 from ledger import db, interchange, shipper, spool, sync
 from ledger.errors import LedgerError
 from ledger.shipper import Shipper
-from tests.ledger.written import COST, NOON, bundle_of, opened, put, row, rows, settled, whole, writing
+from tests.ledger.written import (
+    COST,
+    NOON,
+    bundle_of,
+    opened,
+    put,
+    row,
+    rows,
+    settled,
+    whole,
+    writing,
+)
 
 pytestmark = [pytest.mark.postgres, pytest.mark.usefixtures("own_data_directory")]
 
