@@ -204,7 +204,17 @@ class Meter:
                 self._read_block(block)
             elif lacks_id and needle not in block:
                 self._id_looks_left -= 1
-                self._read_block(block)
+                self._read_id(block)
+
+    def _read_id(self, block: bytes) -> None:
+        """Take nothing but the id from a frame that would not have been parsed otherwise."""
+        assert self._framing is not None
+        frame = self._framing.parse(block)
+        body = json_door.loads(frame.data) if frame is not None else None
+        if frame is not None and body is not None:
+            alone = Facts()
+            self._dialect.read(alone, frame.event, body)
+            self.facts.see_id(alone.response_id)
 
     def _read_latest(self, blocks: list[bytes], struck: list[Mark]) -> None:
         """Read the last frame that brings a figure, which is the last one as a rule."""

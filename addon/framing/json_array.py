@@ -1,8 +1,8 @@
 """Pure. One JSON array delivered in pieces: Gemini's stream without `alt=sse`.
 
-A block is an element with the bracket, comma and blanks before it. Only quotes and brackets are
-looked at: within a string nothing counts but its end, outside it the depth. What follows the
-last element (the closing bracket) is held to the end of the body.
+A block is an object with the bracket, comma and blanks before it. Only quotes and braces are
+looked at: within a string nothing counts but its end, outside it the depth of objects. What
+follows the last one (the closing bracket) is held to the end of the body.
 """
 
 import re
@@ -12,10 +12,9 @@ from addon.framing.frame import Frame
 ELEMENT_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event; a longer element is given out in pieces that parse to nothing."""
 
-_OUTSIDE = re.compile(rb'["{}\[\]]')
+_OUTSIDE = re.compile(rb'["{}]')
 _INSIDE = re.compile(rb'["\\]')
-_QUOTE, _BACKSLASH, _CLOSING_BRACE = b'"\\}'
-_OPENING = b"{["
+_QUOTE, _BACKSLASH, _OPENING = b'"\\{'
 
 
 class JsonArray:
@@ -26,7 +25,7 @@ class JsonArray:
     def __init__(self) -> None:
         self._held: list[bytes] = []
         self._held_bytes = 0
-        self._scanner = _Scanner(depth=0)
+        self._scanner = _Scanner()
         self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
@@ -67,22 +66,21 @@ class JsonArray:
         return [run[a:b] for a, b in zip(starts, [*ends, len(run)], strict=True) if a < b]
 
     def parse(self, block: bytes) -> Frame | None:
-        element = block.lstrip(b"[, \r\n\t").rstrip()
+        element = block[block.find(b"{") :].rstrip()
         is_object = element.startswith(b"{") and element.endswith(b"}")
         return Frame("", element) if is_object and len(block) <= ELEMENT_BYTES_MAX else None
 
     def _ends(self, run: bytes) -> list[int]:
-        """Only the first run holds the bracket that opens the array."""
-        return _Scanner(depth=0 if run.lstrip().startswith(b"[") else 1).ends_in(run)
+        return _Scanner().ends_in(run)  # a run begins outside of all elements
 
 
 class _Scanner:
-    """Where the elements of the outermost array end, in bytes that come in any cut."""
+    """Where elements end, in bytes that come in any cut."""
 
     __slots__ = ("_depth", "_is_escaped", "_is_inside")
 
-    def __init__(self, *, depth: int) -> None:
-        self._depth = depth
+    def __init__(self) -> None:
+        self._depth = 0
         self._is_inside = False
         self._is_escaped = False
 
@@ -103,9 +101,9 @@ class _Scanner:
             elif byte == _BACKSLASH:
                 self._is_escaped = at == len(data)
                 at += 1
-            elif byte in _OPENING:
+            elif byte == _OPENING:
                 self._depth += 1
-            else:
+            elif self._depth:
                 self._depth -= 1
-                if self._depth == 1 and byte == _CLOSING_BRACE:
+                if not self._depth:
                     ends.append(at)

