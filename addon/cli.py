@@ -65,11 +65,23 @@ def replay(
             show_default=False,
         ),
     ],
+    *,
     ledger: LedgerOption = None,
     url: Annotated[
         str | None, typer.Option(help="Where a single body came from: decides how it is read.")
     ] = None,
     prices: Annotated[Path | None, typer.Option(help="Price override file (TOML).")] = None,
+    serve: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Serve the recorded answers as an upstream instead, in the pieces and at the pace "
+            "in which they came, until Ctrl-C.",
+        ),
+    ] = None,
+    speed: Annotated[
+        float, typer.Option(min=0, help="With --serve: 2 is twice as fast, 0 without pauses.")
+    ] = 1.0,
 ) -> None:
     """Read recorded exchanges into the ledger, with the meter that reads live traffic.
 
@@ -77,6 +89,8 @@ def replay(
     """
     from addon import replaying
 
+    if serve is not None:
+        raise typer.Exit(replaying.serve(paths, url=url, address=serve, speed=speed))
     raise typer.Exit(replaying.main(paths, ledger=ledger, url=url, prices=prices))
 
 

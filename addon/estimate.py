@@ -1,8 +1,8 @@
 """Pure. Token estimates for what no provider reported; always marked as such.
 
 About four bytes of English text are a token in every tokenizer in use (OpenAI, "What are tokens
-and how to count them"), and most servers send a frame for each token. What is never sent cannot
-be estimated: hidden reasoning, and the few tokens around a tool call.
+and how to count them"), and most servers send a frame for each token. Around a tool call a model
+writes more than passes on the wire. Hidden reasoning never passes and cannot be estimated.
 `tests/bench/bench_estimate.py` measures how far off that is on recorded streams.
 """
 
@@ -10,6 +10,9 @@ import re
 from functools import cache
 
 BYTES_PER_TOKEN = 4
+TOKENS_PER_CALL = 30
+"""What a tool call costs beside its arguments. Measured on the recorded streams with calls: 10-45
+with OpenAI's wire, 30-95 with Anthropic's; 30 halves the median error of both."""
 _BASE64 = b";base64,"
 """Images and documents inside a request, which are billed by other measures than their length."""
 
@@ -29,11 +32,10 @@ def input_tokens_of(body: bytes) -> int | None:
     return max(1, text_bytes // BYTES_PER_TOKEN)
 
 
-def output_tokens_of(frames: int, text_bytes: int) -> int:
-    """Output tokens of frames that carried so much text; a frame is a token at least."""
-    if not text_bytes:
-        return 0
-    return max(frames, text_bytes // BYTES_PER_TOKEN)
+def output_tokens_of(*, frames: int, text_bytes: int, calls: int) -> int:
+    """Output tokens of frames that carried so much; a frame with text is a token at least."""
+    text = max(frames, text_bytes // BYTES_PER_TOKEN) if text_bytes else 0
+    return text + calls * TOKENS_PER_CALL
 
 
 def text_bytes_of(run: bytes, text_marks: tuple[bytes, ...]) -> int:

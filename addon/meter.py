@@ -242,7 +242,7 @@ class Meter:
         self._ordinary = learn(
             blocks[-2],
             blocks[-1],
-            marks=self._marks,
+            marks=(*self._marks, *self._dialect.call_marks),
             text_marks=self._dialect.text_marks,
             must=self._id_needle(),
             measures_text=self._text.is_measured,

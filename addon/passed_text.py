@@ -5,7 +5,7 @@ nobody asks: runs are kept unmeasured up to a bound, and measured by one regular
 """
 
 from addon import estimate
-from addon.dialects.dialect import Dialect
+from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
 from addon.ordinary import PADDING
 
@@ -16,33 +16,46 @@ UNMEASURED_BYTES_MAX = 4096
 class PassedText:
     """The generated text of one stream, from its first frame with any."""
 
-    __slots__ = ("_bytes", "_frames_before", "_is_padded", "_marks", "_unmeasured", "_waiting")
+    __slots__ = (
+        "_bytes",
+        "_call_marks",
+        "_calls",
+        "_frames_before",
+        "_is_padded",
+        "_text_marks",
+        "_unmeasured",
+        "_waiting",
+    )
 
     def __init__(self) -> None:
-        self._marks: tuple[bytes, ...] = ()
+        self._text_marks: tuple[bytes, ...] = ()
+        self._call_marks: tuple[Mark, ...] = ()
         self._is_padded = False
         self._frames_before = 0
         self._bytes = 0
+        self._calls = 0
         self._unmeasured: list[bytes] = []
         self._waiting = 0
 
     def begin(self, block: bytes, *, dialect: Dialect, facts: Facts, frames_before: int) -> None:
         """The first frame with text. What holds for it is taken to hold for the stream."""
+        has_running_figure = facts.usage is not None and any(mark.latest for mark in dialect.marks)
+        if has_running_figure:
+            return
         self._frames_before = frames_before
         self._is_padded = PADDING in block
-        has_running_figure = facts.usage is not None and any(mark.latest for mark in dialect.marks)
-        if not has_running_figure:
-            self._marks = dialect.text_marks
+        self._text_marks = dialect.text_marks
+        self._call_marks = dialect.call_marks
         self.keep(block)
 
     @property
     def is_measured(self) -> bool:
         """Whether the bytes of the text are what the estimate is made from."""
-        return bool(self._marks) and not self._is_padded
+        return bool(self._text_marks) and not self._is_padded
 
     def keep(self, run: bytes) -> None:
         """A run whose text is to be measured, if it ever has to be."""
-        if not self.is_measured:
+        if not self._text_marks:
             return
         self._unmeasured.append(run)
         self._waiting += len(run)
@@ -50,21 +63,23 @@ class PassedText:
             self._measure()
 
     def add(self, text_bytes: int) -> None:
-        """Text that has been measured already."""
+        """Text that has been measured already, without tool calls."""
         self._bytes += text_bytes
 
     def tokens(self, frames: int) -> int | None:
         """Output tokens in so many frames of the stream; None if that cannot be told."""
-        if not self._marks:
+        if not self._text_marks:
             return None
-        frames -= self._frames_before
-        if self._is_padded:
-            return frames
         self._measure()
-        return estimate.output_tokens_of(frames, self._bytes)
+        frames -= self._frames_before
+        # Padding hides how long a text is, from us too: a frame is a token then.
+        text_bytes = frames if self._is_padded else self._bytes
+        return estimate.output_tokens_of(frames=frames, text_bytes=text_bytes, calls=self._calls)
 
     def _measure(self) -> None:
         for run in self._unmeasured:
-            self._bytes += estimate.text_bytes_of(run, self._marks)
+            self._calls += sum(mark.count(run) for mark in self._call_marks)
+            if not self._is_padded:
+                self._bytes += estimate.text_bytes_of(run, self._text_marks)
         self._unmeasured.clear()
         self._waiting = 0

@@ -24,6 +24,7 @@ from mitmproxy import http
 from mitmproxy.connection import Client, Server
 from mitmproxy.exceptions import FlowReadException
 from mitmproxy.io import FlowReader
+from mitmproxy.net.http import status_codes
 
 from ledger.errors import LedgerError
 
@@ -46,6 +47,8 @@ class Recorded:
     flow: http.HTTPFlow
     is_llm: bool = True
     """False: the file holds any traffic, and only the path tells what is an LLM call."""
+    cuts: tuple[tuple[int, int], ...] = ()
+    """How the answer came: lengths, and microseconds since the piece before. Empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,7 @@ def _line(line: bytes, path: Path, number: int) -> Recorded | Unreadable:
         if not response.get("encoded"):
             # The body was decoded by whoever recorded it; the header tells how it had come.
             headers.pop("content-encoding", None)
+        cuts = tuple((int(size), int(wait)) for size, wait in response.get("chunks") or [])
         started_at = value.get("started_at")
         started = datetime.fromisoformat(started_at) if started_at else _date_of(headers)
         flow = _flow(
@@ -122,13 +126,13 @@ def _line(line: bytes, path: Path, number: int) -> Recorded | Unreadable:
             response_headers=headers,
             response_body=body,
             started=started or _time_of(path),
-            chunks=response.get("chunks") or [],
+            cuts=cuts,
         )
         flow.id = str(value.get("id") or _id_of(flow))
         name = str(value.get("name") or flow.id)
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
         return Unreadable(where, f"not a recorded exchange ({type(error).__name__}: {error})")
-    return Recorded(name=name, flow=flow)
+    return Recorded(name=name, flow=flow, cuts=cuts)
 
 
 def _body(path: Path, url: str | None) -> Recorded | Unreadable:
@@ -170,20 +174,26 @@ def _flow(
     response_headers: http.Headers,
     response_body: bytes,
     started: datetime,
-    chunks: Sequence[tuple[int, int]] = (),
+    cuts: Sequence[tuple[int, int]] = (),
 ) -> http.HTTPFlow:
-    """`chunks`: lengths, and microseconds since the one before, as captures keep them."""
     start = started.timestamp()
-    waits = [microseconds / 1_000_000 for _, microseconds in chunks] or [0.0]
+    waits = [microseconds / 1_000_000 for _, microseconds in cuts] or [0.0]
     client = Client(peername=("127.0.0.1", 0), sockname=("127.0.0.1", 0), timestamp_start=start)
     flow = http.HTTPFlow(client, Server(address=None))
     flow.request = http.Request.make(method, _usable(url), request_body, request_headers)
     flow.request.timestamp_start = start
     if status is not None:
-        flow.response = http.Response.make(status, b"", response_headers)
-        flow.response.raw_content = response_body
-        flow.response.timestamp_start = start + waits[0]
-        flow.response.timestamp_end = start + sum(waits)
+        # Not `Response.make`, which adds a content-length of its own.
+        flow.response = http.Response(
+            http_version=b"HTTP/1.1",
+            status_code=status,
+            reason=status_codes.RESPONSES.get(status, "").encode("ascii"),
+            headers=response_headers,
+            content=response_body,
+            trailers=None,
+            timestamp_start=start + waits[0],
+            timestamp_end=start + sum(waits),
+        )
     return flow
 
 

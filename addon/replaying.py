@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +14,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from addon import serving
 from addon.live import Running
 from addon.options import Settings
-from addon.recorded import files_of
+from addon.recorded import Recorded, files_of, read
 from addon.replay import Commits, Tally, replay
 from ledger.db import default_url
 from ledger.errors import LedgerError
@@ -64,6 +67,37 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, prices: 
     _show(console, tally, settings.ledger_url)
     bad = [item for item in tally.unreadable if not item.is_other_kind]
     return 1 if bad or tally.refused or not tally.metered else 0
+
+
+def serve(paths: Sequence[Path], *, url: str | None, address: str, speed: float) -> int:
+    """Serve what the files hold as an upstream, until interrupted."""
+    host, _, port = address.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise LedgerError(f"--serve {address}: not [HOST:]PORT")
+    items = [
+        item for path in files_of(paths, bodies=url is not None) for item in read(path, url=url)
+    ]
+    answers = serving.Answers(item for item in items if isinstance(item, Recorded))
+    if not len(answers):
+        raise LedgerError(f"nothing to serve in {', '.join(map(str, paths))}")
+    console = Console(stderr=True, highlight=False)
+
+    async def run() -> None:
+        server = await serving.serve(answers, host or "127.0.0.1", int(port), speed=speed)
+        where = "{}:{}".format(*server.sockets[0].getsockname()[:2])
+        console.print(f"serving {len(answers)} recorded answers on http://{where}; Ctrl-C ends it")
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, ended.set)
+        await ended.wait()
+        server.close()
+
+    try:
+        asyncio.run(run())
+    except OSError as error:
+        raise LedgerError(f"--serve {address}: {error.strerror}") from error
+    return 0
 
 
 def _show(console: Console, tally: Tally, url: str) -> None:

@@ -142,4 +142,5 @@ MESSAGES = Dialect(
     known_keys=KNOWN_KEYS,
     marks=(Mark(b'"message_'), Mark(b'"usage"'), Mark(b'"error"')),
     text_marks=(b'"text"', b'"thinking"', b'"partial_json"'),
+    call_marks=(Mark(b'"tool_use"'),),
 )

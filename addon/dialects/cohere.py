@@ -84,6 +84,7 @@ CHAT = Dialect(
     known_keys=frozenset({"tokens", "billed_units", "cached_tokens", "api_version", "warnings"}),
     marks=(Mark(b"message-end"), Mark(b"stream-end"), Mark(b'"error"')),
     text_marks=(b'"text"', b'"tool_plan"', b'"arguments"'),
+    call_marks=(Mark(b'"tool-call-start"'),),
 )
 GENERATE = replace(CHAT, name="cohere.generate", operation="text_completion")
 EMBED = replace(CHAT, name="cohere.embed", operation="embeddings")

@@ -27,6 +27,10 @@ class Mark:
     """What it marks is a running figure that each frame says whole, so that of several such
     frames seen together the last is enough (Gemini's `usageMetadata`)."""
 
+    def count(self, run: bytes) -> int:
+        """How often it stands in a run, its harmless forms left out."""
+        return run.count(self.needle) - sum(run.count(form) for form in self.harmless)
+
     def strikes(self, run: bytes) -> bool:
         left = run.count(self.needle)
         for form in self.harmless:
@@ -68,6 +72,8 @@ class Dialect:
     marks: tuple[Mark, ...]
     text_marks: tuple[bytes, ...] = ()
     """JSON keys, quotes included, whose string values are generated text: `b'"content"'`."""
+    call_marks: tuple[Mark, ...] = ()
+    """What stands once for each tool call of the model."""
     id_in_frames: bool = False
     """Every frame of a stream repeats the response's id."""
     asking: Asking = Asking.NEVER

@@ -90,6 +90,7 @@ CHAT = Dialect(
         b'"arguments"',
         b'"text"',
     ),
+    call_marks=(Mark(b'"name"', (b'"name":null', b'"name": null', b'"name":""')),),
     id_in_frames=True,
     asking=Asking.STREAM_OPTIONS,
 )

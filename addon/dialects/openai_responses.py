@@ -105,4 +105,5 @@ RESPONSES = Dialect(
         Mark(b'"error"', (b'"error":null', b'"error": null')),
     ),
     text_marks=(b'"delta"',),
+    call_marks=(Mark(b'"response.function_call_arguments.done"'),),
 )
