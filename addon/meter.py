@@ -61,7 +61,7 @@ class Meter:
         self._lessons_left = LESSONS_MAX
         self._id_looks_left = ID_LOOKS_MAX
         self._id_written: bytes | None = None
-        self._text = PassedText()
+        self._text = PassedText(dialect)
         self.facts = Facts(
             headers={name.lower(): value for name, value in (headers or {}).items()},
             provider=provider,
@@ -164,11 +164,12 @@ class Meter:
         for at, block in enumerate(blocks, start=1):
             before = self._frames
             self._frames += framing.count(block)
+            if not self.facts.is_document:
+                self._text.keep(block)
             self._read_block(block)
             if self.facts.token_seen:
-                self._text.begin(
-                    block, dialect=self._dialect, facts=self.facts, frames_before=before
-                )
+                runs = self.facts.usage is not None and any(mark.latest for mark in self._marks)
+                self._text.begin(block, frames_before=before, has_running_figure=runs)
                 return b"".join(blocks[at:])
         return b""
 

@@ -49,9 +49,7 @@ class Ordinary:
     openings: tuple[bytes, ...]
     """`"content":"`: where text begins, if there are other gaps than the text."""
     has_loose_gap: bool
-    """A gap outside of strings could hold a whole frame that has no quote in it."""
-    loose_marks: tuple[bytes, ...]
-    """Marks that such a gap could hold."""
+    """A gap outside of strings could hold a whole frame without a quote: `data: [DONE]`."""
 
     def read(self, run: bytes) -> Seen | None:
         """A run of ordinary frames; None if any of it is anything else."""
@@ -67,15 +65,11 @@ class Ordinary:
                 return None
         if self.middles or self.has_loose_gap:
             lacks_middle = any(run.count(middle) != frames for middle in self.middles)
-            if lacks_middle or (self.has_loose_gap and self._hides_frames(run, frames)):
+            if lacks_middle or (self.has_loose_gap and _data_lines(run) != frames):
                 return None
         if self.openings:
             return Seen(frames, sum(_text_bytes(run, opening) for opening in self.openings))
         return Seen(frames, len(run) - frames * self.constant_bytes)
-
-    def _hides_frames(self, run: bytes, frames: int) -> bool:
-        data_lines = run.count(b"\ndata:") + run.startswith(b"data:")
-        return data_lines != frames or any(needle in run for needle in self.loose_marks)
 
 
 def learn(
@@ -122,8 +116,11 @@ def learn(
         constant_bytes=len(seam),
         openings=_openings(tokens, texts) if measures_text and len(gaps) > 1 else (),
         has_loose_gap=has_loose_gap,
-        loose_marks=tuple(mark.needle for mark in marks if _QUOTE not in mark.needle),
     )
+
+
+def _data_lines(run: bytes) -> int:
+    return run.count(b"\ndata:") + run.startswith(b"data:")
 
 
 def _without_escaped_quotes(run: bytes) -> bytes:

@@ -5,8 +5,7 @@ nobody asks: runs are kept unmeasured up to a bound, and measured by one regular
 """
 
 from addon import estimate
-from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Facts
+from addon.dialects.dialect import Dialect
 from addon.ordinary import PADDING
 
 UNMEASURED_BYTES_MAX = 4096
@@ -14,7 +13,7 @@ UNMEASURED_BYTES_MAX = 4096
 
 
 class PassedText:
-    """The generated text of one stream, from its first frame with any."""
+    """The generated text of one stream."""
 
     __slots__ = (
         "_bytes",
@@ -27,9 +26,9 @@ class PassedText:
         "_waiting",
     )
 
-    def __init__(self) -> None:
-        self._text_marks: tuple[bytes, ...] = ()
-        self._call_marks: tuple[Mark, ...] = ()
+    def __init__(self, dialect: Dialect) -> None:
+        self._text_marks = dialect.text_marks
+        self._call_marks = dialect.call_marks
         self._is_padded = False
         self._frames_before = 0
         self._bytes = 0
@@ -37,16 +36,13 @@ class PassedText:
         self._unmeasured: list[bytes] = []
         self._waiting = 0
 
-    def begin(self, block: bytes, *, dialect: Dialect, facts: Facts, frames_before: int) -> None:
+    def begin(self, block: bytes, *, frames_before: int, has_running_figure: bool) -> None:
         """The first frame with text. What holds for it is taken to hold for the stream."""
-        has_running_figure = facts.usage is not None and any(mark.latest for mark in dialect.marks)
-        if has_running_figure:
-            return
         self._frames_before = frames_before
         self._is_padded = PADDING in block
-        self._text_marks = dialect.text_marks
-        self._call_marks = dialect.call_marks
-        self.keep(block)
+        if has_running_figure:
+            self._text_marks = ()
+            self._unmeasured.clear()
 
     @property
     def is_measured(self) -> bool:

@@ -27,11 +27,14 @@ def test_text_bytes(run: bytes, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("frames", "text_bytes", "expected"),
-    [(10, 0, 0), (10, 20, 10), (10, 400, 100), (0, 3, 0), (1, 3, 1)],
-)
-def test_a_frame_is_a_token_at_least(frames: int, text_bytes: int, expected: int) -> None:
-    assert estimate.output_tokens_of(frames, text_bytes) == expected
+    ("frames", "text_bytes", "calls", "expected"),
+    [(10, 0, 0, 0), (10, 20, 0, 10), (10, 400, 0, 100), (0, 3, 0, 0), (1, 3, 0, 1), (9, 0, 2, 60), (9, 40, 1, 40)],
+)  # fmt: skip
+def test_a_frame_is_a_token_at_least(
+    frames: int, text_bytes: int, calls: int, expected: int
+) -> None:
+    got = estimate.output_tokens_of(frames=frames, text_bytes=text_bytes, calls=calls)
+    assert got == expected
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,21 @@ def test_a_padded_stream_is_estimated_by_its_frames() -> None:
         assert read(body, size=size).estimated_output_tokens() == 60
 
 
+@pytest.mark.parametrize("size", [0, 100, 1_900])
+def test_a_tool_call_costs_more_than_its_arguments(size: int) -> None:
+    call = {"index": 0, "id": "call_1", "function": {"name": "f", "arguments": ""}}
+    frames = [{"tool_calls": [call]}] + [
+        {"tool_calls": [{"index": 0, "function": {"arguments": '{"n": 12'}}]} for _ in range(100)
+    ]
+    choices = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in frames]
+    body = b"".join(
+        b"data: " + json.dumps({"id": ID, "choices": one}, separators=(",", ":")).encode() + b"\n\n"
+        for one in choices
+    )
+    # 100 times ten bytes of arguments, their quotes escaped, and the call itself.
+    assert read(body, size=size).estimated_output_tokens() == 250 + 30
+
+
 def test_an_unknown_answer_gets_a_reading_of_nothing() -> None:
     body = b'data: {"id":"a","tokens":5,"usage":{"total":5}}\n\ndata: {"error":"bad"}\n\n'
     meter = read(body, unknown.UNKNOWN)
