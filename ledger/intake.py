@@ -194,10 +194,10 @@ def _instant(moment: datetime) -> str:
 
 def setup(*, spooling: bool) -> list[str]:
     """The statements that give a connection its intake."""
-    steps = [_UPSERT, _READ, _CHARGE_LINES, _FLAG_COLLISION, _POINT_AT_FIRST, _POINT_OTHERS]
+    steps = [_UPSERT, _READ, _CHARGE_LINES, _LINK]
     if spooling:
         steps.append(_NOTE_CHANGE)
-    return _view("intake", INTAKE_COLUMNS, steps)
+    return [*relink_setup(), *_view("intake", INTAKE_COLUMNS, steps)]
 
 
 def relink_setup() -> list[str]:
@@ -267,18 +267,15 @@ ON CONFLICT DO NOTHING
 # new ones, and `ix_exchanges_response_id` has them and the first of each digest at hand: no step
 # looks at every member, except when the answer changes for every member. Where it does not, the
 # CASE is NULL and matches nothing.
-_IS_LINKED = (
-    "NEW.state = 'settled' AND NEW.response_id IS NOT NULL AND NEW.content_digest IS NOT NULL"
-)
 _MEMBERS = "response_id = NEW.response_id AND origin = NEW.origin AND content_digest IS NOT NULL"
 _FLAG_COLLISION = f"""
 UPDATE exchanges SET id_collision = 1
 WHERE response_id = (
-    SELECT CASE WHEN {_IS_LINKED} AND (
+    SELECT CASE WHEN
       EXISTS (SELECT 1 FROM exchanges WHERE {_MEMBERS} AND id_collision = 1)
       OR (SELECT MIN(content_digest) FROM exchanges WHERE {_MEMBERS} AND id_collision = 0)
       <> (SELECT MAX(content_digest) FROM exchanges WHERE {_MEMBERS} AND id_collision = 0)
-    ) THEN NEW.response_id END)
+    THEN NEW.response_id END)
   AND origin = NEW.origin AND id_collision = 0 AND content_digest IS NOT NULL
 """
 _SAME = """response_id = NEW.response_id AND origin = NEW.origin
@@ -288,17 +285,28 @@ _SAME = """response_id = NEW.response_id AND origin = NEW.origin
 _FIRST = f"(SELECT id FROM exchanges WHERE {_SAME} ORDER BY opened_at, id LIMIT 1)"
 _POINT_AT_FIRST = f"""
 UPDATE exchanges SET duplicate_of = NULLIF({_FIRST}, NEW.id)
-WHERE opened_at = NEW.opened_at AND id = NEW.id AND {_IS_LINKED}
+WHERE opened_at = NEW.opened_at AND id = NEW.id
   AND duplicate_of IS NOT NULLIF({_FIRST}, NEW.id)
 """
 _POINT_OTHERS = f"""
 UPDATE exchanges SET duplicate_of = NEW.id
 WHERE response_id = (
-    SELECT CASE WHEN {_IS_LINKED} AND {_FIRST} = NEW.id THEN NEW.response_id END)
+    SELECT CASE WHEN {_FIRST} = NEW.id THEN NEW.response_id END)
   AND origin = NEW.origin
   AND id_collision = (SELECT id_collision FROM exchanges
                       WHERE opened_at = NEW.opened_at AND id = NEW.id)
   AND content_digest = NEW.content_digest AND id <> NEW.id AND duplicate_of IS NOT NEW.id
+"""
+
+# Nearly every response is alone in its group; then one look is all there is to it. An exchange that
+# had been settled before, as something else, is what it was.
+_LINK = f"""
+INSERT INTO relink
+SELECT {", ".join(f"NEW.{name}" for name in LINK_COLUMNS)}
+WHERE NEW.state = 'settled' AND NEW.response_id IS NOT NULL AND NEW.content_digest IS NOT NULL
+  AND EXISTS (SELECT 1 FROM exchanges WHERE {_MEMBERS} AND id <> NEW.id)
+  AND EXISTS (SELECT 1 FROM exchanges WHERE opened_at = NEW.opened_at AND id = NEW.id
+                AND content_digest = NEW.content_digest AND {_MEMBERS})
 """
 
 _NOTE_CHANGE = "INSERT INTO outbox (exchange_id, opened_at) VALUES (NEW.id, NEW.opened_at)"

@@ -50,6 +50,9 @@ PostgreSQL's `commit_delay` and `commit_siblings`: a row alone costs 360 µs of 
 108 µs (measured). A client by itself never waits, nor does a batch that is large enough."""
 RETRY_SECONDS = 0.5
 RETRY_SECONDS_MAX = 10.0
+CACHE_KIB = 16_000
+CHECKPOINT_PAGES = 4_000
+"""16 MB of WAL."""
 LOOK_SECONDS = 1.0
 """How often the writer looks whether its file is still there: a deleted one takes writes, too."""
 SAY_SECONDS = 10.0
@@ -450,6 +453,10 @@ class Ledger:
         connection = pooled.driver_connection
         pooled.detach()
         assert isinstance(connection, sqlite3.Connection)
+        # Of a large ledger, a row touches pages anywhere in two indices (measured with five million
+        # exchanges: a tenth less time per row).
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         for statement in intake.setup(spooling=self._shipper is not None):
             connection.execute(statement)
         self._connection = connection

@@ -236,14 +236,15 @@ def _sqlite_triggers() -> list[str]:
   ON CONFLICT (day) DO UPDATE SET writes = writes + 1;"""
 
     return [
-        f"CREATE TRIGGER {name} AFTER {event} WHEN {row}.opened_at < "
+        f"CREATE TRIGGER {name} AFTER {event} WHEN {late} {row}.opened_at < "
         f"(SELECT value FROM meta WHERE key = 'rolled_until') BEGIN {note(row)} END"
-        for name, event, row in (
-            ("exchanges_added_late", "INSERT ON exchanges", "NEW"),
-            ("exchanges_changed_late", "UPDATE OF state, duplicate_of ON exchanges", "NEW"),
-            ("exchanges_dropped", "DELETE ON exchanges", "OLD"),
-            ("readings_added_late", "INSERT ON readings", "NEW"),
-            ("charges_added_late", "INSERT ON charges", "NEW"),
+        for name, event, row, late in (
+            ("exchanges_added_late", "INSERT ON exchanges", "NEW", ""),
+            ("exchanges_changed_late", "UPDATE OF state, duplicate_of ON exchanges", "NEW", ""),
+            ("exchanges_dropped", "DELETE ON exchanges", "OLD", ""),
+            ("readings_added_late", "INSERT ON readings", "NEW", ""),
+            # First charges come with their reading.
+            ("charges_added_late", "INSERT ON charges", "NEW", "NEW.revision > 1 AND"),
         )
     ]
 

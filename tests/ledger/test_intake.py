@@ -172,6 +172,16 @@ def test_settled_twice_is_settled_once(connection):
     assert connection.execute("SELECT COUNT(*) FROM charges").fetchone() == (3,)
 
 
+def test_settling_again_as_something_else_links_nothing(connection):
+    take(connection, settled_row(settled("a", response_id="r", content_digest="x")))
+    take(connection, settled_row(settled("b", response_id="s", content_digest="y")))
+    take(connection, settled_row(settled("b", response_id="r", content_digest="x")))
+    take(connection, settled_row(settled("b", response_id="r", content_digest="z")))
+    assert connection.execute(
+        "SELECT id, response_id, duplicate_of, id_collision FROM exchanges ORDER BY id"
+    ).fetchall() == [("a", "r", None, 0), ("b", "s", None, 0)]
+
+
 def test_what_was_given_up_is_settled_after_all(connection):
     take(connection, intake.open_row(opened("a"), "n"))
     connection.execute(
