@@ -299,7 +299,12 @@ def test_a_ledger_that_is_destroyed_stops_no_traffic(new_sqlite):
     url = new_sqlite()
     with writing(url) as written:
         written.settle(settled("a"))
-        run_on_writer(written, lambda connection: connection.execute("PRAGMA cache_size = 0"))
+        run_on_writer(
+            written,
+            lambda connection: connection.executescript(
+                "PRAGMA cache_size = 0; PRAGMA shrink_memory"
+            ),
+        )
         path = file_of(url)
         for file in (path, path.with_name(path.name + "-wal")):
             with file.open("r+b") as damaged:
