@@ -11,6 +11,7 @@ from typing import Any
 
 from addon.decoding import Decoder
 from addon.dialects import json_door
+from addon.dialects.counts import unknown_keys
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error_body, see_error_text
 from addon.dialects.facts import Facts
@@ -114,7 +115,7 @@ class Meter:
         usage = self.facts.usage
         if usage is None:
             return NO_USAGE
-        self.facts.unknown_keys.update(usage.keys() - self._dialect.known_keys)
+        self.facts.unknown_keys.update(unknown_keys(usage, self._dialect.known_keys))
         return self._dialect.usage_of(usage, self.facts)
 
     @property

@@ -20,11 +20,12 @@ from ledger.usage import FurtherUsage, Usage, count_of, sum_of
 
 KNOWN_KEYS = frozenset(
     {"input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation"}
-    | {"output_tokens", "output_tokens_details", "server_tool_use", "iterations", "service_tier"}
-    | {"inference_geo", "speed", "cost", "cost_details", "is_byok", "fallback_credit"}
-    | {"pydantic_ai_gateway"}
+    | {"cache_creation.ephemeral_5m_input_tokens", "cache_creation.ephemeral_1h_input_tokens"}
+    | {"output_tokens", "output_tokens_details", "output_tokens_details.thinking_tokens"}
+    | {"server_tool_use", "server_tool_use.*", "iterations", "service_tier", "inference_geo"}
+    | {"speed", "cost", "cost_details", "cost_details.*", "is_byok"}
+    | {"fallback_credit", "fallback_credit.*", "pydantic_ai_gateway", "pydantic_ai_gateway.*"}
 )
-
 _TOP_LEVEL = (
     "input_tokens",
     "cache_read_input_tokens",
@@ -98,7 +99,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         cache_write_1h_tokens=one_hour,
         output_tokens=counts.first("output_tokens"),
         reasoning_tokens=counts.first("output_tokens_details.thinking_tokens"),
-        tool_units=counts.units(_UNITS),
+        tool_units=counts.units(_UNITS, within="server_tool_use"),
         reported_cost_picousd=costs.own,
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,

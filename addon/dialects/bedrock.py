@@ -155,6 +155,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         cache_write_5m_tokens=_written(usage, "5m"),
         cache_write_1h_tokens=_written(usage, "1h"),
         output_tokens=output,
+        tool_units=counts.units({}, within="serverToolUsage"),
         remarks=tuple(counts.remarks),
     )
 
@@ -176,7 +177,14 @@ CONVERSE = Dialect(
     read=read_converse,
     usage_of=usage_of,
     known_keys=frozenset(
-        {"inputTokens", "outputTokens", "totalTokens", "serverToolUsage", "cacheDetails"}
+        {
+            "inputTokens",
+            "outputTokens",
+            "totalTokens",
+            "serverToolUsage",
+            "serverToolUsage.*",
+            "cacheDetails",
+        }
         | {"cacheReadInputTokens", "cacheReadInputTokenCount"}
         | {"cacheWriteInputTokens", "cacheWriteInputTokenCount"}
     ),

@@ -71,7 +71,7 @@ def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
         cache_read_tokens=counts.first("cached_tokens", "tokens.cached_tokens"),
         output_tokens=counts.first("tokens.output_tokens", "billed_units.output_tokens"),
         reasoning_tokens=counts.first("tokens.reasoning_tokens"),
-        tool_units=counts.units(_UNITS),
+        tool_units=counts.units(_UNITS, within="billed_units"),
         remarks=tuple(counts.remarks),
     )
 
@@ -81,7 +81,10 @@ CHAT = Dialect(
     operation="chat",
     read=read,
     usage_of=usage_of,
-    known_keys=frozenset({"tokens", "billed_units", "cached_tokens", "api_version", "warnings"}),
+    known_keys=frozenset(
+        {"tokens", "tokens.*", "billed_units", "billed_units.*", "cached_tokens"}
+        | {"api_version", "api_version.*", "warnings"}
+    ),
     marks=(Mark(b"message-end"), Mark(b"stream-end"), Mark(b'"error"')),
     text_marks=(b'"text"', b'"tool_plan"', b'"arguments"'),
     call_marks=(Mark(b'"tool-call-start"'),),

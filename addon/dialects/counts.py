@@ -1,12 +1,14 @@
 """Pure. Reading counts, amounts and keys out of a usage object that nobody vouches for."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Set
 from decimal import Decimal
 from typing import Any
 
 from ledger.money import picousd_of
 from ledger.usage import count_of
 
+_CAPITAL = re.compile("(?<=[a-z])[A-Z]")
 _DEPTH_MAX = 4
 """How deep a usage object is read; the deepest known path has three steps."""
 
@@ -55,18 +57,21 @@ class Counts:
                 self._remark(path, "is no duration")
         return None
 
-    def units(self, names: Mapping[str, str]) -> dict[str, int]:
+    def units(self, names: Mapping[str, str], *, within: str = "") -> dict[str, int]:
         """The units that are reported, by the ledger's name for their paths; zeros left out.
 
         A tool that ran zero times is in `usage_json`; here it would only make noise in reports.
-        Where several paths have one name, they say the same thing, and the last one stands.
+        Where several paths have one name, they say the same thing, and the last one stands. What
+        stands within an object of tools and has no name here keeps its own: it is billed.
         """
         found: dict[str, int] = {}
         for path in self._said:
-            if path in names:
-                count = self.first(path)
-                if count:
-                    found[names[path]] = count
+            name = names.get(path)
+            if name is None and within and path.startswith(within + "."):
+                name = _CAPITAL.sub(r"_\g<0>", path.rpartition(".")[2]).lower()[:64]
+            count = self.first(path) if name is not None else None
+            if name is not None and count:
+                found[name] = count
         return found
 
     def _remark(self, path: str, what: str) -> None:
@@ -82,6 +87,19 @@ def _flatten(usage: Mapping[str, Any], prefix: str, said: dict[str, Any], depth:
                 _flatten(value, f"{prefix}{key}.", said, depth - 1)
         elif value is not None:
             said[prefix + key] = value
+
+
+def unknown_keys(usage: Mapping[str, Any], known: Set[str]) -> Iterator[str]:
+    """Keys of a usage object that are not known, one step into its objects.
+
+    `a.b` is known as such, `a.*` stands for whatever is in a, and an object a without any of them
+    may hold nothing that is known.
+    """
+    for key, value in usage.items():
+        if key not in known:
+            yield key[:64]
+        elif type(value) is dict and f"{key}.*" not in known:
+            yield from (f"{key}.{inner}"[:128] for inner in value if f"{key}.{inner}" not in known)
 
 
 def lookup(said: Mapping[str, Any], path: str) -> Any:

@@ -68,7 +68,8 @@ class Dialect:
     """Facts so far, the frame's event name, its JSON object."""
     usage_of: Callable[[Mapping[str, Any], Facts], Usage]
     known_keys: frozenset[str] = frozenset()
-    """Keys of the usage object that are read here, or known to mean nothing to a ledger."""
+    """Keys of the usage object that are read here, or known to mean nothing to a ledger: `a`,
+    `a.b` for a key of an object in it, `a.*` for all of them."""
     marks: tuple[Mark, ...]
     text_marks: tuple[bytes, ...] = ()
     """JSON keys, quotes included, whose string values are generated text: `b'"content"'`."""

@@ -23,7 +23,7 @@ KNOWN_KEYS = frozenset(
     | {"promptTokensDetails", "cacheTokensDetails", "candidatesTokensDetails"}
     | {"toolUsePromptTokensDetails", "promptTokenDetails", "serviceTier", "trafficType"}
     | {"responseTokenCount", "responseTokensDetails", "billablePromptUsage"}
-    | {"pydantic_ai_gateway"}
+    | {"pydantic_ai_gateway", "pydantic_ai_gateway.*"}
 )
 _EMBEDDED = "predictions[].embeddings.statistics.token_count"
 """Where Vertex' embeddings stand on the wire, which has no usage object for them."""

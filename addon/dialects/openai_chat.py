@@ -40,6 +40,8 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.see_model(body.get("model"))
     facts.see_created(body.get("created"))
     facts.see_tier(body.get("service_tier"))
+    if "copilot_usage" in body:
+        facts.units = openai_usage.units_beside(body)
     if "cost" in body:
         facts.cost = body["cost"]  # Venice: {"usd": …, "diem": …}
     usage = object_at(body, "usage") or object_at(object_at(body, "x_groq"), "usage")

@@ -9,8 +9,6 @@ later GET of it brings.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from addon.dialects import openai_usage
@@ -18,7 +16,6 @@ from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
 from addon.dialects.facts import Facts
-from ledger.usage import Usage
 
 _TERMINAL = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
@@ -84,20 +81,14 @@ def _units(response: dict[str, Any]) -> dict[str, int]:
         and (object_at(item, "action") or {}).get("type") in ("search", None)
     )
     reported = Counts(object_at(response, "tool_usage") or {}).units(_TOOL_USAGE)
-    return {**ran, **reported}
-
-
-def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
-    figures = openai_usage.usage_of(usage, facts)
-    # xAI counts its tools inside the usage object: the same ones, not more.
-    return replace(figures, tool_units={**facts.units, **figures.tool_units})
+    return {**ran, **reported, **openai_usage.units_beside(response)}
 
 
 RESPONSES = Dialect(
     name="openai.responses",
     operation="chat",
     read=read,
-    usage_of=usage_of,
+    usage_of=openai_usage.usage_of,
     known_keys=openai_usage.KNOWN_KEYS,
     marks=(
         Mark(b'"response":{'),

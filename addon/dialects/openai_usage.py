@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from addon.dialects.costs import costs_of
-from addon.dialects.counts import Counts
+from addon.dialects.counts import Counts, object_at
 from addon.dialects.facts import Facts
 from ledger.usage import Usage, sum_of
 
@@ -68,20 +68,40 @@ _UNITS = {
     "server_tool_use_details.web_search_requests": "web_searches",
     "server_tool_use_details.tool_calls_executed": "server_tool_calls",
 }
+_DETAILS_KEYS = (
+    "cached_tokens",
+    "cached_tokens_details",
+    "cache_write_tokens",
+    "cache_creation_tokens",
+    "reasoning_tokens",
+    "text_tokens",
+    "audio_tokens",
+    "image_tokens",
+    "video_tokens",
+    "multimodal_tokens",
+    "accepted_prediction_tokens",
+    "rejected_prediction_tokens",
+)
+_CACHE_LIFETIMES = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 KNOWN_KEYS = frozenset(
     {"prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens"}
     | {path.partition(".")[0] for path in (*_CACHE_READ, *_CACHE_WRITE, *_REASONING)}
-    | {path.partition(".")[0] for path in _UNITS}
+    | {path for key in _DETAILS_KEYS for path in _inside(_INPUT_DETAILS + _OUTPUT_DETAILS, key)}
+    | {*_UNITS, *(path.partition(".")[0] for path in _UNITS)}
+    | {f"cache_creation.{lifetime}" for lifetime in _CACHE_LIFETIMES}
+    | {"server_tool_use.*", "server_tool_use_details.*", "server_side_tool_usage_details.*"}
     | {"prompt_cache_miss_tokens", "prompt_audio_seconds", "seconds", "type", "audio_prompt_tokens"}
-    | {"cost", "cost_details", "is_byok", "estimated_cost", "market_cost", "cost_in_usd_ticks"}
+    | {"cost", "cost.*", "cost_details", "cost_details.*", "is_byok", "estimated_cost"}
+    | {"market_cost", "cost_in_usd_ticks", "pydantic_ai_gateway", "pydantic_ai_gateway.*"}
     # Speeds, times and labels, which a ledger has no column for.
-    | {"queue_time", "prompt_time", "completion_time", "total_time", "latency_checkpoint"}
+    | {"queue_time", "prompt_time", "completion_time", "total_time"}
+    | {"latency_checkpoint", "latency_checkpoint.*", "context_details", "context_details.*"}
     | {"total_time_sec", "total_prompt_time_sec", "total_completion_time_sec"}
     | {"avg_tok_per_sec", "avg_prompt_tok_per_sec", "avg_compl_tok_per_sec"}
     | {"tokens_per_second", "prompt_tokens_per_second"}
     | {"time_to_first_token_ms", "time_per_output_token_ms"}
     | {"draft_tokens", "draft_tokens_acceptance", "service_tier", "search_context_size"}
-    | {"context_details", "request_count", "pydantic_ai_gateway", "speed"}
+    | {"request_count", "speed"}
 )
 
 
@@ -95,7 +115,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     input_audio = counts.first(*_INPUT_AUDIO)
     if prompt is None and completion is None:
         prompt = total  # embeddings and reranking say only the total (Voyage)
-    units = counts.units(_UNITS)
+    units = {**facts.units, **counts.units(_UNITS, within="server_side_tool_usage_details")}
     milliseconds = counts.milliseconds("seconds", "prompt_audio_seconds")
     if milliseconds:
         units["audio_milliseconds"] = milliseconds
@@ -115,6 +135,13 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,
         remarks=tuple(counts.remarks),
+    )
+
+
+def units_beside(body: Mapping[str, Any]) -> dict[str, int]:
+    """What Copilot bills in: billionths of its AI unit, beside the usage object."""
+    return Counts(object_at(body, "copilot_usage") or {}).units(
+        {"total_nano_aiu": "copilot_nano_aiu"}
     )
 
 

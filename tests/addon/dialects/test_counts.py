@@ -1,4 +1,4 @@
-from addon.dialects.counts import Counts, lookup, object_at, objects_at
+from addon.dialects.counts import Counts, lookup, object_at, objects_at, unknown_keys
 
 
 def test_the_first_that_is_reported_counts() -> None:
@@ -43,6 +43,22 @@ def test_units_take_the_ledgers_names_and_leave_out_zeros() -> None:
     counts = Counts({"tools": {"search": 2, "code": 0, "odd": "x"}, "other": 1})
     names = {"tools.search": "web_searches", "tools.code": "code_executions", "tools.odd": "odd"}
     assert counts.units(names) == {"web_searches": 2}
+
+
+def test_tools_without_a_name_here_keep_their_own() -> None:
+    """BerriAI/litellm#15227: fees of server tools are missing where nobody knew the tool."""
+    counts = Counts({"tools": {"webSearchRequests": 2, "moon_landings": 1, "none": 0}, "other": 5})
+    assert counts.units({}, within="tools") == {"web_search_requests": 2, "moon_landings": 1}
+    assert counts.units({"tools.moon_landings": "landings"}, within="tools") == {
+        "web_search_requests": 2,
+        "landings": 1,
+    }
+
+
+def test_keys_that_nobody_knows() -> None:
+    known = {"a", "b", "b.c", "d", "d.*"}
+    usage = {"a": 1, "b": {"c": 1, "x": 2}, "d": {"anything": 1}, "e": {"y": 1}, "z" * 99: 0}
+    assert set(unknown_keys(usage, known)) == {"b.x", "e", "z" * 64}
 
 
 def test_depth_is_bounded() -> None:
