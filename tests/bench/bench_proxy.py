@@ -308,6 +308,10 @@ def memory(bench: Bench, upstream_port: int, folder: Path) -> dict[tuple[str, st
             place = folder / f"memory{number}"
             place.mkdir(exist_ok=True)
             with proxy(name, upstream_port, place) as running:
+                # What is loaded once (prices, say) and what streams leave behind is no stream's.
+                play(running.port, ("short", "--asks", "--seconds", "1.5"))
+                with slow_streams(running.port):
+                    pass
                 play(running.port, ("short", "--asks", "--seconds", "0.5"))
                 before = running.resident_bytes()
                 with slow_streams(running.port):

@@ -19,20 +19,21 @@ class Table:
         self._passed[row, column] += passed
 
     def lines(self) -> list[str]:
-        """One line a row; a cell says passed/played."""
+        """One line a row; a cell says how many cases passed, or passed/played if some did not."""
         columns = list(dict.fromkeys(column for _, column in self._played))
         lines = [f"{number:>2}  {column}" for number, column in enumerate(columns, start=1)]
-        head = "".join(f"{number:>8}" for number in range(1, len(columns) + 1))
+        head = "".join(f"{number:>6}" for number in range(1, len(columns) + 1))
         lines.append(f"{'':<34}{head}")
         for row in dict.fromkeys(row for row, _ in self._played):
             cells = [self._cell(row, column) for column in columns]
-            lines.append(f"{row:<34}" + "".join(f"{cell:>8}" for cell in cells))
+            lines.append(f"{row:<34}" + "".join(f"{cell:>6}" for cell in cells))
         total = f"{self._passed.total()} of {self._played.total()} cases passed"
         return [*lines, total]
 
     def _cell(self, row: str, column: str) -> str:
         played = self._played[row, column]
-        return f"{self._passed[row, column]}/{played}" if played else "-"
+        passed = self._passed[row, column]
+        return f"{passed}/{played}" if passed < played else str(played or "-")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,6 +50,6 @@ def pytest_terminal_summary(
 ) -> None:
     lines = config.stash[_TABLE].lines()
     if len(lines) > 2:
-        terminalreporter.section("wire, ask x end: cases passed / played")
+        terminalreporter.section("wire, ask x end: cases passed")
         for line in lines:
             terminalreporter.write_line(line)

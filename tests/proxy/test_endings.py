@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -16,12 +17,24 @@ import pytest
 from tests.proxy import rows
 from tests.proxy.certificates import make_certificate, server_context
 from tests.proxy.client import BrokenHttpError, Ending, Http1
+from tests.proxy.conftest import Table
+from tests.proxy.matrix import Ask
 from tests.proxy.mitmdump import SCRIPTS, TEE, Mitmdump
-from tests.proxy.pair import ANTHROPIC, OPENAI, Pair, exchange, headers_for, new_tag, pair, speak
+from tests.proxy.pair import BY_NAME, OPENAI, Pair, exchange, headers_for, new_tag, pair, speak
 from tests.proxy.upstream import Answer, End, Framing, Request, Upstream
-from tests.proxy.wires.wire import asks
+from tests.proxy.wires import WIRES
+from tests.proxy.wires.wire import Wire, asks
 
 pytestmark = pytest.mark.proxy
+
+
+ASKS = {Ask.ASKED: True, Ask.NOT_ASKED: None, Ask.REFUSED: False}
+EVERY_ASK = [
+    (wire, ask)
+    for wire in WIRES
+    # This upstream is taken for one that must be asked: others are asked by their client.
+    for ask in (Ask if wire.is_opt_in else [Ask.ASKED if wire.can_ask else Ask.NOT_ASKED])
+]
 
 
 @contextlib.contextmanager
@@ -32,7 +45,7 @@ def closed_port() -> Iterator[int]:
         yield held.getsockname()[1]
 
 
-def test_nobody_there_and_nobody_trusted(tmp_path: Path) -> None:
+def test_nobody_there_and_nobody_trusted(tmp_path: Path, matrix_table: Table) -> None:
     """Refused, and a certificate that cannot be verified: a 502 for the client, and a row."""
     with ExitStack() as running:
         port = running.enter_context(closed_port())
@@ -41,18 +54,22 @@ def test_nobody_there_and_nobody_trusted(tmp_path: Path) -> None:
         proxy = running.enter_context(
             Mitmdump(tmp_path / "tee", upstreams=[f"http://127.0.0.1:{port}", untrusted.url])
         )
-        for index in range(2):
+        ends = ("upstream refuses", "certificate not trusted")
+        tags = {}
+        for (index, end), (wire, ask) in itertools.product(enumerate(ends), EVERY_ASK):
+            tag = new_tag()
+            tags[tag] = f"{wire.name}, {ask}", end
             with Http1(proxy.address(index)) as client:
-                headers = headers_for(OPENAI, str(index))
-                client.send("POST", OPENAI.target, headers, OPENAI.request(asked=True))
-                assert client.receive().status == 502
-            assert rows.eventually(lambda: bool(rows.exchanges(proxy.ledger)))
-            assert rows.eventually(lambda: rows.open_count(proxy.ledger) == 0)
-            (row,) = rows.by_tag(proxy.ledger, "case")[str(index)]
-            assert row["outcome"] == "upstream_cut"
-            assert row["http_status"] is None
-            assert row["usage_source"] == "none"
-            assert row["error_message"]
+                headers = headers_for(wire, tag)
+                client.send("POST", wire.target, headers, wire.request(asked=ASKS[ask]))
+                assert client.receive().status == 502, (end, wire.name)
+        assert rows.eventually(lambda: len(rows.exchanges(proxy.ledger)) == len(tags))
+        assert rows.eventually(lambda: rows.open_count(proxy.ledger) == 0)
+        for tag, (row,) in rows.by_tag(proxy.ledger, "case").items():
+            assert (row["outcome"], row["http_status"]) == ("upstream_cut", None), tag
+            assert row["usage_source"] == "none", tag
+            assert row["error_message"], tag
+            matrix_table.add(*tags[tag], passed=True)
         assert untrusted.requests == []
 
 
@@ -77,20 +94,24 @@ def test_a_flow_killed_before_it_goes_upstream(killing: Pair) -> None:
     assert killing.row(after)["outcome"] == "complete"
 
 
-def test_a_flow_killed_before_its_body(killing: Pair) -> None:
-    killing.upstream.script = speak(OPENAI)
+@pytest.mark.parametrize(("wire", "ask"), EVERY_ASK)
+def test_a_flow_killed_before_its_body(
+    killing: Pair, wire: Wire, ask: Ask, matrix_table: Table
+) -> None:
+    killing.upstream.script = speak(wire)
     tag = new_tag()
-    killed(killing, tag, "responseheaders")
+    killed(killing, tag, "responseheaders", wire, ask)
     row = killing.settled_row(tag)
     assert (row["state"], row["outcome"], row["source"]) == ("lost", "lost", "live")
     assert row["settled_at"] > row["opened_at"]
     assert rows.open_count(killing.tee.ledger) == 0
+    matrix_table.add(f"{wire.name}, {ask}", "flow killed", passed=True)
 
 
-def killed(killing: Pair, tag: str, hook: str) -> None:
+def killed(killing: Pair, tag: str, hook: str, wire: Wire = OPENAI, ask: Ask = Ask.ASKED) -> None:
     with Http1(killing.tee.address()) as client:
-        headers = headers_for(OPENAI, tag, ("x-kill", hook))
-        client.send("POST", OPENAI.target, headers, OPENAI.request(asked=True))
+        headers = headers_for(wire, tag, ("x-kill", hook))
+        client.send("POST", wire.target, headers, wire.request(asked=ASKS[ask]))
         with pytest.raises((BrokenHttpError, ConnectionResetError)):
             client.receive()
 
@@ -122,46 +143,68 @@ def test_exchanges_that_are_no_llm_calls_leave_no_trace(killing: Pair) -> None:
     ("how", "hangs"),
     [pytest.param(signal.SIGTERM, True, id="SIGTERM"), pytest.param(signal.SIGINT, False, id="^C")],
 )
-def test_stopped_with_streams_open(tmp_path: Path, how: signal.Signals, *, hangs: bool) -> None:
+def test_stopped_with_streams_open(
+    tmp_path: Path, matrix_table: Table, how: signal.Signals, *, hangs: bool
+) -> None:
     """What can end in the time that a stop takes does; what cannot is settled as lost.
 
-    Both streams have sent Anthropic's first figures, which stay as partial.
+    One stream of each kind is open, in the middle; what it had reported stays as partial.
     """
-    with Upstream(speak(ANTHROPIC)) as upstream:
-        gates = {"ending": upstream.gate(), "other": upstream.gate()}
-        upstream.script = lambda request: Answer(
-            pieces=ANTHROPIC.frames, gate=gates[request.header("x-which") or ""]
-        )
-        proxy = Mitmdump(tmp_path, upstreams=[upstream.url]).start()
-        with Http1(proxy.address()) as first, Http1(proxy.address()) as second:
-            answers = []
-            for client, (which, gate) in zip((first, second), gates.items(), strict=True):
-                headers = headers_for(ANTHROPIC, which, ("x-which", which))
-                client.send("POST", ANTHROPIC.target, headers, ANTHROPIC.request(asked=None))
-                answers.append(client.head())
-                gate.release(2)
-                while b"content_block_start" not in answers[-1].body:
-                    client.more(answers[-1])
-            proxy.process.send_signal(how)
-            assert proxy.wait_for_log("waiting up to")
-            gates["ending"].release(20)
-            while first.more(answers[0]):
+    with ExitStack() as running:
+        upstream = running.enter_context(Upstream(speak(OPENAI)))
+        gates = []
+
+        def answer(request: Request) -> Answer:
+            wire = BY_NAME[request.header("x-wire") or ""]
+            frames = wire.answer(asked=asks(request.body))
+            gates.append(upstream.gate())
+            gates[-1].release()
+            return Answer(
+                pieces=(b"".join(frames[: wire.cut_after]), b"".join(frames[wire.cut_after :])),
+                content_type=wire.content_type,
+                gate=gates[-1],
+            )
+
+        upstream.script = answer
+        proxy = Mitmdump(
+            tmp_path,
+            upstreams=[upstream.url],
+            options={"tee_hosts": f"127.0.0.1:{upstream.port}=aivene"},
+        ).start()
+        open_streams = []
+        for wire, ask in EVERY_ASK:
+            client = running.enter_context(Http1(proxy.address()))
+            tag = new_tag()
+            headers = headers_for(wire, tag, ("x-wire", wire.name))
+            client.send("POST", wire.target, headers, wire.request(asked=ASKS[ask]))
+            received = client.head()
+            client.more(received)
+            open_streams.append((client, received, wire, ask, tag))
+        proxy.process.send_signal(how)
+        assert proxy.wait_for_log("waiting up to")
+        for gate in [] if hangs else gates:
+            gate.release()
+        for client, received, wire, ask, _ in open_streams:
+            while client.more(received):
                 pass
-            assert answers[0].ending is Ending.TERMINATED
-            assert answers[0].body == b"".join(ANTHROPIC.frames)
-            if not hangs:
-                gates["other"].release(20)
-            assert proxy.wait() == 0
-    found = {row["tags"]["case"]: row for row in rows.exchanges(proxy.ledger)}
-    assert (found["ending"]["outcome"], found["ending"]["output_tokens"]) == ("complete", 17)
-    other = found["other"]
-    if hangs:
-        assert (other["state"], other["outcome"]) == ("lost", "lost")
-        assert other["usage_source"] == "partial"
-    else:
-        assert (other["state"], other["outcome"]) == ("settled", "complete")
-    assert other["input_tokens"] == 1225
+            whole = wire.answer(asked=expects_usage(wire, ask))
+            expected = whole[: wire.cut_after] if hangs else whole
+            assert received.body == b"".join(expected), wire.name
+        assert proxy.wait() == 0
+    found = rows.by_tag(proxy.ledger, "case")
+    assert len(found) == len(EVERY_ASK)
+    for _, _, wire, ask, tag in open_streams:
+        (row,) = found[tag]
+        figures = wire.figures_cut if hangs else wire.figures
+        assert row["outcome"] == ("lost" if hangs else "complete"), wire.name
+        assert {name: row[name] for name in figures} == figures
+        matrix_table.add(f"{wire.name}, {ask}", how.name, passed=True)
     assert "Addon error" not in proxy.log
+
+
+def expects_usage(wire: Wire, ask: Ask) -> bool:
+    """Whether the client gets what a request that asks for usage brings."""
+    return ask is Ask.ASKED or not wire.is_opt_in
 
 
 def test_reloading_the_script_loses_nothing(tmp_path: Path) -> None:
