@@ -149,7 +149,7 @@ def test_an_aborted_stream_that_reported_nothing_is_estimated():
 
 
 def test_a_complete_stream_without_usage_is_not_estimated():
-    exchange, reading = settled(WORD + STOP + DONE, End.FINISHED)
+    _, reading = settled(WORD + STOP + DONE, End.FINISHED)
     assert reading.usage_source is UsageSource.NONE
     assert reading.usage.output_tokens is None
 
