@@ -124,5 +124,11 @@ def test_a_bomb_is_handed_on_in_pieces_and_stopped(
 def test_no_bytes_raise_and_cuts_mean_nothing(
     encoding: str, body: bytes, data: st.DataObject
 ) -> None:
-    whole = decoded(Decoder(encoding), [body])
-    assert decoded(Decoder(encoding), pieces(body, data.draw(cuts_of(body)))) == whole
+    """Where the bytes are broken, how much comes out before that is seen may differ."""
+    whole, cut = Decoder(encoding), Decoder(encoding)
+    longest = decoded(whole, [body] if body else [])
+    other = decoded(cut, pieces(body, data.draw(cuts_of(body))))
+    if whole.trouble is None and cut.trouble is None:
+        assert longest == other
+    else:
+        assert longest.startswith(other) or other.startswith(longest)

@@ -146,6 +146,17 @@ def test_running_figures_are_read_from_the_last_of_a_run() -> None:
         assert not meter.facts.usage_final
 
 
+def test_a_broken_frame_does_not_hide_the_figure_before_it() -> None:
+    """Found by fuzzing: the last frame of the run bore the mark and was no JSON."""
+    good = b'data: {"candidates":[{"content":{"parts":[{"text":"w"}]}}],"usageMetadata":{"candidatesTokenCount":%d}}\n\n'
+    bad = b'data: {"usageMetadata":{"candidatesTokenCount":9\n\n'
+    assert read(good % 1 + good % 2 + bad, gemini.GENERATE_CONTENT).usage().output_tokens == 2
+    assert (
+        read(good.replace(b"usageM", b"m") % 1 + bad + bad, gemini.GENERATE_CONTENT).usage()
+        is NO_USAGE
+    )
+
+
 def test_compressed_answers_are_read_on_a_decoded_copy() -> None:
     encoded = gzip.compress(STREAM)
     meter = read(encoded, content_encoding="gzip", size=50)
@@ -237,6 +248,11 @@ def test_a_plain_error_body_says_what_it_says() -> None:
     assert (meter.facts.failed, meter.facts.error_message) == (True, "Not Found")
     page = read(b"<html>no</html>", content_type="text/html", status=502)
     assert (page.facts.failed, page.facts.error_message) == (True, None)
+
+
+def test_a_framing_may_be_named() -> None:
+    meter = read(b'{"id":"x"}\n{"error":"e"}\n', unknown.UNKNOWN, content_type="", framing="ndjson")
+    assert (meter.frames, meter.facts.response_id, meter.facts.error_message) == (2, "x", "e")
 
 
 def test_headers_are_known_by_lower_case_names() -> None:

@@ -100,6 +100,7 @@ def test_what_differs_outside_of_strings_may_be_a_number_or_blanks() -> None:
         pytest.param(CHAT, openai_chat.CHAT, b": c\n\n", id="comment"),
         pytest.param(CHAT, openai_chat.CHAT, chat("x").replace(b"content", b"refusal"), id="key"),
         pytest.param(CHAT, openai_chat.CHAT, chat("x")[:-10], id="cut"),
+        pytest.param(CHAT, openai_chat.CHAT, chat('"') + chat("x", usage={"a": 1}), id="escaped-and-marked"),
         pytest.param(CLAUDE, anthropic.MESSAGES, b'event: message_stop\ndata: {"type":"message_stop"}\n\n', id="stop"),
         pytest.param(CLAUDE, anthropic.MESSAGES, b"event: ping\ndata: {}\n\n", id="ping"),
         pytest.param(RESPONSES, openai_responses.RESPONSES, b"data: [DONE]\n\n", id="done-responses"),
@@ -137,6 +138,9 @@ def test_anything_else_is_not_ordinary(
             id="event-differs",
         ),
         pytest.param(b'data: {"x":"a"}\n\n', b'data: {"x":"b"}\n\n', id="no-text"),
+        pytest.param(
+            b'{"content":"a","n":1}\n', b'{"content":"b","n":2}\n', id="lines-with-a-loose-gap"
+        ),
         pytest.param(chat("a", usage={"n": 1}), chat("b", usage={"n": 1}), id="marked"),
     ],
 )

@@ -282,6 +282,25 @@ def test_memory_is_flat_over_long_sessions() -> None:
     assert after - before < 20_000
 
 
+def test_requests_that_are_never_answered_are_bounded() -> None:
+    session = responses()
+    happened = [
+        one
+        for _ in range(UNDER_WAY_MAX + 3)
+        for one in session.client_message(message("response.create"))
+    ]
+    assert [one.key for one in happened if isinstance(one, Closed)] == [1, 2, 3]
+    assert session.open_count == UNDER_WAY_MAX
+
+
+def test_a_failed_realtime_response_says_so() -> None:
+    session = realtime()
+    session.server_message(message("response.created", response=response("r", "in_progress")))
+    (closed,) = session.server_message(message("response.done", response=response("r", "failed")))
+    assert isinstance(closed, Closed)
+    assert closed.meter.facts.failed
+
+
 def test_responses_that_never_end_are_bounded() -> None:
     session = realtime()
     closed = []
