@@ -249,6 +249,7 @@ def test_other_messages_bring_nothing_about() -> None:
         message("response.done", response=response("nobody", "completed", usage=USAGE)),
         b"\xff",
         b"[]",
+        b'{"response": cut',
     ):
         assert session.server_message(received) == []
     assert session.open_count == 0
