@@ -56,6 +56,7 @@ class Shipper:
         self._turn: int | None = None
         self._trouble: str | None = None
         self._said: set[str] = set()
+        self._months: set[date] = set()
         self._retried = False
         self._heartbeat_at = 0.0
         self._housekeeping_at = 0.0
@@ -114,7 +115,7 @@ class Shipper:
                 keys, last = spool.pending(connection, BUNDLE_EXCHANGES_MAX)
                 if last is None:
                     return
-                refused = deliver(connection, target, keys)
+                refused = deliver(connection, target, keys, self._months)
             for one in refused:
                 self._log("error", f"the shared ledger refuses exchange {one.key[1]}: {one.error}")
             with db.writing(self._spool) as connection:
@@ -124,6 +125,7 @@ class Shipper:
         """The target, of our schema; looked at anew after every trouble."""
         if self._target is None:
             self._target = db.ensure(self._url)
+            self._months.clear()
             self._heartbeat_at = self._housekeeping_at = 0.0
             self._give_up_at = time.monotonic() + SETTLING_SECONDS
             with db.writing(self._spool) as connection:

@@ -6,7 +6,7 @@ refuses is halved until the rows at fault stand alone; they are set aside and th
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
@@ -52,8 +52,9 @@ def sync(
     try:
         with source.connect() as reader:
             total = reader.execute(sa.select(sa.func.count()).select_from(exchanges)).scalar_one()
+            months: set[date] = set()
             for keys in _batches(reader):
-                refused += deliver(reader, target, keys)
+                refused += deliver(reader, target, keys, months)
                 done += len(keys)
                 on_progress(done, max(total, done))
     except sa.exc.DBAPIError as error:
@@ -67,10 +68,17 @@ def sync(
     return Merged(exchanges=done, refused=tuple(refused))
 
 
-def deliver(source: Connection, target: Engine, keys: Sequence[Key]) -> list[Refused]:
-    """Take these exchanges over; those that the target refuses, alone."""
+def deliver(
+    source: Connection, target: Engine, keys: Sequence[Key], months: set[date]
+) -> list[Refused]:
+    """Take these exchanges over; those that the target refuses, alone.
+
+    `months` is the caller's memory of which months the target has been asked to make room for.
+    """
     if target.dialect.name == "postgresql":
-        _partition(target, keys)
+        new = {partitions.month_of(opened_at) for opened_at, _ in keys} - months
+        partitions.ensure(target, new, datetime.now(UTC).date())
+        months |= new
     try:
         bundle = interchange.read(source, keys)
         with db.writing(target) as connection:
@@ -79,7 +87,10 @@ def deliver(source: Connection, target: Engine, keys: Sequence[Key]) -> list[Ref
         if len(keys) == 1:
             return [Refused(keys[0], reason_of(error))]
         half = len(keys) // 2
-        return deliver(source, target, keys[:half]) + deliver(source, target, keys[half:])
+        return [
+            *deliver(source, target, keys[:half], months),
+            *deliver(source, target, keys[half:], months),
+        ]
     with db.writing(target) as connection:
         interchange.link(connection, keys)
     return []
@@ -103,9 +114,3 @@ def _batches(source: Connection) -> Iterator[list[Key]]:
             sa.literal(found[-1].opened_at, exchanges.c.opened_at.type), sa.literal(found[-1].id)
         )
         found = source.execute(query.where(key > last).limit(BUNDLE_EXCHANGES_MAX)).all()
-
-
-def _partition(target: Engine, keys: Sequence[Key]) -> None:
-    """See that the months of these exchanges have partitions, as far as they can."""
-    months = {partitions.month_of(opened_at) for opened_at, _ in keys}
-    partitions.ensure(target, months, datetime.now(UTC).date())

@@ -138,6 +138,15 @@ def _valid_json(*names: str) -> list[sa.CheckConstraint]:
     ]
 
 
+def _reference(columns: list[str], referred: list[str]) -> sa.ForeignKeyConstraint:
+    # Not on PostgreSQL: to a partitioned table each row costs 70 µs, four fifths of what shipping
+    # an exchange takes, and keeps a month from being dropped in one stroke. What is shipped comes
+    # from SQLite, whole.
+    constraint = sa.ForeignKeyConstraint(columns, referred)
+    constraint.ddl_if(dialect="sqlite")
+    return constraint
+
+
 def _sortable(name: str) -> sa.CheckConstraint:
     day, time = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]", "[0-9][0-9]:[0-9][0-9]:[0-9][0-9]"
     return _check(f"{name} GLOB '{day} {time}.{'[0-9]' * 6}Z'", f"{name}_is_instant", only="sqlite")
@@ -322,7 +331,7 @@ readings = sa.Table(
     _instant("read_at", "When it was read, UTC", nullable=False),
     _text("reason", "Why there is a further revision"),
     sa.PrimaryKeyConstraint("opened_at", "exchange_id", "id"),
-    sa.ForeignKeyConstraint(["opened_at", "exchange_id"], ["exchanges.opened_at", "exchanges.id"]),
+    _reference(["opened_at", "exchange_id"], ["exchanges.opened_at", "exchanges.id"]),
     _check("usage_source IN ('reported', 'partial', 'estimated', 'none')", "usage_source"),
     *_not_negative(
         "revision",
@@ -374,7 +383,7 @@ charges = sa.Table(
     _text("supersedes", "The id of the charge that this one replaces"),
     _text("reason", "Why there is no price, or why it was priced again"),
     sa.PrimaryKeyConstraint("opened_at", "exchange_id", "reading_id", "ordinal", "revision", "id"),
-    sa.ForeignKeyConstraint(
+    _reference(
         ["opened_at", "exchange_id", "reading_id"],
         ["readings.opened_at", "readings.exchange_id", "readings.id"],
     ),

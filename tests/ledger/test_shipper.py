@@ -431,9 +431,9 @@ def test_a_bundle_is_bounded(target, shared, run, monkeypatch):
     sizes = []
     real = sync.deliver
 
-    def deliver(source, engine, keys):
+    def deliver(source, engine, keys, months):
         sizes.append(len(keys))
-        return real(source, engine, keys)
+        return real(source, engine, keys, months)
 
     monkeypatch.setattr(shipper, "deliver", deliver)
     running = run(target)

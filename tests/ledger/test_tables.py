@@ -41,6 +41,21 @@ def test_every_key_can_be_partitioned_by_time_and_spread_by_exchange(table):
     assert not [index for index in table.indexes if index.unique]
 
 
+def test_on_sqlite_readings_and_charges_refer_to_what_they_are_of(new_sqlite):
+    engine = db.open_engine(new_sqlite())
+    inspector = sa.inspect(engine)
+    found = {
+        table: [(key["referred_table"], key["constrained_columns"]) for key in keys]
+        for table in ("readings", "charges")
+        if (keys := inspector.get_foreign_keys(table))
+    }
+    assert found == {
+        "readings": [("exchanges", ["opened_at", "exchange_id"])],
+        "charges": [("readings", ["opened_at", "exchange_id", "reading_id"])],
+    }
+    engine.dispose()
+
+
 def test_instants_sort_as_text_and_are_understood_by_sqlite(new_sqlite):
     moments = [
         datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
