@@ -5,6 +5,9 @@ Sans-IO, bytes and values in and values out:
     dialects/   what a frame says about id, model, usage, end, error
     decoding    content-encodings, incrementally and bounded
     meter       decoding + framing + dialect -> facts
+    ordinary    what a stream repeats, so that it need not be parsed
+    passed_text, estimate       tokens that no provider reported
+    session     the responses of a WebSocket, told apart
     rewrite     asks for usage in a request, takes it out of an answer
     exchange    one exchange's states: open -> streaming -> settled
 Edge:
