@@ -48,9 +48,9 @@ def data_directory() -> Path:
 
 
 def parse_url(url: str) -> URL:
-    """The URL of a ledger; LedgerError if it is none."""
+    """The URL of a ledger, or the path of its file; LedgerError if it is neither."""
     try:
-        parsed = make_url(url)
+        parsed = URL.create("sqlite", database=url) if _is_path(url) else make_url(url)
     except (sa.exc.ArgumentError, ValueError):
         raise LedgerError(
             f"not a ledger URL: {_cut(url)}; "
@@ -341,6 +341,10 @@ def _why(url: URL, error: sa.exc.DBAPIError) -> str:
     else:
         advice = "see that the server runs and the URL is right"
     return f"cannot open the ledger {shown(url)}: {_cut(text)}; {advice}"
+
+
+def _is_path(text: str) -> bool:
+    return "://" not in text and text.endswith((".sqlite3", ".sqlite", ".db"))
 
 
 def _cut(text: str) -> str:

@@ -35,18 +35,25 @@ def test_the_environment_says_otherwise(monkeypatch):
         ("sqlite+pysqlite:////srv/l.sqlite3", "sqlite"),
         ("postgresql+psycopg://u@h/d", "postgresql+psycopg"),
         ("postgresql://u@h/d", "postgresql+psycopg"),
+        ("laptop.sqlite3", "sqlite"),
+        ("/srv/ledger.db", "sqlite"),
     ],
 )
 def test_urls_of_ledgers(url, drivername):
     assert db.parse_url(url).drivername == drivername
 
 
+def test_a_path_is_a_url():
+    assert db.parse_url("/srv/a b.sqlite3") == db.parse_url("sqlite:////srv/a b.sqlite3")
+    assert db.parse_url("a.db") == db.parse_url("sqlite:///a.db")
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [
         ("", "not a ledger URL"),
-        ("ledger.sqlite3", "not a ledger URL: ledger.sqlite3; use sqlite:////path"),
-        ("/srv/ledger.sqlite3", "not a ledger URL"),
+        ("ledger", "not a ledger URL: ledger; use sqlite:////path"),
+        ("/srv/ledger", "not a ledger URL"),
         ("sqlite://", "in memory"),
         ("sqlite:///:memory:", "in memory"),
         ("sqlite:///file:x?mode=memory&uri=true", "in memory"),
