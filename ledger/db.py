@@ -70,7 +70,8 @@ def parse_url(url: str) -> URL:
 
 def shown(url: URL | str) -> str:
     """The URL without its password, for people."""
-    return make_url(url).render_as_string(hide_password=True)
+    parsed = parse_url(url) if isinstance(url, str) else url
+    return parsed.render_as_string(hide_password=True)
 
 
 def file_of(url: URL) -> Path | None:

@@ -46,6 +46,8 @@ def test_urls_of_ledgers(url, drivername):
 def test_a_path_is_a_url():
     assert db.parse_url("/srv/a b.sqlite3") == db.parse_url("sqlite:////srv/a b.sqlite3")
     assert db.parse_url("a.db") == db.parse_url("sqlite:///a.db")
+    assert db.shown("a.db") == "sqlite:///a.db"
+    assert db.shown("postgresql://u:secret@h/d") == "postgresql+psycopg://u:***@h/d"
 
 
 @pytest.mark.parametrize(
