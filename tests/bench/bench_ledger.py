@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy.engine import Engine
 
-from ledger import db, intake, rollup, sync
+from ledger import db, intake, partitions, rollup, sync
 from ledger.records import Charge, Exchange, Outcome, Reading, State, UsageSource
 from ledger.usage import Usage
 
@@ -120,6 +120,9 @@ def fill(engine: Engine, rows: int) -> float:
         "digest32": spelling["digest"].format(32),
     }
     started = time.perf_counter()
+    if engine.dialect.name == "postgresql":
+        months = {(BEGIN + timedelta(days=day)).date().replace(day=1) for day in range(DAYS)}
+        partitions.ensure(engine, months, END.date())
     for first in range(0, rows, SLICE):
         bounds = {
             "first": first,
