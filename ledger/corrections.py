@@ -6,21 +6,93 @@ were corrected alike and are merged hold one such reading, since its id is a dig
 """
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Engine
 
-from ledger import intake
-from ledger.records import Charge, Reading
-from ledger.tables import charges, readings
+from ledger import db, intake
+from ledger.errors import LedgerError
+from ledger.recall import exchange_of, reading_of
+from ledger.records import Charge, Exchange, Reading
+from ledger.reports import current_charge
+from ledger.sync import REFUSALS, reason_of
+from ledger.tables import charges, exchanges, readings
 
 _FIGURES = tuple(
     name
     for name in intake.READING_COLUMNS
     if name not in ("revision", "meter_version", "read_at", "reason")
 )
+
+
+type Further = tuple[Reading, Sequence[Charge]]
+"""A reading to add, and its charges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booked:
+    """An exchange that has ended, with the reading and the cost that count."""
+
+    exchange: Exchange
+    reading: Reading
+    cost_picousd: int | None
+
+
+def find(engine: Engine, opened_at: datetime, exchange_id: str) -> Booked | None:
+    """What is booked of an exchange; None if the ledger has no such, or does not know its end."""
+    with engine.connect() as connection:
+        row = connection.execute(
+            sa.select(exchanges).where(
+                exchanges.c.opened_at == opened_at, exchanges.c.id == exchange_id
+            )
+        ).first()
+        current = _current(connection, opened_at, exchange_id)
+        if row is None or current is None or current.revision == 0:
+            return None
+        amounts = connection.scalars(
+            sa.select(charges.c.amount_picousd).where(
+                charges.c.opened_at == opened_at,
+                charges.c.exchange_id == exchange_id,
+                charges.c.reading_id == current.id,
+                charges.c.amount_picousd.is_not(None),
+                current_charge(charges),
+            )
+        ).all()
+    return Booked(
+        exchange=exchange_of(row._asdict()),
+        reading=reading_of(current._mapping),
+        cost_picousd=sum(amounts) if amounts else None,
+    )
+
+
+def differences(booked: Reading, reading: Reading) -> dict[str, tuple[Any, Any]]:
+    """The figures that are not what is booked: name -> (booked, now)."""
+    before, now = _values(booked), _values(reading)
+    return {name: (before[name], now[name]) for name in _FIGURES if before[name] != now[name]}
+
+
+def add_readings(engine: Engine, batch: Sequence[Further]) -> tuple[int, list[str]]:
+    """Add what differs of these, as one transaction; how many did, and in words what the database
+    refuses. LedgerError if it cannot be written now."""
+    added = 0
+    refused = []
+    try:
+        with db.writing(engine) as connection:
+            for reading, lines in batch:
+                try:
+                    with connection.begin_nested():
+                        added += add_reading(connection, reading, lines) is not None
+                except REFUSALS as error:
+                    refused.append(f"{reading.exchange_id}: {reason_of(error)}")
+    except sa.exc.DBAPIError as error:
+        raise LedgerError(
+            f"cannot write the ledger: {reason_of(error)}; run it again, "
+            "what is done is not done twice"
+        ) from error
+    return added, refused
 
 
 def add_reading(
@@ -32,18 +104,9 @@ def add_reading(
     The caller's connection is one that writes (`db.writing`).
     """
     assert reading.reason, "a further reading says why"
-    current = connection.execute(
-        sa.select(readings)
-        .where(
-            readings.c.opened_at == reading.opened_at,
-            readings.c.exchange_id == reading.exchange_id,
-        )
-        .order_by(readings.c.revision.desc(), readings.c.read_at, readings.c.id)
-        .limit(1)
-    ).first()
+    current = _current(connection, reading.opened_at, reading.exchange_id)
     assert current is not None, f"exchange {reading.exchange_id} was never settled"
-    figures = _values(reading)
-    if all(figures[name] == current._mapping[name] for name in _FIGURES):
+    if not differences(reading_of(current._mapping), reading):
         return None
     added = replace(reading, revision=current.revision + 1)
     values = _values(added)
@@ -51,6 +114,7 @@ def add_reading(
     reading_id = intake.reading_id(added, lines)
     connection.execute(sa.insert(readings).values(id=reading_id, **key, **values))
     for ordinal, line in enumerate(lines):
+        facts = {field.name: getattr(line, field.name) for field in fields(line)}
         connection.execute(
             sa.insert(charges).values(
                 id=f"{reading_id}.{ordinal}",
@@ -58,12 +122,23 @@ def add_reading(
                 ordinal=ordinal,
                 revision=1,
                 **key,
-                **{field.name: getattr(line, field.name) for field in fields(line)},
+                **dict(zip(facts, intake.cleaned(list(facts.values())), strict=True)),
             )
         )
     return added
 
 
+def _current(connection: Connection, opened_at: datetime, exchange_id: str) -> Any:
+    """The reading that counts: the highest revision, of equal ones the earliest."""
+    return connection.execute(
+        sa.select(readings)
+        .where(readings.c.opened_at == opened_at, readings.c.exchange_id == exchange_id)
+        .order_by(readings.c.revision.desc(), readings.c.read_at, readings.c.id)
+        .limit(1)
+    ).first()
+
+
 def _values(reading: Reading) -> dict[str, Any]:
-    values = dict(zip(intake.READING_COLUMNS, intake.reading_values(reading), strict=True))
-    return values | {"read_at": reading.read_at}
+    """The columns of a reading, as a ledger keeps them."""
+    kept = intake.cleaned(intake.reading_values(reading))
+    return dict(zip(intake.READING_COLUMNS, kept, strict=True)) | {"read_at": reading.read_at}

@@ -5,7 +5,7 @@ go with their partitions, without touching a row; the rest, and SQLite, goes in 
 """
 
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 
 import orjson
 import sqlalchemy as sa
@@ -24,6 +24,9 @@ from ledger.tables import (
     stale_days,
 )
 
+DROPPED_UNTIL = "dropped_until"
+"""The key in `meta` of how recent the newest exchange is that was dropped: what points at one that
+is not there any more (`duplicate_of`) is then no fault."""
 DROP_EXCHANGES_MAX = 500
 """In one transaction, which a proxy's commits wait behind: some 20 ms."""
 
@@ -60,6 +63,7 @@ def drop(engine: Engine, which: sa.ColumnElement[bool]) -> int:
             _allow(connection, allowed=True)
             _delete(connection, [(instant_text(row.opened_at), row.id) for row in rows])
             _allow(connection, allowed=False)
+            _note(connection, rows[-1].opened_at)
     return len(rows)
 
 
@@ -113,7 +117,18 @@ def _drop_months(engine: Engine, before: datetime) -> int:
                 table = name.partition("_p")[0]
                 connection.exec_driver_sql(f"ALTER TABLE {table} DETACH PARTITION {name}")
                 connection.exec_driver_sql(f"DROP TABLE {name}")
+            _note(connection, datetime(end.year, end.month, end.day, tzinfo=UTC))
     return dropped
+
+
+def _note(connection: Connection, until: datetime) -> None:
+    connection.execute(
+        sa.text(
+            "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) "
+            "DO UPDATE SET value = excluded.value WHERE meta.value < excluded.value"
+        ),
+        {"key": DROPPED_UNTIL, "value": instant_text(until)},
+    )
 
 
 def _months(connection: Connection) -> list[date]:
