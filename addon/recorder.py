@@ -68,6 +68,7 @@ class Recorder:
         self._uninstall: Callable[[], None] | None = None
         self._node = f"{socket.gethostname()}/{os.getpid()}/{int(time.time())}"
         self._unknown_keys: set[str] = set()
+        self._stopping = False
         self._refused = False
         """The options of the start were bad, and that was said."""
 
@@ -135,6 +136,11 @@ class Recorder:
     # Traffic
 
     def request(self, flow: http.HTTPFlow) -> None:
+        if self._stopping and flow.live:
+            # mitmproxy serves to the very end: what begins now could pass unseen, and would keep
+            # the stop waiting for its like.
+            flow.kill()
+            return
         running = self._running
         if running is None or (_is_killed(flow) and flow.response is None):
             return  # killed by another addon: nothing goes upstream
@@ -362,6 +368,7 @@ class Recorder:
     async def _stop(self) -> None:
         running = self._running
         assert running is not None
+        self._stopping = True
         deadline = time.monotonic() + DRAIN_SECONDS_MAX
         if running.live:
             logger.info(
