@@ -46,7 +46,9 @@ def test_imports_point_one_way(path: Path):
             assert top not in ("addon", "mitmproxy"), where
         if top == "mitmproxy":
             assert kind in ("Edge", "Wiring"), where
-        if top in ("sqlalchemy", "alembic", "psycopg", "sqlite3"):
+        if top in ("sqlalchemy", "alembic", "psycopg"):
+            assert kind == "Database", where
+        if top == "sqlite3" and path.parent.name == "ledger":
             assert kind == "Database", where
         if kind == "Pure" and top in ("addon", "ledger"):
             source = ROOT / (name.replace(".", "/") + ".py")
