@@ -8,6 +8,7 @@ import typer
 
 from ledger import cli as ledger_cli
 from ledger.command_options import LedgerOption
+from ledger.commands_money import Prices, Since
 
 app = typer.Typer(
     name="tokentee",
@@ -55,21 +56,25 @@ def demo() -> None:
     raise typer.Exit(play())
 
 
+Recordings = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Files or folders: captures and corpora (*.jsonl[.gz]), flow files (*.mitm, *.flow), "
+        "*.har, or single bodies (*.sse, *.json, *.ndjson, *.eventstream) with --url.",
+        show_default=False,
+    ),
+]
+Url = Annotated[
+    str | None, typer.Option(help="Where a single body came from: decides how it is read.")
+]
+
+
 @app.command()
 def replay(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Files or folders: captures and corpora (*.jsonl[.gz]), flow files (*.mitm, "
-            "*.flow), *.har, or single bodies (*.sse, *.json, *.ndjson, *.eventstream) with --url.",
-            show_default=False,
-        ),
-    ],
+    paths: Recordings,
     *,
     ledger: LedgerOption = None,
-    url: Annotated[
-        str | None, typer.Option(help="Where a single body came from: decides how it is read.")
-    ] = None,
+    url: Url = None,
     prices: Annotated[Path | None, typer.Option(help="Price override file (TOML).")] = None,
     serve: Annotated[
         str | None,
@@ -92,6 +97,61 @@ def replay(
     if serve is not None:
         raise typer.Exit(replaying.serve(paths, url=url, address=serve, speed=speed))
     raise typer.Exit(replaying.main(paths, ledger=ledger, url=url, prices=prices))
+
+
+@app.command()
+def rebuild(
+    paths: Recordings,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+    ] = False,
+    ledger: LedgerOption = None,
+    url: Url = None,
+    prices: Prices = None,
+) -> None:
+    """Read what is booked once more from its recordings, with the meter of this version.
+
+    Where a figure comes out otherwise, a further reading is added, priced as of the exchange's
+    own time; it counts from then on and says what changed. The ones before stay. Doing it again
+    adds nothing. Exchanges that the ledger does not have are left alone: `tokentee replay` reads
+    those in.
+
+    Exit code 1: something was not readable, not what upstream had sent, or refused by the ledger,
+    or none of it is in the ledger.
+    """
+    from addon import rebuild as rebuilding
+
+    code = rebuilding.main(paths, ledger=ledger, url=url, prices=prices, dry_run=dry_run)
+    raise typer.Exit(code)
+
+
+@app.command()
+def verify(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Captures to hold the ledger against; files and folders as for replay.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    since: Since = None,
+    ledger: LedgerOption = None,
+    url: Url = None,
+) -> None:
+    """Prove the ledger: bytes, digests, readings, charges, duplicates and sums.
+
+    Every promise is asked of the database itself. With captures, each answer in them is also held
+    against the digest of what upstream sent, edited once more where usage had been asked for, and
+    metered once more; a meter that reads it differently now is no breach (`tokentee rebuild`).
+
+    Each breach is a line on stdout: the promise, the row, what was found. Exit code 1 if there is
+    any.
+    """
+    from addon import verify as verifying
+
+    raise typer.Exit(verifying.main(paths or [], ledger=ledger, url=url, since=since))
 
 
 ledger_cli.add_commands(app)

@@ -10,7 +10,8 @@ from mitmproxy import http
 from addon import attribution, options
 from addon.dialects import routes
 from addon.dialects.request import RequestFacts, read_request
-from addon.live import Live, Running, attempt, plain
+from addon.live import Live, attempt, plain
+from addon.options import Settings
 from ledger.records import Exchange, Source
 
 PATH_LENGTH_MAX = 512
@@ -18,14 +19,15 @@ HEADER_LENGTH_MAX = 256
 
 
 def open_exchange(
-    running: Running,
+    settings: Settings,
+    secret: bytes,
     flow: http.HTTPFlow,
     troubles: list[str],
     *,
     node: str,
     is_llm: bool = False,
 ) -> Live | None:
-    """The exchange of a request to an LLM; None for any other traffic.
+    """The exchange of a request to an LLM; None for any other traffic. `secret` is the ledger's.
 
     A request whose path says nothing is one if its host was configured, or if the caller knows
     (`is_llm`); it is then recorded under dialect `unknown`.
@@ -43,7 +45,7 @@ def open_exchange(
     if session is not None:
         del request.headers[attribution.SESSION_HEADER]
     path = request.path.split("?", 1)[0]
-    upstream = running.settings.upstream(request.host, request.port)
+    upstream = settings.upstream(request.host, request.port)
     is_handshake = headers.get("upgrade", "").lower() == "websocket"
     if is_handshake:
         route = routes.match_websocket(path)
@@ -57,7 +59,7 @@ def open_exchange(
         route = routes.UNKNOWN
     body = attempt(troubles, request.get_content) or b""
     facts = attempt(troubles, read_request, route, body) or RequestFacts()
-    fingerprint, hint = attempt(troubles, _key_of, running, request, headers) or (None, None)
+    fingerprint, hint = attempt(troubles, _key_of, secret, request, headers) or (None, None)
     own_tags = attempt(troubles, options.parse_tags_leniently, header_tags) or {}
     session_id = session[:HEADER_LENGTH_MAX] if session else facts.session_id
     provider = upstream.provider if upstream is not None else None
@@ -79,7 +81,7 @@ def open_exchange(
         user_agent=headers.get("user-agent", "")[:HEADER_LENGTH_MAX] or None,
         end_user=facts.end_user,
         session_id=session_id,
-        tags={**running.settings.tags, **own_tags},
+        tags={**settings.tags, **own_tags},
         source=Source.LIVE if flow.live else Source.REPLAY,
         node=node,
     )
@@ -94,8 +96,8 @@ def open_exchange(
 
 
 def _key_of(
-    running: Running, request: http.Request, headers: Mapping[str, str]
+    secret: bytes, request: http.Request, headers: Mapping[str, str]
 ) -> tuple[str | None, str | None]:
     """Fingerprint and hint of the API key that a request carries."""
     key = attribution.api_key_of(headers, request.path)
-    return attribution.fingerprint_of(key, running.ledger.secret) if key else (None, None)
+    return attribution.fingerprint_of(key, secret) if key else (None, None)

@@ -145,7 +145,15 @@ class Recorder:
         if running is None or (_is_killed(flow) and flow.response is None):
             return  # killed by another addon: nothing goes upstream
         troubles: list[str] = []
-        live = attempt(troubles, opening.open_exchange, running, flow, troubles, node=self._node)
+        live = attempt(
+            troubles,
+            opening.open_exchange,
+            running.settings,
+            running.ledger.secret,
+            flow,
+            troubles,
+            node=self._node,
+        )
         if live is None:
             return
         running.live[flow.id] = live

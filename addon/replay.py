@@ -106,7 +106,8 @@ def meter(running: Running, item: Recorded, *, node: str) -> tuple[Exchange, Rea
     """What the meter reads from one recorded exchange; None if it is no LLM call."""
     flow = item.flow
     flow.live = False
-    live = open_exchange(running, flow, [], node=node, is_llm=item.is_llm)
+    secret = running.ledger.secret
+    live = open_exchange(running.settings, secret, flow, [], node=node, is_llm=item.is_llm)
     if live is None:
         return None
     live.opened = replace(live.opened, source=Source.REPLAY)

@@ -1,14 +1,28 @@
 """Further readings: appended where the figures differ, and counted."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from ledger import db
-from ledger.corrections import add_reading
-from ledger.records import UsageSource
+from ledger.corrections import add_reading, add_readings, differences, find
+from ledger.errors import LedgerError
+from ledger.records import Outcome, State, UsageSource
 from ledger.usage import FurtherUsage, Usage
-from tests.ledger.written import COST, NOON, charge, priced, put, reading, row, rows, settled, whole
+from tests.ledger.written import (
+    COST,
+    NOON,
+    charge,
+    opened,
+    priced,
+    put,
+    reading,
+    row,
+    rows,
+    settled,
+    whole,
+)
 
 LATER = NOON + timedelta(days=30)
 
@@ -104,3 +118,75 @@ def test_a_correction_says_why_and_has_something_to_correct(engine):
         correct(engine, settled("a"), reason=None)
     with pytest.raises(AssertionError, match="never settled"):
         correct(engine, settled("b"))
+
+
+def test_what_is_booked(engine):
+    exchange = settled("a", response_id="r", tags={"team": "x"})
+    put(engine, whole(exchange))
+    found = find(engine, NOON, "a")
+    assert found.exchange == exchange
+    assert found.reading == reading(exchange)
+    assert found.cost_picousd == COST
+    correct(engine, exchange, usage=Usage(input_tokens=7, output_tokens=3))
+    found = find(engine, NOON, "a")
+    assert (found.reading.revision, found.reading.usage.input_tokens) == (2, 7)
+    assert found.cost_picousd == 7 * 10 + 3 * 50
+    assert find(engine, LATER, "a") is None
+    assert find(engine, NOON, "b") is None
+
+
+def test_nothing_is_booked_before_the_end_is_known(engine):
+    lost = settled("lost", state=State.LOST, outcome=Outcome.LOST)
+    put(engine, (opened("open"), None, ()), (lost, reading(lost, revision=0), ()))
+    assert find(engine, NOON, "open") is None
+    assert find(engine, NOON, "lost") is None
+    free = settled("free")
+    put(engine, (free, reading(free), (charge("output", 20, None),)))
+    assert find(engine, NOON, "free").cost_picousd is None
+
+
+def test_differences_are_of_figures_as_the_ledger_keeps_them():
+    exchange = settled("a")
+    odd = reading(exchange, usage_json='{"a":"\ud800"}')
+    kept = reading(exchange, usage_json='{"a":"?"}')
+    assert differences(kept, odd) == {}
+    later = reading(exchange, read_at=LATER, meter_version="2", reason="why", revision=3)
+    assert differences(reading(exchange), later) == {}
+    other = reading(exchange, usage=Usage(output_tokens=20))
+    assert differences(reading(exchange), other) == {
+        "input_tokens": (100, None),
+        "cache_read_tokens": (40, None),
+    }
+
+
+def test_a_batch_without_what_is_refused(engine):
+    good, bad = settled("good"), settled("bad")
+    put(engine, whole(good), whole(bad))
+
+    def further(exchange):
+        return reading(exchange, reason="x", usage=Usage(output_tokens=1))
+
+    line = charge("output", 1, 5)
+    batch = [
+        (further(bad), (replace(line, quantity=-1),)),
+        (further(good), (line,)),
+        (further(good), (line,)),
+    ]
+    added, (refused,) = add_readings(engine, batch)
+    assert added == 1
+    assert refused.startswith("bad: ")
+    assert rows(engine, "SELECT exchange_id FROM readings WHERE revision = 2") == [("good",)]
+
+
+def test_a_ledger_that_cannot_be_written_now(engine):
+    exchange = settled("a")
+    put(engine, whole(exchange))
+    with db.writing(engine) as connection:
+        connection.exec_driver_sql(
+            "DROP TABLE charges CASCADE"
+            if engine.dialect.name == "postgresql"
+            else "DROP TABLE charges"
+        )
+    read = reading(exchange, reason="x", usage=Usage(output_tokens=1))
+    with pytest.raises(LedgerError, match="cannot write the ledger"):
+        add_readings(engine, [(read, (charge("output", 1, 5),))])

@@ -289,8 +289,7 @@ def test_duplicates(engine):
         "twice": [
             (
                 "first",
-                "2 exchanges of https://api.example.com:443 answered with r-1 "
-                "and the same content",
+                "2 exchanges of https://api.example.com:443 answered with r-1 and the same content",
             )
         ],
     }
