@@ -24,6 +24,7 @@ from addon.dialects import routes
 from addon.meter import Meter
 from ledger.usage import Usage
 from tests.addon.feeding import pieces
+from tests.conftest import Say
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 COLUMNS = {
@@ -119,7 +120,7 @@ def figures_agree(usage: Usage, expected: dict[str, Any]) -> bool:
     return all(getattr(usage, ours) == expected[theirs] for theirs, ours in COLUMNS.items())
 
 
-def test_every_exchange_is_read_exactly(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_exchange_is_read_exactly(say_at_end: Say) -> None:
     count: Counter[str] = Counter()
     exact: Counter[str] = Counter()
     wrong: dict[str, list[str]] = {}
@@ -130,11 +131,11 @@ def test_every_exchange_is_read_exactly(capsys: pytest.CaptureFixture[str]) -> N
             wrong[row["name"]] = reasons
         else:
             exact[route.dialect.name] += 1
-    with capsys.disabled():
-        print(f"\n\n{'dialect':26}{'exchanges':>10}{'exact':>8}")
-        for name in sorted(count):
-            print(f"{name:26}{count[name]:>10}{exact[name]:>8}")
-        print(f"{'all':26}{count.total():>10}{exact.total():>8}")
+    section = "recorded exchanges: read exactly"
+    say_at_end(section, f"{'dialect':26}{'exchanges':>10}{'exact':>8}")
+    for name in sorted(count):
+        say_at_end(section, f"{name:26}{count[name]:>10}{exact[name]:>8}")
+    say_at_end(section, f"{'all':26}{count.total():>10}{exact.total():>8}")
     assert wrong == {}
     assert count.total() == len(expectations())
 

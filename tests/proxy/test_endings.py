@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Cells
 from tests.proxy import rows
 from tests.proxy.certificates import make_certificate, server_context
 from tests.proxy.client import BrokenHttpError, Ending, Http1
-from tests.proxy.conftest import Table
 from tests.proxy.matrix import Ask
 from tests.proxy.mitmdump import SCRIPTS, TEE, Mitmdump
 from tests.proxy.pair import BY_NAME, OPENAI, Pair, exchange, headers_for, new_tag, pair, speak
@@ -45,7 +45,7 @@ def closed_port() -> Iterator[int]:
         yield held.getsockname()[1]
 
 
-def test_nobody_there_and_nobody_trusted(tmp_path: Path, matrix_table: Table) -> None:
+def test_nobody_there_and_nobody_trusted(tmp_path: Path, matrix_table: Cells) -> None:
     """Refused, and a certificate that cannot be verified: a 502 for the client, and a row."""
     with ExitStack() as running:
         port = running.enter_context(closed_port())
@@ -96,7 +96,7 @@ def test_a_flow_killed_before_it_goes_upstream(killing: Pair) -> None:
 
 @pytest.mark.parametrize(("wire", "ask"), EVERY_ASK)
 def test_a_flow_killed_before_its_body(
-    killing: Pair, wire: Wire, ask: Ask, matrix_table: Table
+    killing: Pair, wire: Wire, ask: Ask, matrix_table: Cells
 ) -> None:
     killing.upstream.script = speak(wire)
     tag = new_tag()
@@ -144,7 +144,7 @@ def test_exchanges_that_are_no_llm_calls_leave_no_trace(killing: Pair) -> None:
     [pytest.param(signal.SIGTERM, True, id="SIGTERM"), pytest.param(signal.SIGINT, False, id="^C")],
 )
 def test_stopped_with_streams_open(
-    tmp_path: Path, matrix_table: Table, how: signal.Signals, *, hangs: bool
+    tmp_path: Path, matrix_table: Cells, how: signal.Signals, *, hangs: bool
 ) -> None:
     """What can end in the time that a stop takes does; what cannot is settled as lost.
 

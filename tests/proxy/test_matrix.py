@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.conftest import Cells
 from tests.proxy import rows
 from tests.proxy.certificates import client_context, make_certificate, server_context
 from tests.proxy.client import Ending, Http1, Http2, Received
-from tests.proxy.conftest import Table
 from tests.proxy.matrix import LEAVING, Ask, Case, How, Http, cases
 from tests.proxy.mitmdump import BARE, SCRIPTS, TEE, Mitmdump
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
@@ -238,7 +238,7 @@ def mistakes_of_row(case: Case, row: rows.Row, ours: Received) -> Iterator[str]:
 
 @pytest.mark.parametrize("ask", list(Ask))
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
-def test_every_way_to_end(wire: Wire, ask: Ask, played: Played, matrix_table: Table) -> None:
+def test_every_way_to_end(wire: Wire, ask: Ask, played: Played, matrix_table: Cells) -> None:
     """The client cannot tell, and the ledger is right, however the exchange goes."""
     wrong = []
     for case in CASES.values():
