@@ -63,8 +63,9 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: s
             seen = Seen()
             with watched(console, "reading", files) as each:
                 items = recordings(each, url=url, seen=seen)
-                found = list(held_against(partial(corrections.find, engine), items, seen, begin))
-            broken += _show_recorded(console, found, seen)
+                lines = held_against(partial(corrections.find, engine), items, seen, begin)
+                counts, breaches = _counted(lines)
+            broken += _show_recorded(console, counts, breaches, seen)
             broken += not seen.is_whole
     finally:
         engine.dispose()
@@ -137,13 +138,25 @@ def _show(console: Console, verdict: Verdict) -> int:
     return verdict.count
 
 
-def _show_recorded(console: Console, found: Sequence[Line], seen: Seen) -> int:
-    counts = Counter(promise for promise, *_ in found)
-    word = "BROKEN  " if counts[CAPTURED] else "holds   "
+def _counted(lines: Iterable[Line]) -> tuple[Counter[str], list[Line]]:
+    """How many there are of each kind, and the first breaches."""
+    counts: Counter[str] = Counter()
+    breaches: list[Line] = []
+    for line in lines:
+        counts[line[0]] += 1
+        if line[0] == CAPTURED and len(breaches) < SHOWN_MAX:
+            breaches.append(line)
+    return counts, breaches
+
+
+def _show_recorded(
+    console: Console, counts: Counter[str], breaches: Sequence[Line], seen: Seen
+) -> int:
+    word = "BROKEN  " if breaches else "holds   "
     console.print(f"{word}digests and lengths are those of the {seen.matched:,} recorded answers")
-    for breach in [line for line in found if line[0] == CAPTURED][:SHOWN_MAX]:
+    for breach in breaches:
         _breach(*breach)
-    _rest(CAPTURED, counts[CAPTURED] - SHOWN_MAX)
+    _rest(CAPTURED, counts[CAPTURED] - len(breaches))
     if counts[REREAD]:
         console.print(
             f"remark  {counts[REREAD]:,} are read differently by this version: `tokentee rebuild`"
