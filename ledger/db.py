@@ -95,8 +95,14 @@ def open_engine(url: str | URL) -> Engine:
         isolation_level="READ COMMITTED",
         connect_args={
             "connect_timeout": CONNECT_SECONDS_MAX,
-            "options": "-c timezone=UTC",
             "application_name": "tokentee",
+            # Poolers hand a connection on between transactions, without what was prepared on it.
+            "prepare_threshold": None,
+            # A server that is gone without a word is noticed.
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 60_000,
         },
         pool_pre_ping=True,
     )

@@ -19,6 +19,10 @@ from ledger.tables import exchanges, instant_text
 BUNDLE_EXCHANGES_MAX = 500
 """On SQLite a bundle holds the write lock for about 0.1 s; a proxy's own commits wait behind it."""
 
+STATEMENT_MS_MAX = 60_000
+"""A bundle takes a tenth of a second."""
+LOCK_MS_MAX = 20_000
+
 REFUSALS = (sa.exc.IntegrityError, sa.exc.DataError)
 """The row is at fault, whenever it is tried."""
 
@@ -82,6 +86,7 @@ def deliver(
     try:
         bundle = interchange.read(source, keys)
         with db.writing(target) as connection:
+            _bound(connection)
             interchange.write(connection, bundle)
     except REFUSALS as error:
         if len(keys) == 1:
@@ -92,8 +97,16 @@ def deliver(
             *deliver(source, target, keys[half:], months),
         ]
     with db.writing(target) as connection:
+        _bound(connection)
         interchange.link(connection, keys)
     return []
+
+
+def _bound(connection: Connection) -> None:
+    """A database that hangs is one in trouble, which is said and tried again."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {STATEMENT_MS_MAX}")
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
 
 
 def reason_of(error: sa.exc.DBAPIError) -> str:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from ledger import db, interchange, shipper, spool, sync
+from ledger import db, interchange, partitions, shipper, spool, sync
 from ledger.errors import LedgerError
 from ledger.shipper import Shipper
 from tests.ledger.written import (
@@ -238,6 +238,22 @@ def test_a_database_that_goes_away_and_comes_back(target, shared, run, administe
     assert totals(shared) == (10, 1000, 10 * COST)
 
 
+def test_a_table_that_somebody_holds_makes_rows_late(target, shared, run, monkeypatch):
+    monkeypatch.setattr(sync, "LOCK_MS_MAX", 50)
+    monkeypatch.setattr(partitions, "LOCK_MS_MAX", 50)
+    running = run(target)
+    running.put(*some(1))
+    running.wait_until_shipped()
+    with shared.connect() as holder:
+        holder.exec_driver_sql("LOCK TABLE readings IN ACCESS EXCLUSIVE MODE")
+        running.put(*some(3, "b"))
+        running.log.wait_for("lock timeout")
+        holder.rollback()
+    running.log.wait_for("is written again")
+    running.wait_until_shipped()
+    assert totals(shared) == (4, 400, 4 * COST)
+
+
 @pytest.mark.parametrize(
     ("revision", "said"),
     [("0003", "run `tokentee db upgrade`"), ("9999", "written by a newer tokentee")],
@@ -413,6 +429,29 @@ def test_coming_months_are_made_ahead(target, shared, run):
     for month in months:
         for table in db.PARTITIONED:
             assert f"{table}_p{month:%Y_%m}" in names
+
+
+def test_a_role_that_may_not_make_partitions_is_said_so_once(
+    target, shared, run, administer, new_sqlite
+):
+    role = f"writer_{sa.make_url(target).database[:20]}"
+    administer(f"CREATE ROLE {role} LOGIN")
+    with db.writing(shared) as connection:
+        connection.exec_driver_sql(
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}"
+        )
+    url = sa.make_url(target).set(username=role).render_as_string(hide_password=False)
+    running = run(url)
+    running.put(*some(3))
+    running.wait_until_shipped()
+    running.log.wait_for("no partition for")
+    running.close()
+    assert rows(shared, "SELECT DISTINCT tableoid::regclass::text FROM exchanges") == [
+        ("exchanges_pdefault",)
+    ]
+    with db.writing(shared) as connection:
+        connection.exec_driver_sql(f"DROP OWNED BY {role}")
+    administer(f"DROP ROLE {role}")
 
 
 def test_nodes_with_something_under_way_are_spoken_for(target, shared):

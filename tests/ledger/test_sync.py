@@ -315,7 +315,7 @@ def empty(migrated_file, tmp_path_factory):
     return make
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(LEDGER, LEDGER, LEDGER)
 def test_merging_is_idempotent_commutative_and_associative(empty, one, two, three):
     a, b, c = empty(*one), empty(*two), empty(*three)
