@@ -3,8 +3,8 @@
     uv run python -m tests.bench.bench_proxy --help
     uv run pytest -m bench tests/bench/bench_proxy.py -s
 
-One core is the proxy's and one is for upstream and client together, which need less than a tenth
-of what the proxy needs. Every round plays each workload through each proxy, in an order that
+One core is the proxy's, all of its threads together, and one is for upstream and client, which need
+less than a tenth of what the proxy needs. Every round plays each workload through each proxy, in an order that
 turns; a ratio is taken within a round, so that what else the machine does hits both sides, and
 bare runs twice in every round: the ratio of the two (A/A) says how far a figure can be trusted.
 
@@ -89,21 +89,26 @@ class Proxy:
     process: subprocess.Popen[bytes]
     port: int
 
-    def cpu_seconds(self) -> float:
-        """Of all its threads, so far."""
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+    def cpu_seconds(self) -> tuple[float, float]:
+        """Of its event loop and of all its threads, so far."""
+        pid = self.process.pid
+        return _cpu_seconds(f"/proc/{pid}/task/{pid}/stat"), _cpu_seconds(f"/proc/{pid}/stat")
 
     def resident_bytes(self) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
+def _cpu_seconds(path: str) -> float:
+    stat = Path(path).read_text().rpartition(")")[2].split()
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextlib.contextmanager
-def on_core(core: int) -> Iterator[None]:
-    """What is started here stays on one core."""
+def on_core(core: int | None) -> Iterator[None]:
+    """What is started here stays on one core; on any, if that is None."""
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core} & before or before)
+    os.sched_setaffinity(0, before if core is None else {core} & before or before)
     try:
         yield
     finally:
@@ -129,7 +134,9 @@ def fast_upstream() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def proxy(name: str, upstream_port: int, folder: Path) -> Iterator[Proxy]:
+def proxy(
+    name: str, upstream_port: int, folder: Path, *, core: int | None = PROXY_CORE
+) -> Iterator[Proxy]:
     """`bare`, `bare again`, `tee` or `run`, when it listens."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
@@ -145,7 +152,7 @@ def proxy(name: str, upstream_port: int, folder: Path) -> Iterator[Proxy]:
     for option, value in options.items():
         command += ["--set", f"{option}={value}"]
     log = (folder / f"{name}.log").open("wb")
-    with on_core(PROXY_CORE):
+    with on_core(core):
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
@@ -185,37 +192,41 @@ def play(port: int, load: Sequence[str]) -> dict[str, Any]:
     return result
 
 
+type Figures = dict[tuple[str, str], list[float]]
+"""By workload (or figure) and proxy, one value a round."""
+
+
 class Bench:
-    """Runs rounds and keeps the figures: by workload and proxy, one value a round."""
+    """Runs rounds and keeps the figures."""
 
     def __init__(self, *, rounds: int, seconds: float, names: Sequence[str]) -> None:
         self.rounds = rounds
         self.seconds = seconds
         self.names = ("bare", "bare again", *names)
-        self.rate: dict[tuple[str, str], list[float]] = {}
-        self.cpu_us: dict[tuple[str, str], list[float]] = {}
-        self.console = Console(width=130)
+        self.rate: Figures = {}
+        self.loop_us: Figures = {}
+        self.cpu_us: Figures = {}
+        self.console = Console(width=160)
 
     def throughput(self, proxies: Sequence[Proxy], workloads: Sequence[Workload]) -> None:
         for number in range(self.rounds):
             for workload in workloads:
                 for each in _turned(proxies, number):
-                    cpu = each.cpu_seconds()
-                    load = (*workload.load, "--seconds", str(self.seconds))
+                    loop_before, all_before = each.cpu_seconds()
+                    load = (*workload.load, "--seconds", str(self.seconds), "--warmup", "0")
                     result = play(each.port, load)
-                    cpu = each.cpu_seconds() - cpu
+                    loop, everything = each.cpu_seconds()
                     key = workload.name, each.name
-                    rate = result["answers"] / result["seconds"] * workload.per_answer
-                    self.rate.setdefault(key, []).append(rate)
-                    # The warm-up is in the processor time and not in the count.
-                    whole = rate * (result["seconds"] + 0.3)
-                    self.cpu_us.setdefault(key, []).append(cpu / whole * 1e6)
+                    count = result["answers"] * workload.per_answer
+                    self.rate.setdefault(key, []).append(count / result["seconds"])
+                    self.loop_us.setdefault(key, []).append((loop - loop_before) / count * 1e6)
+                    self.cpu_us.setdefault(key, []).append((everything - all_before) / count * 1e6)
             self.console.print(f"round {number + 1} of {self.rounds} done", style="dim")
 
     def figures(
         self, proxies: Sequence[Proxy], load: Sequence[str], names: Sequence[str]
-    ) -> dict[tuple[str, str], list[float]]:
-        found: dict[tuple[str, str], list[float]] = {}
+    ) -> Figures:
+        found: Figures = {}
         for number in range(self.rounds):
             for each in _turned(proxies, number):
                 result = play(each.port, load)
@@ -225,45 +236,37 @@ class Bench:
 
     def print_throughput(self, workloads: Sequence[Workload]) -> None:
         table = Table(title="answers (or chunks) per second on one core, against bare")
-        for title in ("", "bare /s", "bare µs CPU", "proxy", "/s", "µs CPU", "ratio", "CPU ratio"):
+        for title in ("", "bare /s", "bare µs", "proxy", "/s", "loop µs", "all µs"):
             table.add_column(title, justify="left" if title in ("", "proxy") else "right")
+        for title in ("rate", "loop", "all CPU"):
+            table.add_column(f"{title} ratio", justify="right")
         table.add_column("budget")
         for workload in workloads:
-            pairs = zip(
-                self.rate[workload.name, "bare"],
-                self.rate[workload.name, "bare again"],
-                strict=True,
-            )
-            bare = [(first + second) / 2 for first, second in pairs]
-            bare_cpu = [
-                (first + second) / 2
-                for first, second in zip(
-                    self.cpu_us[workload.name, "bare"],
-                    self.cpu_us[workload.name, "bare again"],
-                    strict=True,
-                )
-            ]
+            bare, again = ((workload.name, name) for name in ("bare", "bare again"))
             for name in self.names[1:]:
                 key = workload.name, name
-                base = self.rate[workload.name, "bare"] if name == "bare again" else bare
-                base_cpu = self.cpu_us[workload.name, "bare"] if name == "bare again" else bare_cpu
+                # The second bare is held against the first, ours against both.
+                both = [bare] if name == "bare again" else [bare, again]
                 budget = {"tee": workload.budget, "run": workload.budget_run}.get(name, "A/A")
+                rate, loop, everything = (
+                    mean(figures, both) for figures in (self.rate, self.loop_us, self.cpu_us)
+                )
                 table.add_row(
                     workload.name,
-                    f"{statistics.median(bare):.0f}",
-                    f"{statistics.median(bare_cpu):.0f}",
+                    f"{statistics.median(rate):.0f}",
+                    f"{statistics.median(everything):.0f}",
                     name,
                     f"{statistics.median(self.rate[key]):.0f}",
+                    f"{statistics.median(self.loop_us[key]):.0f}",
                     f"{statistics.median(self.cpu_us[key]):.0f}",
-                    spread(quotients(self.rate[key], base)),
-                    spread(quotients(base_cpu, self.cpu_us[key])),
+                    spread(quotients(self.rate[key], rate)),
+                    spread(quotients(loop, self.loop_us[key])),
+                    spread(quotients(everything, self.cpu_us[key])),
                     budget,
                 )
         self.console.print(table)
 
-    def print_differences(
-        self, title: str, found: dict[tuple[str, str], list[float]], budgets: dict[str, str]
-    ) -> None:
+    def print_differences(self, title: str, found: Figures, budgets: dict[str, str]) -> None:
         table = Table(title=title)
         for head in ("", "bare", "proxy", "measured", "added", "budget"):
             table.add_column(head, justify="left" if head in ("", "proxy") else "right")
@@ -284,6 +287,12 @@ class Bench:
         self.console.print(table)
 
 
+def mean(figures: Figures, keys: Sequence[tuple[str, str]]) -> list[float]:
+    """Round by round, the mean of some series."""
+    rounds = zip(*(figures[key] for key in keys), strict=True)
+    return [statistics.fmean(values) for values in rounds]
+
+
 def quotients(above: Sequence[float], below: Sequence[float]) -> list[float]:
     return [one / other for one, other in zip(above, below, strict=True)]
 
@@ -300,9 +309,9 @@ def _turned(proxies: Sequence[Proxy], number: int) -> list[Proxy]:
     return [*proxies[start:], *proxies[:start]]
 
 
-def memory(bench: Bench, upstream_port: int, folder: Path) -> dict[tuple[str, str], list[float]]:
+def memory(bench: Bench, upstream_port: int, folder: Path) -> Figures:
     """KB that one open stream holds, in fresh processes."""
-    found: dict[tuple[str, str], list[float]] = {}
+    found: Figures = {}
     for number in range(min(bench.rounds, 2)):
         for name in bench.names:
             place = folder / f"memory{number}"
@@ -341,7 +350,14 @@ def slow_streams(port: int) -> Iterator[None]:
         load.wait()
 
 
-def run(*, rounds: int, seconds: float, names: Sequence[str], parts: Sequence[str]) -> None:
+def run(
+    *,
+    rounds: int,
+    seconds: float,
+    names: Sequence[str],
+    parts: Sequence[str],
+    core: int | None = PROXY_CORE,
+) -> None:
     bench = Bench(rounds=rounds, seconds=seconds, names=names)
     with (
         tempfile.TemporaryDirectory(prefix="tokentee-bench-") as temporary,
@@ -364,7 +380,8 @@ def run(*, rounds: int, seconds: float, names: Sequence[str], parts: Sequence[st
                 f"memory, {SLOW_STREAMS} open streams", found, {"KB per open stream": "<= 10"}
             )
         proxies = [
-            running.enter_context(proxy(name, upstream_port, folder)) for name in bench.names
+            running.enter_context(proxy(name, upstream_port, folder, core=core))
+            for name in bench.names
         ]
         if "throughput" in parts:
             bench.throughput(proxies, WORKLOADS)
@@ -403,12 +420,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of each throughput run")
     parser.add_argument("--proxies", default="tee,run", help="beside bare: tee, run")
     parser.add_argument("--parts", default=",".join(PARTS), help=f"of {', '.join(PARTS)}")
+    parser.add_argument(
+        "--any-core", action="store_true", help="let a proxy's threads use every core"
+    )
     arguments = parser.parse_args()
     run(
         rounds=arguments.rounds,
         seconds=arguments.seconds,
         names=list(filter(None, arguments.proxies.split(","))),
         parts=arguments.parts.split(","),
+        core=None if arguments.any_core else PROXY_CORE,
     )
 
 
