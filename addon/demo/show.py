@@ -52,7 +52,7 @@ def requests(rows: Sequence[Row]) -> Table:
         counts = [getattr(row.figures, name) for row in reported]
         total = sum(count for count in counts if count is not None)
         table.add_column(title, f"{total}", justify="right")
-    table.add_column("cost", _cost_of_all(rows), justify="right", no_wrap=True)
+    table.add_column("cost", _cost_of_all(reported), justify="right", no_wrap=True)
     table.add_column("outcome", overflow="fold")
     for row in rows:
         figures = row.figures
@@ -112,7 +112,8 @@ def _outcome(row: Row) -> str:
 def _cost(row: Row) -> str:
     if row.cost_picousd is None:
         return row.cost_state or "-"
-    return f"${usd_text(row.cost_picousd)}"
+    mark = "~" if row.figures.usage_source == "estimated" else ""
+    return f"{mark}${usd_text(row.cost_picousd)}"
 
 
 def _cost_of_all(rows: Sequence[Row]) -> str:
