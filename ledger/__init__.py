@@ -6,10 +6,16 @@ Pure, values in and values out:
     money     integer pico-USD
     prices    what a vendor publishes per unit, in force from a moment
     charges   a reading and prices -> lines
-Database:
-    tables    the schema        db       engines, first use, migrations
-    writer    group commit      sync     merging ledgers
-    queries   what reports ask
+    identity  which exchanges are the same billed response
+Database, writing:
+    tables    the schema                     db           engines, first use, migrations
+    writer    receipts, group commit         intake       a batch as one SQLite statement
+    recovery  what dead processes left open  nodes        who is alive
+    sync      merging ledgers                interchange  exchanges as JSON, from SQL to SQL
+    shipper   spool -> PostgreSQL            spool        what waits, what was refused
+    partitions, retention, corrections       rollup       sums of days that are over
+Database, reading:
+    described what every column holds        reports, lookup, …
 People:
     reports   figures -> tables     render   tables -> text     cli   commands
 """

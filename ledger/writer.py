@@ -137,6 +137,7 @@ class Ledger:
         self._dropping = threading.Lock()
         self._quiet_until = 0.0
         self._look_at = 0.0
+        self._inode: int | None = None
         self._connection: sqlite3.Connection
         self._claim = nodes.Claim(path, node)
         self._open_connection()
@@ -323,11 +324,11 @@ class Ledger:
     def _prepare(self, job: _Job) -> None:
         if job.row is not None:
             return
+        exchange, reading = self._known(job.exchange, job.reading)
         try:
-            if job.reading is None:
-                job.row = intake.open_row(job.exchange, self._node)
+            if reading is None:
+                job.row = intake.open_row(exchange, self._node)
             else:
-                exchange, reading = self._known(job.exchange, job.reading)
                 lines = self._charges(exchange, reading)
                 node = self._node if exchange.source is Source.LIVE else None
                 job.row = intake.settled_row(exchange, reading, lines, node)
@@ -343,10 +344,12 @@ class Ledger:
             self._say(f"exchange {exchange.id} is not priced: {error!r}")
             return ()
 
-    def _known(self, exchange: Exchange, reading: Reading) -> tuple[Exchange, Reading]:
+    def _known(
+        self, exchange: Exchange, reading: Reading | None
+    ) -> tuple[Exchange, Reading | None]:
         """A replayed exchange stands where it stood: its id says who it is, and a recording that
         rounds times must not make a second row of it."""
-        if exchange.source is Source.LIVE:
+        if exchange.source is Source.LIVE or reading is None:
             return exchange, reading
         found = self._connection.execute(
             "SELECT opened_at FROM exchanges WHERE id = ?", (exchange.id,)
@@ -430,25 +433,29 @@ class Ledger:
             receipt.error = error
             receipt.committed = error is None
         if receipts and self.on_commit is not None:
-            self.on_commit(receipts)
+            try:
+                self.on_commit(receipts)
+            except Exception as failure:  # noqa: BLE001  # the writer outlives whoever listens
+                self._say(f"nobody hears what is committed: {failure!r}")
 
     def _look(self) -> None:
         """See that the file that is written is the one that has the ledger's name."""
         now = time.monotonic()
         if now < self._look_at:
             return
-        self._look_at = now + LOOK_SECONDS
-        if _inode(self._path) != self._inode:
-            self._log("error", f"the ledger {self._path} was removed; a new one is begun")
-            self._connection.close()
-            self._engine.dispose()
+        if self._inode is None or _inode(self._path) != self._inode:
+            if self._inode is not None:
+                self._log("error", f"the ledger {self._path} was removed; a new one is begun")
+                self._inode = None
+                self._connection.close()
+                self._engine.dispose()
             db.ensure(self._engine.url).dispose()
             self._open_connection()
             db.keep_secret(self._engine, self.secret)
+        self._look_at = now + LOOK_SECONDS
 
     def _open_connection(self) -> None:
         self._inode = _inode(self._path)
-        self._look_at = time.monotonic() + LOOK_SECONDS
         pooled = self._engine.raw_connection()
         connection = pooled.driver_connection
         pooled.detach()

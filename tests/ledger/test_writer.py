@@ -66,8 +66,8 @@ def run_on_writer(written, change) -> None:
         return price(exchange, read)
 
     written.ledger._price = interrupt
-    written.ledger.settle(settled("interrupt"), reading(settled("interrupt")))
-    assert done.wait(30)
+    written.settle(settled("interrupt"))
+    assert done.is_set()
 
 
 def test_an_exchange_is_on_disk_when_its_receipt_says_so(new_sqlite):
@@ -321,6 +321,43 @@ def test_a_ledger_that_is_removed_is_begun_anew(new_sqlite):
     assert "was removed; a new one is begun" in line
     with writing(url) as written:
         assert written.ledger.secret == secret
+
+
+def test_a_ledger_whose_folder_is_gone_is_waited_for(new_sqlite, tmp_path):
+    (tmp_path / "folder").mkdir()
+    url = f"sqlite:///{tmp_path / 'folder' / 'ledger.sqlite3'}"
+    file_of(new_sqlite()).rename(file_of(url))
+    with writing(url) as written:
+        written.settle(settled("a"))
+        (tmp_path / "folder").rename(tmp_path / "elsewhere")
+        (tmp_path / "folder").write_text("in the way")
+        for number in range(3):
+            assert "cannot create" in written.settle(settled(f"b{number}")).error
+        (tmp_path / "folder").unlink()
+        more = until_committed(written)
+    assert totals(url)[0] == 3 + more
+    assert written.ledger.dropped == 0
+    removed, trouble, over = written.lines()
+    assert "was removed" in removed
+    assert "cannot create" in trouble
+    assert "is written again" in over
+
+
+def test_a_listener_that_fails_stops_no_writing(new_sqlite):
+    url = new_sqlite()
+    with writing(url) as written:
+
+        def closed(_):
+            raise RuntimeError("Event loop is closed")
+
+        listener, written.ledger.on_commit = written.ledger.on_commit, closed
+        written.ledger.settle(settled("a"), reading(settled("a")))
+        while not written.lines():
+            written.ledger._thread.join(0.01)
+        written.ledger.on_commit = listener
+        assert written.settle(settled("b")).committed
+    assert totals(url)[0] == 2
+    assert "nobody hears" in written.lines()[0]
 
 
 def test_a_ledger_that_is_destroyed_stops_no_traffic(new_sqlite):
