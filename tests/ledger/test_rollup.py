@@ -80,6 +80,14 @@ def test_an_empty_ledger_and_one_of_today_have_nothing_to_sum_up(engine):
     assert rows(engine, "SELECT * FROM meta WHERE key = 'rolled_until'") == []
 
 
+def test_without_its_triggers_nothing_is_summed_up(filled):
+    of = " ON charges" if filled.dialect.name == "postgresql" else ""
+    with db.writing(filled) as connection:
+        connection.exec_driver_sql(f"DROP TRIGGER charges_added_late{of}")
+    assert rollup.roll(filled, now=TODAY) == 0
+    assert shown(filled) == forgotten(filled)
+
+
 def settle_c(engine):
     put(engine, whole(settled("c", at=NOON + DAY)))
 
