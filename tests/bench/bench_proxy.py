@@ -1,7 +1,7 @@
 """What recording costs: a stock mitmdump that only streams ("bare"), and ours, in turn.
 
     uv run python -m tests.bench.bench_proxy --help
-    uv run pytest -m bench tests/bench/bench_proxy.py -s
+    uv run pytest -m bench -n 0 -s tests/bench/bench_proxy.py
 
 One core is the proxy's, all of its threads together, and one is for upstream and client, which need
 less than a tenth of what the proxy needs. Every round plays each workload through each proxy, in an order that

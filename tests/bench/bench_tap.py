@@ -1,7 +1,7 @@
 """Microseconds that the tap takes per frame, without a proxy around it.
 
     uv run python -m tests.bench.bench_tap
-    uv run pytest -m bench tests/bench/bench_tap.py -s
+    uv run pytest -m bench -n 0 -s tests/bench/bench_tap.py
 
 Each frame is one chunk, as paced streams bring them. What is printed is the best of several
 rounds, less what an empty callable takes; DESIGN §10 allows 0.3 µs for a frame that is only
