@@ -13,7 +13,9 @@ show, and may run whenever, twice at once, or not at all:
 
 import contextlib
 import threading
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
@@ -105,11 +107,8 @@ def _sum_up(engine: Engine, day: date) -> bool:
     with engine.connect() as connection:
         writes = connection.scalar(sa.select(stale_days.c.writes).where(of_day))
         sums = {
-            table: [
-                row._asdict()
-                for row in connection.execute(sa.select(*view.c).where(view.c.day == day))
-            ]
-            for table, view in ((daily, _STALE_DAILY), (hourly, _STALE_HOURLY))
+            table: [{"day": day, **row._asdict()} for row in connection.execute(added_up(day))]
+            for table, added_up in ((daily, _daily_of), (hourly, _hourly_of))
         }
     with db.writing(engine) as connection:
         unchanged = sa.and_(of_day, stale_days.c.writes == writes)
@@ -159,5 +158,13 @@ def _begin(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
-_STALE_DAILY = sa.table("stale_daily", *(sa.column(c.name, c.type) for c in daily.c))
-_STALE_HOURLY = sa.table("stale_hourly", *(sa.column(c.name, c.type) for c in hourly.c))
+def _live(name: str, table: sa.Table) -> Callable[[date], sa.Select[Any]]:
+    """The question for what a stale day adds up to, as `table` keeps it."""
+    columns = [sa.column(column.name, column.type) for column in table.c if column.name != "day"]
+    stale_day = sa.column("stale_day", sa.Date)
+    sa.table(name, stale_day, *columns)
+    return lambda day: sa.select(*columns).where(stale_day == day)
+
+
+_daily_of = _live("live_daily", daily)
+_hourly_of = _live("live_hourly", hourly)

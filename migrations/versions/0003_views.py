@@ -17,20 +17,9 @@ class Spelling(NamedTuple):
     milliseconds: str
     usd: str
     integer: str
+    reading: str
+    """A join with the reading `r` that counts of an exchange `e`, if {0}."""
 
-
-SPELLINGS = {
-    "sqlite": Spelling(
-        milliseconds="CAST(ROUND((julianday({1}) - julianday({0})) * 86400000) AS INTEGER)",
-        usd="ROUND(({0}) / 1e12, 12)",
-        integer="CAST(({0}) AS INTEGER)",
-    ),
-    "postgresql": Spelling(
-        milliseconds="round(extract(epoch FROM {1} - {0}) * 1000)::bigint",
-        usd="round(({0}) / 1e12, 12)",
-        integer="({0})::bigint",
-    ),
-}
 
 IS_CURRENT_READING = """NOT EXISTS (
     SELECT 1 FROM readings n
@@ -38,8 +27,27 @@ IS_CURRENT_READING = """NOT EXISTS (
       AND (n.revision > r.revision OR (n.revision = r.revision
            AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))"""
 
-READING = f"""r.opened_at = e.opened_at AND r.exchange_id = e.id
-  AND {IS_CURRENT_READING}"""
+SPELLINGS = {
+    "sqlite": Spelling(
+        milliseconds="CAST(ROUND((julianday({1}) - julianday({0})) * 86400000) AS INTEGER)",
+        usd="ROUND(({0}) / 1e12, 12)",
+        integer="CAST(({0}) AS INTEGER)",
+        reading=f"""JOIN readings r
+  ON r.opened_at = e.opened_at AND r.exchange_id = e.id AND {{0}}
+  AND {IS_CURRENT_READING}""",
+    ),
+    "postgresql": Spelling(
+        milliseconds="round(extract(epoch FROM {1} - {0}) * 1000)::bigint",
+        usd="round(({0}) / 1e12, 12)",
+        integer="({0})::bigint",
+        # One look into one partition per exchange. A join over a period would read all of
+        # `readings`: that equal moments lie in the same period does not occur to the planner.
+        reading="""JOIN LATERAL (
+    SELECT * FROM readings n
+    WHERE n.opened_at = e.opened_at AND n.exchange_id = e.id
+    ORDER BY n.revision DESC, n.read_at, n.id LIMIT 1) r ON {0}""",
+    ),
+}
 
 # A first revision has no equal: its id is its reading's digest, which covers its charges.
 IS_CURRENT_CHARGE = """NOT EXISTS (
@@ -106,28 +114,31 @@ SELECT
   e.request_bytes, e.response_bytes, e.client_bytes, e.removed_bytes, e.events,
   e.id_unstable, e.id_collision, e.node, e.capture
 FROM exchanges e
-LEFT JOIN readings r ON {READING}
+LEFT {spelling.reading.format("true")}
 WHERE {COUNTS}
 """
 
 
-def unpriced(_: Spelling) -> str:
-    """One row per line without a price, and per reading with usage and no line at all."""
+def unpriced(spelling: Spelling) -> str:
+    """One row per line without a price, and per reading with usage and no line at all.
+
+    Of a period, the lines are found first: hence the moment is theirs.
+    """
     return f"""
 CREATE VIEW unpriced AS
 SELECT
-  e.opened_at, e.id AS exchange_id, e.response_id, e.provider,
+  c.opened_at, c.exchange_id, e.response_id, e.provider,
   COALESCE(c.model, {MODEL}) AS model, e.service_tier, c.line, c.quantity, c.reason
 FROM charges c
 JOIN exchanges e ON e.opened_at = c.opened_at AND e.id = c.exchange_id
-JOIN readings r ON r.id = c.reading_id AND {READING}
+{spelling.reading.format("r.id = c.reading_id")}
 WHERE c.amount_picousd IS NULL AND {IS_CURRENT_CHARGE} AND {COUNTS}
 UNION ALL
 SELECT
   e.opened_at, e.id, e.response_id, e.provider, {MODEL}, e.service_tier, NULL, NULL,
   'no line was charged'
 FROM exchanges e
-JOIN readings r ON {READING}
+{spelling.reading.format("true")}
 WHERE r.usage_source <> 'none' AND {COUNTS}
   AND NOT EXISTS (
     SELECT 1 FROM charges c

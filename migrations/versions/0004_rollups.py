@@ -3,7 +3,8 @@
 Days that are over are summed up once, in `daily` and `hourly`; what the views show of them takes
 no longer for five million exchanges than for five. They are a memory, not a second truth: triggers
 note every write to such a day in `stale_days`, and the views add up a stale day anew, from
-`requests` and `exchanges`, as they do for what is not over (`meta` says since when: rolled_until).
+`requests` and `exchanges`, as they do for what is not over (`meta` says since when: rolled_until):
+`live_daily` and `live_hourly`, span by span.
 A ledger that was never summed up shows the same, only slower.
 """
 
@@ -61,12 +62,6 @@ HOURLY = {
     "degraded": "COUNT(e.degraded)",
     "duplicates": "COUNT(e.duplicate_of)",
 }
-CURRENT_READING = """LEFT JOIN readings r ON r.opened_at = e.opened_at AND r.exchange_id = e.id
-  AND NOT EXISTS (
-    SELECT 1 FROM readings n
-    WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id
-      AND (n.revision > r.revision OR (n.revision = r.revision
-           AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))"""
 DIMENSIONS = "e.provider, e.model, e.key_fingerprint"
 
 
@@ -76,7 +71,10 @@ class Spelling(NamedTuple):
     usd: str
     ratio: str
     integer: str
-    rolled_until: str
+    spans: str
+    of_span: str
+    """Rows of {0} in a span."""
+    reading: str
 
 
 SPELLINGS = {
@@ -86,7 +84,17 @@ SPELLINGS = {
         usd="ROUND({0} / 1e12, 12)",
         ratio="CAST({0} AS REAL) / NULLIF({1}, 0)",
         integer="CAST({0} AS INTEGER)",
-        rolled_until="COALESCE((SELECT value FROM meta WHERE key = 'rolled_until'), '')",
+        spans="""(
+    SELECT day, starts_at, ends_at FROM stale_days UNION ALL
+    SELECT NULL, COALESCE((SELECT value FROM meta WHERE key = 'rolled_until'), ''), '9999') s""",
+        # SQLite keeps the order of a CROSS JOIN.
+        of_span="CROSS JOIN {0} e ON e.opened_at >= s.starts_at AND e.opened_at < s.ends_at",
+        reading="""JOIN readings r ON r.opened_at = e.opened_at AND r.exchange_id = e.id
+  AND NOT EXISTS (
+    SELECT 1 FROM readings n
+    WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id
+      AND (n.revision > r.revision OR (n.revision = r.revision
+           AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))""",
     ),
     "postgresql": Spelling(
         day="(e.opened_at AT TIME ZONE 'UTC')::date",
@@ -94,8 +102,19 @@ SPELLINGS = {
         usd="round({0} / 1e12, 12)",
         ratio="{0}::double precision / NULLIF({1}, 0)",
         integer="({0})::bigint",
-        rolled_until="COALESCE((SELECT value::timestamptz FROM meta WHERE key = 'rolled_until'), "
-        "'-infinity')",
+        spans="""(
+    SELECT day, starts_at, ends_at FROM stale_days UNION ALL
+    SELECT NULL::date, COALESCE((SELECT value::timestamptz FROM meta WHERE key = 'rolled_until'),
+      '-infinity'), 'infinity') s""",
+        # OFFSET 0 keeps the planner from turning this around: span by span, each from the
+        # partitions and the end of the index where it lies (0.9 s a day instead of 8).
+        of_span="""JOIN LATERAL (
+    SELECT * FROM {0} o WHERE o.opened_at >= s.starts_at AND o.opened_at < s.ends_at OFFSET 0) e
+  ON true""",
+        reading="""JOIN LATERAL (
+    SELECT * FROM readings n
+    WHERE n.opened_at = e.opened_at AND n.exchange_id = e.id
+    ORDER BY n.revision DESC, n.read_at, n.id LIMIT 1) r ON true""",
     ),
 }
 
@@ -173,22 +192,21 @@ def _views(spelling: Spelling) -> list[str]:
         f"{spelling.integer.format(term)} AS {name}" for name, term in SUMS.items()
     )
     counts = ",\n  ".join(f"{term} AS {name}" for name, term in COUNTS.items())
-    daily = f"{DIMENSIONS}, MAX(e.key_hint) AS key_hint,\n  {counts},\n  {figures}"
     hourly = ",\n  ".join(f"{term} AS {name}" for name, term in HOURLY.items())
     daily_columns = ", ".join(["provider, model, key_fingerprint, key_hint", *COUNTS, *SUMS])
-    hourly_columns = ", ".join(HOURLY)
     shown = ", ".join(
         name for name in SUMS if name not in ("cacheable_input_tokens", "cost_picousd")
     )
     fresh = "NOT EXISTS (SELECT 1 FROM stale_days s WHERE s.day = d.day)"
-    in_stale_day = "e.opened_at >= s.starts_at AND e.opened_at < s.ends_at"
-    not_over = f"e.opened_at >= {spelling.rolled_until}"
     return [
         f"""
-CREATE VIEW stale_daily AS
-SELECT s.day AS day, {daily}
-FROM stale_days s JOIN requests e ON {in_stale_day}
-GROUP BY s.day, {DIMENSIONS}
+CREATE VIEW live_daily AS
+SELECT s.day AS stale_day, {spelling.day} AS day, {DIMENSIONS}, MAX(e.key_hint) AS key_hint,
+  {counts},
+  {figures}
+FROM {spelling.spans}
+{spelling.of_span.format("requests")}
+GROUP BY s.day, {spelling.day}, {DIMENSIONS}
 """,
         f"""
 CREATE VIEW usage_daily AS
@@ -199,30 +217,22 @@ SELECT day, provider, model, key_fingerprint, key_hint, requests, errors, withou
 FROM (
 SELECT d.day, {daily_columns} FROM daily d WHERE {fresh}
 UNION ALL
-SELECT day, {daily_columns} FROM stale_daily
-UNION ALL
-SELECT {spelling.day} AS day, {daily}
-FROM requests e WHERE {not_over}
-GROUP BY {spelling.day}, {DIMENSIONS}) u
+SELECT day, {daily_columns} FROM live_daily) u
 """,
         f"""
-CREATE VIEW stale_hourly AS
-SELECT s.day AS day, {spelling.hour} AS hour, {hourly}
-FROM stale_days s JOIN exchanges e ON {in_stale_day}
-{CURRENT_READING}
+CREATE VIEW live_hourly AS
+SELECT s.day AS stale_day, {spelling.hour} AS hour,
+  {hourly}
+FROM {spelling.spans}
+{spelling.of_span.format("exchanges")}
+LEFT {spelling.reading}
 GROUP BY s.day, {spelling.hour}
 """,
         f"""
 CREATE VIEW completeness AS
-SELECT d.hour, {hourly_columns} FROM hourly d WHERE {fresh}
+SELECT d.hour, {", ".join(HOURLY)} FROM hourly d WHERE {fresh}
 UNION ALL
-SELECT hour, {hourly_columns} FROM stale_hourly
-UNION ALL
-SELECT {spelling.hour} AS hour, {hourly}
-FROM exchanges e
-{CURRENT_READING}
-WHERE {not_over}
-GROUP BY {spelling.hour}
+SELECT hour, {", ".join(HOURLY)} FROM live_hourly
 """,
     ]
 
