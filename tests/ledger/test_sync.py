@@ -239,9 +239,8 @@ def test_an_older_source_is_read_as_it_is(new_sqlite, tmp_path):
     fill(source, whole(settled("a", service_tier="flex")))
     engine = db.open_engine(source)
     with db.writing(engine) as connection:
-        for view in ("completeness", "stale_hourly", "usage_daily", "stale_daily", "unpriced"):
+        for view in sa.inspect(connection).get_view_names():
             connection.exec_driver_sql(f"DROP VIEW {view}")
-        connection.exec_driver_sql("DROP VIEW requests")
         connection.exec_driver_sql("DROP TRIGGER exchanges_settled")
         connection.exec_driver_sql("ALTER TABLE exchanges DROP COLUMN service_tier")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
