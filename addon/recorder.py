@@ -28,7 +28,7 @@ from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
-from addon import asking, http_stream, metering, opening, options, sessions
+from addon import asking, hook_lists, http_stream, metering, opening, options, sessions
 from addon.capture import Capture, append, file_for
 from addon.exchange import End, settle_unread
 from addon.live import Live, Running, attempt, plain
@@ -65,7 +65,7 @@ class Recorder:
         """`tags`: for every exchange, beside those of the options."""
         self._tags = dict(tags or {})
         self._running: Running | None = None
-        self._uninstall: Callable[[], None] | None = None
+        self._uninstalls: list[Callable[[], None]] = []
         self._node = f"{socket.gethostname()}/{os.getpid()}/{int(time.time())}"
         self._unknown_keys: set[str] = set()
         self._stopping = False
@@ -100,13 +100,14 @@ class Recorder:
             )
         self._let_refusals_be_seen()
         try:
-            self._uninstall = http_stream.install(self)
+            self._uninstalls.append(http_stream.install(self))
         except AttributeError as missing:
             logger.warning(
                 "tokentee: this mitmproxy lacks %s: usage is asked for only where it is known "
                 "to be welcome, and who broke a stream is guessed",
                 missing,
             )
+        self._uninstalls.append(hook_lists.install(ctx.master.addons))
         _settle_garbage()
         settings = self._running.settings
         logger.info(
@@ -122,9 +123,8 @@ class Recorder:
         mitmproxy calls this without awaiting on a reload and awaits it at shutdown; an `async
         def` would break the reload.
         """
-        if self._uninstall:
-            self._uninstall()
-            self._uninstall = None
+        while self._uninstalls:
+            self._uninstalls.pop()()
         if self._running is None:
             return None
         if ctx.master.should_exit.is_set():
