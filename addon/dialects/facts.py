@@ -75,11 +75,16 @@ class Facts:
             self.created = int(created)
 
     def see_finish(self, reason: object) -> None:
-        """The last non-empty finish reason, as the provider spells it; Gemini's may be a number."""
+        """The last non-empty finish reason, as the provider spells it; Gemini's may be a number.
+
+        Empty text is filler on the chunks of a stream, and what a plain document says (Snowflake).
+        """
         if isinstance(reason, int) and not isinstance(reason, bool):
             reason = str(reason)
         if isinstance(reason, str) and reason:
             self.finish_reason = clean(reason, 64)
+        elif reason == "" and self.is_document and self.finish_reason is None:
+            self.finish_reason = ""
 
     def see_tier(self, tier: object) -> None:
         """The service tier that served the request (FIELD 33)."""

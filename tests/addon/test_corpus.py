@@ -40,9 +40,6 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     # The body says `"id":""`, which names no response: "first non-empty id in the stream; NULL
     # if the wire has none" (DESIGN §5). The expectation repeats the empty text.
     "bedrock__bedrock__n__test-imported-model-completion__ef2e57cf": {"response_id": None},
-    # The body says `"finish_reason":""`. The same provider's streams say it too, and there the
-    # expectation is null; empty text is no reason.
-    "compatible__snowflake__n__test-snowflake-model-simple__70ccd74b": {"finish": None},
 }
 """What we hold to be wrong in an expectation, with the proof; what is right instead."""
 

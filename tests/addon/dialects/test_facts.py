@@ -58,3 +58,13 @@ def test_null_usage_is_none() -> None:
 def test_clean_text_fits_every_database() -> None:
     assert clean("a\x00b\ud800c", 10) == "a\N{REPLACEMENT CHARACTER}b?c"
     assert clean("abc", 2) == "ab"
+
+
+def test_an_empty_finish_reason_is_said_by_a_document_alone():
+    stream, document = Facts(), Facts(is_document=True)
+    for facts in (stream, document):
+        facts.see_finish("")
+    assert (stream.finish_reason, document.finish_reason) == (None, "")
+    document.see_finish("stop")
+    document.see_finish("")
+    assert document.finish_reason == "stop"
