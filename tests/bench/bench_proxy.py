@@ -218,6 +218,8 @@ class Bench:
                     loop, everything = each.cpu_seconds()
                     key = workload.name, each.name
                     count = result["answers"] * workload.per_answer
+                    if not count:
+                        raise SystemExit(f"{each.name} gave no answer: {workload.name}")
                     self.rate.setdefault(key, []).append(count / result["seconds"])
                     self.loop_us.setdefault(key, []).append((loop - loop_before) / count * 1e6)
                     self.cpu_us.setdefault(key, []).append((everything - all_before) / count * 1e6)
@@ -317,11 +319,8 @@ def memory(bench: Bench, upstream_port: int, folder: Path) -> Figures:
             place = folder / f"memory{number}"
             place.mkdir(exist_ok=True)
             with proxy(name, upstream_port, place) as running:
-                # What is loaded once (prices, say) and what streams leave behind is no stream's.
-                play(running.port, ("short", "--asks", "--seconds", "1.5"))
-                with slow_streams(running.port):
-                    pass
-                play(running.port, ("short", "--asks", "--seconds", "0.5"))
+                # What is loaded once (prices, say) is no stream's.
+                play(running.port, ("short", "--asks", "--seconds", "2"))
                 before = running.resident_bytes()
                 with slow_streams(running.port):
                     held = running.resident_bytes() - before
