@@ -19,6 +19,7 @@ import logging
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -417,16 +418,30 @@ def _is_killed(flow: http.HTTPFlow) -> bool:
 
 
 def _notify_on(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[Receipt]], None]:
-    """What the writer calls, on its own thread, once for each batch that it has committed."""
+    """What the writer calls, on its own thread, once for each batch that it has committed.
 
-    def resolve_all(receipts: Sequence[Receipt]) -> None:
-        for receipt in receipts:
+    One wake-up at a time is under way, whatever the loop is busy with: each is a byte in the pipe
+    that asyncio also takes signals from, and a SIGTERM that finds it full is lost.
+    """
+    committed: deque[Receipt] = deque()
+    is_called = False
+
+    def resolve_all() -> None:
+        nonlocal is_called
+        is_called = False  # first, so that what comes from here on calls again
+        while committed:
+            receipt = committed.popleft()
             if receipt.context is not None:
                 _resolve(receipt.context)
 
     def notify(receipts: Sequence[Receipt]) -> None:
+        nonlocal is_called
+        committed.extend(receipts)
+        if is_called:
+            return
+        is_called = True
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(resolve_all, receipts)
+            loop.call_soon_threadsafe(resolve_all)
 
     return notify
 
