@@ -1,19 +1,15 @@
 """The addon: mitmproxy and the wire. It imports `ledger`, never the reverse.
 
-Sans-IO, bytes and values in and values out:
-    framing/    bytes -> frames with exact spans
-    dialects/   what a frame says about id, model, usage, end, error
-    decoding    content-encodings, incrementally and bounded
-    meter       decoding + framing + dialect -> facts
-    ordinary    what a stream repeats, so that it need not be parsed
-    passed_text, estimate       tokens that no provider reported
-    session     the responses of a WebSocket, told apart
-    rewrite     asks for usage in a request, takes it out of an answer
-    exchange    one exchange's states: open -> streaming -> settled
-Edge:
-    tee         the script given to `mitmdump -s`
-    options     mitmproxy options -> Settings
-    recorder    mitmproxy's hooks
-    tap         the callable on `flow.response.stream`
-    capture, replay, cli
+    framing        bytes -> frames with exact spans                                  sans-IO
+    dialects       what a frame says about id, model, usage, end, error              sans-IO
+    usage_opt_in   asking for usage in a request, taking it out of the answer        sans-IO
+    metering       one exchange: decode, frame, read, estimate, settle               sans-IO
+    recordings     captures, flow files, HAR, bodies: reading, writing, serving
+    proxy          mitmproxy's side: hooks, options, waiting for commits, stopping
+    run            `tokentee run`
+    demo           `tokentee demo`
+    commands       one file per command that needs the wire
+
+`tee.py` is the script for `mitmdump -s`, `cli.py` the `tokentee` command. A room uses only rooms
+above it in this list; `tests/test_rooms.py` holds the table of arrows.
 """

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from ledger import cli as ledger_cli
-from ledger.command_options import LedgerOption
-from ledger.commands_money import Prices, Since
+from ledger.commands.money import Prices, Since
+from ledger.commands.options import LedgerOption
 
 app = typer.Typer(
     name="tokentee",
@@ -39,7 +39,7 @@ def run(context: typer.Context) -> None:
     tee_inject=auto|always|never, tee_hosts=HOST[:PORT][=PROVIDER],…, tee_capture=FOLDER,
     tee_tags=K=V,…, tee_prices=FILE.
     """
-    from addon import run as running
+    from addon.run import master as running
 
     command: list[str] | None = context.obj
     if command is None:
@@ -92,11 +92,11 @@ def replay(
 
     Reading the same material again adds nothing.
     """
-    from addon import replaying
+    from addon.commands import replay
 
     if serve is not None:
-        raise typer.Exit(replaying.serve(paths, url=url, address=serve, speed=speed))
-    raise typer.Exit(replaying.main(paths, ledger=ledger, url=url, prices=prices))
+        raise typer.Exit(replay.serve(paths, url=url, address=serve, speed=speed))
+    raise typer.Exit(replay.main(paths, ledger=ledger, url=url, prices=prices))
 
 
 @app.command()
@@ -120,7 +120,7 @@ def rebuild(
     Exit code 1: something was not readable, not what upstream had sent, or refused by the ledger,
     or none of it is in the ledger.
     """
-    from addon import rebuild as rebuilding
+    from addon.commands import rebuild as rebuilding
 
     code = rebuilding.main(paths, ledger=ledger, url=url, prices=prices, dry_run=dry_run)
     raise typer.Exit(code)
@@ -149,7 +149,7 @@ def verify(
     Each breach is a line on stdout: the promise, the row, what was found. Exit code 1 if there is
     any.
     """
-    from addon import verify as verifying
+    from addon.commands import verify as verifying
 
     raise typer.Exit(verifying.main(paths or [], ledger=ledger, url=url, since=since))
 

@@ -4,7 +4,7 @@ import logging
 import sys
 
 try:
-    from addon.recorder import Recorder
+    from addon.proxy.recorder import Recorder
 except ImportError as missing:
     # An ERROR while mitmproxy starts ends the start with this one line and exit code 1.
     if getattr(sys, "frozen", False):

@@ -1,21 +1,13 @@
 """The ledger: tables, money and time. It knows no wire format and no mitmproxy.
 
-Pure, values in and values out:
-    records   the rows as values: exchange, reading, charge
-    usage     token figures in the ledger's convention, and the door they come through
-    money     integer pico-USD
-    prices    what a vendor publishes per unit, in force from a moment
-    charges   a reading and prices -> lines
-    identity  which exchanges are the same billed response
-Database, writing:
-    tables    the schema                     db           engines, first use, migrations
-    writer    receipts, group commit         intake       a batch as one SQLite statement
-    recovery  what dead processes left open  nodes        who is alive
-    sync      merging ledgers                interchange  exchanges as JSON, from SQL to SQL
-    shipper   spool -> PostgreSQL            spool        what waits, what was refused
-    partitions, retention, corrections       rollup       sums of days that are over
-Database, reading:
-    described what every column holds        reports, lookup, …
-People:
-    reports   figures -> tables     render   tables -> text     cli   commands
+    model         exchange, reading, charge, usage, money, duplicates, providers
+    pricing       price sources, price lines, overrides, charges
+    store         tables, engines, migrations at first use, the writer, what is current
+    sync          bundles, merging, the spool, the shipper
+    maintenance   roll-ups, retention, corrections, repricing, audit
+    reports       queries and their tables, text, export
+    reconcile     vendors' statements and their comparison
+    commands      one file per command
+
+A room uses only rooms above it in this list; `tests/test_rooms.py` holds the table of arrows.
 """

@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import typer
 
-from ledger import commands_db, commands_money
-from ledger.errors import LedgerError
+from ledger.commands import db, money
+from ledger.model.errors import LedgerError
 
 
 def add_commands(app: typer.Typer) -> None:
     """Put the ledger's commands on the `tokentee` command."""
-    commands_money.add(app)
-    commands_db.add(app)
+    money.add(app)
+    db.add(app)
 
 
 def run(app: Callable[[], None]) -> None:

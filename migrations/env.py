@@ -7,8 +7,8 @@ line opens the one ledger that `ledger.db.default_url()` names.
 from alembic import context
 from sqlalchemy import Connection
 
-from ledger import db
-from ledger.tables import metadata
+from ledger.store import db
+from ledger.store.tables import metadata
 
 
 def run(connection: Connection) -> None:

@@ -6,6 +6,7 @@ properties `line` (a section and a line of it) and `cell` (row, column and wheth
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +61,22 @@ class Cells:
 @pytest.fixture
 def matrix_table(record_property: Callable[[str, object], None]) -> Cells:
     return Cells(record_property)
+
+
+NOT_UNIT_FOLDERS = {"proxy", "bench", "soak", "clients"}
+NOT_UNIT_MARKS = {"proxy", "postgres", "process", "bench", "soak", "clients"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark `unit` whatever starts no process, no PostgreSQL and no proxy."""
+    for item in items:
+        folders = set(item.path.relative_to(Path(__file__).parent).parts[:-1])
+        marks = {mark.name for mark in item.iter_markers()}
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if not (
+            folders & NOT_UNIT_FOLDERS or marks & NOT_UNIT_MARKS or "postgres_server" in fixtures
+        ):
+            item.add_marker(pytest.mark.unit)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

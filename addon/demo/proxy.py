@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import addon
-from ledger.errors import LedgerError
+from ledger.model.errors import LedgerError
 
 START_SECONDS_MAX = 60
 """Import, migration of a new ledger and mitmproxy's new certificate take 2-4 s, and more on a

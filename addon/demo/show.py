@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from addon.demo.rows import Row
-from ledger.money import usd_text
+from ledger.model.money import usd_text
 
 WIDTH_COLUMNS_MIN = 150
 """Where no terminal says how wide it is, wide enough for one line a request."""

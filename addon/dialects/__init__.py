@@ -1,11 +1,7 @@
-"""What the frames of each wire format say.
+"""Dialects: what a frame says, one file per wire format, and the routes to them.
 
-dialect      what a dialect is: data and small functions
-facts        what the wire has said so far in one exchange
-json_door    the one place where JSON becomes values, bounded and cleaned
-routes       path -> dialect        providers    host -> provider
-request      what a request body says
-counts, costs, errors         reading what nobody vouches for
-openai_usage the usage object that many dialects share
-openai_chat, openai_responses, anthropic, gemini, …   one file per wire format
+In: a request's method, host, path and body; one JSON value per frame. Out: facts about the
+exchange and its usage in the ledger's convention. Sans-IO. Wire formats stand in `openai`,
+`google` and `vendors`, because there are more of them than fit one room.
+Uses: framing (JSON values), the ledger's model.
 """

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Set
 from decimal import Decimal
 from typing import Any
 
-from ledger.money import picousd_of
-from ledger.usage import count_of
+from ledger.model.money import picousd_of
+from ledger.model.usage import count_of
 
 _CAPITAL = re.compile("(?<=[a-z])[A-Z]")
 _DEPTH_MAX = 4

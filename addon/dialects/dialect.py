@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from addon.dialects.facts import Facts
-from ledger.usage import Usage
+from ledger.model.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Dialect:
     `read` is called for every frame that a mark strikes, for all of the first frames until some
     content has passed, and for a plain document with an empty event name. `usage_of` turns the
     usage object that `read` gathered into the ledger's convention; it is called at the end.
-    Neither may raise on any JSON; what they are given came through `json_door`.
+    Neither may raise on any JSON; what they are given came through `framing.json_values`.
     """
 
     name: str

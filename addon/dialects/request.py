@@ -4,11 +4,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from addon.dialects import json_door
 from addon.dialects.counts import lookup
 from addon.dialects.dialect import Asking
 from addon.dialects.facts import clean
 from addon.dialects.routes import Route
+from addon.framing import json_values
 
 _FORM_FIELD = re.compile(
     rb'name="(model|stream|user)"(?:\r\n[^\r\n]{1,200})*\r\n\r\n([^\r\n]{1,256})\r\n'
@@ -36,7 +36,7 @@ class RequestFacts:
 
 def read_request(route: Route, body: bytes) -> RequestFacts:
     """Never raises: a body that cannot be read says nothing."""
-    said = _form(body) if body.startswith(b"--") else json_door.loads(body) or {}
+    said = _form(body) if body.startswith(b"--") else json_values.loads(body) or {}
     dialect = route.dialect
     streamed = route.path_streamed
     if streamed is None:
@@ -64,7 +64,7 @@ def _whose(said: dict[str, Any]) -> tuple[str | None, str | None]:
     session = _text(lookup(said, "metadata.session_id")) or _text(said.get("session_id"))
     named = _text(lookup(said, "metadata.user_id"))
     if named is not None:
-        inside = json_door.loads(named.encode()) if named.startswith("{") else None
+        inside = json_values.loads(named.encode()) if named.startswith("{") else None
         claude_code = _CLAUDE_CODE_USER.fullmatch(named)
         if inside is not None:
             named = _text(inside.get("account_uuid")) or _text(inside.get("device_id"))

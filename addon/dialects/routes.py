@@ -11,22 +11,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from addon.dialects import (
-    anthropic,
-    bedrock,
-    cohere,
-    gemini,
-    gemini_interactions,
-    ollama,
-    openai_chat,
-    openai_other,
-    openai_realtime,
-    openai_responses,
-    replicate,
-    unknown,
-)
+from addon.dialects import unknown
 from addon.dialects.dialect import Dialect
-from addon.dialects.providers import provider_of
+from addon.dialects.google import generate_content as gemini
+from addon.dialects.google import interactions as gemini_interactions
+from addon.dialects.openai import chat as openai_chat
+from addon.dialects.openai import endpoints as openai_other
+from addon.dialects.openai import realtime as openai_realtime
+from addon.dialects.openai import responses as openai_responses
+from addon.dialects.vendors import anthropic, bedrock, cohere, ollama, replicate
+from ledger.model.providers import provider_of
 
 __all__ = ["DIALECTS", "ROWS", "UNKNOWN", "Route", "Row", "match", "match_websocket", "provider_of"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
 from addon.dialects.facts import Facts
-from ledger.usage import NO_USAGE, Usage
+from ledger.model.usage import NO_USAGE, Usage
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:

@@ -1,8 +1,6 @@
-"""Bytes -> frames with exact spans, for any way of cutting the bytes.
+"""Framing: bytes -> frames with exact spans, for any way of cutting the bytes.
 
-frame         what every framing gives and promises
-sse           server-sent events (WHATWG)
-document      one plain JSON body
-ndjson, json_array, eventstream
-choice        content type and first bytes -> framing
+In: the bytes of one body, in any chunks. Out: frames (SSE events, NDJSON lines, JSON array
+elements, event-stream messages, or one plain document), and JSON values. Sans-IO.
+Uses: nothing of ours.
 """

@@ -9,7 +9,7 @@ cannot be trusted, and reading goes on at the next place where a prelude checks 
 
 from zlib import crc32
 
-from addon.dialects import json_door
+from addon.framing import json_values
 from addon.framing.frame import Frame
 
 MESSAGE_BYTES_MAX = 24 * 1024 * 1024
@@ -86,7 +86,7 @@ class EventStream:
                 "code": headers.get(":error-code"),
                 "message": headers.get(":error-message"),
             }
-            return Frame("error", json_door.dumps(said).encode())
+            return Frame("error", json_values.dumps(said).encode())
         return Frame(headers.get(":event-type") or headers.get(":exception-type") or "", payload)
 
 

@@ -21,8 +21,8 @@ import pytest
 import zstandard
 
 from addon.dialects import routes
-from addon.meter import Meter
-from ledger.usage import Usage
+from addon.metering.meter import Meter
+from ledger.model.usage import Usage
 from tests.addon.feeding import pieces
 from tests.conftest import Say
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from addon.estimate import text_bytes_of
 from addon.framing.ndjson import NDJSON
 from addon.framing.sse import SSE
-from addon.meter import Meter
+from addon.metering.estimate import text_bytes_of
+from addon.metering.meter import Meter
 from tests.addon.test_corpus import CORPUS, exchanges, expectations, metered
 
 SHARES = (0.25, 0.5, 0.75, 1.0)

@@ -29,9 +29,12 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy.engine import Engine
 
-from ledger import db, intake, partitions, rollup, sync
-from ledger.records import Charge, Exchange, Outcome, Reading, State, UsageSource
-from ledger.usage import Usage
+from ledger.maintenance import rollup
+from ledger.model.records import Charge, Exchange, Outcome, Reading, State, UsageSource
+from ledger.model.usage import Usage
+from ledger.store import db, partitions
+from ledger.store.writing import batch_insert
+from ledger.sync import merging
 
 DAYS = 90
 BEGIN = datetime(2026, 8, 20, tzinfo=UTC)
@@ -237,7 +240,7 @@ def writer(url: str, *, console: Console) -> None:
     pooled = engine.raw_connection()
     connection = pooled.driver_connection
     assert isinstance(connection, sqlite3.Connection)
-    for statement in intake.setup(spooling=False):
+    for statement in batch_insert.setup(spooling=False):
         connection.execute(statement)
     table = Table("exchanges a batch", "Python µs", "CPU µs", "µs", title="writer, per exchange")
     for size in (1, 4, 16, 64, 256):
@@ -249,12 +252,12 @@ def writer(url: str, *, console: Console) -> None:
             for settled in (False, True):
                 started = time.perf_counter()
                 rows = [
-                    intake.settled_row(ended, reading, charges, "host/1/1")
+                    batch_insert.settled_row(ended, reading, charges, "host/1/1")
                     if settled
-                    else intake.open_row(opened, "host/1/1")
+                    else batch_insert.open_row(opened, "host/1/1")
                     for opened, ended, reading, charges in batch
                 ]
-                statement_and_values = intake.statement(rows)
+                statement_and_values = batch_insert.statement(rows)
                 python += time.perf_counter() - started
                 connection.execute(*statement_and_values)
         scale = 1e6 / len(entries)
@@ -277,7 +280,7 @@ def ship(spool_url: str, shared_url: str, folder: Path, *, console: Console) -> 
         ("PostgreSQL to SQLite", shared_url, back),
     ):
         cpu, wall = time.process_time(), time.perf_counter()
-        count = sync.sync(source, target).exchanges
+        count = merging.sync(source, target).exchanges
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
         table.add_row(name, f"{count / wall:,.0f}", f"{1e6 * cpu / count:.0f}")
     console.print(table)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from addon.dialects import routes
-from addon.meter import Meter
+from addon.metering.meter import Meter
 
 RUN_BYTES = 1_900
 REPEATS = 15

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from addon.dialects.routes import DIALECTS
-from addon.meter import Meter
-from addon.rewrite import Stripper
-from addon.tap import Tap
+from addon.metering.meter import Meter
+from addon.metering.tap import Tap
+from addon.usage_opt_in.rewrite import Stripper
 from tests.bench import upstream
 from tests.proxy.wires import WIRES
 

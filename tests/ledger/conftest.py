@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from ledger import db
+from ledger.store import db
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ledger import db
-from ledger.prices import PriceBook
-from ledger.records import Exchange, Outcome, Reading, State, UsageSource
-from ledger.sync import sync
-from ledger.usage import Usage
-from ledger.writer import Ledger
+from ledger.model.records import Exchange, Outcome, Reading, State, UsageSource
+from ledger.model.usage import Usage
+from ledger.pricing.prices import PriceBook
+from ledger.store import db
+from ledger.store.writing.writer import Ledger
+from ledger.sync.merging import sync
 
 NOVEMBER = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
 

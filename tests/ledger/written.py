@@ -11,11 +11,13 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from ledger import db, intake, interchange
-from ledger.records import Charge, Exchange, Outcome, Reading, State, UsageSource
-from ledger.tables import instant_text
-from ledger.usage import Usage
-from ledger.writer import Ledger, Receipt
+from ledger.model.records import Charge, Exchange, Outcome, Reading, State, UsageSource
+from ledger.model.usage import Usage
+from ledger.store import db
+from ledger.store.tables import instant_text
+from ledger.store.writing import batch_insert
+from ledger.store.writing.writer import Ledger, Receipt
+from ledger.sync import bundles
 
 NOON = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
 ORIGIN = "https://api.example.com:443"
@@ -149,9 +151,9 @@ def put(engine: Engine, *entries: Entry) -> None:
     for entry in entries:
         bundle = bundle_of(entry)
         with db.writing(engine) as connection:
-            interchange.write(connection, bundle)
+            bundles.write(connection, bundle)
         with db.writing(engine) as connection:
-            interchange.link(connection, bundle.keys)
+            bundles.link(connection, bundle.keys)
 
 
 def whole(exchange: Exchange, **more: Any) -> Entry:
@@ -160,28 +162,28 @@ def whole(exchange: Exchange, **more: Any) -> Entry:
     return exchange, read, priced(exchange, read)
 
 
-def bundle_of(entry: Entry) -> interchange.Bundle:
+def bundle_of(entry: Entry) -> bundles.Bundle:
     """One exchange as another ledger would hand it over."""
     exchange, read, lines = entry
     key = (instant_text(exchange.opened_at), exchange.id)
-    facts = intake.open_row(exchange, exchange.node)[: len(intake.EXCHANGE_COLUMNS)]
+    facts = batch_insert.open_row(exchange, exchange.node)[: len(batch_insert.EXCHANGE_COLUMNS)]
     read_rows: list[Any] = []
     charged: list[Any] = []
     if read is not None:
-        identity = intake.reading_id(read, lines)
-        read_rows = [[identity, exchange.id, key[0], *intake.reading_values(read)]]
+        identity = batch_insert.reading_id(read, lines)
+        read_rows = [[identity, exchange.id, key[0], *batch_insert.reading_values(read)]]
         for ordinal, line in enumerate(lines):
-            figures = [getattr(line, name) for name in intake.CHARGE_COLUMNS]
+            figures = [getattr(line, name) for name in batch_insert.CHARGE_COLUMNS]
             charged.append(
                 [f"{identity}.{ordinal}", exchange.id, key[0], identity, ordinal, 1, *figures]
             )
     names = ("id", "exchange_id", "opened_at")
-    return interchange.Bundle(
+    return bundles.Bundle(
         keys=(key,),
         columns=(
-            intake.EXCHANGE_COLUMNS,
-            (*names, *intake.READING_COLUMNS),
-            (*names, "reading_id", "ordinal", "revision", *intake.CHARGE_COLUMNS),
+            batch_insert.EXCHANGE_COLUMNS,
+            (*names, *batch_insert.READING_COLUMNS),
+            (*names, "reading_id", "ordinal", "revision", *batch_insert.CHARGE_COLUMNS),
         ),
         rows=tuple(
             orjson.dumps(

@@ -13,26 +13,29 @@ pytestmark = pytest.mark.proxy
 
 ASKED, UNASKED = (b"".join(OPENAI.answer(asked=asked)) for asked in (True, False))
 ALWAYS_STEPS = [
-    "addon.opening:read_request",
-    "addon.attribution:api_key_of",
-    "addon.attribution:fingerprint_of",
-    "addon.options:parse_tags_leniently",
-    "addon.asking:ask",
-    "addon.meter:Meter.feed@1",
-    "addon.meter:Meter.usage",
-    "addon.meter:Meter.end",
-    "addon.metering:settled",
-    "addon.metering:settle",
+    "addon.proxy.opening:read_request",
+    "addon.metering.attribution:api_key_of",
+    "addon.metering.attribution:fingerprint_of",
+    "addon.proxy.options:parse_tags_leniently",
+    "addon.proxy.opt_in:ask",
+    "addon.metering.meter:Meter.feed@1",
+    "addon.metering.meter:Meter.usage",
+    "addon.metering.meter:Meter.end",
+    "addon.proxy.metering:settled",
+    "addon.proxy.metering:settle",
 ]
 """Steps that every exchange takes: without them it passes as if they had been taken."""
-ASKING_STEPS = ["addon.rewrite:ask", "addon.policy:asks_of"]
+ASKING_STEPS = ["addon.usage_opt_in.rewrite:ask", "addon.usage_opt_in.policy:asks_of"]
 """Steps of asking for usage: it is not asked then."""
-TAP_STEPS = ["addon.metering:tap_for", "addon.meter:Meter.__init__"]
-STRIP_STEPS = ["addon.rewrite:Stripper.feed@2", "addon.rewrite:Stripper.end"]
-OPENING_STEPS = ["addon.opening:open_exchange", "addon.dialects.routes:match"]
-LATE_STEPS = ["addon.asking:learn", "ledger.prices:PriceBook.price"]
+TAP_STEPS = ["addon.proxy.metering:tap_for", "addon.metering.meter:Meter.__init__"]
+STRIP_STEPS = [
+    "addon.usage_opt_in.rewrite:Stripper.feed@2",
+    "addon.usage_opt_in.rewrite:Stripper.end",
+]
+OPENING_STEPS = ["addon.proxy.opening:open_exchange", "addon.dialects.routes:match"]
+LATE_STEPS = ["addon.proxy.opt_in:learn", "ledger.pricing.prices:PriceBook.price"]
 STEPS = [*ALWAYS_STEPS, *ASKING_STEPS, *TAP_STEPS, *STRIP_STEPS, *OPENING_STEPS, *LATE_STEPS]
-STEPS += ["addon.asking:take_back"]
+STEPS += ["addon.proxy.opt_in:take_back"]
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +134,7 @@ def test_a_fault_in_taking_a_question_back_hands_the_answer_on(faulty: Pair) -> 
 
     faulty.upstream.script = answer
     tag = new_tag()
-    received = exchange(faulty.tee, OPENAI, tag, ("x-fault", "addon.asking:take_back"))
+    received = exchange(faulty.tee, OPENAI, tag, ("x-fault", "addon.proxy.opt_in:take_back"))
     assert (received.status, received.body) == (400, refusal)
     row = faulty.row(tag)
     assert row["outcome"] == "http_error"
@@ -143,7 +146,7 @@ def test_a_plain_answer_survives_too(faulty: Pair) -> None:
     faulty.upstream.script = lambda _: Answer(
         pieces=(document,), content_type="application/json", framing=Framing.LENGTH
     )
-    for step in (*TAP_STEPS, "addon.meter:Meter.feed", "addon.metering:settle"):
+    for step in (*TAP_STEPS, "addon.metering.meter:Meter.feed", "addon.proxy.metering:settle"):
         tag = new_tag()
         body = b'{"model":"m","messages":[]}'
         received = exchange(faulty.tee, OPENAI, tag, ("x-fault", step), body=body)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mitmproxy.io import FlowWriter
 
-from addon.recorded import Recorded, read
+from addon.recordings.reading import Recorded, read
 from tests.proxy import rows
 from tests.proxy.mitmdump import TEE
 from tests.proxy.pair import OPENAI, Pair, exchange, new_tag, pair

@@ -69,7 +69,7 @@ def test_a_missing_package_is_named(tmp_path: Path) -> None:
 def test_the_standalone_binary_is_recognised(tmp_path: Path) -> None:
     """It cannot import packages, and says what to do instead."""
     (tmp_path / "sitecustomize.py").write_text(
-        "import sys\nsys.frozen = True\nsys.modules['addon.recorder'] = None\n"
+        "import sys\nsys.frozen = True\nsys.modules['addon.proxy.recorder'] = None\n"
     )
     (line,) = start_badly(
         Mitmdump(tmp_path / "conf", upstreams=[NOBODY], environment={"PYTHONPATH": str(tmp_path)})

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from addon.dialects import routes
 from addon.dialects.request import read_request
-from addon.meter import Meter
-from ledger.usage import NO_USAGE, Usage
+from addon.metering.meter import Meter
+from ledger.model.usage import NO_USAGE, Usage
 from tests.addon.feeding import cuts_of, pieces
 from tests.addon.framing.test_eventstream import header, message
 

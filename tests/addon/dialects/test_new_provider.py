@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from addon.dialects import openai_chat, providers, routes
+from addon.dialects import routes
 from addon.dialects.counts import Counts, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
-from addon.meter import Meter
-from ledger.usage import Usage
+from addon.dialects.openai import chat as openai_chat
+from addon.metering.meter import Meter
+from ledger.model import providers
+from ledger.model.usage import Usage
 
 # addon/dialects/lumen.py: from here …
 

@@ -1,0 +1,4 @@
+"""Commands that need the wire, one file each: options in, exit code out.
+
+Uses: every other room of the addon, the ledger.
+"""

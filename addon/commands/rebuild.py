@@ -1,0 +1,251 @@
+"""Edge. `tokentee rebuild`: recordings through today's meter; where it differs, a further reading.
+
+What is booked stays: a reading that comes out otherwise is added as the next revision, with
+charges at the prices of the exchange's own time, and says what changed. The exchange's other facts
+(model, tier, outcome) stay as they were settled, and it is priced by them.
+
+Everything is read twice, once to show what changes and once to write it, so that memory holds one
+answer at a time however much there is to read.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from addon.metering.settlement import METER_VERSION
+from addon.recordings.reading import Recorded, files_of
+from addon.recordings.reread import (
+    Seen,
+    body_of,
+    console_on_stderr,
+    digest_of,
+    key_of,
+    recordings,
+    reread,
+    watched,
+)
+from ledger.maintenance import corrections
+from ledger.maintenance.corrections import Booked, Further
+from ledger.model.errors import LedgerError
+from ledger.model.records import Charge, Exchange, Reading
+from ledger.pricing.charges import charge
+from ledger.pricing.prices import PriceBook
+from ledger.reports.figures import plus
+from ledger.reports.queries import open_ledger
+from ledger.reports.render import Cell, Column, Table, print_table, printable, short_usd
+from ledger.store.writing.batch_insert import READING_COLUMNS
+
+BATCH = 100
+"""Readings written in one transaction: some milliseconds beside a live proxy."""
+SHOWN_MAX = 20
+VALUE_LENGTH_MAX = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a rebuild changes for some exchanges. None: nothing was reported, or has a price."""
+
+    exchanges: int = 0
+    input_before: int | None = None
+    input_after: int | None = None
+    output_before: int | None = None
+    output_after: int | None = None
+    before_picousd: int | None = None
+    after_picousd: int | None = None
+
+    def __add__(self, other: Change) -> Change:
+        return Change(
+            exchanges=self.exchanges + other.exchanges,
+            input_before=plus(self.input_before, other.input_before),
+            input_after=plus(self.input_after, other.input_after),
+            output_before=plus(self.output_before, other.output_before),
+            output_after=plus(self.output_after, other.output_after),
+            before_picousd=plus(self.before_picousd, other.before_picousd),
+            after_picousd=plus(self.after_picousd, other.after_picousd),
+        )
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a reading of the files came to."""
+
+    seen: Seen = field(default_factory=Seen)
+    same: int = 0
+    altered: list[str] = field(default_factory=list)
+    """Exchanges whose recording is not what upstream sent, by the ledger's digest: not used."""
+    changes: dict[tuple[str, str], Change] = field(default_factory=lambda: defaultdict(Change))
+    """By dialect and model."""
+
+
+def main(
+    paths: Sequence[Path],
+    *,
+    ledger: str | None,
+    url: str | None,
+    prices: str | None,
+    dry_run: bool,
+) -> int:
+    """Show what changes, and add it unless this is only a rehearsal; the exit code."""
+    files = files_of(paths, bodies=url is not None)
+    if not files:
+        raise LedgerError(f"nothing to read in {', '.join(map(str, paths))}")
+    engine = open_ledger(ledger)
+    book = PriceBook.load(prices)
+    find = partial(corrections.find, engine)
+    add = partial(corrections.add_readings, engine)
+    console = console_on_stderr()
+    tally, refused = Tally(), list[str]()
+    try:
+        with watched(console, "reading", files) as each:
+            items = recordings(each, url=url, seen=tally.seen)
+            deque(differing(find, items, book, tally), maxlen=0)
+        _show(console, tally)
+        if dry_run:
+            console.print("nothing was written")
+        elif tally.changes:
+            with watched(console, "writing", files) as each:
+                items = recordings(each, url=url, seen=Seen())
+                added, refused = write(add, differing(find, items, book, Tally()))
+            console.print(
+                f"{added} readings were added; the ones before stay in the table readings"
+            )
+            for line in refused[:SHOWN_MAX]:
+                console.print(escape(f"refused: {line}"))
+    finally:
+        engine.dispose()
+    return 1 if tally.altered or refused or not tally.seen.is_whole else 0
+
+
+def differing(
+    find: Callable[[datetime, str], Booked | None],
+    items: Iterable[Recorded],
+    book: PriceBook,
+    tally: Tally,
+) -> Iterator[Further]:
+    """The readings to add, with their charges; what they come to is counted in `tally`."""
+    for item in items:
+        booked = find(*key_of(item))
+        if booked is None:
+            tally.seen.unknown += 1
+        elif body_of(item) is None:
+            tally.seen.bodiless += 1
+        elif booked.exchange.upstream_digest not in (None, digest_of(item)):
+            tally.altered.append(item.name)
+        else:
+            tally.seen.matched += 1
+            further = _further(item, booked, book)
+            if further is None:
+                tally.same += 1
+            else:
+                of = (booked.exchange.dialect, _model_of(booked.exchange))
+                tally.changes[of] += _change(booked, *further)
+                yield further
+
+
+def write(
+    add: Callable[[Sequence[Further]], tuple[int, list[str]]], further: Iterable[Further]
+) -> tuple[int, list[str]]:
+    """Add the readings; how many there were, and which the database refuses."""
+    added = 0
+    refused = []
+    for batch in itertools.batched(further, BATCH):
+        done, not_taken = add(batch)
+        added += done
+        refused += not_taken
+    return added, refused
+
+
+def _further(item: Recorded, booked: Booked, book: PriceBook) -> Further | None:
+    again = reread(item, booked.exchange)
+    if again is None:
+        return None
+    _, reading = again
+    found = corrections.differences(booked.reading, reading)
+    if not found:
+        return None
+    reading = replace(reading, reason=reason_of(found))
+    return reading, charge(booked.exchange, reading, book)
+
+
+def reason_of(found: Mapping[str, tuple[Any, Any]]) -> str:
+    """What changed, in words that fit a line; of what may be long, only that it did."""
+    changes = ", ".join(
+        f"{name} {_text(before)} -> {_text(now)}" if name in _SHORT else name
+        for name, (before, now) in found.items()
+    )
+    return f"rebuilt by meter {METER_VERSION}: {changes}"
+
+
+_SHORT = frozenset(
+    {name for name in READING_COLUMNS if name.endswith(("_tokens", "_picousd"))}
+    | {"usage_source", "is_byok", "tool_units"}
+)
+
+
+def _model_of(exchange: Exchange) -> str:
+    return printable(exchange.response_model or exchange.request_model or "(none)")
+
+
+def _text(value: object) -> str:
+    return "NULL" if value is None else str(value)[:VALUE_LENGTH_MAX]
+
+
+def _change(booked: Booked, reading: Reading, lines: Sequence[Charge]) -> Change:
+    before, after = booked.reading.usage, reading.usage
+    amounts = [line.amount_picousd for line in lines if line.amount_picousd is not None]
+    return Change(
+        exchanges=1,
+        input_before=before.input_tokens,
+        input_after=after.input_tokens,
+        output_before=before.output_tokens,
+        output_after=after.output_tokens,
+        before_picousd=booked.cost_picousd,
+        after_picousd=sum(amounts) if amounts else None,
+    )
+
+
+def table(changes: Mapping[tuple[str, str], Change]) -> Table:
+    """What changes, by dialect and model, and in all."""
+    names = ("Dialect", "Model", "Exchanges", "Input", "now", "Output", "now", "Cost", "now")
+    return Table(
+        columns=tuple(
+            Column(name=name, heading=name, is_number=at > 1) for at, name in enumerate(names)
+        ),
+        rows=tuple((*of, *_cells(change)) for of, change in sorted(changes.items())),
+        total=("Total", "", *_cells(sum(changes.values(), Change()))),
+    )
+
+
+def _cells(change: Change) -> tuple[Cell, ...]:
+    return (
+        change.exchanges,
+        change.input_before,
+        change.input_after,
+        change.output_before,
+        change.output_after,
+        short_usd(change.before_picousd) or "unpriced",
+        short_usd(change.after_picousd) or "unpriced",
+    )
+
+
+def _show(console: Console, tally: Tally) -> None:
+    if tally.changes:
+        print_table(table(tally.changes), console)
+    differ = sum(change.exchanges for change in tally.changes.values())
+    console.print(f"{differ} exchanges are read differently now, {tally.same} as they are booked")
+    for name in tally.altered[:SHOWN_MAX]:
+        console.print(escape(f"not used: {name}: the recording is not what upstream sent"))
+    if len(tally.altered) > SHOWN_MAX:
+        console.print(f"… and {len(tally.altered) - SHOWN_MAX} more not used")
+    for line in tally.seen.lines():
+        console.print(escape(line))

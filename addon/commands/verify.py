@@ -1,0 +1,176 @@
+"""Edge. `tokentee verify`: the ledger's promises, and recordings held against what it says of them.
+
+The promises are asked of the database (`ledger.verification`). A recording proves what the ledger
+alone cannot: that its digests are those of what upstream sent, and that taking the usage out again,
+which we had asked for, gives the bytes that the client was handed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from addon.recordings.reading import Recorded, files_of
+from addon.recordings.reread import (
+    Seen,
+    body_of,
+    console_on_stderr,
+    digest_of,
+    key_of,
+    recordings,
+    reread,
+    watched,
+)
+from ledger.maintenance import corrections
+from ledger.maintenance.audit import SHOWN_MAX, Verdict
+from ledger.maintenance.audit import verify as promises_of
+from ledger.maintenance.corrections import Booked
+from ledger.model import period
+from ledger.model.errors import LedgerError
+from ledger.model.records import Exchange
+from ledger.reports.queries import open_ledger
+from ledger.reports.render import printable
+
+CAPTURED = "captured"
+"""What the ledger says of a recorded answer is what the recording holds."""
+REREAD = "reread"
+"""Not a promise: today's meter reads a recording differently."""
+_CLIENT_SIDE = ("client_bytes", "removed_bytes", "client_digest", "removed_digest")
+
+type Line = tuple[str, str, str]
+"""What is broken, of which exchange, and what was found."""
+
+
+def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: str | None) -> int:
+    """Print every breach; 0 if there is none, 1 if there is."""
+    begin = period.moment(since, datetime.now(UTC)) if since else None
+    files = files_of(paths, bodies=url is not None)
+    if paths and not files:
+        raise LedgerError(f"nothing to read in {', '.join(map(str, paths))}")
+    engine = open_ledger(ledger)
+    console = console_on_stderr()
+    try:
+        broken = 0
+        for verdict in promises_of(engine, begin):
+            broken += _show(console, verdict)
+        if files:
+            seen = Seen()
+            with watched(console, "reading", files) as each:
+                items = recordings(each, url=url, seen=seen)
+                lines = held_against(partial(corrections.find, engine), items, seen, begin)
+                counts, breaches = _counted(lines)
+            broken += _show_recorded(console, counts, breaches, seen)
+            broken += not seen.is_whole
+    finally:
+        engine.dispose()
+    console.print("everything holds" if not broken else f"{broken} breaches")
+    return 1 if broken else 0
+
+
+def held_against(
+    find: Callable[[datetime, str], Booked | None],
+    items: Iterable[Recorded],
+    seen: Seen,
+    since: datetime | None = None,
+) -> Iterator[Line]:
+    """Where recordings and ledger differ."""
+    for item in items:
+        key = key_of(item)
+        if since is not None and key[0] < since:
+            continue
+        booked = find(*key)
+        if booked is None:
+            seen.unknown += 1
+        elif body_of(item) is None:
+            seen.bodiless += 1
+        else:
+            seen.matched += 1
+            yield from _differences(item, booked)
+
+
+def _differences(item: Recorded, booked: Booked) -> Iterator[Line]:
+    exchange = booked.exchange
+    if exchange.upstream_digest not in (None, digest_of(item)):
+        yield CAPTURED, exchange.id, "the recorded answer is not what upstream sent"
+        return
+    again = reread(item, exchange)
+    if again is None:
+        yield REREAD, exchange.id, "no LLM call any more"
+        return
+    if exchange.client_digest is not None:
+        found = _client_side(exchange, again[0])
+        # Whoever ended it, the body's end may have come by or not: what was held back tells.
+        cut = reread(item, exchange, reached_end=False) if found else None
+        if found and (cut is None or _client_side(exchange, cut[0])):
+            yield CAPTURED, exchange.id, "; ".join(found)
+    read = corrections.differences(booked.reading, again[1])
+    if read:
+        yield REREAD, exchange.id, ", ".join(read)
+
+
+def _client_side(booked: Exchange, again: Exchange) -> list[str]:
+    return [
+        f"{name} is {getattr(booked, name)}, the recording gives {getattr(again, name)}"
+        for name in _CLIENT_SIDE
+        if getattr(booked, name) != getattr(again, name)
+    ]
+
+
+def _show(console: Console, verdict: Verdict) -> int:
+    """Say what becomes of a promise; how many breaches those are."""
+    promise = verdict.promise
+    if not verdict.count:
+        console.print(escape(f"holds   {promise.holds}"))
+        return 0
+    word = "remark" if promise.is_remark else "BROKEN"
+    console.print(escape(f"{word}  {promise.holds}: not so for {verdict.count:,}"))
+    if promise.is_remark:
+        return 0
+    for name, detail in verdict.examples:
+        _breach(promise.name, name, detail)
+    _rest(promise.name, verdict.count - len(verdict.examples))
+    return verdict.count
+
+
+def _counted(lines: Iterable[Line]) -> tuple[Counter[str], list[Line]]:
+    """How many there are of each kind, and the first breaches."""
+    counts: Counter[str] = Counter()
+    breaches: list[Line] = []
+    for line in lines:
+        counts[line[0]] += 1
+        if line[0] == CAPTURED and len(breaches) < SHOWN_MAX:
+            breaches.append(line)
+    return counts, breaches
+
+
+def _show_recorded(
+    console: Console, counts: Counter[str], breaches: Sequence[Line], seen: Seen
+) -> int:
+    word = "BROKEN  " if breaches else "holds   "
+    console.print(f"{word}digests and lengths are those of the {seen.matched:,} recorded answers")
+    for breach in breaches:
+        _breach(*breach)
+    _rest(CAPTURED, counts[CAPTURED] - len(breaches))
+    if counts[REREAD]:
+        console.print(
+            f"remark  {counts[REREAD]:,} are read differently by this version: `tokentee rebuild`"
+        )
+    for line in seen.lines():
+        console.print(escape(line))
+    return counts[CAPTURED]
+
+
+def _breach(promise: str, name: str, detail: str) -> None:
+    typer.echo(f"{promise}\t{printable(name)}\t{printable(detail)}")
+
+
+def _rest(promise: str, count: int) -> None:
+    if count > 0:
+        typer.echo(f"{promise}\t\t… and {count:,} more")

@@ -1,0 +1,1 @@
+"""Wire formats of Google: Gemini, Vertex AI, the Interactions API."""

@@ -1,0 +1,142 @@
+"""Pure. Gemini on Google AI, Vertex AI and Firebase: generateContent, streamed or not, embeddings.
+
+https://ai.google.dev/api/generate-content#UsageMetadata
+
+`usageMetadata` stands on every chunk, a running figure: the last one counts, as a whole, because
+it is not monotonic and a key that is missing from it is not said any more (WIRE §6). Thoughts and
+tool-use prompts are counted beside candidates and prompt, the cached content inside the prompt.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from addon.dialects.counts import Counts, lookup, object_at, objects_at
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error
+from addon.dialects.facts import Facts
+from ledger.model.usage import Usage, count_of, sum_of
+
+KNOWN_KEYS = frozenset(
+    {"promptTokenCount", "toolUsePromptTokenCount", "cachedContentTokenCount"}
+    | {"candidatesTokenCount", "thoughtsTokenCount", "totalTokenCount", "raw_prompt_token"}
+    | {"promptTokensDetails", "cacheTokensDetails", "candidatesTokensDetails"}
+    | {"toolUsePromptTokensDetails", "promptTokenDetails", "serviceTier", "trafficType"}
+    | {"responseTokenCount", "responseTokensDetails", "billablePromptUsage"}
+    | {"pydantic_ai_gateway", "pydantic_ai_gateway.*"}
+)
+_EMBEDDED = "predictions[].embeddings.statistics.token_count"
+"""Where Vertex' embeddings stand on the wire, which has no usage object for them."""
+_MODALITIES = {"AUDIO": "audio", "IMAGE": "image", "VIDEO": "video", "DOCUMENT": "document"}
+
+
+def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    body = object_at(body, "response") or body  # Code Assist wraps it
+    facts.see_id(body.get("responseId"))
+    facts.see_model(body.get("modelVersion"))
+    if body.get("error") or event == "error":
+        see_error(facts, body.get("error") or body, body)
+    for candidate in objects_at(body, "candidates"):
+        facts.see_finish(candidate.get("finishReason"))
+        if objects_at(object_at(candidate, "content"), "parts"):
+            facts.token_seen = True
+        _see_searches(facts, candidate)
+    blocked = lookup(body, "promptFeedback.blockReason")
+    if blocked is not None and facts.finish_reason is None:
+        facts.see_finish(f"blocked:{blocked}")
+    # The last chunk carries the finish reason, and nothing comes after it.
+    facts.ended = facts.finish_reason is not None
+    usage = object_at(body, "usageMetadata")
+    facts.see_usage(usage, final=facts.ended)
+    if usage is not None:
+        # Vertex says the same as traffic: ON_DEMAND, ON_DEMAND_FLEX, PROVISIONED_THROUGHPUT.
+        facts.see_tier(usage.get("serviceTier") or usage.get("trafficType"))
+
+
+def _see_searches(facts: Facts, candidate: dict[str, Any]) -> None:
+    """Grounding with Google Search is billed per query that was run (Gemini 3) or per prompt."""
+    queries = (object_at(candidate, "groundingMetadata") or {}).get("webSearchQueries")
+    if isinstance(queries, list) and queries:
+        facts.units["web_searches"] = len(queries)
+
+
+def read_embeddings(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    read(facts, event, body)
+    statistics = [
+        lookup(prediction, "embeddings.statistics.token_count")
+        for prediction in objects_at(body, "predictions")
+    ]
+    if any(count is not None for count in statistics):
+        facts.see_usage({_EMBEDDED: statistics}, final=True)
+
+
+def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    counts = Counts(usage)
+    thoughts = counts.first("thoughtsTokenCount")
+    # Live calls it response; with everything else it is candidates.
+    candidates = counts.first("candidatesTokenCount", "responseTokenCount")
+    prompt = counts.first("promptTokenCount")
+    tool_use = counts.first("toolUsePromptTokenCount")
+    inputs = _by_modality(usage, "promptTokensDetails", "toolUsePromptTokensDetails")
+    outputs = _by_modality(usage, "candidatesTokensDetails", "responseTokensDetails")
+    units = dict(facts.units)
+    for modality in ("image", "video", "document"):
+        if inputs.get(modality):
+            units[f"input_{modality}_tokens"] = inputs[modality]
+        if outputs.get(modality):
+            units[f"output_{modality}_tokens"] = outputs[modality]
+    return Usage(
+        input_tokens=sum_of(prompt, tool_use),
+        cache_read_tokens=counts.first("cachedContentTokenCount"),
+        output_tokens=sum_of(candidates, thoughts),
+        reasoning_tokens=thoughts,
+        input_audio_tokens=inputs.get("audio"),
+        output_audio_tokens=outputs.get("audio"),
+        tool_units=units,
+        remarks=tuple(counts.remarks),
+    )
+
+
+def embeddings_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    if _EMBEDDED not in usage:
+        return usage_of(usage, facts)
+    counted = [count_of(count) for count in usage[_EMBEDDED]]
+    return Usage(input_tokens=sum_of(*counted))
+
+
+def _by_modality(usage: Mapping[str, Any], *keys: str) -> dict[str, int]:
+    """Tokens by modality, text left out; the enum may come as a number, which says nothing."""
+    tokens: dict[str, int] = {}
+    for key in keys:
+        for detail in objects_at(usage, key):
+            modality = _MODALITIES.get(str(detail.get("modality")))
+            count = count_of(detail.get("tokenCount"))
+            if modality is not None and count is not None:
+                tokens[modality] = tokens.get(modality, 0) + count
+    return tokens
+
+
+GENERATE_CONTENT = Dialect(
+    name="gemini.generate_content",
+    operation="generate_content",
+    read=read,
+    usage_of=usage_of,
+    known_keys=KNOWN_KEYS,
+    marks=(
+        Mark(b'"usageMetadata"', latest=True),
+        Mark(b'"finishReason"'),
+        Mark(b'"blockReason"'),
+        Mark(b'"error"'),
+        Mark(b'"webSearchQueries"'),
+    ),
+    text_marks=(b'"text"',),
+    id_in_frames=True,
+)
+EMBEDDINGS = replace(
+    GENERATE_CONTENT,
+    name="gemini.embeddings",
+    operation="embeddings",
+    read=read_embeddings,
+    usage_of=embeddings_usage_of,
+    known_keys=KNOWN_KEYS | {_EMBEDDED},
+)

@@ -1,0 +1,80 @@
+"""Pure. Gemini's Interactions API: its own event names and its own words for usage.
+
+https://ai.google.dev/gemini-api/docs/interactions
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from addon.dialects.counts import Counts, object_at, objects_at
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error
+from addon.dialects.facts import Facts
+from ledger.model.usage import Usage, count_of, sum_of
+
+
+def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    kind = body.get("event_type") or event
+    interaction = object_at(body, "interaction")
+    if interaction is None and body.get("object") == "interaction":
+        interaction = body
+    if interaction is not None:
+        facts.see_id(interaction.get("id"))
+        facts.see_model(interaction.get("model"))
+        facts.see_tier(interaction.get("service_tier"))
+        status = interaction.get("status")
+        if status != "in_progress" or facts.is_document:
+            facts.see_finish(status)
+        facts.see_usage(interaction.get("usage"), final=True)
+        if interaction.get("error"):
+            see_error(facts, interaction["error"])
+    if kind in ("interaction.complete", "interaction.completed", "interaction.failed"):
+        facts.ended = True
+    elif kind in ("step.delta", "content.delta"):
+        facts.token_seen = True
+    if body.get("error") or kind == "error":
+        see_error(facts, body.get("error") or body, body)
+
+
+def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
+    counts = Counts(usage)
+    thoughts = counts.first("total_thought_tokens")
+    inputs = counts.first("total_input_tokens")
+    return Usage(
+        input_tokens=sum_of(inputs, counts.first("total_tool_use_tokens")),
+        cache_read_tokens=counts.first("total_cached_tokens"),
+        output_tokens=sum_of(counts.first("total_output_tokens"), thoughts),
+        reasoning_tokens=thoughts,
+        input_audio_tokens=_audio(usage, "input_tokens_by_modality"),
+        output_audio_tokens=_audio(usage, "output_tokens_by_modality"),
+        remarks=tuple(counts.remarks),
+    )
+
+
+def _audio(usage: Mapping[str, Any], key: str) -> int | None:
+    said = [
+        count_of(one.get("tokens"))
+        for one in objects_at(usage, key)
+        if one.get("modality") == "audio"
+    ]
+    return sum_of(*said)
+
+
+INTERACTIONS = Dialect(
+    name="gemini.interactions",
+    operation="chat",
+    read=read,
+    usage_of=usage_of,
+    known_keys=frozenset(
+        {"total_input_tokens", "total_output_tokens", "total_thought_tokens", "total_tokens"}
+        | {"total_cached_tokens", "total_tool_use_tokens", "input_tokens_by_modality"}
+        | {
+            "raw_prompt_token",
+            "output_tokens_by_modality",
+            "cached_tokens_by_modality",
+            "tool_use_tokens_by_modality",
+        }
+    ),
+    marks=(Mark(b'"interaction"'), Mark(b"interaction."), Mark(b'"error"')),
+    text_marks=(b'"text"', b'"arguments"'),
+)

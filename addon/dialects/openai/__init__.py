@@ -1,0 +1,1 @@
+"""Wire formats of OpenAI, and of everyone who writes them in another spelling."""

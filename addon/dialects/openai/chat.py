@@ -1,0 +1,99 @@
+"""Pure. OpenAI Chat Completions and legacy Completions, in all compatible spellings.
+
+https://platform.openai.com/docs/api-reference/chat-streaming
+
+Usage is read from any chunk that has it (WIRE §2): an extra last chunk, the finish chunk, every
+chunk (cumulative: the last one counts), twice, inside a choice, or only in `x_groq`.
+
+The end: `[DONE]` is the mark of this wire, and the meter knows it. A finish reason is a weak end:
+a few providers close without `[DONE]` after it, but the usage may still be to come, so it makes a
+stream whole only if the connection then closes in order. The endpoint whose ids are
+`stream:chat:<uuid>` may close without either.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from addon.dialects.counts import object_at, objects_at
+from addon.dialects.dialect import Asking, Dialect, Mark
+from addon.dialects.errors import see_error
+from addon.dialects.facts import Facts
+from addon.dialects.openai import usage as openai_usage
+
+_CONTENT = (
+    "content",
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "refusal",
+    "tool_calls",
+    "function_call",
+    "audio",
+)
+_ENDS_BY_CLOSING = "stream:chat:"
+"""Ids of the endpoint that promises no end mark."""
+
+
+def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    response_id = body.get("id")
+    facts.see_id(response_id)
+    facts.see_model(body.get("model"))
+    facts.see_created(body.get("created"))
+    facts.see_tier(body.get("service_tier"))
+    if "copilot_usage" in body:
+        facts.units = openai_usage.units_beside(body)
+    if "cost" in body:
+        facts.cost = body["cost"]  # Venice: {"usd": …, "diem": …}
+    usage = object_at(body, "usage") or object_at(object_at(body, "x_groq"), "usage")
+    choices = objects_at(body, "choices")
+    for choice in choices:
+        _read_choice(facts, choice)
+        usage = usage or object_at(choice, "usage")
+    if isinstance(response_id, str) and response_id.startswith(_ENDS_BY_CLOSING):
+        facts.closes_without_mark = True
+        # Its page: complete when a finish reason has come and/or the connection is closed.
+        facts.ended = facts.finish_reason is not None
+    # With a finish reason, or in a chunk of its own, it is what is billed; before, a running
+    # figure (Perplexity, Databricks).
+    facts.see_usage(usage, final=facts.finish_reason is not None or not choices)
+    if body.get("error") or event == "error":
+        see_error(facts, body.get("error") or body, body)
+
+
+def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:
+    reason = choice.get("finish_reason")
+    facts.see_finish(reason)
+    if reason == "error" or choice.get("error"):
+        see_error(facts, choice.get("error"))  # Sansa, OpenRouter
+    if facts.token_seen:
+        return
+    if choice.get("text"):
+        facts.token_seen = True
+    for part in (choice.get("delta"), choice.get("message")):
+        if isinstance(part, dict) and any(part.get(key) for key in _CONTENT):
+            facts.token_seen = True
+
+
+CHAT = Dialect(
+    name="openai.chat",
+    operation="chat",
+    read=read,
+    usage_of=openai_usage.usage_of,
+    known_keys=openai_usage.KNOWN_KEYS,
+    marks=(
+        Mark(b'"finish_reason"', (b'"finish_reason":null', b'"finish_reason": null')),
+        Mark(b'"usage"', (b'"usage":null', b'"usage": null')),
+        Mark(b'"error"', (b'"error":null', b'"error": null')),
+    ),
+    text_marks=(
+        b'"content"',
+        b'"reasoning_content"',
+        b'"reasoning"',
+        b'"arguments"',
+        b'"text"',
+    ),
+    call_marks=(Mark(b'"name"', (b'"name":null', b'"name": null', b'"name":""')),),
+    id_in_frames=True,
+    asking=Asking.STREAM_OPTIONS,
+)
+COMPLETIONS = replace(CHAT, name="openai.completions", operation="text_completion")

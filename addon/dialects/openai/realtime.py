@@ -1,0 +1,52 @@
+"""Pure. OpenAI Realtime: what the messages of a WebSocket say about one response.
+
+https://platform.openai.com/docs/api-reference/realtime-server-events
+
+`response.done` ends a response, whatever became of it, and carries its usage; a transcript of
+what the user said is made by a model of its own and billed by an event of its own.
+"""
+
+from typing import Any
+
+from addon.dialects.counts import lookup, object_at
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error
+from addon.dialects.facts import Facts
+from addon.dialects.openai import usage as openai_usage
+
+TRANSCRIBED = "conversation.item.input_audio_transcription.completed"
+
+
+def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    kind = body.get("type")
+    response = object_at(body, "response")
+    if response is not None:
+        facts.see_id(response.get("id"))
+        status = response.get("status")
+        facts.see_finish(status if status != "in_progress" else None)
+        facts.see_usage(response.get("usage"), final=kind == "response.done")
+        problem = lookup(response, "status_details.error")
+        if problem:
+            see_error(facts, problem)
+        elif status == "failed":
+            facts.failed = True
+        if kind == "response.done":
+            facts.ended = True
+    elif kind == TRANSCRIBED:
+        facts.see_id(body.get("item_id"))
+        facts.see_usage(body.get("usage"), final=True)
+        facts.ended = True
+    elif kind == "error":
+        see_error(facts, body.get("error") or body, body)
+    elif isinstance(kind, str) and kind.endswith(".delta"):
+        facts.token_seen = True
+
+
+REALTIME = Dialect(
+    name="openai.realtime",
+    operation="chat",
+    read=read,
+    usage_of=openai_usage.usage_of,
+    known_keys=openai_usage.KNOWN_KEYS,
+    marks=(Mark(b'"response":'), Mark(b'"error"'), Mark(b"_transcription.completed")),
+)

@@ -1,0 +1,100 @@
+"""Pure. OpenAI Responses, streamed or not.
+
+https://platform.openai.com/docs/api-reference/responses-streaming
+
+The event's name is in the payload's `type`; some gateways send no `event:` line (WIRE §1).
+`response.completed`, `.incomplete` and `.failed` all end the response and carry its usage
+(FIELD 12). A response in the background answers at once with `queued` and no usage, which a
+later GET of it brings.
+"""
+
+from collections import Counter
+from typing import Any
+
+from addon.dialects.counts import Counts, lookup, object_at, objects_at
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error
+from addon.dialects.facts import Facts
+from addon.dialects.openai import usage as openai_usage
+
+_TERMINAL = frozenset(
+    {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
+)
+_SERVER_TOOLS = {
+    "web_search_call": "web_searches",
+    "file_search_call": "file_searches",
+    "code_interpreter_call": "code_executions",
+    "image_generation_call": "image_generations",
+}
+"""Items of the output that a tool of OpenAI's own has run, each billed per call."""
+
+_TOOL_USAGE = {
+    "web_search.num_requests": "web_searches",
+    "image_gen.input_tokens": "image_generation_input_tokens",
+    "image_gen.output_tokens": "image_generation_output_tokens",
+}
+"""What newer responses say of their tools themselves, in `tool_usage` beside the usage."""
+
+
+def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    kind = body.get("type")
+    response = object_at(body, "response")
+    if response is not None:
+        read_response(facts, response)
+        if kind in _TERMINAL:
+            facts.ended = facts.usage_final = True
+    elif facts.is_document:
+        read_response(facts, body)
+        facts.usage_final = True
+    if kind == "error" or event == "error" or (kind is None and body.get("error")):
+        see_error(facts, body.get("error") or body, body)
+    if isinstance(kind, str) and kind.endswith(".delta"):
+        facts.token_seen = True
+
+
+def read_response(facts: Facts, response: dict[str, Any]) -> None:
+    """A response object, whole or as far as it has come."""
+    facts.see_id(response.get("id"))
+    facts.see_model(response.get("model"))
+    facts.see_created(response.get("created_at"))
+    facts.see_tier(response.get("service_tier"))
+    status = response.get("status")
+    if status == "incomplete":
+        facts.see_finish(f"incomplete:{lookup(response, 'incomplete_details.reason')}")
+    elif status != "in_progress" or facts.is_document:
+        facts.see_finish(status)
+    facts.see_usage(response.get("usage"), final=facts.usage_final)
+    if response.get("error"):
+        see_error(facts, response["error"])
+    elif status == "failed":
+        facts.failed = True
+    facts.units = _units(response)
+
+
+def _units(response: dict[str, Any]) -> dict[str, int]:
+    """What OpenAI's own tools have done. Opening a found page is not a search of its own."""
+    ran = Counter(
+        _SERVER_TOOLS[item["type"]]
+        for item in objects_at(response, "output")
+        if item.get("type") in _SERVER_TOOLS
+        and item.get("status") in ("completed", None)
+        and (object_at(item, "action") or {}).get("type") in ("search", None)
+    )
+    reported = Counts(object_at(response, "tool_usage") or {}).units(_TOOL_USAGE)
+    return {**ran, **reported, **openai_usage.units_beside(response)}
+
+
+RESPONSES = Dialect(
+    name="openai.responses",
+    operation="chat",
+    read=read,
+    usage_of=openai_usage.usage_of,
+    known_keys=openai_usage.KNOWN_KEYS,
+    marks=(
+        Mark(b'"response":{'),
+        Mark(b'"response": {'),
+        Mark(b'"error"', (b'"error":null', b'"error": null')),
+    ),
+    text_marks=(b'"delta"',),
+    call_marks=(Mark(b'"response.function_call_arguments.done"'),),
+)

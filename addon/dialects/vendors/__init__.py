@@ -1,0 +1,1 @@
+"""Wire formats of all other vendors, one file each."""

@@ -1,0 +1,147 @@
+"""Pure. Anthropic Messages, streamed or not.
+
+https://docs.claude.com/en/docs/build-with-claude/streaming
+
+Usage stands in `message_start` and again in `message_delta`, cumulative: field by field, what
+comes later replaces what came before (FIELD 10, 11), because server tools, compaction and other
+backends raise the input figures while the answer runs. Input and cache figures are disjoint here
+(https://docs.claude.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from addon.dialects.costs import costs_of
+from addon.dialects.counts import Counts, object_at, objects_at
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error
+from addon.dialects.facts import Facts
+from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
+
+KNOWN_KEYS = frozenset(
+    {"input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation"}
+    | {"cache_creation.ephemeral_5m_input_tokens", "cache_creation.ephemeral_1h_input_tokens"}
+    | {"output_tokens", "output_tokens_details", "output_tokens_details.thinking_tokens"}
+    | {"server_tool_use", "server_tool_use.*", "iterations", "service_tier", "inference_geo"}
+    | {"speed", "cost", "cost_details", "cost_details.*", "is_byok"}
+    | {"fallback_credit", "fallback_credit.*", "pydantic_ai_gateway", "pydantic_ai_gateway.*"}
+)
+_TOP_LEVEL = (
+    "input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "output_tokens",
+)
+
+_UNITS = {
+    "server_tool_use.web_search_requests": "web_searches",
+    "server_tool_use.web_fetch_requests": "web_fetches",
+    "server_tool_use.code_execution_requests": "code_executions",
+}
+
+
+def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    kind = body.get("type")
+    if kind == "message_start":
+        _read_message(facts, object_at(body, "message") or {}, final=False)
+    elif kind == "message":
+        _read_message(facts, body, final=True)
+    elif kind == "message_delta":
+        facts.see_finish((object_at(body, "delta") or {}).get("stop_reason"))
+        _overlay(facts, body.get("usage"), final=True)
+    elif kind == "message_stop":
+        facts.ended = True
+    elif kind == "content_block_delta":
+        facts.token_seen = True
+    elif kind == "error" or event == "error" or body.get("error"):
+        see_error(facts, body.get("error") or body, body)
+
+
+def _read_message(facts: Facts, message: dict[str, Any], *, final: bool) -> None:
+    facts.see_id(message.get("id"))
+    facts.see_model(message.get("model"))
+    facts.see_finish(message.get("stop_reason"))
+    _overlay(facts, message.get("usage"), final=final)
+
+
+def _overlay(facts: Facts, usage: object, *, final: bool) -> None:
+    if not isinstance(usage, dict):
+        return
+    if not facts.is_document:
+        said = {key: value for key, value in usage.items() if value is not None}
+        usage = {**(facts.usage or {}), **said}
+    facts.see_usage(usage, final=final)
+    facts.see_tier(usage.get("service_tier"))
+    if usage.get("speed") == "fast":
+        facts.see_tier("fast")  # billed at its own prices, whatever the tier
+    for iteration in objects_at(usage, "iterations"):
+        if iteration.get("type") == "fallback_message":
+            facts.see_model(iteration.get("model"))  # it answered, not who message_start named
+
+
+def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    counts = Counts(usage)
+    costs = costs_of(usage, counts, facts)
+    uncached = counts.first("input_tokens")
+    cache_read = counts.first("cache_read_input_tokens")
+    cache_write = counts.first("cache_creation_input_tokens")
+    five_minutes = counts.first("cache_creation.ephemeral_5m_input_tokens")
+    one_hour = counts.first("cache_creation.ephemeral_1h_input_tokens")
+    if cache_write is not None and sum_of(five_minutes, one_hour) not in (cache_write, None):
+        # The split of message_start is not said again when the total is raised (WIRE §5): the
+        # total is right, and which part of it lives how long is not known.
+        five_minutes = one_hour = None
+    return Usage(
+        input_tokens=sum_of(uncached, cache_read, cache_write),
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+        cache_write_5m_tokens=five_minutes,
+        cache_write_1h_tokens=one_hour,
+        output_tokens=counts.first("output_tokens"),
+        reasoning_tokens=counts.first("output_tokens_details.thinking_tokens"),
+        tool_units=counts.units(_UNITS, within="server_tool_use"),
+        reported_cost_picousd=costs.own,
+        reported_upstream_cost_picousd=costs.upstream,
+        is_byok=costs.is_byok,
+        further=tuple(_further(iteration, facts) for iteration in _outside(usage)),
+        remarks=tuple(counts.remarks),
+    )
+
+
+def _outside(usage: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Iterations that the top-level figures leave out: compaction, advisor, a model that gave up.
+
+    Which ones are inside is told by their sum: the `message` iterations as a rule, the
+    `fallback_message` ones after a fallback.
+    """
+    iterations = objects_at(usage, "iterations")
+    for inside in ("message", "fallback_message"):
+        within = [one for one in iterations if one.get("type") == inside]
+        if within and all(_adds_up(key, within, usage) for key in _TOP_LEVEL):
+            return [one for one in iterations if one.get("type") != inside]
+    return [one for one in iterations if one.get("type") != "message"]
+
+
+def _adds_up(key: str, parts: list[dict[str, Any]], usage: Mapping[str, Any]) -> bool:
+    return sum(count_of(part.get(key)) or 0 for part in parts) == (count_of(usage.get(key)) or 0)
+
+
+def _further(iteration: dict[str, Any], facts: Facts) -> FurtherUsage:
+    model = iteration.get("model")
+    return FurtherUsage(
+        kind=str(iteration.get("type"))[:64],
+        model=model[:256] if isinstance(model, str) else None,
+        usage=usage_of({**iteration, "iterations": None}, facts),
+    )
+
+
+MESSAGES = Dialect(
+    name="anthropic.messages",
+    operation="chat",
+    read=read,
+    usage_of=usage_of,
+    known_keys=KNOWN_KEYS,
+    marks=(Mark(b'"message_'), Mark(b'"usage"'), Mark(b'"error"')),
+    text_marks=(b'"text"', b'"thinking"', b'"partial_json"'),
+    call_marks=(Mark(b'"tool_use"'),),
+)

@@ -1,0 +1,215 @@
+"""Pure. Amazon Bedrock: Converse and InvokeModel, streamed or not.
+
+https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_TokenUsage.html
+
+Converse has one shape for all models. InvokeModel hands on whatever the model's own maker says
+(base64 inside JSON when streamed), and where that has no usage, Bedrock's own count stands in
+`amazon-bedrock-invocationMetrics` on the last chunk or only in response headers. The model's own
+figures win over Bedrock's, with which they do not always agree (WIRE §8). No answer names its
+model but in the model maker's own words, so the path's name stands unless the body says another.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from addon.dialects.counts import Counts, object_at, objects_at
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error
+from addon.dialects.facts import Facts
+from addon.dialects.openai import chat as openai_chat
+from addon.dialects.openai import usage as openai_usage
+from addon.dialects.vendors import anthropic
+from addon.framing import json_values
+from ledger.model.usage import Usage, count_of, sum_of
+
+_METRICS = "amazon-bedrock-invocationMetrics"
+_HEADER_PREFIX = "header:"
+_HEADERS = (
+    "x-amzn-bedrock-input-token-count",
+    "x-amzn-bedrock-output-token-count",
+    "x-amzn-bedrock-cache-read-input-token-count",
+    "x-amzn-bedrock-cache-write-input-token-count",
+)
+_TITAN_OUTPUT = "results[].tokenCount"
+"""Titan counts its output per result; the usage we keep names the place it stood at."""
+
+
+def read_converse(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    facts.see_model(facts.path_model)
+    if event.endswith("Exception") or event == "error":
+        see_error(facts, {"type": event, **body})
+    elif event == "contentBlockDelta":
+        facts.token_seen = True
+    elif event == "metadata":
+        facts.ended = True
+    facts.see_finish(body.get("stopReason"))
+    facts.see_usage(body.get("usage"), final=True)
+    facts.see_tier((object_at(body, "serviceTier") or {}).get("type"))
+
+
+def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    facts.see_model(facts.path_model if facts.response_model is None else None)
+    if event.endswith("Exception") or event == "error":
+        see_error(facts, {"type": event, **body})
+        return
+    if event == "chunk":
+        facts.token_seen = True
+        inner = _inner(body)
+        if inner is None:
+            return
+        body = inner
+    _read_model_answer(facts, body)
+    metrics = object_at(body, _METRICS)
+    if metrics is not None:
+        facts.ended = True  # the last chunk carries them
+        if facts.usage is None:
+            facts.see_usage(metrics, final=True)
+    if facts.is_document and facts.usage is None:
+        facts.see_usage(_usage_in_headers(facts), final=True)
+
+
+def _inner(body: dict[str, Any]) -> dict[str, Any] | None:
+    encoded = body.get("bytes")
+    if not isinstance(encoded, str):
+        return None
+    try:
+        return json_values.loads(base64.b64decode(encoded))
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _read_model_answer(facts: Facts, body: dict[str, Any]) -> None:
+    if "choices" in body:
+        openai_chat.read(facts, "", body)
+    elif "type" in body:
+        anthropic.read(facts, "", body)
+    elif "inputTextTokenCount" in body and facts.is_document:
+        results = objects_at(body, "results")
+        for result in results:
+            facts.see_finish(result.get("completionReason"))
+        counts = [result.get("tokenCount") for result in results]
+        usage = {"inputTextTokenCount": body["inputTextTokenCount"], _TITAN_OUTPUT: counts}
+        facts.see_usage(usage, final=True)
+    elif "prompt_token_count" in body and facts.is_document:
+        usage = {key: body.get(key) for key in ("prompt_token_count", "generation_token_count")}
+        facts.see_usage(usage, final=True)
+        facts.see_finish(body.get("stop_reason"))
+    elif facts.is_document:
+        if object_at(body, "usage") is not None:
+            facts.see_finish(body.get("stopReason"))
+            facts.see_usage(body.get("usage"), final=True)
+    else:
+        facts.see_id(body.get("id"))
+        stop = object_at(body, "messageStop") or body
+        for key in ("stopReason", "completionReason", "stop_reason", "finish_reason"):
+            facts.see_finish(stop.get(key))
+        facts.see_usage((object_at(body, "metadata") or {}).get("usage"), final=True)
+
+
+def _usage_in_headers(facts: Facts) -> dict[str, int] | None:
+    said = {
+        _HEADER_PREFIX + name: int(facts.headers[name])
+        for name in _HEADERS
+        if facts.headers.get(name, "").isdecimal()
+    }
+    return said or None
+
+
+def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures, in whoever's words they came."""
+    if "prompt_tokens" in usage:
+        return openai_usage.usage_of(usage, facts)
+    if "input_tokens" in usage:
+        return anthropic.usage_of(usage, facts)
+    counts = Counts(usage)
+    cache_read = counts.first(
+        "cacheReadInputTokens",
+        "cacheReadInputTokenCount",
+        _HEADER_PREFIX + "x-amzn-bedrock-cache-read-input-token-count",
+    )
+    cache_write = counts.first(
+        "cacheWriteInputTokens",
+        "cacheWriteInputTokenCount",
+        _HEADER_PREFIX + "x-amzn-bedrock-cache-write-input-token-count",
+    )
+    uncached = counts.first(
+        "inputTokens",
+        "inputTokenCount",
+        "inputTextTokenCount",
+        "prompt_token_count",
+        _HEADER_PREFIX + "x-amzn-bedrock-input-token-count",
+    )
+    output = counts.first(
+        "outputTokens",
+        "outputTokenCount",
+        "generation_token_count",
+        _HEADER_PREFIX + "x-amzn-bedrock-output-token-count",
+    )
+    results = usage.get(_TITAN_OUTPUT)
+    if isinstance(results, list):
+        output = sum_of(*(count_of(count) for count in results))
+    return Usage(
+        input_tokens=sum_of(uncached, cache_read, cache_write),
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+        cache_write_5m_tokens=_written(usage, "5m"),
+        cache_write_1h_tokens=_written(usage, "1h"),
+        output_tokens=output,
+        tool_units=counts.units({}, within="serverToolUsage"),
+        remarks=tuple(counts.remarks),
+    )
+
+
+def _written(usage: Mapping[str, Any], ttl: str) -> int | None:
+    """`cacheDetails: [{ttl: "5m", inputTokens: n}]`, the split of the cache write."""
+    return sum_of(
+        *(
+            count_of(detail.get("inputTokens"))
+            for detail in objects_at(usage, "cacheDetails")
+            if detail.get("ttl") == ttl
+        )
+    )
+
+
+CONVERSE = Dialect(
+    name="bedrock.converse",
+    operation="chat",
+    read=read_converse,
+    usage_of=usage_of,
+    known_keys=frozenset(
+        {
+            "inputTokens",
+            "outputTokens",
+            "totalTokens",
+            "serverToolUsage",
+            "serverToolUsage.*",
+            "cacheDetails",
+        }
+        | {"cacheReadInputTokens", "cacheReadInputTokenCount"}
+        | {"cacheWriteInputTokens", "cacheWriteInputTokenCount"}
+    ),
+    marks=(
+        Mark(b"messageStop"),
+        Mark(b"metadata"),
+        Mark(b"xception"),
+        Mark(b":error-code"),
+    ),
+    text_marks=(b'"text"', b'"input"'),
+)
+INVOKE = replace(
+    CONVERSE,
+    name="bedrock.invoke",
+    read=read_invoke,
+    known_keys=CONVERSE.known_keys
+    | anthropic.KNOWN_KEYS
+    | openai_usage.KNOWN_KEYS
+    | {"inputTokenCount", "outputTokenCount", "invocationLatency", "firstByteLatency"}
+    | {"inputTextTokenCount", _TITAN_OUTPUT, "prompt_token_count", "generation_token_count"}
+    | {_HEADER_PREFIX + name for name in _HEADERS},
+    # What a chunk says is in base64, where no search finds it.
+    marks=(Mark(b'"bytes"'), Mark(b"xception"), Mark(b":error-code")),
+    text_marks=(),
+)

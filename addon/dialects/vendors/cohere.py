@@ -1,0 +1,94 @@
+"""Pure. Cohere v1 and v2: chat, generate, embed, rerank.
+
+https://docs.cohere.com/reference/chat-stream
+
+`tokens` is what the model read and wrote, `billed_units` what the invoice counts, without
+Cohere's own prompt. Token columns are tokens (the caches and limits count those); the billed
+figures stay in the verbatim usage and in the units, where the price looks for them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from addon.dialects.counts import Counts, object_at
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error
+from addon.dialects.facts import Facts
+from ledger.model.usage import Usage
+
+_CONTENT = ("text-generation", "content-delta", "tool-plan-delta", "tool-call-delta")
+
+_UNITS = {
+    "billed_units.input_tokens": "billed_input_tokens",
+    "billed_units.output_tokens": "billed_output_tokens",
+    "billed_units.images": "images",
+    "billed_units.search_units": "search_units",
+    "billed_units.classifications": "classifications",
+    "billed_units.image_tokens": "billed_image_tokens",
+    "tokens.image_tokens": "input_image_tokens",
+}
+
+
+def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    kind = body.get("type") or body.get("event_type") or event
+    if kind in _CONTENT:
+        facts.token_seen = True
+    elif kind == "message-start":
+        facts.see_id(body.get("id"))
+    elif kind == "message-end":
+        _read_answer(facts, object_at(body, "delta") or {})
+        facts.ended = True
+    elif kind == "stream-start":
+        facts.see_id(body.get("generation_id"))
+    elif kind == "stream-end":
+        _read_answer(facts, {"finish_reason": body.get("finish_reason")})
+        _read_answer(facts, object_at(body, "response") or {})
+        facts.ended = True
+    elif facts.is_document:
+        facts.see_id(body.get("generation_id") or body.get("id"))
+        _read_answer(facts, body)
+
+
+def _read_answer(facts: Facts, answer: dict[str, Any]) -> None:
+    """A finished answer: usage is `usage` in v2 and `meta` in v1."""
+    facts.see_finish(answer.get("finish_reason"))
+    usage = object_at(answer, "usage")
+    if usage is None:
+        usage = object_at(answer, "meta")
+    if usage:
+        facts.see_usage(usage, final=True)
+    if answer.get("error"):
+        see_error(facts, answer["error"], answer)
+    elif answer.get("finish_reason") == "ERROR":
+        facts.failed = True
+
+
+def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
+    counts = Counts(usage)
+    return Usage(
+        input_tokens=counts.first("tokens.input_tokens", "billed_units.input_tokens"),
+        cache_read_tokens=counts.first("cached_tokens", "tokens.cached_tokens"),
+        output_tokens=counts.first("tokens.output_tokens", "billed_units.output_tokens"),
+        reasoning_tokens=counts.first("tokens.reasoning_tokens"),
+        tool_units=counts.units(_UNITS, within="billed_units"),
+        remarks=tuple(counts.remarks),
+    )
+
+
+CHAT = Dialect(
+    name="cohere.chat",
+    operation="chat",
+    read=read,
+    usage_of=usage_of,
+    known_keys=frozenset(
+        {"tokens", "tokens.*", "billed_units", "billed_units.*", "cached_tokens"}
+        | {"api_version", "api_version.*", "warnings"}
+    ),
+    marks=(Mark(b"message-end"), Mark(b"stream-end"), Mark(b'"error"')),
+    text_marks=(b'"text"', b'"tool_plan"', b'"arguments"'),
+    call_marks=(Mark(b'"tool-call-start"'),),
+)
+GENERATE = replace(CHAT, name="cohere.generate", operation="text_completion")
+EMBED = replace(CHAT, name="cohere.embed", operation="embeddings")
+RERANK = replace(CHAT, name="cohere.rerank", operation="rerank")

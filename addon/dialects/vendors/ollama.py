@@ -1,0 +1,68 @@
+"""Pure. Ollama's native API: chat, generate, embed.
+
+https://github.com/ollama/ollama/blob/main/docs/api.md
+
+There is no usage object: the counts and durations (nanoseconds) stand on the last line, beside
+`done: true`. A count that is missing was not needed, because the whole prompt was cached.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from addon.dialects.counts import Counts, object_at
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error
+from addon.dialects.facts import Facts
+from ledger.model.usage import Usage
+
+_USAGE_KEYS = (
+    "prompt_eval_count",
+    "eval_count",
+    "total_duration",
+    "load_duration",
+    "prompt_eval_duration",
+    "eval_duration",
+)
+
+
+def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    facts.see_model(body.get("model"))
+    message = object_at(body, "message") or {}
+    if body.get("response") or any(message.get(key) for key in ("content", "thinking")):
+        facts.token_seen = True
+    if message.get("tool_calls"):
+        facts.token_seen = True
+    if body.get("error"):
+        see_error(facts, body["error"], body)
+    if body.get("done") is True or facts.is_document:
+        facts.see_finish(body.get("done_reason"))
+        usage = {key: body[key] for key in _USAGE_KEYS if body.get(key) is not None}
+        facts.see_usage(usage or None, final=True)
+        facts.ended = True
+
+
+def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
+    counts = Counts(usage)
+    return Usage(
+        input_tokens=counts.first("prompt_eval_count"),
+        output_tokens=counts.first("eval_count"),
+        remarks=tuple(counts.remarks),
+    )
+
+
+CHAT = Dialect(
+    name="ollama.chat",
+    operation="chat",
+    read=read,
+    usage_of=usage_of,
+    known_keys=frozenset(_USAGE_KEYS),
+    marks=(
+        Mark(b'"done"', (b'"done":false', b'"done": false')),
+        Mark(b'"error"'),
+    ),
+    text_marks=(b'"content"', b'"response"', b'"thinking"'),
+    streams_unless_told=True,
+)
+GENERATE = replace(CHAT, name="ollama.generate", operation="text_completion")
+EMBED = replace(CHAT, name="ollama.embed", operation="embeddings", streams_unless_told=False)

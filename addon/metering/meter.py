@@ -1,0 +1,277 @@
+"""Pure. Decoding + framing + dialect -> facts: the one meter, live and in replay.
+
+Plan. Until generated content has passed, every frame is parsed as it comes: the first frames
+carry id and model, and the time of the first token is taken there. From then on a run of frames
+is looked through with byte searches for the dialect's marks; the frames in which one strikes are
+parsed, the others never (DESIGN §10). Where chunks were cut makes no difference to what is read.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from addon.dialects.counts import unknown_keys
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error_body, see_error_text
+from addon.dialects.facts import Facts
+from addon.framing import json_values
+from addon.framing.choice import FRAMINGS, framing_of
+from addon.framing.document import Document
+from addon.framing.frame import Frame, Framing
+from addon.metering.decoding import Decoder
+from addon.metering.passed_text import PassedText
+from addon.metering.templates import Ordinary, learn
+from ledger.model.usage import NO_USAGE, Usage
+
+_DONE = b"[DONE]"
+"""OpenAI's end of a stream; others send it too, after their own (WIRE §1)."""
+
+LEARN_FROM_FRAMES = 64
+"""A lesson costs what the searches cost for about 30 frames; short answers never pay for it."""
+LESSONS_MAX = 32
+"""How often a stream may change what is ordinary (reasoning, then text, then a tool call …);
+one that never repeats itself stops costing lessons, 6 µs each."""
+ID_LOOKS_MAX = 64
+"""Frames to parse because they lack the id; a wire that says it only once stops costing parses."""
+
+
+class Meter:
+    """Reads one answer. Never raises on any bytes."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        *,
+        content_type: str,
+        content_encoding: str = "",
+        headers: Mapping[str, str] | None = None,
+        provider: str = "",
+        status: int = 200,
+        path_model: str | None = None,
+        framing: str | None = None,
+    ) -> None:
+        self._dialect = dialect
+        self._marks = (*dialect.marks, Mark(_DONE))
+        self._is_error = status >= 400
+        self._content_type = content_type
+        decoder = Decoder(content_encoding)
+        self._decoder = None if decoder.is_identity else decoder
+        self._framing: Framing | None = FRAMINGS[framing]() if framing is not None else None
+        self._begun = b""
+        self._frames = 0
+        self._ordinary: Ordinary | None = None
+        self._lessons_left = LESSONS_MAX
+        self._id_looks_left = ID_LOOKS_MAX
+        self._id_written: bytes | None = None
+        self._text = PassedText(dialect)
+        self.facts = Facts(
+            headers={name.lower(): value for name, value in (headers or {}).items()},
+            provider=provider,
+            path_model=path_model,
+            closes_without_mark=dialect.closes_without_mark,
+        )
+        """What has been said so far."""
+
+    def feed(self, data: bytes) -> None:
+        """Bytes as upstream sent them, in any cut."""
+        if self._decoder is None:
+            self._frame(data)
+            return
+        for piece in self._decoder.decode(data):
+            self._frame(piece)
+
+    def feed_message(self, message: bytes) -> None:
+        """One message of a WebSocket: a frame as it is."""
+        self._frames += 1
+        self._read(Frame("", message))
+
+    def end(self) -> None:
+        """The body is over."""
+        if self._framing is None:
+            self._choose(is_over=True)
+        if self._framing is not None:
+            self._read_run(self._framing.end())
+
+    @property
+    def token_seen(self) -> bool:
+        """Some generated content has passed."""
+        return self.facts.token_seen
+
+    @property
+    def frames(self) -> int:
+        """Frames so far; 1 for a plain document."""
+        return self._frames
+
+    @property
+    def trouble(self) -> str | None:
+        """Why some of the answer could not be read; None if all could."""
+        reasons = (
+            self._decoder.trouble if self._decoder is not None else None,
+            self._framing.lost if self._framing is not None else None,
+        )
+        return "; ".join(reason for reason in reasons if reason) or None
+
+    def usage(self) -> Usage:
+        """The figures in the ledger's convention."""
+        usage = self.facts.usage
+        if usage is None:
+            return NO_USAGE
+        self.facts.unknown_keys.update(unknown_keys(usage, self._dialect.known_keys))
+        return self._dialect.usage_of(usage, self.facts)
+
+    @property
+    def usage_json(self) -> str | None:
+        """The provider's usage object, verbatim."""
+        usage: dict[str, Any] | None = self.facts.usage
+        return json_values.dumps(usage) if usage is not None else None
+
+    def estimated_output_tokens(self) -> int | None:
+        """How many output tokens have passed, by their text; None if that cannot be told.
+
+        It cannot where the text is hidden (InvokeModel's base64), and need not where the provider
+        says a running figure of its own (Gemini).
+        """
+        if not self._dialect.text_marks or self.facts.is_document:
+            return None
+        return self._text.tokens(self._frames) if self.facts.token_seen else 0
+
+    def _frame(self, data: bytes) -> None:
+        framing = self._framing
+        if framing is None:
+            self._begun += data
+            self._choose(is_over=False)
+        elif framing.is_holding or not self._is_ordinary(data):
+            self._read_run(framing.feed(data))
+
+    def _choose(self, *, is_over: bool) -> None:
+        framing = framing_of(self._content_type, self._begun, is_over=is_over)
+        if framing is None:
+            return
+        self._framing = framing
+        begun, self._begun = self._begun, b""
+        self._read_run(framing.feed(begun))
+
+    def _read_run(self, run: bytes) -> None:
+        if run and not self.facts.token_seen:
+            run = self._read_until_text(run)
+        if run and not self._is_ordinary(run):
+            self._look_through(run)
+
+    def _read_until_text(self, run: bytes) -> bytes:
+        """Read frame by frame until generated content has passed; what is left of the run."""
+        framing = self._framing
+        assert framing is not None
+        blocks = framing.split(run)
+        self.facts.is_document = isinstance(framing, Document) and len(blocks) == 1
+        for at, block in enumerate(blocks, start=1):
+            before = self._frames
+            self._frames += framing.count(block)
+            if not self.facts.is_document:
+                self._text.keep(block)
+            self._read_block(block)
+            if self.facts.token_seen:
+                runs = self.facts.usage is not None and any(mark.latest for mark in self._marks)
+                self._text.begin(block, frames_before=before, has_running_figure=runs)
+                return b"".join(blocks[at:])
+        return b""
+
+    def _is_ordinary(self, run: bytes) -> bool:
+        """Whether these are whole, ordinary frames; then they are counted and done with."""
+        seen = self._ordinary.read(run) if self._ordinary is not None else None
+        if seen is None:
+            return False
+        self._frames += seen.frames
+        self._text.add(seen.text_bytes)
+        return True
+
+    def _look_through(self, run: bytes) -> None:
+        """Read the frames that a mark strikes, and those that lack the id; learn from none."""
+        framing = self._framing
+        assert framing is not None
+        frames = framing.count(run)
+        self._frames += frames
+        self._text.keep(run)
+        struck = [mark for mark in self._marks if mark.strikes(run)]
+        needle = self._id_needle()
+        lacks_id = bool(needle) and self._id_looks_left > 0 and run.count(needle) < frames
+        if not struck and not lacks_id:
+            if self._frames >= LEARN_FROM_FRAMES:
+                self._learn(framing.split(run))
+            return
+        blocks = framing.split(run)
+        if struck and all(mark.latest for mark in struck) and not lacks_id:
+            self._read_latest(blocks, struck)
+            return
+        for block in blocks:
+            if _any_strikes(struck, block):
+                self._read_block(block)
+            elif lacks_id and needle not in block:
+                self._id_looks_left -= 1
+                self._read_id(block)
+
+    def _read_id(self, block: bytes) -> None:
+        """Take nothing but the id from a frame that would not have been parsed otherwise."""
+        assert self._framing is not None
+        frame = self._framing.parse(block)
+        body = json_values.loads(frame.data) if frame is not None else None
+        if frame is not None and body is not None:
+            alone = Facts()
+            self._dialect.read(alone, frame.event, body)
+            self.facts.see_id(alone.response_id)
+
+    def _read_latest(self, blocks: list[bytes], struck: list[Mark]) -> None:
+        """Read the last frame that brings a figure, which is the last one as a rule."""
+        before = self.facts.usage
+        for block in reversed(blocks):
+            if _any_strikes(struck, block):
+                self._read_block(block)
+                if self.facts.usage is not before:
+                    return
+
+    def _id_needle(self) -> bytes:
+        """The id as every frame should repeat it; empty if none has to, or some did not."""
+        facts = self.facts
+        if not self._dialect.id_in_frames or facts.response_id is None or facts.id_unstable:
+            return b""
+        if self._id_written is None:
+            self._id_written = json_values.dumps(facts.response_id).encode()
+        return self._id_written
+
+    def _learn(self, blocks: list[bytes]) -> None:
+        """Take what is ordinary from the last two of some frames that held nothing."""
+        if len(blocks) < 2 or self._lessons_left <= 0:
+            return
+        self._lessons_left -= 1
+        self._ordinary = learn(
+            blocks[-2],
+            blocks[-1],
+            marks=(*self._marks, *self._dialect.call_marks),
+            text_marks=self._dialect.text_marks,
+            must=self._id_needle(),
+            measures_text=self._text.is_measured,
+        )
+
+    def _read_block(self, block: bytes) -> None:
+        assert self._framing is not None
+        frame = self._framing.parse(block)
+        if frame is not None:
+            self._read(frame)
+
+    def _read(self, frame: Frame) -> None:
+        facts = self.facts
+        if frame.data.startswith(_DONE):
+            facts.ended = True
+            return
+        body = json_values.loads(frame.data)
+        if body is None:
+            if self._is_error and facts.is_document:
+                see_error_text(facts, frame.data)
+            return
+        if self._is_error:
+            see_error_body(facts, body)
+        self._dialect.read(facts, frame.event, body)
+        if facts.is_document:
+            facts.ended = facts.usage_final = True
+
+
+def _any_strikes(marks: list[Mark], block: bytes) -> bool:
+    return any(mark.strikes(block) for mark in marks)

@@ -1,0 +1,201 @@
+"""Pure. One exchange's states: open -> streaming -> settled.
+
+It is opened when its request goes upstream, streams while its meter is fed, and is settled once,
+by whatever comes first of the hooks that can end it. Settling answers with the two values that
+the ledger keeps: the exchange as it ended, and the reading.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+
+from addon.dialects.facts import Facts, clean
+from addon.metering.meter import Meter
+from ledger.model.duplicates import content_digest
+from ledger.model.records import Exchange, Outcome, Reading, State, UsageSource
+
+METER_VERSION = "1"
+"""Of framing and dialects together; raised when a fix makes them read a recorded answer
+differently, so that `tokentee rebuild` can tell which readings to make again."""
+
+
+TRANSPORT = "transport"
+"""`error_type` of what no provider said: a connection that was refused, reset or cut."""
+
+
+class End(Enum):
+    """What ended an exchange, as far as the proxy can see."""
+
+    FINISHED = "finished"
+    """The body came to an end that its HTTP framing allows."""
+    CLIENT_LEFT = "client_left"
+    UPSTREAM_BROKE = "upstream_broke"
+    """Reset, refused, cut inside a framed body, timed out."""
+    STOPPED = "stopped"
+    """The proxy ended it: shut down, or the flow was killed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """What went through the proxy, as the tap saw it. None: not known."""
+
+    response_bytes: int | None = None
+    client_bytes: int | None = None
+    removed_bytes: int | None = None
+    upstream_digest: str | None = None
+    client_digest: str | None = None
+    removed_digest: str | None = None
+    first_byte_at: datetime | None = None
+    first_token_at: datetime | None = None
+    stripped: bool = False
+    degraded: str | None = None
+
+
+NOTHING_PASSED = Passed()
+
+
+def settle(
+    opened: Exchange,
+    *,
+    end: End,
+    status: int | None,
+    meter: Meter | None,
+    passed: Passed,
+    estimate_input: Callable[[], int | None],
+    cause: str | None,
+    now: datetime,
+) -> tuple[Exchange, Reading]:
+    """An exchange as it ended, and what was read from it.
+
+    `status` is None when no response headers came; `meter` is None when there was nothing to
+    read, and has been ended otherwise; `estimate_input` is called only where nothing was reported;
+    `cause` says in words what broke the exchange, if anything did.
+    """
+    assert opened.state is State.OPEN, opened.state
+    facts = meter.facts if meter else Facts()
+    # A meter that failed may not have heard the answer's own end: then HTTP's has to do.
+    heard_all = meter is not None and passed.degraded is None
+    outcome = outcome_of(end, facts, status=status, streamed=opened.streamed and heard_all)
+    if outcome not in (Outcome.UPSTREAM_CUT, Outcome.LOST):
+        cause = None  # what the provider said of it is the better reason, or there is none
+    reading = _reading(opened, outcome, meter, estimate_input, now)
+    settled = replace(
+        opened,
+        state=State.LOST if outcome is Outcome.LOST else State.SETTLED,
+        outcome=outcome,
+        http_status=status,
+        response_id=facts.response_id,
+        id_unstable=facts.id_unstable,
+        response_model=facts.response_model,
+        finish_reason=facts.finish_reason,
+        error_type=facts.error_type or (TRANSPORT if cause else None),
+        error_code=facts.error_code,
+        error_message=facts.error_message or (clean(cause, 1000) if cause else None),
+        service_tier=facts.service_tier,
+        first_byte_at=passed.first_byte_at,
+        first_token_at=passed.first_token_at,
+        settled_at=now,
+        response_bytes=passed.response_bytes,
+        client_bytes=passed.client_bytes,
+        removed_bytes=passed.removed_bytes,
+        upstream_digest=passed.upstream_digest,
+        client_digest=passed.client_digest,
+        removed_digest=passed.removed_digest,
+        events=meter.frames if meter else None,
+        usage_stripped=passed.stripped,
+        degraded=passed.degraded or (meter.trouble if meter else None),
+        content_digest=content_digest(
+            response_model=facts.response_model,
+            created=facts.created,
+            finish_reason=facts.finish_reason,
+            usage_json=reading.usage_json,
+        )
+        if facts.response_id is not None
+        else None,
+    )
+    return settled, reading
+
+
+def settle_unread(
+    opened: Exchange, *, end: End, status: int | None, now: datetime
+) -> tuple[Exchange, Reading]:
+    """The least that can be said of an exchange, for when saying more has failed."""
+    read = Facts(ended=end is End.FINISHED)
+    outcome = outcome_of(end, read, status=status, streamed=opened.streamed)
+    settled = replace(
+        opened,
+        state=State.LOST if outcome is Outcome.LOST else State.SETTLED,
+        outcome=outcome,
+        http_status=status,
+        settled_at=now,
+    )
+    return settled, _nothing_read(opened, now)
+
+
+def outcome_of(end: End, facts: Facts, *, status: int | None, streamed: bool) -> Outcome:
+    """How an exchange ended, for the ledger.
+
+    A body's end at HTTP level is not the answer's: a reset of a connection whose close is the
+    end of the body looks like success (MITMPROXY.md), so a stream must also have said its own
+    end. And a client that leaves after that end has missed nothing.
+    """
+    if status is not None and status >= 400:
+        return Outcome.HTTP_ERROR
+    if facts.failed:
+        return Outcome.ERROR_FRAME
+    said_its_end = facts.ended or facts.finish_reason is not None
+    if end is End.FINISHED:
+        if streamed and not said_its_end and not facts.closes_without_mark:
+            return Outcome.UPSTREAM_CUT
+        return Outcome.COMPLETE
+    if facts.ended:
+        return Outcome.COMPLETE
+    return {
+        End.CLIENT_LEFT: Outcome.CLIENT_LEFT,
+        End.UPSTREAM_BROKE: Outcome.UPSTREAM_CUT,
+        End.STOPPED: Outcome.LOST,
+    }[end]
+
+
+def _reading(
+    opened: Exchange,
+    outcome: Outcome,
+    meter: Meter | None,
+    estimate_input: Callable[[], int | None],
+    now: datetime,
+) -> Reading:
+    if meter is None:
+        return _nothing_read(opened, now)
+    usage = meter.usage()
+    source, estimated = UsageSource.NONE, None
+    reported = meter.facts.usage is not None
+    if reported and (outcome is Outcome.COMPLETE or meter.facts.usage_final):
+        source = UsageSource.REPORTED
+    else:
+        estimated = meter.estimated_output_tokens() if opened.streamed else None
+        if reported:
+            source = UsageSource.PARTIAL
+        elif estimated and outcome is not Outcome.COMPLETE:
+            source = UsageSource.ESTIMATED
+            usage = replace(usage, input_tokens=estimate_input(), output_tokens=estimated)
+    return Reading(
+        exchange_id=opened.id,
+        opened_at=opened.opened_at,
+        meter_version=METER_VERSION,
+        usage_source=source,
+        usage=usage,
+        usage_json=meter.usage_json,
+        estimated_output_tokens=estimated,
+        read_at=now,
+    )
+
+
+def _nothing_read(opened: Exchange, now: datetime) -> Reading:
+    return Reading(
+        exchange_id=opened.id,
+        opened_at=opened.opened_at,
+        meter_version=METER_VERSION,
+        usage_source=UsageSource.NONE,
+        read_at=now,
+    )

@@ -1,0 +1,246 @@
+"""Edge (the clock). The callable on `flow.response.stream`: every byte of an answer passes here.
+
+Two ways of standing in the stream:
+
+    listening   the very object that came goes on; a reference is kept until about 4 KB are
+                together, and they are hashed and metered in one go
+    editing     usage that we asked for is taken out; what is complete goes on at once
+
+It never raises: mitmproxy loses the chunk of a callable that does (MITMPROXY.md). A bug of ours
+in reading ends the reading, one in editing the editing too; the bytes go on, and the row says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from addon.metering.meter import Meter
+from addon.metering.settlement import Passed
+from addon.usage_opt_in.rewrite import Stripper
+
+BATCH_BYTES = 4_000
+"""What is kept before it is looked at: most short answers are then read in one or two goes, and an
+open stream holds no more than this."""
+HASH_BYTES = 2_000
+"""What is hashed at a time. hashlib gives up the interpreter lock from 2 048 bytes on, and getting
+it back from the ledger's writer can cost the event loop 5 ms."""
+
+
+class Tap:
+    """One answer's way through the proxy. Give it each chunk, and b"" at the end of the body.
+
+    `clock` gives seconds since the epoch; `on_failure` is told, once, when a bug of ours makes the
+    tap give way.
+    """
+
+    __slots__ = (
+        "_client_hash",
+        "_clock",
+        "_first_byte_at",
+        "_first_token_at",
+        "_kept",
+        "_on_failure",
+        "_pending",
+        "_pending_bytes",
+        "_removed_bytes",
+        "_removed_hash",
+        "_stripper",
+        "_times",
+        "_upstream_bytes",
+        "_upstream_hash",
+        "degraded",
+        "meter",
+    )
+
+    def __init__(
+        self,
+        meter: Meter,
+        *,
+        stripper: Stripper | None,
+        clock: Callable[[], float],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self.meter = meter
+        self._stripper = stripper
+        self._clock = clock
+        self._on_failure = on_failure
+        self._times: list[float] | None = []
+        """When each pending chunk came, until generated content has been among them."""
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._kept: list[bytes] = []
+        self._upstream_bytes = 0
+        self._upstream_hash = hashlib.sha256()
+        self._client_hash = hashlib.sha256() if stripper else None
+        self._removed_bytes = 0
+        self._removed_hash = hashlib.sha256() if stripper else None
+        self._first_byte_at: datetime | None = None
+        self._first_token_at: datetime | None = None
+        self.degraded: str | None = None
+
+    @property
+    def edits(self) -> bool:
+        """Whether what goes on may differ from what came."""
+        return self._stripper is not None
+
+    @property
+    def callable(self) -> Callable[[bytes], bytes | list[bytes]]:
+        """What to set as `flow.response.stream`."""
+        return self._listen if self._stripper is None else self._edit
+
+    def _listen(self, data: bytes) -> bytes | list[bytes]:
+        # `b""` would end a chunked body early (mitmproxy PR #8242), so the end is `[]`.
+        if self.degraded is not None:
+            return data or []
+        if not data:
+            return []
+        try:
+            # As `_keep`, without the call: this is the path of nearly every chunk.
+            self._pending.append(data)
+            self._pending_bytes += len(data)
+            if self._times is not None:
+                self._times.append(self._clock())
+            if self._pending_bytes >= BATCH_BYTES:
+                self._look()
+        except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the client
+            self._give_way(failure)
+        return data
+
+    def _edit(self, data: bytes) -> bytes | list[bytes]:
+        stripper = self._stripper
+        if stripper is None:
+            return data or []
+        held = stripper.held
+        try:
+            kept = stripper.feed(data) if data else stripper.end()
+        except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the client
+            self._stripper = None
+            self._give_way(failure)
+            return held + data or []
+        # A meter that fails leaves the stripper at work: what we asked for is not for the client.
+        if self.degraded is not None:
+            self._removed_bytes += sum(map(len, stripper.removed))
+            stripper.removed.clear()
+            return kept or []
+        try:
+            self._kept.append(kept)
+            if data:
+                self._keep(data)
+        except Exception as failure:  # noqa: BLE001  # as above
+            self._give_way(failure)
+        return kept or []
+
+    def end(self) -> None:
+        """Look at what is left; to be called once, when the exchange ends in any way."""
+        if self.degraded is None:
+            try:
+                self._look()
+                self.meter.end()
+            except Exception as failure:  # noqa: BLE001  # as above: the row must still be settled
+                self._give_way(failure)
+
+    def passed(self) -> Passed:
+        """What went through, for the ledger."""
+        if self.degraded is not None:
+            # Digests and lengths stop where we gave way; half a proof is none.
+            return Passed(
+                first_byte_at=self._first_byte_at,
+                first_token_at=self._first_token_at,
+                stripped=bool(self._removed_bytes),
+                degraded=self.degraded,
+            )
+        digest = self._upstream_hash.hexdigest()
+        held = len(self._stripper.held) if self._stripper else 0
+        return Passed(
+            response_bytes=self._upstream_bytes,
+            client_bytes=self._upstream_bytes - self._removed_bytes - held,
+            removed_bytes=self._removed_bytes,
+            upstream_digest=digest,
+            client_digest=self._client_hash.hexdigest() if self._client_hash else digest,
+            removed_digest=self._removed_hash.hexdigest()
+            if self._removed_hash and self._removed_bytes
+            else None,
+            first_byte_at=self._first_byte_at,
+            first_token_at=self._first_token_at,
+            stripped=bool(self._removed_bytes),
+        )
+
+    def _keep(self, data: bytes) -> None:
+        self._pending.append(data)
+        self._pending_bytes += len(data)
+        if self._times is not None:
+            self._times.append(self._clock())
+        if self._pending_bytes >= BATCH_BYTES:
+            self._look()
+
+    def _look(self) -> None:
+        """Hash and meter what has come since the last time."""
+        if self._stripper is not None:
+            self._account_for_edits(self._stripper)
+        if not self._pending:
+            return
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        run = pending[0] if len(pending) == 1 else b"".join(pending)
+        self._upstream_bytes += len(run)
+        _hash(self._upstream_hash, run)
+        if self._times is None:
+            self.meter.feed(run)
+        else:
+            self._time(pending, self._times)
+
+    def _time(self, pending: list[bytes], times: list[float]) -> None:
+        """Meter chunk by chunk, to tell with which of them the first content came."""
+        if self._first_byte_at is None:
+            self._first_byte_at = _instant(times[0])
+        at = 0
+        while at < len(pending) and not self.meter.token_seen:
+            self.meter.feed(pending[at])
+            at += 1
+        times_left: list[float] | None = []
+        if self.meter.token_seen:
+            self._first_token_at = _instant(times[at - 1])
+            times_left = None
+        self._times = times_left
+        if at < len(pending):
+            self.meter.feed(b"".join(pending[at:]))
+
+    def _account_for_edits(self, stripper: Stripper) -> None:
+        assert self._client_hash is not None
+        assert self._removed_hash is not None
+        _hash(self._client_hash, b"".join(self._kept))
+        self._kept.clear()
+        removed = b"".join(stripper.removed)
+        stripper.removed.clear()
+        self._removed_bytes += len(removed)
+        _hash(self._removed_hash, removed)
+
+    def _give_way(self, failure: Exception) -> None:
+        """Read no more from here on."""
+        self.degraded = f"{type(failure).__name__} in {place_of(failure)}"
+        self._pending.clear()
+        self._on_failure(failure)
+
+
+def _hash(digest: hashlib._Hash, data: bytes) -> None:
+    if len(data) <= HASH_BYTES:
+        digest.update(data)
+        return
+    view = memoryview(data)
+    for at in range(0, len(data), HASH_BYTES):
+        digest.update(view[at : at + HASH_BYTES])
+
+
+def _instant(timestamp: float) -> datetime:
+    return datetime.fromtimestamp(timestamp, UTC)
+
+
+def place_of(failure: Exception) -> str:
+    """Module and line that raised: no message, for it may hold what passed."""
+    trace = failure.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return "unknown place"
+    return f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"

@@ -1,0 +1,203 @@
+"""Pure. A WebSocket session as a row of responses: who opened each one, and when it is over.
+
+Responses over WebSocket (Codex) and Realtime speak alike: the client says `response.create`, the
+server says `response.created`, then deltas, then a message that ends the response and carries its
+usage. With voice detection the server begins responses by itself, and in Realtime several may be
+under way at once, told apart by id. One response is one exchange.
+
+    waiting     asked for, and not yet created by the server; first come, first served
+    under way   created; by the id the server gave it
+    closed      its last message has come, or the session is over
+
+A session may last for hours and carry audio: only a message that can matter is parsed, and nothing
+is kept of a response that is closed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from addon.dialects.counts import lookup, object_at
+from addon.dialects.openai.realtime import TRANSCRIBED
+from addon.dialects.request import RequestFacts, read_request
+from addon.dialects.routes import Route
+from addon.framing import json_values
+from addon.metering.meter import Meter
+
+UNDER_WAY_MAX = 64
+"""Realtime runs a handful of responses at a time; beyond this the oldest counts as cut."""
+_MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+"""As for an SSE event: nothing that carries usage is near it, so a longer one is not parsed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A response has been asked for, or begun by the server."""
+
+    key: int
+    """Of this response in this session; `Closed` names it again."""
+    request: RequestFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A response is over; its meter has read all there was."""
+
+    key: int
+    meter: Meter
+
+
+Happening = Opened | Closed
+
+
+@dataclass(slots=True)
+class _Response:
+    key: int
+    meter: Meter
+    event_id: object = None
+    """The client's name for its own message, by which an error answers it."""
+
+
+class WebSocketSession:
+    """Feed it each message of either side; it says what opened and what closed."""
+
+    def __init__(self, route: Route, *, provider: str = "", model: str | None = None) -> None:
+        self._route = route
+        self._provider = provider
+        self._model = model
+        """As the URL or the server named it; Realtime's responses do not."""
+        self._transcriber: str | None = None
+        self._waiting: list[_Response] = []
+        self._under_way: dict[str, _Response] = {}
+        self._keys = 0
+
+    @property
+    def open_count(self) -> int:
+        return len(self._waiting) + len(self._under_way)
+
+    def client_message(self, message: bytes) -> list[Happening]:
+        """What a client's message brings about."""
+        if b"response.create" not in message or len(message) > _MESSAGE_BYTES_MAX:
+            return []
+        body = json_values.loads(message)
+        if body is None or body.get("type") != "response.create":
+            return []
+        # Realtime wraps the parameters, Responses has them beside the type.
+        said = object_at(body, "response") or body
+        request = read_request(self._route, json_values.dumps(said).encode())
+        request = replace(request, model=request.model or self._model, streamed=True)
+        response = self._open(request.model)
+        response.event_id = body.get("event_id")
+        self._waiting.append(response)
+        return [Opened(response.key, request), *self._overflow()]
+
+    def server_message(self, message: bytes) -> list[Happening]:
+        """What a server's message brings about."""
+        if len(message) > _MESSAGE_BYTES_MAX or not self._matters(message):
+            return []
+        body = json_values.loads(message)
+        if body is None:
+            return []
+        session = object_at(body, "session")
+        if session is not None:
+            self._read_session(session)
+        return list(self._happenings(body, message))
+
+    def end(self) -> list[Closed]:
+        """The session is over: whatever is still open ends with it."""
+        cut = [*self._waiting, *self._under_way.values()]
+        self._waiting.clear()
+        self._under_way.clear()
+        return [Closed(response.key, response.meter) for response in cut]
+
+    def _matters(self, message: bytes) -> bool:
+        """Deltas, which are nearly all messages, matter until a response has its first."""
+        if any(
+            mark in message
+            for mark in (b'"response"', b'"error"', b'"session"', b"_transcription.completed")
+        ):
+            return True
+        unspoken = any(not one.meter.token_seen for one in self._under_way.values())
+        return unspoken and b'.delta"' in message
+
+    def _happenings(self, body: dict[str, Any], message: bytes) -> Iterator[Happening]:
+        kind = body.get("type")
+        if kind == TRANSCRIBED:
+            yield from self._transcribed(message)
+        elif kind == "error":
+            yield from self._refused(body, message)
+        elif kind == "response.created":
+            yield from self._created(body, message)
+        else:
+            yield from self._said(body, message)
+
+    def _created(self, body: dict[str, Any], message: bytes) -> Iterator[Happening]:
+        response_id = str(lookup(body, "response.id"))
+        if response_id in self._under_way:
+            return
+        if self._waiting:
+            response = self._waiting.pop(0)
+        else:
+            response = self._open(self._model)
+            yield Opened(response.key, RequestFacts(model=self._model, streamed=True))
+        self._under_way[response_id] = response
+        response.meter.feed_message(message)
+        yield from self._overflow()
+
+    def _said(self, body: dict[str, Any], message: bytes) -> Iterator[Happening]:
+        response_id = str(body.get("response_id") or lookup(body, "response.id"))
+        if response_id not in self._under_way:
+            if len(self._under_way) != 1:
+                return
+            # Deltas of the Responses API do not name theirs: it is the only one.
+            response_id = next(iter(self._under_way))
+        response = self._under_way[response_id]
+        response.meter.feed_message(message)
+        if response.meter.facts.ended:
+            del self._under_way[response_id]
+            yield Closed(response.key, response.meter)
+
+    def _refused(self, body: dict[str, Any], message: bytes) -> Iterator[Happening]:
+        """An error answers the request it names, or else the one that waits longest.
+
+        A response under way keeps it in mind; it still gets its own last message.
+        """
+        named = lookup(body, "error.event_id") or body.get("event_id")
+        refused = next((one for one in self._waiting if named and one.event_id == named), None)
+        if refused is None and self._waiting and not lookup(body, "error.event_id"):
+            refused = self._waiting[0]
+        if refused is not None:
+            self._waiting.remove(refused)
+            refused.meter.feed_message(message)
+            yield Closed(refused.key, refused.meter)
+        elif len(self._under_way) == 1:
+            next(iter(self._under_way.values())).meter.feed_message(message)
+
+    def _transcribed(self, message: bytes) -> Iterator[Happening]:
+        response = self._open(self._transcriber)
+        response.meter.feed_message(message)
+        yield Opened(response.key, RequestFacts(model=self._transcriber, streamed=True))
+        yield Closed(response.key, response.meter)
+
+    def _open(self, model: str | None) -> _Response:
+        self._keys += 1
+        meter = Meter(self._route.dialect, content_type="", provider=self._provider)
+        meter.facts.see_model(model or self._model)
+        return _Response(self._keys, meter)
+
+    def _overflow(self) -> Iterator[Closed]:
+        while self.open_count > UNDER_WAY_MAX:
+            if self._waiting:
+                oldest = self._waiting.pop(0)
+            else:
+                oldest = self._under_way.pop(next(iter(self._under_way)))
+            yield Closed(oldest.key, oldest.meter)
+
+    def _read_session(self, session: dict[str, Any]) -> None:
+        model = session.get("model")
+        if isinstance(model, str):
+            self._model = model
+        for path in ("audio.input.transcription.model", "input_audio_transcription.model"):
+            transcriber = lookup(session, path)
+            if isinstance(transcriber, str):
+                self._transcriber = transcriber

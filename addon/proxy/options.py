@@ -1,0 +1,176 @@
+"""Edge. mitmproxy's options -> frozen Settings.
+
+Every option is text and is parsed here: mitmproxy drops an addon without a word when the value of
+a typed option is bad, and does not enforce choices.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from mitmproxy.addonmanager import Loader
+
+from ledger.store.db import default_url
+
+
+class Inject(StrEnum):
+    """When to ask upstream for usage that the client did not ask for."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """A host to treat as an LLM upstream. None: any port; the provider is told by the host."""
+
+    host: str
+    port: int | None = None
+    provider: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options of one run, checked."""
+
+    ledger_url: str
+    commit_before_end: bool = True
+    inject: Inject = Inject.AUTO
+    upstreams: tuple[Upstream, ...] = ()
+    capture: Path | None = None
+    tags: Mapping[str, str]
+    prices: Path | None = None
+
+    def upstream(self, host: str, port: int) -> Upstream | None:
+        """The configured upstream for a host and port, or None."""
+        for upstream in self.upstreams:
+            if upstream.host == host and upstream.port in (None, port):
+                return upstream
+        return None
+
+
+class Values(Protocol):
+    """What `parse` needs of mitmproxy's option manager."""
+
+    ledger_url: str | None
+    ledger_commit: str | None
+    tee_inject: str | None
+    tee_hosts: str | None
+    tee_capture: str | None
+    tee_tags: str | None
+    tee_prices: str | None
+
+
+HELP = {
+    "ledger_url": "Where the ledger is: sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME. "
+    "Default: TOKENTEE_LEDGER, else a SQLite file in the user's data directory.",
+    "ledger_commit": "before_end (default): the end of an answer waits until its reading is on "
+    "disk; async: it does not.",
+    "tee_inject": "Ask upstream for usage the client did not ask for, and take it out again: "
+    "auto (default: where it is known or learned to be opt-in), always, never.",
+    "tee_hosts": "Hosts to treat as LLM upstreams beside detection by path: "
+    "HOST[:PORT][=PROVIDER], comma separated.",
+    "tee_capture": "Directory for captures of whole exchanges, credentials redacted. Off by "
+    "default: captures hold prompts and answers.",
+    "tee_tags": "Tags for every exchange: team=search,env=prod.",
+    "tee_prices": "Price override file (TOML).",
+}
+TAGS_MAX = 32
+"""Tags of one exchange; more is a mistake, and upstream of the ledger is the place to say so."""
+TAG_LENGTH_MAX = 256
+
+
+def add(loader: Loader) -> None:
+    """Declare the options to mitmproxy."""
+    for name, text in HELP.items():
+        # mitmproxy takes `Optional[str]`, which its annotation does not say.
+        loader.add_option(name, str | None, None, text)  # type: ignore[arg-type]
+
+
+def parse(values: Values) -> Settings:
+    """The settings that the options say. Raises ValueError naming the option and the value."""
+    return Settings(
+        ledger_url=values.ledger_url or default_url(),
+        commit_before_end=_one_of(
+            "ledger_commit", values.ledger_commit, {"before_end": True, "async": False}
+        ),
+        inject=_one_of("tee_inject", values.tee_inject, {str(mode): mode for mode in Inject}),
+        upstreams=_upstreams(values.tee_hosts or ""),
+        capture=_directory(values.tee_capture),
+        tags=parse_tags("tee_tags", values.tee_tags or ""),
+        prices=_file(values.tee_prices),
+    )
+
+
+def parse_tags(name: str, text: str) -> dict[str, str]:
+    """`team=search,env=prod` -> a dict. Raises ValueError naming what is wrong."""
+    tags: dict[str, str] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"{name}: {part!r} is not KEY=VALUE")
+        tags[key.strip()[:TAG_LENGTH_MAX]] = value.strip()[:TAG_LENGTH_MAX]
+    if len(tags) > TAGS_MAX:
+        raise ValueError(f"{name}: {len(tags)} tags; at most {TAGS_MAX} are kept")
+    return tags
+
+
+def parse_tags_leniently(values: Sequence[str]) -> dict[str, str]:
+    """Tags of a client's headers: what is not KEY=VALUE is left out, for a request is not to fail
+    over a label."""
+    tags: dict[str, str] = {}
+    if not values:
+        return tags
+    for part in ",".join(values).split(",")[:TAGS_MAX]:
+        key, equals, value = part.partition("=")
+        if equals and key.strip():
+            tags[key.strip()[:TAG_LENGTH_MAX]] = value.strip()[:TAG_LENGTH_MAX]
+    return tags
+
+
+def _one_of[T](name: str, value: str | None, choices: Mapping[str, T]) -> T:
+    if value is None:
+        return next(iter(choices.values()))
+    if value not in choices:
+        raise ValueError(f"{name}: {value!r} is not one of {', '.join(choices)}")
+    return choices[value]
+
+
+def _upstreams(text: str) -> tuple[Upstream, ...]:
+    upstreams = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        address, equals, provider = part.partition("=")
+        host, colon, port = address.partition(":")
+        if not host or (equals and not provider) or "/" in address:
+            raise ValueError(f"tee_hosts: {part!r} is not HOST[:PORT][=PROVIDER]")
+        if colon and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+            raise ValueError(f"tee_hosts: {port!r} in {part!r} is not a port")
+        upstreams.append(
+            Upstream(
+                host=host.lower(),
+                port=int(port) if colon else None,
+                provider=provider or None,
+            )
+        )
+    return tuple(upstreams)
+
+
+def _directory(value: str | None) -> Path | None:
+    if not value:
+        return None
+    path = Path(value).expanduser()
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"tee_capture: {value!r} is not a directory")
+    return path
+
+
+def _file(value: str | None) -> Path | None:
+    if not value:
+        return None
+    path = Path(value).expanduser()
+    if not path.is_file():
+        raise ValueError(f"tee_prices: {value!r} is not a file")
+    return path

@@ -1,0 +1,1 @@
+"""What mitmproxy has no hook for, one file each: why, which versions, what happens without it."""

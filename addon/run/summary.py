@@ -1,0 +1,36 @@
+"""Edge. What a command used, printed when it has ended."""
+
+import sys
+
+from rich.console import Console
+from rich.markup import escape
+
+from ledger.model.errors import LedgerError
+from ledger.reports import queries, render, report_tables
+from ledger.store import db
+from ledger.sync.spool import path_for
+
+
+def show_summary(ledger_url: str, run_id: str) -> None:
+    """A table by model of the requests that carry the run's tag, to stderr."""
+    console = Console(stderr=True, highlight=False)
+    try:
+        parsed = db.parse_url(ledger_url)
+        # What goes to a shared database was committed to the spool first, and is all there.
+        local = parsed if db.file_of(parsed) else f"sqlite:///{path_for(parsed)}"
+        engine = db.open_engine(local)
+        scope = queries.Scope(only=(("tag:run", run_id),))
+        found = queries.report(engine, ["model"], scope)
+    except LedgerError as error:
+        console.print(escape(f"tokentee: {error}"))
+        return
+    requests = found.total.figures.requests
+    if not requests:
+        console.print("tokentee: no LLM request passed")
+        return
+    sys.stderr.write("\n")
+    render.print_table(report_tables.screen(found), console)
+    for note in report_tables.notes(found):
+        console.print(escape(note))
+    where = f"tokentee: in {db.shown(ledger_url)}; more: tokentee report --only tag:run={run_id}"
+    console.print(escape(where), soft_wrap=True)

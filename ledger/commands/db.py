@@ -1,0 +1,177 @@
+"""Wiring. The commands about the ledger itself: `db …` and `sync`."""
+
+import sys
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from ledger.commands.options import LedgerOption
+
+db_commands = typer.Typer(no_args_is_help=True, help="The ledger's schema, and what it keeps.")
+
+
+def add(app: typer.Typer) -> None:
+    """Put the commands on the `tokentee` command."""
+    app.add_typer(db_commands, name="db")
+    app.command()(sync)
+
+
+@db_commands.command()
+def upgrade(*, ledger: LedgerOption = None) -> None:
+    """Make the ledger, or bring it to this version's schema; a SQLite file is copied first."""
+    from ledger.store import db
+
+    engine = db.create(ledger or db.default_url())
+    copy = db.upgrade(engine)
+    _say(f"{db.shown(engine.url)} has the schema {db.revision_of(engine)}")
+    if copy:
+        _say(f"as it was before: {copy}")
+
+
+@db_commands.command()
+def current(*, ledger: LedgerOption = None) -> None:
+    """Print the schema of the ledger; exit code 1 if it is not this version's."""
+    from ledger.store import db
+    from ledger.store.tables import REVISION
+
+    engine = db.open_existing(ledger or db.default_url())
+    found = db.revision_of(engine)
+    typer.echo(found)
+    if found != REVISION:
+        _say(f"this is tokentee for {REVISION}: run `tokentee db upgrade`")
+        raise typer.Exit(1)
+
+
+@db_commands.command()
+def check(*, ledger: LedgerOption = None) -> None:
+    """Say where the ledger's tables differ from what they should be; exit code 1 if they do."""
+    from ledger.store import db
+
+    engine = db.open_existing(ledger or db.default_url())
+    differences = db.differences(engine)
+    for difference in differences:
+        typer.echo(difference)
+    if differences:
+        raise typer.Exit(1)
+    _say(f"{db.shown(engine.url)}: no difference")
+
+
+@db_commands.command()
+def describe(*, ledger: LedgerOption = None) -> None:
+    """Print what every column of the public tables and views holds."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from ledger.store import db, descriptions
+
+    engine = db.open_existing(ledger or db.default_url())
+    with engine.connect() as connection:
+        columns = descriptions.describe(connection)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    for relation in dict.fromkeys(column.relation for column in columns):
+        title = descriptions.heading(relation)
+        table = Table("column", "type", "holds", title=title, title_justify="left", box=None)
+        for column in columns:
+            if column.relation == relation:
+                table.add_row(column.column, column.kind, column.text)
+        console.print(table)
+        console.print()
+
+
+@db_commands.command()
+def drop(
+    *,
+    before: Annotated[
+        str, typer.Option(metavar="WHEN", help="Exchanges opened before: 2026-01-01, 400d; UTC.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it: what is dropped is gone.")] = False,
+    ledger: LedgerOption = None,
+) -> None:
+    """Drop old exchanges with their readings and charges, and give the room back."""
+    from ledger.maintenance import retention
+    from ledger.model import period
+    from ledger.store import db
+
+    moment = period.moment(before, datetime.now(UTC))
+    engine = db.ensure(ledger or db.default_url())
+    count = retention.count_before(engine, moment)
+    if not yes:
+        _say(f"{count} exchanges were opened before {moment:%Y-%m-%d %H:%M} UTC; --yes drops them")
+        raise typer.Exit(1)
+    dropped = retention.drop_before(engine, moment)
+    _say(f"{dropped} exchanges were dropped")
+
+
+def sync(
+    source: Annotated[
+        str | None, typer.Argument(metavar="SOURCE", help="The ledger to read.", show_default=False)
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="TARGET", help="The ledger to add to.", show_default=False),
+    ] = None,
+    *,
+    status: Annotated[
+        bool, typer.Option("--status", help="How the spools of shared ledgers stand.")
+    ] = False,
+) -> None:
+    """Merge a ledger into another one. What is there already is not added again.
+
+    tokentee sync sqlite:///laptop.sqlite3 postgresql+psycopg://team@db/ledger
+
+    With --status: what waits in the spools of this machine, and what a shared ledger refuses; exit
+    code 1 if anything is wrong.
+    """
+    if status and source is None:
+        raise typer.Exit(_show_spools())
+    if status or source is None or target is None:
+        _say("give SOURCE and TARGET, or --status")
+        raise typer.Exit(2)
+    raise typer.Exit(_merge(source, target))
+
+
+def _merge(source: str, target: str) -> int:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from ledger.sync import merging as syncing
+
+    console = Console(stderr=True)
+    columns = (TextColumn("exchanges"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("sync", total=None)
+        merged = syncing.sync(
+            source,
+            target,
+            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    _say(f"{merged.exchanges} exchanges are in the target, {len(merged.refused)} were refused")
+    for refused in merged.refused:
+        typer.echo(f"{refused.key[1]}\t{refused.error}")
+    return 1 if merged.refused else 0
+
+
+def _show_spools() -> int:
+    from ledger.sync import spool
+
+    paths = spool.all_paths()
+    if not paths:
+        _say("no spool: no ledger of this machine is shared")
+    is_wrong = False
+    for path in paths:
+        status = spool.status_of(path)
+        is_wrong |= bool(status.trouble or status.refused)
+        typer.echo(f"{status.target}\t{status.path}")
+        oldest = f", the oldest of {status.oldest:%Y-%m-%d %H:%M:%S} UTC" if status.oldest else ""
+        typer.echo(f"  waiting: {status.waiting}{oldest}")
+        typer.echo(f"  last shipped: {status.shipped_at or 'never'}")
+        if status.trouble:
+            typer.echo(f"  trouble: {status.trouble}")
+        for refused in status.refused:
+            typer.echo(f"  refused: {refused.key[1]} ({refused.key[0]}): {refused.error}")
+    return 1 if is_wrong else 0
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

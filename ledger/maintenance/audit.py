@@ -1,0 +1,354 @@
+"""Database. What a ledger promises, held against what is in it.
+
+Each promise is one question for the rows that break it, asked of the database: no row passes
+through Python that is not a breach, and of these only the first few. A question is written
+otherwise than the code that it checks: what the views pick with NOT EXISTS is ranked here.
+
+Some of what is strange is not the ledger's doing (a provider whose parts exceed its totals, WIRE 4
+and 5). It is counted as a remark, and breaks nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.maintenance.retention import DROPPED_UNTIL
+from ledger.pricing.price_lines import INPUT_LINES, OUTPUT_LINES
+from ledger.reports.queries import snapshot
+from ledger.store.tables import Instant
+from ledger.sync.merging import reason_of
+
+SHOWN_MAX = 20
+"""Breaches named of one promise; all are counted."""
+BEGINNING = datetime(1000, 1, 1, tzinfo=UTC)
+"""Before every exchange, and with four digits of a year, so that it sorts as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What must hold, and the question for the rows (id, detail) of which it does not."""
+
+    name: str
+    holds: str
+    broken: str
+    is_remark: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How many rows break a promise, and the first of them: (id, what was found)."""
+
+    promise: Promise
+    count: int
+    examples: tuple[tuple[str, str], ...]
+
+
+def verify(engine: Engine, since: datetime | None = None) -> Iterator[Verdict]:
+    """What becomes of each promise, one after the other; only of what was opened `since` then."""
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            yield _integrity(connection)
+    for promise in PROMISES:
+        # Each in a snapshot of its own: a long one would hold back the clean-up of a live ledger.
+        with snapshot(engine) as connection:
+            yield _ask(connection, promise, since or BEGINNING)
+
+
+def _ask(connection: Connection, promise: Promise, since: datetime) -> Verdict:
+    day = _DAY[connection.dialect.name]
+    midnight = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    bounds: dict[str, sa.BindParameter[Any]] = {
+        "since": sa.bindparam("since", since, Instant()),
+        "midnight": sa.bindparam("midnight", midnight, Instant()),
+        "day": sa.bindparam("day", midnight.date(), sa.Date()),
+    }
+    text = sa.text(promise.broken.replace("{day}", day))
+    used = [bound for name, bound in bounds.items() if f":{name}" in promise.broken]
+    found = (
+        text.bindparams(*used)
+        .columns(sa.column("id", sa.Text), sa.column("detail", sa.Text))
+        .subquery()
+    )
+    count = sa.func.count().over()
+    try:
+        rows = connection.execute(sa.select(found.c.id, found.c.detail, count).limit(SHOWN_MAX))
+        examples = rows.all()
+    except sa.exc.DBAPIError as error:
+        return Verdict(promise, 1, (("", f"cannot be asked: {reason_of(error)}"),))
+    return Verdict(
+        promise,
+        examples[0][2] if examples else 0,
+        tuple((row.id, row.detail or "") for row in examples),
+    )
+
+
+def _integrity(connection: Connection) -> Verdict:
+    try:
+        said = connection.exec_driver_sql(f"PRAGMA integrity_check({SHOWN_MAX})").scalars().all()
+    except sa.exc.DBAPIError as error:
+        said = [reason_of(error)]
+    faults = [] if said == ["ok"] else [("", " ".join(str(line).split())) for line in said]
+    return Verdict(INTEGRITY, len(faults), tuple(faults))
+
+
+INTEGRITY = Promise("file", "the SQLite file is sound (PRAGMA integrity_check)", "")
+
+_DAY = {
+    "sqlite": "date(v.opened_at)",
+    "postgresql": "CAST(v.opened_at AT TIME ZONE 'UTC' AS date)",
+}
+
+_CURRENT_READINGS = """(
+  SELECT * FROM (
+    SELECT readings.*, ROW_NUMBER() OVER (
+      PARTITION BY opened_at, exchange_id ORDER BY revision DESC, read_at, id) AS place
+    FROM readings WHERE opened_at >= :since) ranked
+  WHERE place = 1)"""
+_CURRENT_CHARGES = """(
+  SELECT * FROM (
+    SELECT charges.*, ROW_NUMBER() OVER (
+      PARTITION BY opened_at, exchange_id, reading_id, ordinal ORDER BY revision DESC, id) AS place
+    FROM charges WHERE opened_at >= :since) ranked
+  WHERE place = 1)"""
+_CHARGE_OF_READING = (
+    "c.opened_at = r.opened_at AND c.exchange_id = r.exchange_id AND c.reading_id = r.id"
+)
+_COUNTS = "state <> 'open' AND duplicate_of IS NULL"
+
+
+def _listed(lines: tuple[str, ...]) -> str:
+    return ", ".join(f"'{line}'" for line in lines)
+
+
+def _exceeds(parts: str, total: str, text: str) -> str:
+    return f"WHEN {parts} > {total} THEN '{text} ' || ({parts}) || ' > ' || {total}"
+
+
+_BEYOND = " ".join(
+    (
+        _exceeds("r.cache_read_tokens", "r.input_tokens", "cache_read_tokens"),
+        _exceeds("r.cache_write_tokens", "r.input_tokens", "cache_write_tokens"),
+        _exceeds("r.cache_read_tokens + r.cache_write_tokens", "r.input_tokens", "cache tokens"),
+        _exceeds("r.cache_write_5m_tokens", "r.cache_write_tokens", "cache_write_5m_tokens"),
+        _exceeds("r.cache_write_1h_tokens", "r.cache_write_tokens", "cache_write_1h_tokens"),
+        _exceeds("r.input_audio_tokens", "r.input_tokens", "input_audio_tokens"),
+        _exceeds("r.reasoning_tokens", "r.output_tokens", "reasoning_tokens"),
+        _exceeds("r.output_audio_tokens", "r.output_tokens", "output_audio_tokens"),
+    )
+)
+
+_REPORTED = "CASE WHEN v.usage_source <> 'estimated' THEN v.{0} END"
+_DAILY = {
+    "requests": "COUNT(*)",
+    "errors": "COUNT(CASE WHEN v.outcome IN ('error_frame', 'http_error') THEN 1 END)",
+    "unpriced": "COUNT(CASE WHEN v.cost_state IN ('unpriced', 'partial') THEN 1 END)",
+    "cost_picousd": "SUM(v.cost_picousd)",
+} | {
+    name: f"SUM({_REPORTED.format(name)})"
+    for name in (
+        "input_tokens",
+        "cache_read_tokens",
+        "cache_write_tokens",
+        "output_tokens",
+        "reasoning_tokens",
+    )
+}
+
+
+def _daily() -> str:
+    """The sums of both sides, one of them negative: what is left differs."""
+    names = ", ".join(_DAILY)
+    of = "provider, model, key_fingerprint"
+    mine = ", ".join(f"-({term})" for term in _DAILY.values())
+    left = {name: f"COALESCE(SUM(u.{name}), 0)" for name in _DAILY}
+    detail = " || ".join(
+        f"'{', ' if at else ''}{n} ' || {t}" for at, (n, t) in enumerate(left.items())
+    )
+    return f"""
+SELECT CAST(u.day AS TEXT) AS id, COALESCE(u.provider, '') || ' ' || COALESCE(u.model, '')
+  || ': usage_daily has more (or less) by ' || {detail} AS detail
+FROM (
+  SELECT day, {of}, {names} FROM usage_daily WHERE day >= :day
+  UNION ALL
+  SELECT {{day}}, {of}, {mine} FROM requests v WHERE v.opened_at >= :midnight
+  GROUP BY {{day}}, {of}) u
+GROUP BY u.day, u.provider, u.model, u.key_fingerprint
+HAVING {" OR ".join(f"{term} <> 0" for term in left.values())}"""
+
+
+PROMISES = (
+    Promise(
+        "bytes",
+        "what upstream sent was handed to the client or taken out, to the byte",
+        # An event that was cut off is neither: it was waiting for its end, and none came. Only
+        # where usage is to be taken out does anything wait.
+        """
+SELECT id, 'upstream sent ' || response_bytes || ', the client was handed ' || client_bytes
+  || ', taken out were ' || removed_bytes AS detail
+FROM exchanges
+WHERE opened_at >= :since AND (client_bytes + removed_bytes > response_bytes
+  OR (client_bytes + removed_bytes < response_bytes
+      AND (NOT usage_injected OR outcome = 'complete')))""",
+    ),
+    Promise(
+        "untouched",
+        "where nothing was taken out, the client's digest is upstream's",
+        """
+SELECT id, 'client ' || client_digest || ', upstream ' || upstream_digest AS detail
+FROM exchanges
+WHERE opened_at >= :since AND client_bytes = response_bytes AND client_digest <> upstream_digest""",
+    ),
+    Promise(
+        "removed",
+        "what was taken out is usage that we asked for, changed the digest, and has one itself",
+        """
+SELECT id, CASE WHEN NOT usage_injected THEN 'we had not asked for usage'
+    WHEN NOT usage_stripped THEN 'not marked as stripped'
+    WHEN removed_digest IS NULL THEN 'no digest of what was taken out'
+    ELSE 'the digests are the same' END AS detail
+FROM exchanges
+WHERE opened_at >= :since AND removed_bytes > 0 AND (NOT usage_injected OR NOT usage_stripped
+  OR removed_digest IS NULL OR client_digest = upstream_digest)
+UNION ALL
+SELECT id, 'nothing was taken out, and has a digest' FROM exchanges
+WHERE opened_at >= :since AND removed_bytes = 0
+  AND (removed_digest IS NOT NULL OR usage_stripped)""",
+    ),
+    Promise(
+        "readings",
+        "every exchange that ended has a reading",
+        """
+SELECT e.id, 'ended as ' || e.state AS detail FROM exchanges e
+WHERE e.opened_at >= :since AND e.state <> 'open' AND NOT EXISTS (
+  SELECT 1 FROM readings r WHERE r.opened_at = e.opened_at AND r.exchange_id = e.id
+    AND (r.revision >= 1 OR e.state = 'lost'))""",
+    ),
+    Promise(
+        "belonging",
+        "every reading is of an exchange, and every charge of a reading",
+        """
+SELECT r.exchange_id AS id, 'reading ' || r.id AS detail FROM readings r
+WHERE r.opened_at >= :since AND NOT EXISTS (
+  SELECT 1 FROM exchanges e WHERE e.opened_at = r.opened_at AND e.id = r.exchange_id)
+UNION ALL
+SELECT c.exchange_id, 'charge ' || c.id FROM charges c
+WHERE c.opened_at >= :since AND NOT EXISTS (
+  SELECT 1 FROM readings r WHERE r.opened_at = c.opened_at AND r.exchange_id = c.exchange_id
+    AND r.id = c.reading_id)""",
+    ),
+    Promise(
+        "lines",
+        "the token lines of a reading add up to its totals, so no token is billed twice",
+        # Cohere bills other totals than the model counted. What a provider priced as a whole has
+        # one line; a reading without lines is in `unpriced`.
+        f"""
+SELECT exchange_id AS id, 'input ' || input || ', charged ' || charged_input || '; output '
+  || output || ', charged ' || charged_output AS detail
+FROM (
+  SELECT r.exchange_id,
+    COALESCE(CAST(r.tool_units ->> 'billed_input_tokens' AS BIGINT), r.input_tokens, -1) AS input,
+    COALESCE(CAST(r.tool_units ->> 'billed_output_tokens' AS BIGINT), r.output_tokens, -1)
+      AS output,
+    c.charged_input, c.charged_output
+  FROM {_CURRENT_READINGS} r JOIN (
+    SELECT opened_at, exchange_id, reading_id, COUNT(CASE WHEN line <> 'reported_cost' THEN 1 END)
+        AS lines,
+      COALESCE(SUM(CASE WHEN line IN ({_listed(INPUT_LINES)}) THEN quantity END), 0)
+        AS charged_input,
+      COALESCE(SUM(CASE WHEN line IN ({_listed(OUTPUT_LINES)}) THEN quantity END), 0)
+        AS charged_output
+    FROM {_CURRENT_CHARGES} current_charges GROUP BY opened_at, exchange_id, reading_id) c
+  ON {_CHARGE_OF_READING} AND c.lines > 0) sums
+WHERE (input <> -1 AND input <> charged_input) OR (output <> -1 AND output <> charged_output)""",
+    ),
+    Promise(
+        "amounts",
+        "every charge is its quantity times its unit price, or has no price",
+        """
+SELECT exchange_id AS id, line || ': ' || quantity || ' x ' || COALESCE(unit_picousd, -1)
+  || ' is not ' || COALESCE(amount_picousd, -1) AS detail
+FROM charges
+WHERE opened_at >= :since AND (
+  CAST(quantity AS NUMERIC) * unit_picousd <> amount_picousd
+  OR (unit_picousd IS NULL) <> (amount_picousd IS NULL) OR quantity < 0 OR unit_picousd < 0)""",
+    ),
+    Promise(
+        "supersedes",
+        "a charge of a later revision replaces one of an earlier, of the same line's place",
+        """
+SELECT c.exchange_id AS id, c.line || ' replaces ' || COALESCE(c.supersedes, 'nothing') AS detail
+FROM charges c
+WHERE c.opened_at >= :since AND c.revision > 1 AND NOT EXISTS (
+  SELECT 1 FROM charges o
+  WHERE o.opened_at = c.opened_at AND o.exchange_id = c.exchange_id
+    AND o.reading_id = c.reading_id AND o.ordinal = c.ordinal AND o.revision < c.revision
+    AND o.id = c.supersedes)
+  AND c.supersedes IS NOT NULL
+UNION ALL
+SELECT exchange_id, line || ' of revision ' || revision || ' replaces nothing' FROM charges
+WHERE opened_at >= :since AND revision > 1 AND supersedes IS NULL""",
+    ),
+    Promise(
+        "requests",
+        "the view requests has every exchange that counts, once",
+        f"""
+SELECT 'requests' AS id, 'it has ' || shown || ', the ledger ' || there AS detail FROM (
+  SELECT (SELECT COUNT(*) FROM requests WHERE opened_at >= :since) AS shown,
+    (SELECT COUNT(*) FROM exchanges WHERE opened_at >= :since AND {_COUNTS}) AS there) counted
+WHERE shown <> there""",
+    ),
+    Promise(
+        "cost",
+        "the cost of a request is the sum of its charges that none supersedes",
+        f"""
+SELECT id, 'requests says ' || shown || ', its charges ' || charged AS detail FROM (
+  SELECT v.id, COALESCE(v.cost_picousd, -1) AS shown, COALESCE(s.charged, -1) AS charged
+  FROM requests v LEFT JOIN (
+    SELECT r.opened_at, r.exchange_id, SUM(c.amount_picousd) AS charged
+    FROM {_CURRENT_READINGS} r JOIN {_CURRENT_CHARGES} c ON {_CHARGE_OF_READING}
+    GROUP BY r.opened_at, r.exchange_id) s
+  ON s.opened_at = v.opened_at AND s.exchange_id = v.id
+  WHERE v.opened_at >= :since) costs
+WHERE shown <> charged""",
+    ),
+    Promise(
+        "duplicates",
+        "a duplicate is of an exchange that counts: same origin, response id and content, earlier",
+        # Where old rows were dropped, the one that counted may have been among them.
+        f"""
+SELECT e.id, 'duplicate of ' || e.duplicate_of AS detail FROM exchanges e
+WHERE e.opened_at >= :since AND e.duplicate_of IS NOT NULL
+  AND NOT EXISTS (
+    SELECT 1 FROM exchanges o
+    WHERE o.id = e.duplicate_of AND o.origin = e.origin AND o.response_id = e.response_id
+      AND o.content_digest = e.content_digest AND o.{_COUNTS.replace("AND ", "AND o.")}
+      AND (o.opened_at < e.opened_at OR (o.opened_at = e.opened_at AND o.id < e.id)))
+  AND (EXISTS (SELECT 1 FROM exchanges o WHERE o.id = e.duplicate_of)
+    OR NOT EXISTS (SELECT 1 FROM meta WHERE key = '{DROPPED_UNTIL}'))""",
+    ),
+    Promise(
+        "twice",
+        "no billed response counts twice",
+        f"""
+SELECT MIN(id) AS id, COUNT(*) || ' exchanges of ' || origin || ' answered with ' || response_id
+  || ' and the same content' AS detail
+FROM exchanges
+WHERE response_id IS NOT NULL AND content_digest IS NOT NULL AND {_COUNTS} AND state = 'settled'
+GROUP BY response_id, origin, content_digest
+HAVING COUNT(*) > 1 AND MAX(opened_at) >= :since""",
+    ),
+    Promise("daily", "usage_daily adds up to requests: day, provider, model and key", _daily()),
+    Promise(
+        "parts",
+        "what a provider reports as parts does not exceed its totals (it is cut when billed)",
+        f"""
+SELECT exchange_id AS id, detail FROM (
+  SELECT r.exchange_id, CASE {_BEYOND} END AS detail FROM {_CURRENT_READINGS} r) beyond
+WHERE detail IS NOT NULL""",
+        is_remark=True,
+    ),
+)

@@ -1,0 +1,145 @@
+"""Database. A further reading of an exchange, where the meter reads its capture differently now.
+
+The old reading and its charges stay where they are; the highest revision counts. A reading with
+the same figures is not added, so reading everything again twice adds nothing. Two ledgers that
+were corrected alike and are merged hold one such reading, since its id is a digest of its content.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.model.errors import LedgerError
+from ledger.model.records import Charge, Exchange, Reading
+from ledger.reports.queries import current_charge
+from ledger.store import db
+from ledger.store.rows import exchange_of, reading_of
+from ledger.store.tables import charges, exchanges, readings
+from ledger.store.writing import batch_insert
+from ledger.sync.merging import REFUSALS, reason_of
+
+_FIGURES = tuple(
+    name
+    for name in batch_insert.READING_COLUMNS
+    if name not in ("revision", "meter_version", "read_at", "reason")
+)
+
+
+type Further = tuple[Reading, Sequence[Charge]]
+"""A reading to add, and its charges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booked:
+    """An exchange that has ended, with the reading and the cost that count."""
+
+    exchange: Exchange
+    reading: Reading
+    cost_picousd: int | None
+
+
+def find(engine: Engine, opened_at: datetime, exchange_id: str) -> Booked | None:
+    """What is booked of an exchange; None if the ledger has no such, or does not know its end."""
+    with engine.connect() as connection:
+        row = connection.execute(
+            sa.select(exchanges).where(
+                exchanges.c.opened_at == opened_at, exchanges.c.id == exchange_id
+            )
+        ).first()
+        current = _current(connection, opened_at, exchange_id)
+        if row is None or current is None or current.revision == 0:
+            return None
+        amounts = connection.scalars(
+            sa.select(charges.c.amount_picousd).where(
+                charges.c.opened_at == opened_at,
+                charges.c.exchange_id == exchange_id,
+                charges.c.reading_id == current.id,
+                charges.c.amount_picousd.is_not(None),
+                current_charge(charges),
+            )
+        ).all()
+    return Booked(
+        exchange=exchange_of(row._asdict()),
+        reading=reading_of(current._mapping),
+        cost_picousd=sum(amounts) if amounts else None,
+    )
+
+
+def differences(booked: Reading, reading: Reading) -> dict[str, tuple[Any, Any]]:
+    """The figures that are not what is booked: name -> (booked, now)."""
+    before, now = _values(booked), _values(reading)
+    return {name: (before[name], now[name]) for name in _FIGURES if before[name] != now[name]}
+
+
+def add_readings(engine: Engine, batch: Sequence[Further]) -> tuple[int, list[str]]:
+    """Add what differs of these, as one transaction; how many did, and in words what the database
+    refuses. LedgerError if it cannot be written now."""
+    added = 0
+    refused = []
+    try:
+        with db.writing(engine) as connection:
+            for reading, lines in batch:
+                try:
+                    with connection.begin_nested():
+                        added += add_reading(connection, reading, lines) is not None
+                except REFUSALS as error:
+                    refused.append(f"{reading.exchange_id}: {reason_of(error)}")
+    except sa.exc.DBAPIError as error:
+        raise LedgerError(
+            f"cannot write the ledger: {reason_of(error)}; run it again, "
+            "what is done is not done twice"
+        ) from error
+    return added, refused
+
+
+def add_reading(
+    connection: Connection, reading: Reading, lines: Sequence[Charge]
+) -> Reading | None:
+    """Add a reading and its charges, as the revision that counts from now on; what was added, or
+    None if the one that counts has the same figures.
+
+    The caller's connection is one that writes (`db.writing`).
+    """
+    assert reading.reason, "a further reading says why"
+    current = _current(connection, reading.opened_at, reading.exchange_id)
+    assert current is not None, f"exchange {reading.exchange_id} was never settled"
+    if not differences(reading_of(current._mapping), reading):
+        return None
+    added = replace(reading, revision=current.revision + 1)
+    values = _values(added)
+    key = {"exchange_id": added.exchange_id, "opened_at": added.opened_at}
+    reading_id = batch_insert.reading_id(added, lines)
+    connection.execute(sa.insert(readings).values(id=reading_id, **key, **values))
+    for ordinal, line in enumerate(lines):
+        facts = {field.name: getattr(line, field.name) for field in fields(line)}
+        connection.execute(
+            sa.insert(charges).values(
+                id=f"{reading_id}.{ordinal}",
+                reading_id=reading_id,
+                ordinal=ordinal,
+                revision=1,
+                **key,
+                **dict(zip(facts, batch_insert.cleaned(list(facts.values())), strict=True)),
+            )
+        )
+    return added
+
+
+def _current(connection: Connection, opened_at: datetime, exchange_id: str) -> Any:
+    """The reading that counts: the highest revision, of equal ones the earliest."""
+    return connection.execute(
+        sa.select(readings)
+        .where(readings.c.opened_at == opened_at, readings.c.exchange_id == exchange_id)
+        .order_by(readings.c.revision.desc(), readings.c.read_at, readings.c.id)
+        .limit(1)
+    ).first()
+
+
+def _values(reading: Reading) -> dict[str, Any]:
+    """The columns of a reading, as a ledger keeps them."""
+    kept = batch_insert.cleaned(batch_insert.reading_values(reading))
+    return dict(zip(batch_insert.READING_COLUMNS, kept, strict=True)) | {"read_at": reading.read_at}

@@ -1,0 +1,214 @@
+"""Database. Pricing what is booked once more: superseding charges are added, nothing is changed.
+
+A line whose quantity, model or unit price comes out otherwise gets a charge of the next revision,
+which names the one it replaces and says why. A line that comes out the same gets none, even if the
+price now comes from elsewhere, so repricing twice adds nothing. Reports take the highest revision;
+the old figures stay where they were.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.model.records import Charge
+from ledger.pricing.charges import NO_SOURCE, charge
+from ledger.pricing.prices import PriceBook
+from ledger.reports.price_tables import Change
+from ledger.reports.queries import Scope, conditions
+from ledger.store import db
+from ledger.store.requests_view import requests
+from ledger.store.rows import exchange_of, reading_of
+from ledger.store.tables import charges, exchanges, readings
+
+BATCH = 1000
+"""Exchanges read and written at once: a transaction of some milliseconds beside a live proxy."""
+
+_FIGURES = ("line", "model", "quantity", "unit_picousd", "amount_picousd")
+
+type Row = Mapping[str, Any]
+
+
+def changes(
+    engine: Engine, book: PriceBook, scope: Scope, *, now: datetime
+) -> dict[str | None, Change]:
+    """What would change, by model; writes nothing."""
+    found: dict[str | None, Change] = defaultdict(Change)
+    with engine.connect() as connection:
+        for repriced in _all(connection, book, scope, now):
+            if repriced.appended:
+                found[repriced.model] += Change(
+                    requests=1,
+                    lines=len(repriced.appended),
+                    before_picousd=repriced.before_picousd,
+                    after_picousd=repriced.after_picousd,
+                )
+    return dict(found)
+
+
+def apply(engine: Engine, book: PriceBook, scope: Scope, *, now: datetime, reason: str) -> int:
+    """Append the superseding charges; how many there were."""
+    added = 0
+    with engine.connect() as reader:
+        batch: list[Row] = []
+        for repriced in _all(reader, book, scope, now):
+            batch += [_with_reason(row, reason) for row in repriced.appended]
+            if len(batch) >= BATCH:
+                added += _append(engine, batch)
+                batch = []
+        added += _append(engine, batch)
+    return added
+
+
+@dataclass(frozen=True, slots=True)
+class _Repriced:
+    model: str | None
+    before_picousd: int | None
+    after_picousd: int | None
+    appended: list[Row]
+
+
+def _all(
+    connection: Connection, book: PriceBook, scope: Scope, now: datetime
+) -> Iterator[_Repriced]:
+    for batch in _batches(connection, scope):
+        booked = _booked(connection, batch)
+        for row in batch:
+            yield _reprice(row, booked[row["reading_id"]], book, now)
+
+
+def _batches(connection: Connection, scope: Scope) -> Iterator[list[Row]]:
+    """Exchanges with their current reading, in the order of their keys."""
+    names = {column.name: column.label(f"exchange_{column.name}") for column in exchanges.c}
+    query = (
+        sa.select(*names.values(), *readings.c, requests.c.model, requests.c.reading_id)
+        .select_from(
+            requests.join(
+                exchanges,
+                (exchanges.c.opened_at == requests.c.opened_at) & (exchanges.c.id == requests.c.id),
+            ).join(
+                readings,
+                (readings.c.opened_at == requests.c.opened_at)
+                & (readings.c.exchange_id == requests.c.id)
+                & (readings.c.id == requests.c.reading_id),
+            )
+        )
+        .where(*conditions(scope, connection.dialect.name))
+        .order_by(requests.c.opened_at, requests.c.id)
+        .limit(BATCH)
+    )
+    key = sa.tuple_(requests.c.opened_at, requests.c.id)
+    rows = connection.execute(query).mappings().all()
+    while rows:
+        yield [dict(row) for row in rows]
+        last = sa.tuple_(
+            sa.literal(rows[-1]["opened_at"], requests.c.opened_at.type),
+            sa.literal(rows[-1]["exchange_id"]),
+        )
+        rows = connection.execute(query.where(key > last)).mappings().all()
+
+
+def _booked(connection: Connection, batch: Sequence[Row]) -> dict[str, list[Row]]:
+    """The current charges of each reading, in their order."""
+    query = (
+        sa.select(charges)
+        .where(charges.c.opened_at.between(batch[0]["opened_at"], batch[-1]["opened_at"]))
+        .order_by(charges.c.reading_id, charges.c.ordinal, charges.c.revision.desc(), charges.c.id)
+    )
+    wanted = {row["reading_id"] for row in batch}
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in connection.execute(query).mappings():
+        lines = found[row["reading_id"]]
+        if row["reading_id"] in wanted and len(lines) == row["ordinal"]:
+            lines.append(dict(row))
+    return found
+
+
+def _reprice(row: Row, booked: list[Row], book: PriceBook, now: datetime) -> _Repriced:
+    exchange = exchange_of({each.name: row[f"exchange_{each.name}"] for each in exchanges.c})
+    worked_out = charge(exchange, reading_of(row), book, priced_at=now)
+    lines = [*worked_out, *_gone(worked_out, booked[len(worked_out) :], now)]
+    appended = []
+    for ordinal, line in enumerate(lines):
+        old = booked[ordinal] if ordinal < len(booked) else None
+        if old is None or not _is_same(line, old):
+            appended.append(_row(row, ordinal, line, old))
+    return _Repriced(
+        row["model"],
+        _total(old["amount_picousd"] for old in booked),
+        _total(line.amount_picousd for line in lines),
+        appended,
+    )
+
+
+def _gone(worked_out: tuple[Charge, ...], old: list[Row], now: datetime) -> Iterator[Charge]:
+    """Booked lines that are none any more: of nothing, at no cost, in the state of the rest."""
+    first = worked_out[0] if worked_out else None
+    is_priced = any(line.amount_picousd is not None for line in worked_out)
+    for line in old:
+        if line["quantity"] == 0 and (line["amount_picousd"] is not None) == is_priced:
+            unit = line["unit_picousd"]
+        else:
+            unit = 0 if is_priced else None
+        yield Charge(
+            line=line["line"],
+            model=line["model"],
+            quantity=0,
+            unit_picousd=unit,
+            amount_picousd=None if unit is None else 0,
+            price_source=first.price_source if first else NO_SOURCE,
+            priced_at=now,
+            reason="no longer a line",
+        )
+
+
+def _is_same(line: Charge, old: Row) -> bool:
+    return all(getattr(line, name) == old[name] for name in _FIGURES)
+
+
+def _row(reading: Row, ordinal: int, line: Charge, old: Row | None) -> Row:
+    revision = old["revision"] + 1 if old else 1
+    content = f"{line.line}|{line.model}|{line.quantity}|{line.unit_picousd}|{line.price_source}"
+    digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+    return {
+        # Of the content, so that a ledger merged with one that was repriced alike stays the same.
+        "id": f"{reading['reading_id']}.{ordinal}.{revision}.{digest}",
+        "exchange_id": reading["exchange_id"],
+        "opened_at": reading["opened_at"],
+        "reading_id": reading["reading_id"],
+        "ordinal": ordinal,
+        "revision": revision,
+        "line": line.line,
+        "model": line.model,
+        "quantity": line.quantity,
+        "unit_picousd": line.unit_picousd,
+        "amount_picousd": line.amount_picousd,
+        "price_source": line.price_source,
+        "priced_at": line.priced_at,
+        "supersedes": old["id"] if old else None,
+        "reason": line.reason,
+    }
+
+
+def _with_reason(row: Row, reason: str) -> Row:
+    return {**row, "reason": f"{reason}; {row['reason']}" if row["reason"] else reason}
+
+
+def _append(engine: Engine, rows: Sequence[Row]) -> int:
+    if not rows:
+        return 0
+    insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert(charges)
+    with db.writing(engine) as connection:
+        connection.execute(insert.on_conflict_do_nothing(), list(rows))
+    return len(rows)
+
+
+def _total(amounts: Iterator[int | None]) -> int | None:
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None

@@ -1,0 +1,170 @@
+"""Database. Summing up the days that are over, so that reports over years stay quick.
+
+`usage_daily` and `completeness` read the sums of a day that is over, and add up every other day
+from the exchanges themselves (migration 0004). So this changes how long they take, never what they
+show, and may run whenever, twice at once, or not at all:
+
+1. The end of what is over moves to the begin of today, and every day that it passes is stale.
+   From here on each write to such a day is counted in `stale_days`. No writer may be under way
+   that does not see that end yet: SQLite has one at a time, on PostgreSQL they are waited for.
+2. Each stale day is read from the view that adds it up, and kept as its sums if its count of
+   writes is still what it was before. If it is not, it stays stale for the next time.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine
+
+from ledger.model.errors import LedgerError
+from ledger.store import db
+from ledger.store.tables import Instant, daily, exchanges, hourly, instant_text, meta, stale_days
+
+LOCK_MS_MAX = 3_000
+"""How long it waits for writers, which wait behind it meanwhile."""
+FIRST_SECONDS = 60.0
+"""A proxy that only runs for one command has better things to do."""
+EVERY_SECONDS = 3600.0
+
+_ROLLED_UNTIL = "rolled_until"
+_TRIGGERS = (
+    "exchanges_added_late",
+    "exchanges_changed_late",
+    "exchanges_dropped",
+    "readings_added_late",
+    "charges_added_late",
+)
+
+
+def roll(engine: Engine, *, now: datetime) -> int:
+    """Sum up what is over and not summed up yet; how many days that were."""
+    today = now.astimezone(UTC).date()
+    if not _notes_writes(engine):
+        return 0
+    _close_days(engine, today)
+    with engine.connect() as connection:
+        days = connection.scalars(sa.select(stale_days.c.day).order_by(stale_days.c.day)).all()
+    return sum(_sum_up(engine, day) for day in days)
+
+
+def _notes_writes(engine: Engine) -> bool:
+    """Whether the triggers are there that sums rest on; a distributed database has none."""
+    catalogue, name = (
+        ("pg_trigger", "tgname")
+        if engine.dialect.name == "postgresql"
+        else ("sqlite_master", "name")
+    )
+    found = sa.table(catalogue, sa.column(name, sa.Text))
+    with engine.connect() as connection:
+        count = connection.scalar(sa.select(sa.func.count()).where(found.c[name].in_(_TRIGGERS)))
+    return count == len(_TRIGGERS)
+
+
+def _close_days(engine: Engine, today: date) -> None:
+    """Move the end of what is over to the begin of today."""
+    with engine.connect() as connection:
+        end = _end_of_what_is_over(connection)
+    if end is not None and end.date() >= today:
+        return
+    with db.writing(engine) as connection:
+        if engine.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
+            connection.exec_driver_sql(
+                "LOCK TABLE exchanges, readings, charges IN SHARE ROW EXCLUSIVE MODE"
+            )
+        start = _end_of_what_is_over(connection) or connection.scalar(
+            sa.select(sa.func.min(exchanges.c.opened_at, type_=Instant()))
+        )
+        if start is None or start.date() >= today:
+            return
+        connection.execute(sa.delete(meta).where(meta.c.key == _ROLLED_UNTIL))
+        connection.execute(
+            sa.insert(meta).values(key=_ROLLED_UNTIL, value=instant_text(_begin(today)))
+        )
+        day = start.date()
+        while day < today:
+            connection.execute(
+                sa.text(
+                    "INSERT INTO stale_days (day, starts_at, ends_at, writes) "
+                    "VALUES (:day, :starts_at, :ends_at, 0) ON CONFLICT (day) DO NOTHING"
+                ).bindparams(
+                    sa.bindparam("day", type_=sa.Date()),
+                    sa.bindparam("starts_at", type_=Instant()),
+                    sa.bindparam("ends_at", type_=Instant()),
+                ),
+                {"day": day, "starts_at": _begin(day), "ends_at": _begin(day + timedelta(1))},
+            )
+            day += timedelta(1)
+
+
+def _sum_up(engine: Engine, day: date) -> bool:
+    """Keep the sums of a stale day, unless it is written meanwhile."""
+    of_day = stale_days.c.day == day
+    with engine.connect() as connection:
+        writes = connection.scalar(sa.select(stale_days.c.writes).where(of_day))
+        sums = {
+            table: [{"day": day, **row._asdict()} for row in connection.execute(added_up(day))]
+            for table, added_up in ((daily, _daily_of), (hourly, _hourly_of))
+        }
+    with db.writing(engine) as connection:
+        unchanged = sa.and_(of_day, stale_days.c.writes == writes)
+        if connection.execute(sa.delete(stale_days).where(unchanged)).rowcount == 0:
+            return False
+        for table, rows in sums.items():
+            connection.execute(sa.delete(table).where(table.c.day == day))
+            if rows:
+                connection.execute(sa.insert(table), rows)
+    return True
+
+
+class Keeper:
+    """Sums up what is over beside a running proxy, in a thread of its own."""
+
+    def __init__(self, url: str | URL) -> None:
+        self._url = url
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tokentee-keeper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """A day under way is summed up to its end, or not: it is stale until it is."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        pause_seconds = FIRST_SECONDS
+        while not self._stopping.wait(pause_seconds):
+            pause_seconds = EVERY_SECONDS
+            # Whoever writes the ledger says what is wrong with it.
+            with contextlib.suppress(sa.exc.SQLAlchemyError, LedgerError):
+                engine = db.ensure(self._url)
+                try:
+                    roll(engine, now=datetime.now(UTC))
+                finally:
+                    engine.dispose()
+
+
+def _end_of_what_is_over(connection: Connection) -> datetime | None:
+    kept = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _ROLLED_UNTIL))
+    return datetime.fromisoformat(kept) if kept else None
+
+
+def _begin(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def _live(name: str, table: sa.Table) -> Callable[[date], sa.Select[Any]]:
+    """The question for what a stale day adds up to, as `table` keeps it."""
+    columns = [sa.column(column.name, column.type) for column in table.c if column.name != "day"]
+    stale_day = sa.column("stale_day", sa.Date)
+    sa.table(name, stale_day, *columns)
+    return lambda day: sa.select(*columns).where(stale_day == day)
+
+
+_daily_of = _live("live_daily", daily)
+_hourly_of = _live("live_hourly", hourly)

@@ -1,0 +1,4 @@
+"""Model: the ledger's values. Exchange, reading, charge, usage, money, duplicates, providers, time.
+
+Pure: no clock, no database, no files. Uses: nothing of ours.
+"""

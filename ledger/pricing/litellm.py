@@ -1,0 +1,134 @@
+"""Edge. LiteLLM's `model_prices_and_context_window.json` as a second source of prices.
+
+It knows models and tiers that genai-prices lacks, but no history: a price from it is today's, and
+maps like it are wrong too (FIELD 42). So it is asked only where the first source has nothing, and
+what it gives is named by the digest of the file.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Self
+
+from ledger.model.errors import LedgerError
+from ledger.model.money import AMOUNT_MAX
+from ledger.pricing.price_lines import Rate
+from ledger.pricing.published import is_standard, picousd_of_price
+
+FILE_BYTES_MAX = 64 * 1024 * 1024
+"""The file has 1.6 MB in 2026."""
+
+PRICE_KEYS = {
+    "uncached_input": "input_cost_per_token",
+    "cache_read": "cache_read_input_token_cost",
+    "cache_write": "cache_creation_input_token_cost",
+    "cache_write_1h": "cache_creation_input_token_cost_above_1hr",
+    "input_audio": "input_cost_per_audio_token",
+    "input_image": "input_cost_per_image_token",
+    "cache_read_audio": "cache_read_input_audio_token_cost",
+    "output": "output_cost_per_token",
+    "reasoning": "output_cost_per_reasoning_token",
+    "output_audio": "output_cost_per_audio_token",
+    "output_image": "output_cost_per_image_token",
+}
+"""Our line -> LiteLLM's key."""
+
+TIERED_LINES = ("uncached_input", "cache_read", "cache_write", "output")
+CONTEXT_STEPS = {
+    "_above_128k_tokens": 128_000,
+    "_above_200k_tokens": 200_000,
+    "_above_256k_tokens": 256_000,
+    "_above_272k_tokens": 272_000,
+}
+
+TIER_SUFFIXES = {"flex": "_flex", "priority": "_priority", "batch": "_batches"}
+
+PROVIDERS = {
+    "google": ("gemini", "vertex_ai"),
+    "aws": ("bedrock", "bedrock_converse"),
+    "azure": ("azure", "azure_ai"),
+    "x-ai": ("xai",),
+    "together": ("together_ai",),
+    "fireworks": ("fireworks_ai",),
+    "moonshotai": ("moonshot",),
+    "voyageai": ("voyage",),
+    "github-copilot": ("github_copilot",),
+    "cohere": ("cohere", "cohere_chat"),
+    "openai": ("openai", "text-completion-openai"),
+}
+"""A list's id -> LiteLLM's names for it; any other list is known by the same name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiteLLM:
+    """One file."""
+
+    models: Mapping[str, Mapping[str, Any]]
+    source: str
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """The file, or a LedgerError in one line."""
+        try:
+            with path.open("rb") as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+        except OSError as error:
+            raise LedgerError(f"cannot read {path}: {error.strerror}") from None
+        if len(data) > FILE_BYTES_MAX:
+            raise LedgerError(f"{path} is larger than {FILE_BYTES_MAX} bytes")
+        try:
+            models = json.loads(data, parse_float=Decimal)
+        except (ValueError, RecursionError) as error:
+            raise LedgerError(f"{path} is not JSON: {error}") from None
+        if not isinstance(models, dict):
+            raise LedgerError(f"{path} is not LiteLLM's price file: no object of models")
+        digest = hashlib.sha256(data).hexdigest()[:12]
+        return cls(
+            {name: model for name, model in models.items() if isinstance(model, dict)},
+            f"litellm sha256:{digest}",
+        )
+
+    def rates(self, list_id: str, model: str, tier: str | None) -> dict[str, Rate] | None:
+        """The model's rates in that list; None if it is not there, empty if it has no price for
+        the tier."""
+        names = PROVIDERS.get(list_id, (list_id,))
+        for key in (*(f"{name}/{model}" for name in names), model):
+            found = self.models.get(key)
+            if found is None:
+                continue
+            if str(found.get("litellm_provider", "")).startswith(names):
+                return _rates(found, f"{self.source} {key}", tier)
+        return None
+
+
+def _rates(model: Mapping[str, Any], source: str, tier: str | None) -> dict[str, Rate]:
+    suffix = ""
+    if not is_standard(tier):
+        suffix = TIER_SUFFIXES.get((tier or "").lower(), "")
+        if not suffix or "input_cost_per_token" + suffix not in model:
+            return {}
+    rates = {}
+    for line, key in PRICE_KEYS.items():
+        unit = _unit(model.get(key + suffix, model.get(key) if suffix else None))
+        if unit is None:
+            continue
+        steps = []
+        if line in TIERED_LINES:
+            for step, start in CONTEXT_STEPS.items():
+                above = _unit(model.get(key + step + suffix))
+                if above is not None:
+                    steps.append((start, above))
+        rates[line] = Rate(unit, source, tuple(sorted(steps)))
+    return rates
+
+
+def _unit(price: object) -> int | None:
+    if isinstance(price, bool) or not isinstance(price, int | Decimal):
+        return None
+    decimal = Decimal(price)
+    if not decimal.is_finite() or not 0 <= decimal <= AMOUNT_MAX // 10**12:
+        return None
+    return picousd_of_price(decimal, 1)

@@ -1,0 +1,231 @@
+"""Pure. What a reading is billed by: disjoint lines, and the price of one unit of each.
+
+The token lines of one reading are disjoint and add up to its `input_tokens` and `output_tokens`.
+A provider reports parts beside a whole, and parts can exceed it (other tokenizers, stale splits:
+WIRE 4 and 5); then the whole wins, the part is cut to what is left of it, and the line says so.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from ledger.model.usage import Usage
+
+INPUT_LINES = (
+    "uncached_input",
+    "cache_read",
+    "cache_write",
+    "cache_write_5m",
+    "cache_write_1h",
+    "input_audio",
+    "input_image",
+    "input_video",
+    "cache_read_audio",
+    "cache_read_image",
+)
+OUTPUT_LINES = (
+    "output",
+    "reasoning",
+    "citation",
+    "output_audio",
+    "output_image",
+    "output_video",
+)
+TOKEN_LINES = INPUT_LINES + OUTPUT_LINES
+
+CONTAINED_UNITS = {
+    "input_text_tokens": "uncached_input",
+    "output_text_tokens": "output",
+    "cache_read_text_tokens": "cache_read",
+    "cache_write_24h_tokens": "cache_write",
+    "input_image_tokens": "input_image",
+    "input_video_tokens": "input_video",
+    "input_document_tokens": "uncached_input",
+    "cache_read_audio_tokens": "cache_read_audio",
+    "cache_read_image_tokens": "cache_read_image",
+    "output_image_tokens": "output_image",
+    "output_video_tokens": "output_video",
+    "output_document_tokens": "output",
+}
+"""`tool_units` that are part of the token totals -> the line they would be. Every other unit is
+billed beside the tokens, as a line of its own name, but for the following."""
+
+BILLED_TOTALS = {"billed_input_tokens": "input_tokens", "billed_output_tokens": "output_tokens"}
+"""Cohere's invoice counts these and not what the model read and wrote; genai-prices does, too."""
+
+BILLED_WHERE_PRICED = {
+    "citation_tokens": "citation",
+    "images": "images",
+    "billed_image_tokens": "billed_image_tokens",
+    "mcp_calls": "mcp_calls",
+    "server_tool_calls": "server_tool_calls",
+}
+"""Unit -> line, of what is reported for information as well: sums of the other units, and what only
+some models are billed for. No price means no charge here, and not an unknown one."""
+
+NO_TIME = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+"""In force always."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """The price of one unit."""
+
+    picousd: int
+    source: str
+    above: tuple[tuple[int, int], ...] = ()
+    """(input tokens, picousd), ascending: a request with more input than that pays this price for
+    all of its tokens, not only for those beyond (the vendors' rule; 200 000 and 272 000)."""
+    note: str | None = None
+    is_once: bool = False
+    """For the request, however many units it had."""
+
+    def at(self, input_tokens: int) -> int:
+        unit = self.picousd
+        for start, picousd in self.above:
+            if input_tokens > start:
+                unit = picousd
+        return unit
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The prices of one model on one host and service tier, in force from `since` to `until`."""
+
+    rates: Mapping[str, Rate]
+    absent: str
+    """Why a line that is not in `rates` has no price."""
+    since: datetime = NO_TIME[0]
+    until: datetime = NO_TIME[1]
+    rest: Rate | None = None
+    """The price of every other line: what is declared free is free to its last line."""
+
+    def rate(self, line: str) -> Rate | None:
+        return self.rates.get(line, self.rest)
+
+
+type Quantity = tuple[str, int, str | None]
+"""So much of one line, and what was cut. A tuple: a dozen are made for every exchange."""
+
+
+def covered(rates: Mapping[str, Rate]) -> dict[str, Rate]:
+    """The same rates, and those of the lines that have none but lie inside one that has.
+
+    A list that prices no cache reads bills them as input; that is how every list in use is meant,
+    and what such a list calls a cache write is one of five minutes. One gap stays a gap: where
+    writing to the cache has a price but keeping it for an hour has none, the price for five
+    minutes is too low by 37.5 % (FIELD 29), so no price is better.
+    """
+    whole = dict(rates)
+    if write := rates.get("cache_write"):
+        whole.setdefault("cache_write_5m", write)
+        if "cache_write_1h" in rates:
+            note = "how long it is kept is not reported: as five minutes"
+            whole["cache_write"] = replace(write, note=note)
+    if unit := rates.get("uncached_input"):
+        as_input = replace(unit, note="no price of its own: as uncached_input")
+        whole.setdefault("cache_read", as_input)
+        if not write:
+            for line in ("cache_write", "cache_write_5m", "cache_write_1h"):
+                whole.setdefault(line, as_input)
+    return whole
+
+
+def quantities(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
+    """The lines of a reading that are not zero, or were cut to it.
+
+    `uncached_input` stands beside cache lines even if it is zero: its price says what the cache
+    saved. Modalities, reasoning and citations are lines only where `rates` prices them apart;
+    else they stay inside `uncached_input`, `cache_read` and `output`.
+    """
+    units = usage.tool_units
+    whole = units.get("billed_input_tokens", usage.input_tokens)
+    parts = _input_parts(usage, rates)
+    lines = _split(whole, parts, "uncached_input")
+    if parts and whole is not None and lines[-1][0] != "uncached_input":
+        lines.append(("uncached_input", 0, None))
+    whole = units.get("billed_output_tokens", usage.output_tokens)
+    lines += _split(whole, _output_parts(usage, rates), "output")
+    if units:
+        lines += _beside(units, rates)
+    return lines
+
+
+def _beside(units: Mapping[str, int], rates: Mapping[str, Rate]) -> Iterator[Quantity]:
+    for unit, count in units.items():
+        if not count or unit in CONTAINED_UNITS or unit in BILLED_TOTALS:
+            continue
+        line = BILLED_WHERE_PRICED.get(unit)
+        if line is None:
+            yield unit, count, None
+        elif line in rates:
+            yield line, count, None
+
+
+def _input_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
+    units = usage.tool_units
+    parts: list[Quantity] = []
+    if usage.cache_read_tokens:
+        # A few realtime models have prices of their own for cached sound and images.
+        apart = _apart(
+            rates,
+            ("cache_read_audio", units.get("cache_read_audio_tokens")),
+            ("cache_read_image", units.get("cache_read_image_tokens")),
+        )
+        parts += _split(usage.cache_read_tokens, apart, "cache_read")
+    split: list[Quantity] = []
+    if usage.cache_write_5m_tokens:
+        split.append(("cache_write_5m", usage.cache_write_5m_tokens, None))
+    if usage.cache_write_1h_tokens:
+        split.append(("cache_write_1h", usage.cache_write_1h_tokens, None))
+    # The total wins over its split, which stays at the first figures of an Anthropic stream when
+    # the total has grown (WIRE 5): the difference is unsplit.
+    parts += _split(usage.cache_write_tokens, split, "cache_write")
+    if usage.input_audio_tokens or units:
+        cached = units.get("cache_read_audio_tokens"), units.get("cache_read_image_tokens")
+        parts += _apart(
+            rates,
+            ("input_audio", _less(usage.input_audio_tokens, cached[0])),
+            ("input_image", _less(units.get("input_image_tokens"), cached[1])),
+            ("input_video", units.get("input_video_tokens")),
+        )
+    return parts
+
+
+def _output_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
+    units = usage.tool_units
+    return _apart(
+        rates,
+        ("reasoning", usage.reasoning_tokens),
+        ("output_audio", usage.output_audio_tokens),
+        ("output_image", units.get("output_image_tokens")),
+        ("output_video", units.get("output_video_tokens")),
+    )
+
+
+def _apart(rates: Mapping[str, Rate], *parts: tuple[str, int | None]) -> list[Quantity]:
+    return [(line, count, None) for line, count in parts if count and line in rates]
+
+
+def _split(whole: int | None, parts: list[Quantity], rest_line: str) -> list[Quantity]:
+    """The parts, each cut to what is left of the whole, and the rest; an unknown whole has room
+    for every part and no rest."""
+    if whole is None:
+        return parts
+    lines: list[Quantity] = []
+    for part in parts:
+        line, count, note = part
+        if count > whole:
+            note = note or f"{count} reported, cut to what its total leaves"
+            lines.append((line, whole, note))
+            whole = 0
+        else:
+            lines.append(part)
+            whole -= count
+    if whole:
+        lines.append((rest_line, whole, None))
+    return lines
+
+
+def _less(whole: int | None, part: int | None) -> int | None:
+    return whole if whole is None or part is None else max(0, whole - part)

@@ -1,0 +1,137 @@
+"""Edge. What a vendor publishes per unit, in force from a moment: one place to ask.
+
+Sources in order, line by line: the operator's override file, genai-prices, LiteLLM's file where
+the former does not know the model. What was found for one (origin, provider, models, tier) is kept
+with the span of time it holds for, so that every further exchange of the kind costs one dict hit.
+Files are read when the book is made, never later.
+"""
+
+import threading
+from dataclasses import replace
+from datetime import datetime
+
+from ledger.model.records import Charge, Exchange, Reading
+from ledger.pricing import overrides as override_file
+from ledger.pricing import published
+from ledger.pricing.charges import charge
+from ledger.pricing.overrides import NO_OVERRIDES, Overrides
+from ledger.pricing.price_lines import NO_TIME, Rate, Sheet, covered
+from ledger.pricing.price_lists import Candidate, Question, candidates
+
+SHEETS_MAX = 4096
+"""Names of models come from clients and upstreams; past this many the book starts afresh, about
+4 MB of sheets at most."""
+
+type _Key = tuple[str, str, str | None, str | None, str | None]
+
+
+class PriceBook:
+    """Answers what a unit of each line costs. Used by one thread."""
+
+    def __init__(self, overrides: Overrides = NO_OVERRIDES) -> None:
+        self._overrides = overrides
+        self._sheets: dict[_Key, Sheet] = {}
+
+    @classmethod
+    def load(cls, overrides_path: str | None) -> "PriceBook":
+        """A book with the operator's own prices; LedgerError if that file has a fault.
+
+        The published prices are imported meanwhile, so that the start of a proxy does not wait for
+        them, and the first answer that is priced, as a rule, neither.
+        """
+        book = cls(override_file.load(overrides_path) if overrides_path else NO_OVERRIDES)
+        threading.Thread(target=published.preload, name="tokentee-prices", daemon=True).start()
+        return book
+
+    def price(self, exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
+        """The charges of a reading, for `Ledger.start(price=...)`."""
+        return charge(exchange, reading, self)
+
+    def sheet(self, exchange: Exchange, *, model: str | None = None) -> Sheet:
+        """The prices in force when the exchange was opened; `model`: of another model than the
+        one that answered (an iteration's)."""
+        key = (
+            exchange.origin,
+            exchange.provider,
+            model or exchange.response_model,
+            exchange.request_model,
+            exchange.service_tier,
+        )
+        sheet = self._sheets.get(key)
+        if sheet is None or not sheet.since <= exchange.opened_at < sheet.until:
+            if len(self._sheets) >= SHEETS_MAX:
+                self._sheets.clear()
+            sheet = self._sheets[key] = self.look_up(
+                Question(
+                    origin=exchange.origin,
+                    provider=exchange.provider,
+                    path=exchange.path,
+                    response_model=model or exchange.response_model or None,
+                    request_model=exchange.request_model or None,
+                ),
+                tier=exchange.service_tier,
+                at=exchange.opened_at,
+            )
+        return sheet
+
+    def look_up(self, question: Question, *, tier: str | None, at: datetime) -> Sheet:
+        """The prices for a question, worked out anew."""
+        entries = tuple(
+            entry for entry in self._overrides.entries if entry.speaks_of(question, tier)
+        )
+        own, rest, since, until = override_file.in_force(entries, at)
+        if rest is not None:
+            return Sheet(own, "", since, until, rest)
+        listed = self._listed(question, tier, at)
+        return Sheet(
+            covered(listed.rates | own),
+            listed.absent,
+            max(since, listed.since),
+            min(until, listed.until),
+        )
+
+    def _listed(self, question: Question, tier: str | None, at: datetime) -> published.Period:
+        if question.model is None:
+            return _nothing("the exchange names no model")
+        asked = list(candidates(question, self._overrides.gateways))
+        found = self._in_genai_prices(question, asked, tier, at)
+        if found is not None and found.rates:
+            return found
+        found = found or _nothing(_unknown(question, asked))
+        if rates := self._in_litellm(asked, tier):
+            absent = f"{question.model!r} is listed without this line"
+            return replace(found, rates=rates, absent=absent)
+        return found
+
+    def _in_genai_prices(
+        self, question: Question, asked: list[Candidate], tier: str | None, at: datetime
+    ) -> published.Period | None:
+        for candidate in asked:
+            model = published.find(candidate.list_id, candidate.model)
+            if model is not None:
+                own = candidate.own and not model.is_borrowed
+                source = model.source + (
+                    f" for {question.host}" if question.host and not own else ""
+                )
+                return published.prices(model, tier=tier, at=at, source=source)
+        return None
+
+    def _in_litellm(self, asked: list[Candidate], tier: str | None) -> dict[str, Rate] | None:
+        if self._overrides.litellm is None:
+            return None
+        for candidate in asked:
+            rates = self._overrides.litellm.rates(candidate.list_id, candidate.model, tier)
+            if rates is not None:
+                return rates
+        return None
+
+
+def _nothing(reason: str) -> published.Period:
+    return published.Period({}, reason, *NO_TIME)
+
+
+def _unknown(question: Question, asked: list[Candidate]) -> str:
+    lists = sorted({candidate.list_id for candidate in asked if candidate.own})
+    if lists:
+        return f"no price for {question.model!r} in the list of {', '.join(lists)}"
+    return f"no price for {question.model!r} at {question.host}; declare it in a price file"

@@ -1,0 +1,246 @@
+"""Pure. Published prices, from genai-prices: a model's data looked up once, as our own rates.
+
+The library prices one answer in about 50 us with Decimals, takes an unknown service tier for the
+standard one, and a model without prices for a free one. So it is asked for its data only; the
+arithmetic, and those two guards, are ours. Importing its data takes 0.3 s on one core, hence not
+with this module.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time, timedelta
+from decimal import ROUND_HALF_EVEN, Decimal
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from ledger.model.money import PICOUSD_PER_USD
+from ledger.pricing.price_lines import NO_TIME, Rate
+
+if TYPE_CHECKING:
+    from genai_prices.types import ConditionalPrice, ModelInfo, ModelPrice, PriceVariant, Provider
+
+MTOK = 1_000_000
+
+PRICE_KEYS: dict[str, tuple[str, int]] = {
+    "uncached_input": ("input_mtok", MTOK),
+    "cache_read": ("cache_read_mtok", MTOK),
+    "cache_write": ("cache_write_mtok", MTOK),
+    "cache_write_5m": ("cache_write_5m_mtok", MTOK),
+    "cache_write_1h": ("cache_write_1h_mtok", MTOK),
+    "input_audio": ("input_audio_mtok", MTOK),
+    "input_image": ("input_image_mtok", MTOK),
+    "input_video": ("input_video_mtok", MTOK),
+    "cache_read_audio": ("cache_audio_read_mtok", MTOK),
+    "cache_read_image": ("cache_image_read_mtok", MTOK),
+    "output": ("output_mtok", MTOK),
+    "reasoning": ("output_reasoning_mtok", MTOK),
+    "citation": ("output_citation_mtok", MTOK),
+    "output_audio": ("output_audio_mtok", MTOK),
+    "output_image": ("output_image_mtok", MTOK),
+    "output_video": ("output_video_mtok", MTOK),
+    "web_searches": ("web_searches_kcount", 1000),
+    "x_searches": ("social_searches_kcount", 1000),
+    "file_searches": ("storage_searches_kcount", 1000),
+    "document_searches": ("storage_searches_kcount", 1000),
+    "code_executions": ("code_executions_kcount", 1000),
+    "search_units": ("rerank_searches_kcount", 1000),
+    "requests": ("requests_kcount", 1000),
+    "document_pages": ("input_document_kpages", 1000),
+    "input_characters": ("input_mchars", 1_000_000),
+    "audio_milliseconds": ("audio_hours", 3_600_000),
+}
+"""Our line -> the library's price key, and how many of our units its price is for."""
+
+PUBLISHED_AS_FREE: dict[tuple[str, str], str] = {
+    ("anthropic", "web_fetches"): "https://platform.claude.com/docs/en/about-claude/pricing",
+}
+"""(list, line) -> the page that says it costs nothing beside its tokens."""
+
+NOTES: dict[tuple[str, str], str] = {
+    ("perplexity", "requests"): "the fee for a large search context; smaller ones cost less",
+}
+"""(list, line) -> what its price does not tell (docs.perplexity.ai/getting-started/pricing)."""
+
+STANDARD_TIERS = frozenset({None, "", "default", "standard", "on_demand", "auto"})
+"""`auto` is the request's word echoed: an answer that ends with it has reported no tier."""
+
+_PROMPT_BILLED = ("gemini-1", "gemini-2")
+"""Grounding is billed per prompt up to Gemini 2.5, and per query since Gemini 3
+(https://ai.google.dev/gemini-api/docs/pricing)."""
+
+TIER_SPELLINGS = {"on_demand_flex": "flex", "on_demand_priority": "priority"}
+"""Vertex `trafficType`, in lower case."""
+
+STANDARD_PRICED_TIERS: dict[tuple[str, str], str] = {
+    ("groq", "flex"): "https://console.groq.com/docs/flex-processing",
+}
+"""(list, tier) -> the page that says that this tier is billed as the standard one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One model in one list."""
+
+    list_id: str
+    model: "ModelInfo"
+    is_borrowed: bool
+    """The list has it from its vendor's (Azure from OpenAI's)."""
+
+    @property
+    def source(self) -> str:
+        return f"genai-prices {_version()} {self.list_id}/{self.model.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Rates in force from one moment to another; `absent`: why what is missing is missing."""
+
+    rates: dict[str, Rate]
+    absent: str
+    since: datetime
+    until: datetime
+
+
+def preload() -> None:
+    """Import the library's data now."""
+    _providers()
+
+
+def is_standard(tier: str | None) -> bool:
+    return tier is None or tier.lower() in STANDARD_TIERS
+
+
+def find(list_id: str, model: str) -> Published | None:
+    """The model in that list, or in the list that one borrows from."""
+    provider = _providers().get(list_id)
+    if provider is None:
+        return None
+    providers = list(_providers().values())
+    found = provider.find_model(model, all_providers=providers)
+    if found is None:
+        return None
+    borrowed = all(found is not own for own in provider.models)
+    if borrowed:
+        owner = next(each for each in providers if any(found is own for own in each.models))
+        return Published(owner.id, found, True)
+    return Published(list_id, found, False)
+
+
+def prices(published: Published, *, tier: str | None, at: datetime, source: str) -> Period:
+    """The model's rates at a moment, and the span around it in which nothing changes."""
+    model = published.model
+    since, until = _span(_constraints(model), at)
+    context: dict[str, str] | None = None
+    if not _is_standard_priced(published.list_id, tier):
+        assert tier is not None
+        name = TIER_SPELLINGS.get(tier.lower(), tier.lower())
+        context = {"service_tier": name, "processing": name, "speed": name}
+        if missing := _no_tier(published, context, name, at):
+            return Period({}, missing, since, until)
+    price = model.get_prices(at, context)
+    rates = _rates(price, source)
+    if not rates and model.id.endswith(":free"):
+        # The name is the price: OpenRouter's free variants, and those listed after them.
+        free = Rate(0, source)
+        rates = {"uncached_input": free, "output": free}
+    for list_id, line in PUBLISHED_AS_FREE:
+        if list_id == published.list_id:
+            rates.setdefault(line, Rate(0, source))
+    for (list_id, line), note in NOTES.items():
+        if list_id == published.list_id and line in rates:
+            rates[line] = replace(rates[line], note=note)
+    is_by_prompt = published.list_id == "google" and model.id.startswith(_PROMPT_BILLED)
+    if is_by_prompt and "web_searches" in rates:
+        rates["web_searches"] = replace(rates["web_searches"], is_once=True)
+    what = f"{published.list_id}/{model.id}"
+    absent = f"{what} is listed without {'this line' if rates else 'a price'}"
+    return Period(rates, absent, since, until)
+
+
+def picousd_of_price(price: Decimal, units: int) -> int:
+    """The price of one unit in whole pico-USD.
+
+    Exact for every price per million tokens of up to six decimals. What does not divide (an hour
+    of sound in milliseconds, a price that was a float in its source) is rounded half even, less
+    than a millionth of any price in use.
+    """
+    return int((price * PICOUSD_PER_USD / units).to_integral_value(ROUND_HALF_EVEN))
+
+
+def _rates(price: "ModelPrice", source: str) -> dict[str, Rate]:
+    from genai_prices.types import TieredPrices
+
+    rates = {}
+    for line, (key, units) in PRICE_KEYS.items():
+        value = getattr(price, key)
+        if value is None and key == "audio_hours":
+            value = price.input_audio_hours
+        if isinstance(value, TieredPrices):
+            above = tuple((tier.start, picousd_of_price(tier.price, units)) for tier in value.tiers)
+            rates[line] = Rate(picousd_of_price(value.base, units), source, above)
+        elif value is not None:
+            rates[line] = Rate(picousd_of_price(value, units), source)
+    return rates
+
+
+def _is_standard_priced(list_id: str, tier: str | None) -> bool:
+    return is_standard(tier) or (list_id, (tier or "").lower()) in STANDARD_PRICED_TIERS
+
+
+def _no_tier(published: Published, context: dict[str, str], tier: str, at: datetime) -> str | None:
+    """Why the tier has no price, if it has none; the library would take the standard price."""
+    what = f"{published.list_id}/{published.model.id}"
+    variants = [
+        variant
+        for variant in published.model.price_variants or ()
+        if all(context.get(key) == value for key, value in variant.when.items())
+    ]
+    if published.is_borrowed or not variants:
+        return f"{what} is listed without a price for service tier {tier!r}"
+    if not any(each.constraint is None or each.constraint.active(at) for each in variants):
+        return f"{what} is listed without a price for service tier {tier!r} at that time"
+    return None
+
+
+def _constraints(model: "ModelInfo") -> "list[ConditionalPrice | PriceVariant]":
+    dated: list[ConditionalPrice | PriceVariant] = list(model.price_variants or ())
+    if isinstance(model.prices, list):
+        dated += model.prices
+    return [each for each in dated if each.constraint is not None]
+
+
+def _span(
+    dated: "list[ConditionalPrice | PriceVariant]", at: datetime
+) -> tuple[datetime, datetime]:
+    """The span around a moment that no constraint begins or ends in."""
+    moments = {moment for each in dated for moment in _moments(each, at.astimezone(UTC))}
+    since = max((moment for moment in moments if moment <= at), default=NO_TIME[0])
+    until = min((moment for moment in moments if moment > at), default=NO_TIME[1])
+    return since, until
+
+
+def _moments(dated: "ConditionalPrice | PriceVariant", at: datetime) -> Iterator[datetime]:
+    from genai_prices.types import StartDateConstraint
+
+    constraint = dated.constraint
+    if isinstance(constraint, StartDateConstraint):
+        yield datetime.combine(constraint.start_date, time(), UTC)
+    else:
+        assert constraint is not None
+        for day in (at.date() - timedelta(days=1), at.date(), at.date() + timedelta(days=1)):
+            for moment in (constraint.start_time, constraint.end_time):
+                aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+                yield datetime.combine(day, aware).astimezone(UTC)
+
+
+@cache
+def _providers() -> "dict[str, Provider]":
+    from genai_prices.data import providers
+
+    return {provider.id: provider for provider in providers}
+
+
+@cache
+def _version() -> str:
+    return version("genai-prices")

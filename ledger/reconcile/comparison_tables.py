@@ -1,0 +1,82 @@
+"""Pure. A reconciliation as a table, and as JSON-to-be."""
+
+from collections import Counter
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+from ledger.reconcile.comparison import AGREES, Entry
+from ledger.reports.render import Cell, Column, Table, short_usd, usd
+
+ALL = "(all models)"
+
+
+def table(entries: Iterable[Entry]) -> Table:
+    """One line per figure."""
+    columns = (
+        ("day", False),
+        ("model", False),
+        ("figure", False),
+        ("ledger", True),
+        ("statement", True),
+        ("difference", True),
+        ("verdict", False),
+    )
+    return Table(
+        columns=tuple(
+            Column(name=name, heading=name.capitalize(), is_number=is_number)
+            for name, is_number in columns
+        ),
+        rows=tuple(_cells(entry) for entry in entries),
+    )
+
+
+def document(entries: Iterable[Entry]) -> dict[str, Any]:
+    """All entries, and how many of each verdict."""
+    listed = list(entries)
+    return {
+        "agrees": all(entry.verdict in AGREES for entry in listed),
+        "verdicts": dict(Counter(str(entry.verdict) for entry in listed)),
+        "entries": [
+            {
+                "day": entry.day.isoformat(),
+                "model": entry.model,
+                "figure": _name(entry),
+                "ledger": _exact(entry, entry.ledger),
+                "statement": _exact(entry, entry.statement),
+                "difference": _exact(entry, entry.difference),
+                "verdict": str(entry.verdict),
+            }
+            for entry in listed
+        ],
+    }
+
+
+def summary(entries: Iterable[Entry]) -> str:
+    """How it went, in one line."""
+    counts = Counter(str(entry.verdict) for entry in entries)
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+
+
+def _cells(entry: Entry) -> tuple[Cell, ...]:
+    return (
+        entry.day.isoformat(),
+        entry.model or ALL,
+        _name(entry).replace("_", " "),
+        _shown(entry, entry.ledger),
+        _shown(entry, entry.statement),
+        _shown(entry, entry.difference) if entry.difference else None,
+        str(entry.verdict),
+    )
+
+
+def _name(entry: Entry) -> str:
+    return "cost_usd" if entry.figure == "cost_picousd" else entry.figure
+
+
+def _shown(entry: Entry, value: int | None) -> Cell:
+    return short_usd(value) or None if entry.figure == "cost_picousd" else value
+
+
+def _exact(entry: Entry, value: int | None) -> int | Decimal | None:
+    return usd(value) if entry.figure == "cost_picousd" else value

@@ -1,0 +1,248 @@
+"""Pure. One exchange to the last line: what passed, what was reported, what it cost and why."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from ledger.model.money import usd_text
+from ledger.pricing.price_lines import TOKEN_LINES
+from ledger.reports.render import Cell, Column, Table, short_count, usd
+
+type Facts = Mapping[str, Any]
+"""Column -> value, of one row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """An exchange, its readings from the current one back, its charges in their order."""
+
+    exchange: Facts
+    readings: tuple[Facts, ...]
+    charges: tuple[Facts, ...]
+    """The current ones of the current reading."""
+    past_charges: tuple[Facts, ...]
+    """Those that were superseded, and those of readings that were."""
+    duplicates: tuple[str, ...]
+    """Other exchanges in which the same response was seen again."""
+
+
+TOKENS = (
+    "input_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_5m_tokens",
+    "cache_write_1h_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "input_audio_tokens",
+    "output_audio_tokens",
+)
+
+
+def document(found: Found) -> dict[str, Any]:
+    """All of it as JSON-to-be."""
+    return {
+        "exchange": _members(found.exchange),
+        "duplicates": list(found.duplicates),
+        "cost_usd": usd(cost_of(found)),
+        "readings": [_members(reading) for reading in found.readings],
+        "charges": [_charge_members(line) for line in found.charges],
+        "past_charges": [_charge_members(line) for line in found.past_charges],
+    }
+
+
+def cost_of(found: Found) -> int | None:
+    """The sum of the current charges; None if none has a price."""
+    amounts = [line["amount_picousd"] for line in found.charges]
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
+
+
+def facts(found: Found) -> Iterator[tuple[str, str]]:
+    """What is known of the exchange and its bytes, as heading and text; nothing that is not."""
+    e = found.exchange
+    yield "Exchange", e["id"]
+    yield from _known("Response id", e["response_id"], _flag(e, "id_unstable", "it changed"))
+    yield from _known("Also seen in", ", ".join(found.duplicates))
+    yield from _known("Seen again of", e["duplicate_of"], "in no total")
+    if e["id_collision"]:
+        yield "Id collision", "another response of this origin has the same id; both count"
+    yield "Opened", _instant(e["opened_at"])
+    status = f"HTTP {e['http_status']}" if e["http_status"] is not None else "no answer"
+    yield "Outcome", ", ".join(filter(None, (e["outcome"] or e["state"], status)))
+    yield from _known("Error", " ".join(filter(None, _errors(e))))
+    yield "Upstream", f"{e['provider']} {e['origin']}{e['path']}"
+    yield "Wire", f"{e['dialect']}, {'streamed' if e['streamed'] else 'not streamed'}"
+    yield from _known("Model", e["response_model"], _asked_for(e))
+    if not e["response_model"]:
+        yield from _known("Model", e["request_model"], "as asked for; the answer names none")
+    yield from _known("Service tier", e["service_tier"])
+    yield from _known("Finish reason", e["finish_reason"])
+    yield from _known("Key", e["key_fingerprint"], _hint(e["key_hint"]))
+    yield from _known("Session", e["session_id"])
+    yield from _known("End user", e["end_user"])
+    yield from _known("Client", e["user_agent"])
+    tags = json.loads(e["tags"])
+    yield from _known("Tags", ", ".join(f"{name}={value}" for name, value in tags.items()))
+    yield from _known("Times", ", ".join(_times(e)))
+    yield from _known("Bytes", ", ".join(_bytes(e)))
+    yield "Client got", _transparency(e)
+    yield from _known("Degraded", e["degraded"])
+    yield from _known("Capture", e["capture"])
+
+
+def reading_facts(reading: Facts) -> Iterator[tuple[str, str]]:
+    """What one reading says, verbatim where the provider said it."""
+    about = f"revision {reading['revision']}, meter {reading['meter_version']}"
+    yield "Reading", f"{reading['usage_source']}; {about}, {_instant(reading['read_at'])}"
+    for name in TOKENS:
+        if reading[name] is not None:
+            yield f"  {name.removesuffix('_tokens').replace('_', ' ')}", short_count(reading[name])
+    for name, count in json.loads(reading["tool_units"]).items():
+        yield f"  {name.replace('_', ' ')}", short_count(count)
+    if reading["estimated_output_tokens"] is not None:
+        yield "  output seen, by estimate", short_count(reading["estimated_output_tokens"])
+    for name in ("reported_cost_picousd", "reported_upstream_cost_picousd"):
+        if reading[name] is not None:
+            heading = name.removesuffix("_picousd").replace("_", " ")
+            yield f"  {heading}", f"${usd_text(reading[name])}{_byok(reading)}"
+    for remark in json.loads(reading["remarks"]):
+        yield "  remark", str(remark)
+    yield from _known("  why again", reading["reason"])
+    yield from _known("  usage, verbatim", reading["usage_json"])
+
+
+def charge_table(lines: tuple[Facts, ...]) -> Table:
+    """Quantity x unit = amount, and where each price came from."""
+    rows = tuple(tuple(_charge_cells(line)) for line in lines)
+    known = [line["amount_picousd"] for line in lines if line["amount_picousd"] is not None]
+    total: list[Cell] = ["Total", None, None, None, usd(sum(known)) if known else None, None]
+    return Table(
+        columns=tuple(
+            Column(name=name, heading=name, is_number=is_number)
+            for name, is_number in (
+                ("Line", False),
+                ("Quantity", True),
+                ("Unit, USD", True),
+                ("per", False),
+                ("Amount, USD", True),
+                ("Price from", False),
+            )
+        ),
+        rows=rows,
+        total=tuple(total),
+    )
+
+
+def _charge_cells(line: Facts) -> Iterator[Cell]:
+    yield line["line"] + (f" ({line['model']})" if line["model"] else "")
+    yield line["quantity"]
+    unit = line["unit_picousd"]
+    if unit is None:
+        yield from ("unpriced", None, None)
+    elif is_token_line(line["line"]):
+        yield from (Decimal(usd_text(unit * 10**6)), "1M", usd(line["amount_picousd"]))
+    else:
+        yield from (usd(unit), "1", usd(line["amount_picousd"]))
+    source = "" if unit is None else line["price_source"]
+    yield "; ".join(filter(None, (source, line["reason"])))
+
+
+def is_token_line(line: str) -> bool:
+    """Priced per million; a further iteration's line stands behind a dot."""
+    return line.rpartition(".")[2] in TOKEN_LINES
+
+
+def _charge_members(line: Facts) -> dict[str, Any]:
+    return {
+        **_members(line),
+        "unit_usd": usd(line["unit_picousd"]),
+        "amount_usd": usd(line["amount_picousd"]),
+    }
+
+
+def _members(row: Facts) -> dict[str, Any]:
+    return {name: _member(name, value) for name, value in row.items()}
+
+
+def _member(name: str, value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, str) and name in ("tags", "tool_units", "further", "remarks"):
+        return json.loads(value)
+    return value
+
+
+def _known(heading: str, text: str | None, note: str = "") -> Iterator[tuple[str, str]]:
+    if text:
+        yield heading, f"{text} ({note})" if note else text
+
+
+def _flag(exchange: Facts, name: str, note: str) -> str:
+    return note if exchange[name] else ""
+
+
+def _errors(exchange: Facts) -> tuple[str | None, ...]:
+    return exchange["error_type"], exchange["error_code"], exchange["error_message"]
+
+
+def _asked_for(exchange: Facts) -> str:
+    asked = exchange["request_model"]
+    return f"asked for {asked}" if asked and asked != exchange["response_model"] else ""
+
+
+def _hint(hint: str | None) -> str:
+    return f"ends in {hint}" if hint else ""
+
+
+def _byok(reading: Facts) -> str:
+    return " (the caller's own upstream key)" if reading["is_byok"] else ""
+
+
+def _instant(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
+
+
+def _times(exchange: Facts) -> Iterator[str]:
+    for name, heading in (
+        ("first_byte_at", "first byte"),
+        ("first_token_at", "first token"),
+        ("settled_at", "end"),
+    ):
+        if exchange[name] is not None:
+            after = exchange[name] - exchange["opened_at"]
+            yield f"{heading} after {short_count(after // timedelta(milliseconds=1))} ms"
+
+
+def _bytes(exchange: Facts) -> Iterator[str]:
+    for name, heading in (
+        ("request_bytes", "request"),
+        ("response_bytes", "response"),
+        ("client_bytes", "to the client"),
+    ):
+        if exchange[name] is not None:
+            yield f"{heading} {short_count(exchange[name])}"
+    if exchange["events"] is not None:
+        yield f"{short_count(exchange['events'])} frames"
+
+
+def _transparency(exchange: Facts) -> str:
+    """What was changed on the wire, and the proof that nothing else was."""
+    asked = {None: "", True: "; it asked for usage", False: "; it asked for no usage"}
+    asking = asked[exchange["usage_asked"]]
+    if exchange["usage_injected"]:
+        asking += "; we asked for usage"
+    if exchange["resent"]:
+        asking += ", upstream refused that and was asked again without"
+    if exchange["removed_bytes"]:
+        removed = short_count(exchange["removed_bytes"])
+        return f"what upstream sent, less {removed} bytes of the usage that we asked for{asking}"
+    digest = exchange["upstream_digest"]
+    if digest is None:
+        return f"not recorded{asking}"
+    if digest == exchange["client_digest"]:
+        return f"what upstream sent, to the byte (SHA-256 {digest[:12]}…){asking}"
+    return f"part of what upstream sent{asking}"

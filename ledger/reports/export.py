@@ -1,0 +1,189 @@
+"""Database. Requests, charges and FOCUS billing rows out of the ledger, day by day.
+
+Rows are streamed in the order of their time, which is that of the primary key, so neither the
+database nor Python ever holds more than a batch.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.reports import focus
+from ledger.reports.day_files import BATCH_ROWS, FileFormat, Written, write
+from ledger.reports.queries import SPLIT, Scope, conditions, current_charge, snapshot
+from ledger.store.requests_view import REQUEST_COLUMNS, requests
+from ledger.store.tables import Instant, charges
+
+type Columns = tuple[tuple[str, str], ...]
+type Rows = Iterator[tuple[date, tuple[Any, ...]]]
+
+CHARGE_COLUMNS: Mapping[str, str] = {
+    "opened_at": "instant",
+    "exchange_id": "text",
+    "reading_id": "text",
+    "ordinal": "integer",
+    "revision": "integer",
+    "line": "text",
+    "model": "text",
+    "quantity": "integer",
+    "unit_picousd": "integer",
+    "amount_picousd": "integer",
+    "price_source": "text",
+    "priced_at": "instant",
+    "supersedes": "text",
+    "reason": "text",
+}
+ATTRIBUTION = ("provider", "origin", "key_fingerprint", "session_id", "end_user", "tags")
+"""Columns of the request that stand on each of its charges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What can be exported: columns, and where their rows come from."""
+
+    columns: Columns
+    rows: Callable[[Connection, Scope], Rows]
+
+
+def export(
+    engine: Engine, name: str, directory: Path, form: FileFormat, scope: Scope
+) -> Iterator[Written]:
+    """Write a dataset, a file for each day; yields each when it is there."""
+    dataset = DATASETS[name]
+    with snapshot(engine) as connection:
+        connection.execution_options(yield_per=BATCH_ROWS)
+        yield from write(directory, name, dataset.columns, dataset.rows(connection, scope), form)
+
+
+def unpriced_lines(engine: Engine, scope: Scope) -> int:
+    """Lines that a FOCUS export has to leave out."""
+    with engine.connect() as connection:
+        return connection.execute(
+            sa.select(sa.func.count())
+            .select_from(_charged())
+            .where(charges.c.amount_picousd.is_(None), *conditions(scope, connection.dialect.name))
+        ).scalar_one()
+
+
+def _requests(connection: Connection, scope: Scope) -> Rows:
+    query = (
+        sa.select(*(_text(requests.c[name]).label(name) for name in REQUEST_COLUMNS))
+        .where(*conditions(scope, connection.dialect.name))
+        .order_by(requests.c.opened_at)
+    )
+    for row in connection.execute(query):
+        yield row[0].date(), (*row, _usd(row.cost_picousd), _usd(row.reported_cost_picousd))
+
+
+def _charges(connection: Connection, scope: Scope) -> Rows:
+    query = (
+        sa.select(
+            *(charges.c[name] for name in CHARGE_COLUMNS if name != "model"),
+            sa.func.coalesce(charges.c.model, requests.c.model).label("priced_model"),
+            *(_text(requests.c[name]).label(name) for name in ATTRIBUTION),
+        )
+        .select_from(_charged())
+        .where(*conditions(scope, connection.dialect.name))
+        .order_by(charges.c.opened_at, charges.c.exchange_id, charges.c.ordinal)
+    )
+    for row in connection.execute(query):
+        known = row._mapping
+        yield (
+            row.opened_at.date(),
+            (
+                *(known["priced_model" if name == "model" else name] for name in CHARGE_COLUMNS),
+                _usd(row.unit_picousd),
+                _usd(row.amount_picousd),
+                *(known[name] for name in ATTRIBUTION),
+            ),
+        )
+
+
+def _focus(connection: Connection, scope: Scope) -> Rows:
+    r, c = requests.c, charges.c
+    is_postgresql = connection.dialect.name == "postgresql"
+    hour: sa.ColumnElement[Any] = (
+        sa.func.date_trunc("hour", r.opened_at, "UTC", type_=Instant())
+        if is_postgresql
+        else sa.func.substr(sa.cast(r.opened_at, sa.Text), 1, 13)
+    )
+    named = {
+        "hour": hour,
+        "line": c.line,
+        "model": sa.func.coalesce(c.model, r.model),
+        "unit_picousd": c.unit_picousd,
+        "price_source": c.price_source,
+        "provider": r.provider,
+        "origin": r.origin,
+        "operation": r.operation,
+        "service_tier": r.service_tier,
+        "key_fingerprint": r.key_fingerprint,
+        "key_hint": r.key_hint,
+        "tags": _text(r.tags),
+        "is_estimated": r.usage_source == "estimated",
+    }
+    group = [value.label(name) for name, value in named.items()]
+    query = (
+        sa.select(
+            *group,
+            sa.func.count(r.id.distinct()).label("requests"),
+            sa.func.sum(c.quantity).label("quantity"),
+            sa.func.sum(c.amount_picousd // SPLIT).label("high"),
+            sa.func.sum(c.amount_picousd % SPLIT).label("low"),
+        )
+        .select_from(_charged())
+        .where(c.amount_picousd.is_not(None), *conditions(scope, connection.dialect.name))
+        .group_by(*named.values())
+        .order_by(*named.values())
+    )
+    for row in connection.execute(query):
+        known = dict(row._mapping)
+        known["quantity"] = int(row.quantity)
+        known["amount_picousd"] = int(row.high) * SPLIT + int(row.low)
+        if not is_postgresql:
+            known["hour"] = datetime.strptime(row.hour, "%Y-%m-%d %H").replace(tzinfo=UTC)
+        yield known["hour"].date(), focus.row_of(known)
+
+
+def _charged() -> sa.FromClause:
+    return requests.join(
+        charges,
+        (charges.c.opened_at == requests.c.opened_at)
+        & (charges.c.exchange_id == requests.c.id)
+        & (charges.c.reading_id == requests.c.reading_id)
+        & current_charge(charges),
+    )
+
+
+def _text(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """JSON comes as text from both databases."""
+    return sa.cast(column, sa.Text) if isinstance(column.type, sa.Text) else column
+
+
+def _usd(picousd: int | None) -> Decimal | None:
+    return None if picousd is None else Decimal(picousd).scaleb(-12)
+
+
+DATASETS: Mapping[str, Dataset] = {
+    "requests": Dataset(
+        (*REQUEST_COLUMNS.items(), ("cost_usd", "decimal"), ("reported_cost_usd", "decimal")),
+        _requests,
+    ),
+    "charges": Dataset(
+        (
+            *CHARGE_COLUMNS.items(),
+            ("unit_usd", "decimal"),
+            ("amount_usd", "decimal"),
+            *((name, "text") for name in ATTRIBUTION),
+        ),
+        _charges,
+    ),
+    "focus": Dataset(tuple(focus.COLUMNS.items()), _focus),
+}
+"""Name -> dataset: the public view `requests`, the current charges, FOCUS 1.2."""

@@ -1,0 +1,380 @@
+"""Database. Figures by model, key, day …, out of the public view `requests`.
+
+The database does the summing, so no row passes through Python that is not part of the result: one
+pass for tokens and money, one for each kind of time. All questions of a report are asked in one
+snapshot, and what its rows add up to is held against the view's own sums before it is shown.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.model.errors import LedgerError
+from ledger.model.money import AMOUNT_MAX
+from ledger.pricing.charges import PROVIDER
+from ledger.reports.figures import Figures, Key, Report, Row, Times, order, percentiles, top_of
+from ledger.store import db
+from ledger.store.requests_view import requests
+from ledger.store.tables import charges, exchanges
+
+COLUMNS = {
+    "model": "model",
+    "provider": "provider",
+    "origin": "origin",
+    "dialect": "dialect",
+    "operation": "operation",
+    "tier": "service_tier",
+    "outcome": "outcome",
+    "key": "key_fingerprint",
+    "session": "session_id",
+    "end_user": "end_user",
+    "user_agent": "user_agent",
+    "source": "source",
+    "tag": "tags",
+}
+"""What a report can be by -> its column; beside these the times, and `tag:NAME`."""
+TIMES = {"month": 7, "day": 10, "hour": 13}
+"""Characters of `YYYY-MM-DD HH`."""
+
+SPLIT = 10**6
+"""Everything is summed in two parts: SQLite's sum ends at 64 bits, which is 9.2 million USD."""
+
+TOKENS_MAX = 10**9
+"""No request has more, and no token costs a thousandth of a USD. Upstreams are not to be trusted:
+figures beyond that are left out where products of two would not fit 64 bits."""
+
+CACHE_LINES = ("cache_read", "cache_write", "cache_write_5m", "cache_write_1h")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which requests are asked for."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    only: tuple[tuple[str, str], ...] = ()
+    """(a word that a report can be by, its value)."""
+
+
+def report(engine: Engine, by: Sequence[str], scope: Scope, *, top: int | None = None) -> Report:
+    """The figures of a ledger. LedgerError for a word that nothing is by."""
+    words = tuple(by)
+    with snapshot(engine) as connection:
+        ask = _Questions(connection, words, scope)
+        groups = ask.figures()
+        times, times_of_all = ask.times()
+        total = sum(groups.values(), Figures())
+        ask.hold(total)
+        still_open = connection.execute(_still_open(scope)).scalar_one()
+    rows = [
+        Row(key=key, figures=figures, times=times.get(key, Times()))
+        for key, figures in groups.items()
+    ]
+    rows.sort(key=order(words, TIMES))
+    rows = top_of(rows, top)
+    assert sum((row.figures for row in rows), Figures()) == total
+    return Report(
+        by=words,
+        since=scope.since,
+        until=scope.until,
+        rows=tuple(rows),
+        total=Row(key=(), figures=total, times=times_of_all),
+        open_requests=still_open,
+    )
+
+
+def open_ledger(url: str | None) -> Engine:
+    """A ledger to ask; by default the one that is recorded into. LedgerError if there is none:
+    asking must not make one."""
+    url = url or db.default_url()
+    db.open_existing(url).dispose()
+    return db.ensure(url)
+
+
+@contextmanager
+def snapshot(engine: Engine) -> Iterator[Connection]:
+    """A connection whose questions all see the same ledger."""
+    with engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            # SQLite's readers have a snapshot in WAL mode anyway.
+            connection.execution_options(isolation_level="REPEATABLE READ")
+        yield connection
+
+
+def dimension(word: str, dialect: str) -> sa.ColumnElement[Any]:
+    """The expression that a report is by."""
+    if word in COLUMNS:
+        column = requests.c[COLUMNS[word]]
+        # PostgreSQL has no order of JSON.
+        return sa.cast(column, sa.Text) if word == "tag" else column
+    if word in TIMES:
+        text: sa.ColumnElement[str] = sa.cast(requests.c.opened_at, sa.Text)
+        if dialect == "postgresql":
+            at = sa.func.timezone("UTC", requests.c.opened_at)
+            text = sa.func.to_char(at, "YYYY-MM-DD HH24")
+        return sa.func.substr(text, 1, TIMES[word])
+    name = word.removeprefix("tag:")
+    if name != word and name and '"' not in name:
+        path = name if dialect == "postgresql" else f'$."{name}"'
+        return requests.c.tags.op("->>")(sa.literal(path, sa.Text))
+    known = ", ".join((*COLUMNS, "tag:NAME", *TIMES))
+    raise LedgerError(f"nothing is by {word[:60]!r}; by one of {known}")
+
+
+def conditions(scope: Scope, dialect: str) -> list[sa.ColumnElement[bool]]:
+    """What a request must meet to be in a scope."""
+    return _within(scope, requests.c.opened_at) + [
+        dimension(word, dialect) == value for word, value in scope.only
+    ]
+
+
+def current_charge(charge: sa.FromClause) -> sa.ColumnElement[bool]:
+    """No later charge supersedes it; as in the view."""
+    later = charges.alias()
+    return ~sa.exists().where(
+        later.c.opened_at == charge.c.opened_at,
+        later.c.exchange_id == charge.c.exchange_id,
+        later.c.reading_id == charge.c.reading_id,
+        later.c.ordinal == charge.c.ordinal,
+        later.c.revision > 1,  # has an index: most charges are never superseded
+        (later.c.revision > charge.c.revision)
+        | ((later.c.revision == charge.c.revision) & (later.c.id < charge.c.id)),
+    )
+
+
+class _Questions:
+    """The questions of one report."""
+
+    def __init__(self, connection: Connection, by: tuple[str, ...], scope: Scope) -> None:
+        self._connection = connection
+        dialect = connection.dialect.name
+        self._by = [dimension(word, dialect).label(f"by_{place}") for place, word in enumerate(by)]
+        self._where = conditions(scope, dialect)
+        self._costs = _costs(scope)
+
+    def figures(self) -> dict[Key, Figures]:
+        """By cost state as well, which is cheaper than to count each state."""
+        groups: dict[Key, Figures] = defaultdict(Figures)
+        r, cost = requests.c, self._costs.c
+        state = _cost_state(cost)
+        query = (
+            sa.select(*self._by, state.label("state"), *_counts(), *_split(_sums(cost)))
+            .select_from(
+                requests.outerjoin(
+                    self._costs,
+                    (cost.opened_at == r.opened_at)
+                    & (cost.exchange_id == r.id)
+                    & (cost.reading_id == r.reading_id),
+                )
+            )
+            .where(*self._where)
+            .group_by(*self._by, state)
+        )
+        for row in self._connection.execute(query):
+            groups[self._key(row)] += _figures(row)
+        return dict(groups)
+
+    def times(self) -> tuple[dict[Key, Times], Times]:
+        """The percentiles of each group, and of all requests."""
+        groups: dict[Key, dict[str, int | None]] = defaultdict(dict)
+        whole: dict[str, int | None] = {}
+        for name in ("first_token_ms", "duration_ms"):
+            value = requests.c[name]
+            counted = self._connection.execute(
+                sa.select(*self._by, value, sa.func.count())
+                .where(value.is_not(None), *self._where)
+                .group_by(*self._by, value)
+                .order_by(*self._by, value)
+            )
+            every: Counter[int] = Counter()
+            for key, rows in groupby(counted, key=self._key):
+                counts = [(row[-2], row[-1]) for row in rows]
+                every.update(dict(counts))
+                middle, high = percentiles(counts)
+                groups[key] |= {f"{name}_p50": middle, f"{name}_p95": high}
+            middle, high = percentiles(sorted(every.items()))
+            whole |= {f"{name}_p50": middle, f"{name}_p95": high}
+        return {key: Times(**values) for key, values in groups.items()}, Times(**whole)
+
+    def hold(self, total: Figures) -> None:
+        """What the groups add up to is what the view adds up to."""
+        r = requests.c
+        is_reported = r.usage_source != "estimated"
+        sums = {
+            "input_tokens": sa.case((is_reported, r.input_tokens)),
+            "output_tokens": sa.case((is_reported, r.output_tokens)),
+            "cost_picousd": r.cost_picousd,
+        }
+        row = self._connection.execute(
+            sa.select(sa.func.count().label("requests"), *_split(sums)).where(*self._where)
+        ).one()
+        assert row.requests == total.requests
+        for name in sums:
+            assert _joined(row, name) == getattr(total, name), name
+
+    def _key(self, row: Any) -> Key:
+        return tuple(row[: len(self._by)])
+
+
+def _costs(scope: Scope) -> sa.Subquery:
+    """The current charges of each reading, summed: one walk along the clustered table."""
+    c = charges.c
+    cached = c.line.in_(CACHE_LINES)
+    uncached_unit = sa.func.max(
+        sa.case(((c.line == "uncached_input") & (c.unit_picousd <= TOKENS_MAX), c.unit_picousd))
+    )
+    is_comparable = c.amount_picousd.is_not(None) & (c.quantity <= TOKENS_MAX)
+    return (
+        sa.select(
+            c.opened_at,
+            c.exchange_id,
+            c.reading_id,
+            sa.func.count().label("lines"),
+            sa.func.count(c.amount_picousd).label("priced_lines"),
+            _count(c.price_source == PROVIDER).label("provider_lines"),
+            _bigint(sa.func.sum(c.amount_picousd)).label("cost_picousd"),
+            _bigint(
+                sa.func.sum(sa.case((cached & is_comparable, c.quantity))) * uncached_unit
+                - sa.func.sum(sa.case((cached & is_comparable, c.amount_picousd)))
+            ).label("saved_picousd"),
+            _further(("output", "reasoning", "citation")).label("extra_output_tokens"),
+            _further(("uncached_input", "cache_", "input_")).label("extra_input_tokens"),
+        )
+        .where(current_charge(charges), *_within(scope, c.opened_at))
+        .group_by(c.opened_at, c.exchange_id, c.reading_id)
+        .subquery("costs")
+    )
+
+
+def _further(starts: tuple[str, ...]) -> sa.ColumnElement[Any]:
+    """Tokens of further iterations, whose lines are named `<kind>.<line>`."""
+    line = charges.c.line
+    is_further = sa.or_(
+        *(line.like(f"%.{start.replace('_', '^_')}%", escape="^") for start in starts)
+    )
+    is_further &= charges.c.quantity <= TOKENS_MAX
+    return _bigint(sa.func.sum(sa.case((is_further, charges.c.quantity))))
+
+
+def _cost_state(cost: Any) -> sa.ColumnElement[Any]:
+    """As in the view."""
+    return sa.case(
+        (
+            cost.lines.is_(None),
+            sa.case((sa.func.coalesce(requests.c.usage_source, "none") != "none", "unpriced")),
+        ),
+        (cost.priced_lines == 0, "unpriced"),
+        (cost.priced_lines < cost.lines, "partial"),
+        (cost.provider_lines == cost.lines, "reported"),
+        else_="priced",
+    )
+
+
+def _counts() -> Iterator[sa.ColumnElement[Any]]:
+    r = requests.c
+    yield sa.func.count().label("requests")
+    yield _count(r.outcome.in_(("error_frame", "http_error"))).label("errors")
+    yield _count(sa.func.coalesce(r.usage_source, "none") == "none").label("without_usage")
+    yield _count(r.usage_source == "estimated").label("estimated")
+
+
+def _sums(cost: Any) -> dict[str, sa.ColumnElement[Any]]:
+    """What is summed, by the name of the figure."""
+    r = requests.c
+    is_reported = r.usage_source != "estimated"
+    is_timed = is_reported & r.output_tokens.is_not(None) & (r.duration_ms > r.first_token_ms)
+    is_ours = (cost.priced_lines == cost.lines) & (cost.provider_lines == 0)
+    reported_cost = _reported_cost()
+    return {
+        **{
+            name: sa.case((is_reported, r[name]))
+            for name in (
+                "input_tokens",
+                "uncached_input_tokens",
+                "cache_read_tokens",
+                "cache_write_tokens",
+                "output_tokens",
+                "reasoning_tokens",
+            )
+        },
+        "extra_input_tokens": cost.extra_input_tokens,
+        "extra_output_tokens": cost.extra_output_tokens,
+        "estimated_input_tokens": sa.case((~is_reported, r.input_tokens)),
+        "estimated_output_tokens": sa.case(
+            (is_reported, r.estimated_output_tokens), else_=r.output_tokens
+        ),
+        "cacheable_input_tokens": sa.case(
+            (is_reported & r.cache_read_tokens.is_not(None), r.input_tokens)
+        ),
+        "generation_ms": sa.case((is_timed, r.duration_ms - r.first_token_ms)),
+        "generated_tokens": sa.case((is_timed, r.output_tokens)),
+        "cost_picousd": cost.cost_picousd,
+        "estimated_cost_picousd": sa.case((~is_reported, cost.cost_picousd)),
+        "saved_picousd": cost.saved_picousd,
+        "reported_cost_picousd": reported_cost,
+        "difference_picousd": sa.case((is_ours, cost.cost_picousd - reported_cost)),
+    }
+
+
+def _reported_cost() -> sa.ColumnElement[Any]:
+    """As charges.reported_picousd: upstream's only under BYOK."""
+    own = requests.c.reported_cost_picousd
+    upstream = requests.c.reported_upstream_cost_picousd
+    is_byok = requests.c.is_byok & (upstream <= AMOUNT_MAX - sa.func.coalesce(own, 0))
+    return sa.case((is_byok, sa.func.coalesce(own, 0) + upstream), else_=own)
+
+
+_SUMMED = frozenset(each.name for each in fields(Figures) if each.default is None)
+
+
+def _figures(row: Any) -> Figures:
+    counts = {
+        name: getattr(row, name) for name in ("requests", "errors", "without_usage", "estimated")
+    }
+    state = {row.state: row.requests} if row.state else {}
+    sums: dict[str, Any] = {name: _joined(row, name) for name in _SUMMED}
+    return Figures(**counts, **state, **sums)
+
+
+def _still_open(scope: Scope) -> sa.Select[Any]:
+    return (
+        sa.select(sa.func.count())
+        .select_from(exchanges)
+        .where(exchanges.c.state == "open", *_within(scope, exchanges.c.opened_at))
+    )
+
+
+def _within(scope: Scope, opened_at: sa.ColumnElement[datetime]) -> list[sa.ColumnElement[bool]]:
+    where = []
+    if scope.since is not None:
+        where.append(opened_at >= scope.since)
+    if scope.until is not None:
+        where.append(opened_at < scope.until)
+    return where
+
+
+def _count(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+    return sa.func.count(sa.case((condition, 1)))
+
+
+def _split(sums: Mapping[str, sa.ColumnElement[Any]]) -> Iterator[sa.ColumnElement[Any]]:
+    for name, value in sums.items():
+        yield sa.func.sum(value // SPLIT).label(f"{name}_high")
+        yield sa.func.sum(value % SPLIT).label(f"{name}_low")
+
+
+def _joined(row: Any, name: str) -> int | None:
+    high, low = row._mapping[f"{name}_high"], row._mapping[f"{name}_low"]
+    return None if high is None else int(high) * SPLIT + int(low)
+
+
+def _bigint(value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """PostgreSQL sums to a numeric, whose division is not a whole one."""
+    return sa.cast(value, sa.BigInteger)

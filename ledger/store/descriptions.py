@@ -1,0 +1,151 @@
+"""Database. What every column of the public tables and views holds, in words.
+
+A view's column means what the table's of the same name means, unless it is described here. The
+tables' own words are in the schema (`tables.py`); PostgreSQL shows both as comments, and
+`tokentee db describe` everywhere.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from ledger.store.tables import charges, exchanges, metadata, readings
+
+PUBLIC_TABLES = ("exchanges", "readings", "charges")
+
+VIEWS = {
+    "requests": "One row per exchange that counts, with its current reading and charges: ended, "
+    "and not a duplicate",
+    "usage_daily": "Requests by UTC day, provider, model and key",
+    "unpriced": "Lines without a price, of readings that count",
+    "completeness": "Exchanges by the hour they were opened in, and what became of them",
+}
+
+_OVER_ROWS = "Sum over requests whose usage was reported or partial; NULL: none reported it. "
+
+_DERIVED: dict[str, dict[str, str]] = {
+    "requests": {
+        "model": "response_model, or request_model where the provider names none",
+        "first_token_ms": "From opened_at to first_token_at",
+        "duration_ms": "From opened_at to settled_at",
+        "uncached_input_tokens": "input_tokens less cache reads and writes",
+        "extra_input_tokens": "Input tokens of further iterations, billed beside input_tokens",
+        "extra_output_tokens": "Output tokens of further iterations, billed beside output_tokens",
+        "cost_picousd": "Sum of the priced lines, in pico-USD; NULL: none is priced",
+        "cost_usd": "cost_picousd in USD",
+        "cost_state": "priced, partial (some lines have no price), unpriced, or reported (the "
+        "provider's own figure); NULL: no usage to price",
+        "reported_cost_usd": "reported_cost_picousd in USD",
+        "reading_id": "The reading that counts",
+        "reading_revision": "Its revision",
+    },
+    "usage_daily": {
+        "day": "UTC day of opened_at",
+        "provider": "Who answers",
+        "model": "The model that answered, or was asked for",
+        "requests": "Requests that count",
+        "errors": "Of these, ended in an HTTP error or an error frame",
+        "without_usage": "Of these, neither reported nor estimated",
+        "estimated_input_tokens": "Our estimates, where nothing was reported; in no other column",
+        "estimated_output_tokens": "Our estimates of output that was not reported; in no other "
+        "column",
+        "cache_hit_rate": "Cache reads per input token, where cache reads are reported",
+        "cost_picousd": "Sum of the priced lines, in pico-USD; NULL: none is priced",
+        "cost_usd": "cost_picousd in USD",
+        "unpriced": "Requests with usage of which a line, or every line, has no price",
+    },
+    "unpriced": {
+        "exchange_id": "The exchange",
+        "model": "The model that has no price",
+        "line": "The line that has no price; NULL: no line was charged",
+        "quantity": "How many units of it",
+        "reason": "Why there is no price",
+    },
+    "completeness": {
+        "hour": "UTC hour of opened_at",
+        "opened": "Exchanges seen",
+        "still_open": "Of these, under way",
+        "settled": "Of these, ended",
+        "lost": "Of these, given up: the recording process died first",
+        "without_usage": "Ended or lost, and neither reported nor estimated",
+        "estimated": "Of these, estimated",
+        "errors": "Ended in an HTTP error or an error frame",
+        "degraded": "Our code fell back to plain pass-through",
+        "duplicates": "The same billed response seen again: in no total",
+    },
+}
+_SUMMED = {
+    name: f"{_OVER_ROWS}{readings.c[name].comment}"
+    for name in readings.c.keys()  # noqa: SIM118  # a ColumnCollection iterates over columns
+    if name.endswith("_tokens") and not name.startswith("estimated")
+} | {
+    name: f"{_OVER_ROWS}{text}"
+    for name, text in _DERIVED["requests"].items()
+    if name.endswith("_tokens")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A column in words."""
+
+    relation: str
+    column: str
+    kind: str
+    text: str
+
+
+def heading(relation: str) -> str:
+    """What a table or view is, in one line."""
+    text = VIEWS.get(relation) or metadata.tables[relation].comment
+    return f"{relation}: {text}"
+
+
+def describe(connection: Connection) -> list[Described]:
+    """Every column of the public tables and views, as this ledger has them."""
+    inspector = sa.inspect(connection)
+    return [
+        Described(
+            relation, column["name"], _kind(column["type"]), text_of(relation, column["name"])
+        )
+        for relation in (*VIEWS, *PUBLIC_TABLES)
+        for column in inspector.get_columns(relation)
+    ]
+
+
+def text_of(relation: str, column: str) -> str:
+    """What a column holds."""
+    if relation in PUBLIC_TABLES:
+        return metadata.tables[relation].c[column].comment or ""
+    if column in _DERIVED[relation]:
+        return _DERIVED[relation][column]
+    if relation == "usage_daily" and column in _SUMMED:
+        return _SUMMED[column]
+    for table in (exchanges, readings, charges):
+        if column in table.c:
+            return table.c[column].comment or ""
+    raise LookupError(f"{relation}.{column} is not described")
+
+
+def comment_on_views(connection: Connection) -> None:
+    """Let PostgreSQL show what the columns of the views hold, as it does for those of tables."""
+    inspector = sa.inspect(connection)
+    for view, text in VIEWS.items():
+        connection.execute(sa.text(f"COMMENT ON VIEW {view} IS {_quoted(text)}"))
+        for column in inspector.get_columns(view):
+            name = column["name"]
+            connection.execute(
+                sa.text(f"COMMENT ON COLUMN {view}.{name} IS {_quoted(text_of(view, name))}")
+            )
+
+
+def _kind(kind: Any) -> str:
+    # SQLite knows no type of an expression.
+    return "" if isinstance(kind, sa.types.NullType) else str(kind).lower()
+
+
+def _quoted(text: str) -> str:
+    """A literal: COMMENT takes no parameters."""
+    return "'" + text.replace("'", "''").replace(":", "\\:") + "'"

@@ -1,0 +1,80 @@
+"""Database. One partition per month on PostgreSQL, made before its rows come.
+
+A month's partition keeps its indices small and is dropped in one stroke when it is too old
+(`retention.py`). A row for which there is none goes to the default partition, where it is found
+just the same; such a month cannot get a partition any more without moving its rows.
+"""
+
+from collections.abc import Iterable
+from datetime import date
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.store.db import PARTITIONED
+
+MONTHS_AHEAD = 2
+"""A proxy that cannot make partitions for so long is noticed before its rows go astray."""
+YEARS_MAX = 10
+"""How far back an import makes partitions: a wrong clock must not make thousands."""
+LOCK_MS_MAX = 3_000
+"""How long it waits for the tables, which it blocks for an instant."""
+
+
+def month_of(opened_at: str) -> date:
+    """The month of an `opened_at` as text."""
+    return date(int(opened_at[:4]), int(opened_at[5:7]), 1)
+
+
+def coming(today: date) -> list[date]:
+    """This month and those that follow soon."""
+    months = [today.replace(day=1)]
+    for _ in range(MONTHS_AHEAD):
+        months.append(after(months[-1]))
+    return months
+
+
+def ensure(engine: Engine, months: Iterable[date], today: date) -> dict[date, str | None]:
+    """Make the partitions of these months; per month why there is none, or None."""
+    latest = coming(today)[-1]
+    outcome: dict[date, str | None] = {}
+    for month in sorted(set(months)):
+        if not today.year - YEARS_MAX <= month.year or month > latest:
+            outcome[month] = "too far from today"
+            continue
+        try:
+            with engine.begin() as connection:
+                _make(connection, month)
+        except (sa.exc.ProgrammingError, sa.exc.IntegrityError) as error:
+            # No right to make tables, or rows of that month in the default partition. Anything
+            # else passes, and rows can wait for it: in the default partition they would stay.
+            outcome[month] = " ".join(str(error.orig).split())
+        else:
+            outcome[month] = None
+    return outcome
+
+
+def after(month: date) -> date:
+    """The month that follows."""
+    return date(month.year + month.month // 12, month.month % 12 + 1, 1)
+
+
+def names(month: date) -> list[str]:
+    """The partitions of a month, what refers before what is referred to."""
+    return [f"{table}_p{month:%Y_%m}" for table in reversed(PARTITIONED)]
+
+
+def _make(connection: Connection, month: date) -> None:
+    there = {
+        name
+        for name in names(month)
+        if connection.execute(sa.select(sa.func.to_regclass(name))).scalar() is not None
+    }
+    if len(there) == len(PARTITIONED):
+        return
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
+    for table in PARTITIONED:
+        connection.exec_driver_sql(
+            f"CREATE TABLE IF NOT EXISTS {table}_p{month:%Y_%m} PARTITION OF {table} "
+            f"FOR VALUES FROM ('{month:%Y-%m-%d} 00:00Z') TO ('{after(month):%Y-%m-%d} 00:00Z')"
+        )

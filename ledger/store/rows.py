@@ -1,0 +1,55 @@
+"""Pure. Rows of the ledger back as the values they were written from."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from ledger.model.records import Exchange, Outcome, Reading, Source, State, UsageSource
+from ledger.model.usage import FurtherUsage, Usage
+
+_EXCHANGE = tuple(field.name for field in fields(Exchange))
+_COUNTS = tuple(
+    field.name for field in fields(Usage) if field.name not in ("tool_units", "further", "remarks")
+)
+
+
+def exchange_of(row: Mapping[str, Any]) -> Exchange:
+    """An exchange out of its row."""
+    known = {name: row[name] for name in _EXCHANGE if row[name] is not None}
+    known["state"] = State(row["state"])
+    known["source"] = Source(row["source"])
+    known["tags"] = json.loads(row["tags"])
+    if row["outcome"] is not None:
+        known["outcome"] = Outcome(row["outcome"])
+    return Exchange(**known)
+
+
+def reading_of(row: Mapping[str, Any]) -> Reading:
+    """A reading out of its row."""
+    return Reading(
+        exchange_id=row["exchange_id"],
+        opened_at=row["opened_at"],
+        revision=row["revision"],
+        meter_version=row["meter_version"],
+        usage_source=UsageSource(row["usage_source"]),
+        usage=Usage(
+            **{name: row[name] for name in _COUNTS},
+            tool_units=json.loads(row["tool_units"]),
+            further=tuple(_further_of(further) for further in json.loads(row["further"])),
+            remarks=tuple(json.loads(row["remarks"])),
+        ),
+        usage_json=row["usage_json"],
+        estimated_output_tokens=row["estimated_output_tokens"],
+        read_at=row["read_at"],
+        reason=row["reason"],
+    )
+
+
+def _further_of(further: Mapping[str, Any]) -> FurtherUsage:
+    usage = further["usage"]
+    return FurtherUsage(
+        kind=further["kind"],
+        model=further["model"],
+        usage=Usage(**{name: usage[name] for name in _COUNTS}, tool_units=usage["tool_units"]),
+    )

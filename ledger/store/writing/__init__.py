@@ -1,0 +1,1 @@
+"""Writing: the queue, the writer thread, and the batches that it commits."""

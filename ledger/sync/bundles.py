@@ -1,0 +1,200 @@
+"""Database. Exchanges from one ledger to another, as JSON that the databases write and read.
+
+The source puts whole exchanges, with their readings and charges, into one JSON text; the target
+takes it apart again. Python hands the text on and looks at no row, so a shipper beside a busy
+event loop costs it nearly nothing, and SQLite and PostgreSQL need one pair of statements each
+instead of four ways between them.
+
+Taking a bundle in is idempotent, and the order of bundles does not matter: readings and charges
+are sets keyed by digests of their content, and of an exchange the further state stays (open, lost,
+settled). Links depend on the set of exchanges alone (`duplicates.py`), and are worked out after the
+facts are in: whoever links later sees both members of a pair.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.engine import Connection, Dialect
+
+from ledger.store.tables import Instant, charges, exchanges, readings
+from ledger.store.writing import batch_insert
+
+LINK_LOCK = 0x746F6B656E6C6E6B
+"""`tokenlnk` as a number: who links holds it on PostgreSQL, so that two agree on a group."""
+
+type Key = tuple[str, str]
+"""opened_at as text, and the exchange's id."""
+
+_POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]  # not annotated
+
+_SENT = {
+    exchanges: batch_insert.EXCHANGE_COLUMNS,
+    readings: tuple(readings.c.keys()),
+    charges: tuple(charges.c.keys()),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """Exchanges, readings and charges: per table the columns, and JSON arrays of their values."""
+
+    keys: tuple[Key, ...]
+    columns: tuple[tuple[str, ...], ...]
+    rows: tuple[str, ...]
+
+
+def read(connection: Connection, keys: Sequence[Key]) -> Bundle:
+    """Everything that a ledger knows of these exchanges."""
+    columns = tuple(_columns(connection, table) for table in _SENT)
+    rows = tuple(
+        connection.execute(
+            _reading(connection.dialect.name, table, names), {"keys": orjson.dumps(keys).decode()}
+        ).scalar_one()
+        for table, names in zip(_SENT, columns, strict=True)
+    )
+    return Bundle(keys=tuple(keys), columns=columns, rows=rows)
+
+
+def write(connection: Connection, bundle: Bundle) -> None:
+    """Add to a ledger what it does not have of a bundle; `link` comes after."""
+    for table, names, rows in zip(_SENT, bundle.columns, bundle.rows, strict=True):
+        connection.execute(
+            _writing(connection.dialect.name, table, names), {"rows": _storable(rows)}
+        )
+
+
+def link(connection: Connection, keys: Sequence[Key]) -> None:
+    """Work out the links of these exchanges, and of those that they change."""
+    parameters = {"keys": orjson.dumps(keys).decode()}
+    if connection.dialect.name == "sqlite":
+        for text in batch_insert.relink_setup():
+            connection.exec_driver_sql(text)
+        connection.execute(_RELINK, parameters)
+        return
+    if connection.execute(_ARE_GROUPED, parameters).first() is None:
+        return
+    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LINK_LOCK)))
+    for statement in (_FLAG_COLLISIONS, _POINT_AT_FIRST, _POINT_OTHERS):
+        connection.execute(statement, parameters)
+
+
+def _columns(connection: Connection, table: sa.Table) -> tuple[str, ...]:
+    """What the ledger has of the columns we know: an older one has fewer."""
+    there = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
+    return tuple(name for name in _SENT[table] if name in there)
+
+
+def _storable(rows: str) -> str:
+    """PostgreSQL takes no NUL in a text; SQLite does, and upstreams are not to be trusted."""
+    if "\\u0000" not in rows:
+        return rows
+    return orjson.dumps(_without_nul(orjson.loads(rows))).decode()
+
+
+def _without_nul(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_nul(item) for item in value]
+    return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
+
+
+def _reading(dialect: str, table: sa.Table, names: Sequence[str]) -> sa.TextClause:
+    key = "opened_at, id" if table is exchanges else "opened_at, exchange_id"
+    if dialect == "sqlite":
+        values = ", ".join(names)
+        return sa.text(
+            f"SELECT json_group_array(json_array({values})) FROM {table.name} WHERE ({key}) IN "
+            "(SELECT value ->> 0, value ->> 1 FROM json_each(:keys))"
+        )
+    values = ", ".join(
+        f"""to_char({name} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"Z"')"""
+        if isinstance(table.c[name].type, Instant)
+        else f"{name}::text"
+        if isinstance(table.c[name].type, sa.types.TypeDecorator)
+        else name
+        for name in names
+    )
+    return sa.text(
+        f"SELECT coalesce(json_agg(json_build_array({values})), '[]')::text FROM {table.name} "
+        f"WHERE ({key}) IN (SELECT (k ->> 0)::timestamptz, k ->> 1 "
+        "FROM jsonb_array_elements(CAST(:keys AS jsonb)) k)"
+    )
+
+
+def _writing(dialect: str, table: sa.Table, names: Sequence[str]) -> sa.TextClause:
+    if dialect == "sqlite":
+        values = ", ".join(f"r.value ->> {at}" for at in range(len(names)))
+        source = "json_each(:rows) r"
+    else:
+        values = ", ".join(
+            f"CAST(r ->> {at} AS {table.c[name].type.compile(_POSTGRESQL)})"
+            for at, name in enumerate(names)
+        )
+        source = "jsonb_array_elements(CAST(:rows AS jsonb)) r"
+    if table is exchanges:
+        facts = ", ".join(f"{n} = excluded.{n}" for n in names if n not in ("opened_at", "id"))
+        conflict = f"(opened_at, id) DO UPDATE SET {facts} WHERE {batch_insert.FURTHER}"
+    else:
+        conflict = "DO NOTHING"
+    return sa.text(
+        f"INSERT INTO {table.name} ({', '.join(names)}) SELECT {values} FROM {source} "
+        f"WHERE true ON CONFLICT {conflict}"
+    )
+
+
+_RELINK = sa.text(f"""
+INSERT INTO relink
+SELECT {", ".join(batch_insert.LINK_COLUMNS)} FROM exchanges
+WHERE (opened_at, id) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:keys))
+  AND response_id IS NOT NULL AND content_digest IS NOT NULL
+""")
+
+# The same three steps as `batch_insert.py` has for one row, for a batch of them.
+_BATCH = """batch AS MATERIALIZED (
+  SELECT e.opened_at, e.id, e.origin, e.response_id, e.content_digest, e.id_collision
+  FROM (SELECT (k ->> 0)::timestamptz AS opened_at, k ->> 1 AS id
+        FROM jsonb_array_elements(CAST(:keys AS jsonb)) k) keys
+  JOIN exchanges e ON e.opened_at = keys.opened_at AND e.id = keys.id
+  WHERE e.response_id IS NOT NULL AND e.content_digest IS NOT NULL)"""
+_MEMBERS = """FROM exchanges m
+  WHERE m.response_id = g.response_id AND m.origin = g.origin AND m.content_digest IS NOT NULL"""
+_FIRSTS = f"""{_BATCH},
+firsts AS MATERIALIZED (
+  SELECT b.*, f.id AS first FROM batch b CROSS JOIN LATERAL (
+    SELECT m.id FROM exchanges m
+    WHERE m.response_id = b.response_id AND m.origin = b.origin
+      AND m.id_collision = b.id_collision AND m.content_digest = b.content_digest
+    ORDER BY m.opened_at, m.id LIMIT 1) f)"""
+
+_ARE_GROUPED = sa.text(f"""
+WITH {_BATCH}
+SELECT 1 FROM batch g
+WHERE EXISTS (SELECT 1 {_MEMBERS} AND (m.opened_at, m.id) <> (g.opened_at, g.id)) LIMIT 1
+""")
+_FLAG_COLLISIONS = sa.text(f"""
+WITH {_BATCH},
+colliding AS MATERIALIZED (
+  SELECT g.origin, g.response_id FROM (SELECT DISTINCT origin, response_id FROM batch) g
+  WHERE EXISTS (SELECT 1 {_MEMBERS} AND m.id_collision)
+     OR (SELECT min(m.content_digest) {_MEMBERS} AND NOT m.id_collision)
+     <> (SELECT max(m.content_digest) {_MEMBERS} AND NOT m.id_collision))
+UPDATE exchanges e SET id_collision = true FROM colliding c
+WHERE e.response_id = c.response_id AND e.origin = c.origin AND NOT e.id_collision
+  AND e.content_digest IS NOT NULL
+""")
+_POINT_AT_FIRST = sa.text(f"""
+WITH {_FIRSTS}
+UPDATE exchanges e SET duplicate_of = NULLIF(f.first, f.id) FROM firsts f
+WHERE e.opened_at = f.opened_at AND e.id = f.id
+  AND e.duplicate_of IS DISTINCT FROM NULLIF(f.first, f.id)
+""")
+_POINT_OTHERS = sa.text(f"""
+WITH {_FIRSTS}
+UPDATE exchanges e SET duplicate_of = f.id FROM firsts f
+WHERE f.first = f.id AND e.response_id = f.response_id AND e.origin = f.origin
+  AND e.id_collision = f.id_collision AND e.content_digest = f.content_digest
+  AND e.id <> f.id AND e.duplicate_of IS DISTINCT FROM f.id
+""")

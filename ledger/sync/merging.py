@@ -1,0 +1,130 @@
+"""Database. Merging one ledger into another: laptop to team, spool to shared, old to new.
+
+Order, repetition and interruption do not matter (`bundles.py`). A bundle whose rows the target
+refuses is halved until the rows at fault stand alone; they are set aside and the rest goes in.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.model.errors import LedgerError
+from ledger.store import db, partitions
+from ledger.store.tables import exchanges, instant_text
+from ledger.sync import bundles
+from ledger.sync.bundles import Key
+
+BUNDLE_EXCHANGES_MAX = 500
+"""On SQLite a bundle holds the write lock for about 0.1 s; a proxy's own commits wait behind it."""
+
+STATEMENT_MS_MAX = 60_000
+"""A bundle takes a tenth of a second."""
+LOCK_MS_MAX = 20_000
+
+REFUSALS = (sa.exc.IntegrityError, sa.exc.DataError)
+"""The row is at fault, whenever it is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An exchange that the target does not take."""
+
+    key: Key
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What a merge did."""
+
+    exchanges: int
+    refused: tuple[Refused, ...]
+
+
+def sync(
+    source_url: str, target_url: str, *, on_progress: Callable[[int, int], None] = lambda *_: None
+) -> Merged:
+    """Merge a ledger into another; `on_progress` is told how many of how many are done."""
+    if db.parse_url(source_url) == db.parse_url(target_url):
+        raise LedgerError(f"source and target are the same ledger: {db.shown(source_url)}")
+    source = db.open_existing(source_url)
+    target = db.ensure(target_url)
+    done = 0
+    refused: list[Refused] = []
+    try:
+        with source.connect() as reader:
+            total = reader.execute(sa.select(sa.func.count()).select_from(exchanges)).scalar_one()
+            months: set[date] = set()
+            for keys in _batches(reader):
+                refused += deliver(reader, target, keys, months)
+                done += len(keys)
+                on_progress(done, max(total, done))
+    except sa.exc.DBAPIError as error:
+        raise LedgerError(
+            f"interrupted after {done} exchanges: {reason_of(error)}; run it again, "
+            "what is done is not done twice"
+        ) from error
+    finally:
+        source.dispose()
+        target.dispose()
+    return Merged(exchanges=done, refused=tuple(refused))
+
+
+def deliver(
+    source: Connection, target: Engine, keys: Sequence[Key], months: set[date]
+) -> list[Refused]:
+    """Take these exchanges over; those that the target refuses, alone.
+
+    `months` is the caller's memory of which months the target has been asked to make room for.
+    """
+    if target.dialect.name == "postgresql":
+        new = {partitions.month_of(opened_at) for opened_at, _ in keys} - months
+        partitions.ensure(target, new, datetime.now(UTC).date())
+        months |= new
+    try:
+        bundle = bundles.read(source, keys)
+        with db.writing(target) as connection:
+            _bound(connection)
+            bundles.write(connection, bundle)
+    except REFUSALS as error:
+        if len(keys) == 1:
+            return [Refused(keys[0], reason_of(error))]
+        half = len(keys) // 2
+        return [
+            *deliver(source, target, keys[:half], months),
+            *deliver(source, target, keys[half:], months),
+        ]
+    with db.writing(target) as connection:
+        _bound(connection)
+        bundles.link(connection, keys)
+    return []
+
+
+def _bound(connection: Connection) -> None:
+    """A database that hangs is one in trouble, which is said and tried again."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {STATEMENT_MS_MAX}")
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
+
+
+def reason_of(error: sa.exc.DBAPIError) -> str:
+    """What the database said, without the row that it said it of."""
+    diagnosis = getattr(error.orig, "diag", None)
+    text = (diagnosis.message_primary if diagnosis else None) or str(error.orig)
+    return " ".join(text.split())[:300]
+
+
+def _batches(source: Connection) -> Iterator[list[Key]]:
+    """The keys of all exchanges, in order of time."""
+    key = sa.tuple_(exchanges.c.opened_at, exchanges.c.id)
+    query = sa.select(exchanges.c.opened_at, exchanges.c.id).order_by(*key.clauses)
+    found = source.execute(query.limit(BUNDLE_EXCHANGES_MAX)).all()
+    while found:
+        yield [(instant_text(row.opened_at), row.id) for row in found]
+        last = sa.tuple_(
+            sa.literal(found[-1].opened_at, exchanges.c.opened_at.type), sa.literal(found[-1].id)
+        )
+        found = source.execute(query.where(key > last).limit(BUNDLE_EXCHANGES_MAX)).all()

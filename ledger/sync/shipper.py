@@ -1,0 +1,234 @@
+"""Database. The shipper: from a spool into the shared PostgreSQL, at the database's own pace.
+
+    writer ──commit──▶ spool, outbox ──bundle──▶ PostgreSQL ──committed──▶ outbox cleared
+
+A bundle is idempotent and its outbox is cleared only after the database has committed, so a crash
+or a cut anywhere in between ships it again, to no effect. Whatever is wrong with the database
+(down, slow, full, in failover, deadlocked, of another schema) is one condition: said once, tried
+again after up to `RETRY_SECONDS_MAX`, said once when it is over; meanwhile the outbox grows on
+disk. A row that the database refuses is set aside alone and tried again at the next start.
+
+Of the processes that share a spool one ships; the next takes its turn when it ends.
+"""
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Engine
+
+from ledger.model.errors import LedgerError
+from ledger.store import db, nodes, partitions, recovery
+from ledger.store.tables import exchanges
+from ledger.sync import spool
+from ledger.sync.merging import BUNDLE_EXCHANGES_MAX, deliver, reason_of
+
+GATHER_SECONDS = 0.5
+"""How long changes gather before they are shipped: late by so much, and few statements."""
+IDLE_SECONDS = 30.0
+TURN_SECONDS = 5.0
+RETRY_SECONDS = 0.5
+RETRY_SECONDS_MAX = 30.0
+HEARTBEAT_SECONDS = 60.0
+HOUSEKEEPING_SECONDS = 3600.0
+SETTLING_SECONDS = 600.0
+"""After a connection came back, nodes get so long to speak up before any is given up."""
+
+_UNWELCOME = ("authentication failed", "no pg_hba.conf entry", "does not exist")
+"""What PostgreSQL says to a wrong user, password, host or database name; libpq has no code."""
+_TROUBLE = (sa.exc.SQLAlchemyError, LedgerError, sqlite3.Error, OSError)
+
+
+class Shipper:
+    """Ships a spool, in a thread of its own."""
+
+    def __init__(self, path: Path, target: URL, *, log: Callable[[str, str], None]) -> None:
+        self._path = path
+        self._url = target
+        self._log = log
+        self._spool = db.open_engine(f"sqlite:///{path}")
+        self._target: Engine | None = None
+        self._turn: int | None = None
+        self._trouble: str | None = None
+        self._said: set[str] = set()
+        self._months: set[date] = set()
+        self._retried = False
+        self._heartbeat_at = 0.0
+        self._housekeeping_at = 0.0
+        self._give_up_at = 0.0
+        self._changed = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tokentee-shipper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is something in the outbox."""
+        self._changed.set()
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Ship what waits, for so long at most; the rest is shipped after the next start."""
+        self._stopping.set()
+        self._changed.set()
+        self._thread.join(timeout_seconds)
+        if not self._thread.is_alive():
+            self._spool.dispose()
+
+    def _run(self) -> None:
+        pause_seconds = RETRY_SECONDS
+        while not self._stopping.is_set():
+            self._turn = self._turn or nodes.take_turn(self._path.with_suffix(".shipper"))
+            if self._turn is None:
+                self._stopping.wait(TURN_SECONDS)
+                continue
+            try:
+                self._ship()
+                self._keep_house()
+            except _TROUBLE as error:
+                self._begin_trouble(error)
+                self._stopping.wait(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, RETRY_SECONDS_MAX)
+            else:
+                self._end_trouble()
+                pause_seconds = RETRY_SECONDS
+                self._changed.wait(IDLE_SECONDS)
+                self._changed.clear()
+                self._stopping.wait(GATHER_SECONDS)
+        with contextlib.suppress(*_TROUBLE):
+            if self._turn is not None:
+                self._ship()
+        self._disconnect()
+        if self._turn is not None:
+            os.close(self._turn)
+
+    def _ship(self) -> None:
+        """Ship all that waits."""
+        target = self._connected()
+        while True:
+            with self._spool.connect() as connection:
+                keys, last = spool.pending(connection, BUNDLE_EXCHANGES_MAX)
+                if last is None:
+                    return
+                refused = deliver(connection, target, keys, self._months)
+            for one in refused:
+                self._log("error", f"the shared ledger refuses exchange {one.key[1]}: {one.error}")
+            with db.writing(self._spool) as connection:
+                spool.settle_outbox(connection, last, refused, now=datetime.now(UTC))
+
+    def _connected(self) -> Engine:
+        """The target, of our schema; looked at anew after every trouble."""
+        if self._target is None:
+            self._target = db.ensure(self._url)
+            self._months.clear()
+            self._heartbeat_at = self._housekeeping_at = 0.0
+            self._give_up_at = time.monotonic() + SETTLING_SECONDS
+            with db.writing(self._spool) as connection:
+                spool.note(connection, "target", db.shown(self._url))
+                if not self._retried:
+                    spool.retry_refused(connection)
+            self._retried = True
+        return self._target
+
+    def _disconnect(self) -> None:
+        if self._target is not None:
+            self._target.dispose()
+            self._target = None
+
+    def _keep_house(self) -> None:
+        now = time.monotonic()
+        if now >= self._heartbeat_at:
+            self._heartbeat_at = now + HEARTBEAT_SECONDS
+            with self._spool.connect() as connection:
+                living = recovery.living(connection, self._path)
+            with db.writing(self._connected()) as connection:
+                recovery.hear(connection, living)
+        if now >= self._housekeeping_at:
+            self._housekeeping_at = now + HOUSEKEEPING_SECONDS
+            self._make_partitions(datetime.now(UTC).date())
+            while spool.drop_shipped(self._spool, now=datetime.now(UTC)):
+                pass
+        if now >= self._give_up_at:
+            self._give_up_at = now + HOUSEKEEPING_SECONDS
+            with db.writing(self._connected()) as connection:
+                recovery.lose_silent(connection)
+
+    def _make_partitions(self, today: date) -> None:
+        outcome = partitions.ensure(self._connected(), partitions.coming(today), today)
+        for month, trouble in outcome.items():
+            if trouble is not None:
+                self._say(f"no partition for {month:%Y-%m}: {trouble}; rows go to the default one")
+
+    def _say(self, line: str) -> None:
+        """Once."""
+        if line not in self._said and len(self._said) < 1_000:
+            self._said.add(line)
+            self._log("warning", line)
+
+    def _begin_trouble(self, error: Exception) -> None:
+        self._disconnect()
+        trouble = reason_of(error) if isinstance(error, sa.exc.DBAPIError) else str(error)
+        if trouble != self._trouble:
+            with contextlib.suppress(*_TROUBLE), db.writing(self._spool) as connection:
+                spool.note(connection, "trouble", trouble)
+            self._log(
+                "warning",
+                f"cannot ship to the shared ledger {db.shown(self._url)}: {trouble}; "
+                f"exchanges wait in {self._path}",
+            )
+        self._trouble = trouble
+
+    def _end_trouble(self) -> None:
+        if self._trouble is not None:
+            self._trouble = None
+            with contextlib.suppress(*_TROUBLE), db.writing(self._spool) as connection:
+                spool.note(connection, "trouble", None)
+            self._log("warning", f"the shared ledger {db.shown(self._url)} is written again")
+
+
+def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Engine, Shipper]:
+    """The spool of a shared database, and who ships it.
+
+    The database need not be there: then the spool begins on its own, and takes over the secret of
+    the keyed hashes when it is first met at a start. A database that says we are not welcome at
+    all is an error of the operator, if this is the first time that we ask.
+    """
+    path = spool.path_for(target)
+    is_new = not path.exists()
+    shared: Engine | None = None
+    try:
+        shared = db.ensure(target)
+    except LedgerError as error:
+        if is_new and any(word in str(error) for word in _UNWELCOME):
+            raise
+        log("warning", f"{error}; exchanges wait in {path}")
+    engine = db.ensure(f"sqlite:///{path}")
+    if shared is not None:
+        try:
+            _share_secret(engine, shared, log)
+        except sa.exc.SQLAlchemyError as error:
+            log("warning", f"the shared ledger {db.shown(target)} does not answer: {error}")
+        finally:
+            shared.dispose()
+    return engine, Shipper(path, target, log=log)
+
+
+def _share_secret(engine: Engine, shared: Engine, log: Callable[[str, str], None]) -> None:
+    """All proxies of one database hash keys alike, or its reports could not tell one key from
+    two."""
+    own = db.secret_of(engine)
+    db.keep_secret(shared, own)
+    secret = db.secret_of(shared)
+    if secret == own:
+        return
+    with db.writing(engine) as connection:
+        has_rows = connection.execute(sa.select(exchanges.c.id).limit(1)).first() is not None
+        spool.note(connection, "secret", secret.hex())
+    if has_rows:
+        log("warning", "keys recorded before the shared ledger was met have other fingerprints")

@@ -1,0 +1,139 @@
+"""Database. A spool: the SQLite ledger that a proxy commits to before PostgreSQL hears of it.
+
+One file per shared database, in the user's data directory; all proxies of this machine and user
+share it. It is a whole ledger, so nothing that can happen to the shared database can reach the
+proxy: what is not shipped yet is in its `outbox`, what the shared database refuses in `set_aside`.
+What is shipped stays for `KEPT_DAYS`, to be looked at, and is then dropped: the disk bounds the
+spool, and only what the shared database does not have yet grows it.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine
+
+from ledger.maintenance import retention
+from ledger.model.records import State
+from ledger.store import db
+from ledger.store.tables import exchanges, instant_text, meta, outbox, set_aside
+from ledger.sync.bundles import Key
+from ledger.sync.merging import Refused
+
+KEPT_DAYS = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How a spool stands."""
+
+    path: Path
+    target: str
+    waiting: int
+    oldest: datetime | None
+    shipped_at: str | None
+    trouble: str | None
+    refused: tuple[Refused, ...]
+
+
+def path_for(target: URL) -> Path:
+    """The spool of a shared database: another password is the same database."""
+    name = target.set(password=None).render_as_string()
+    digest = hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
+    return db.data_directory() / "spool" / f"{digest}.sqlite3"
+
+
+def all_paths() -> list[Path]:
+    return sorted((db.data_directory() / "spool").glob("*.sqlite3"))
+
+
+def status_of(path: Path) -> Status:
+    """How a spool stands, whether or not a proxy runs."""
+    engine = db.open_existing(f"sqlite:///{path}")
+    try:
+        with engine.connect() as connection:
+            notes = {row.key: row.value for row in connection.execute(sa.select(meta))}
+            waiting, oldest = connection.execute(
+                sa.select(
+                    sa.func.count(sa.distinct(outbox.c.exchange_id)),
+                    sa.func.min(outbox.c.opened_at),
+                )
+            ).one()
+            return Status(
+                path=path,
+                target=notes.get("target", "unknown"),
+                waiting=waiting,
+                oldest=oldest,
+                shipped_at=notes.get("shipped_at"),
+                trouble=notes.get("trouble"),
+                refused=tuple(
+                    Refused((instant_text(row.opened_at), row.exchange_id), row.error)
+                    for row in connection.execute(
+                        sa.select(set_aside).order_by(set_aside.c.opened_at)
+                    )
+                ),
+            )
+    finally:
+        engine.dispose()
+
+
+def note(connection: Connection, key: str, value: str | None) -> None:
+    """Keep a note for `status_of`; None takes it away."""
+    connection.execute(sa.delete(meta).where(meta.c.key == key))
+    if value is not None:
+        connection.execute(sa.insert(meta).values(key=key, value=value))
+
+
+def pending(connection: Connection, count: int) -> tuple[list[Key], int | None]:
+    """The exchanges that changed first, and the place in the outbox up to which they stand."""
+    rows = connection.execute(sa.select(outbox).order_by(outbox.c.seq).limit(count)).all()
+    keys = dict.fromkeys((instant_text(row.opened_at), row.exchange_id) for row in rows)
+    return list(keys), rows[-1].seq if rows else None
+
+
+def settle_outbox(
+    connection: Connection, last: int, refused: list[Refused], *, now: datetime
+) -> None:
+    """What stands up to `last` is shipped, but for what was refused."""
+    connection.execute(sa.delete(outbox).where(outbox.c.seq <= last))
+    note(connection, "shipped_at", instant_text(now))
+    for one in refused:
+        connection.execute(
+            sa.text(
+                "INSERT INTO set_aside (opened_at, exchange_id, error, refused_at) "
+                "VALUES (:opened_at, :exchange_id, :error, :refused_at) "
+                "ON CONFLICT (opened_at, exchange_id) DO UPDATE SET error = excluded.error"
+            ),
+            {
+                "opened_at": one.key[0],
+                "exchange_id": one.key[1],
+                "error": one.error,
+                "refused_at": instant_text(now),
+            },
+        )
+
+
+def retry_refused(connection: Connection) -> int:
+    """Put what was refused back into the outbox: an upgrade may have cured it."""
+    put_back = connection.execute(
+        sa.insert(outbox).from_select(
+            ["exchange_id", "opened_at"], sa.select(set_aside.c.exchange_id, set_aside.c.opened_at)
+        )
+    )
+    connection.execute(sa.delete(set_aside))
+    return put_back.rowcount
+
+
+def drop_shipped(engine: Engine, *, now: datetime) -> int:
+    """Drop what the shared database has had for long."""
+    waits = sa.exists().where(
+        outbox.c.opened_at == exchanges.c.opened_at, outbox.c.exchange_id == exchanges.c.id
+    )
+    refused = sa.exists().where(
+        set_aside.c.opened_at == exchanges.c.opened_at, set_aside.c.exchange_id == exchanges.c.id
+    )
+    old = exchanges.c.opened_at < now - timedelta(days=KEPT_DAYS)
+    ended = exchanges.c.state != State.OPEN
+    return retention.drop(engine, sa.and_(old, ended, ~waits, ~refused))

@@ -1,0 +1,221 @@
+"""`tokentee rebuild`: what today's meter reads otherwise is added, once, and nothing is changed."""
+
+import shutil
+from datetime import timedelta
+
+import pytest
+from typer.testing import CliRunner
+
+from addon.cli import app
+from ledger.model.errors import LedgerError
+from ledger.model.records import Outcome, State, UsageSource
+from ledger.model.usage import Usage
+from ledger.store import db
+from tests.addon.recorded_exchanges import (
+    HANDED,
+    NOON,
+    PRICES,
+    SENT,
+    STRIPPED,
+    captures,
+    entry,
+    exchange,
+    misread,
+    reading,
+    recording,
+)
+from tests.ledger.written import put, row, rows
+
+
+@pytest.fixture(scope="module")
+def migrated_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("migrated") / "ledger.sqlite3"
+    db.ensure(f"sqlite:///{path}").dispose()
+    return path
+
+
+@pytest.fixture
+def prices(tmp_path):
+    path = tmp_path / "prices.toml"
+    path.write_text(PRICES)
+    return path
+
+
+@pytest.fixture
+def engine(tmp_path, migrated_file):
+    shutil.copy(migrated_file, tmp_path / "ledger.sqlite3")
+    engine = db.open_engine(f"sqlite:///{tmp_path / 'ledger.sqlite3'}")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def book(engine, prices):
+    """Writes exchanges with what was read of them."""
+
+    def write(*pairs):
+        put(engine, *(entry(of, read, prices) for of, read in pairs))
+
+    return write
+
+
+@pytest.fixture
+def rebuild(engine, prices):
+    def run(*words):
+        common = ("--ledger", str(engine.url), "--prices", str(prices))
+        done = CliRunner().invoke(app, ["rebuild", *map(str, words), *common])
+        if isinstance(done.exception, LedgerError):
+            raise done.exception
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done
+
+    return run
+
+
+def test_what_is_read_otherwise_is_added_once(engine, book, rebuild, tmp_path):
+    wrong, right = exchange("wrong"), exchange("right")
+    book((wrong, misread(wrong)), (right, reading(right)))
+    before = rows(engine, "SELECT * FROM exchanges ORDER BY id")
+    booked = rows(engine, "SELECT * FROM charges ORDER BY id")
+    folder = captures(tmp_path / "captures", recording("wrong"), recording("right"))
+    done = rebuild(folder)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout == ""
+    assert "1 exchanges are read differently now, 1 as they are booked" in done.stderr
+    assert "1 readings were added" in done.stderr
+    # 12 in and 3 out at the prices of the exchange's day: 12 x 1 and 3 x 10 micro-USD.
+    assert rows(
+        engine,
+        "SELECT id, input_tokens, output_tokens, cost_picousd, reading_revision FROM requests "
+        "ORDER BY id",
+    ) == [("right", 12, 3, 42_000_000, 1), ("wrong", 12, 3, 42_000_000, 2)]
+    assert row(engine, "SELECT reason FROM readings WHERE revision = 2") == (
+        "rebuilt by meter 1: input_tokens 10 -> 12",
+    )
+    assert rows(engine, "SELECT * FROM exchanges ORDER BY id") == before
+    assert set(booked) < set(rows(engine, "SELECT * FROM charges ORDER BY id"))
+    assert row(
+        engine, "SELECT input_tokens FROM readings WHERE revision = 1 AND exchange_id = 'wrong'"
+    ) == (10,)
+
+    done = rebuild(folder)
+    assert done.exit_code == 0
+    assert "0 exchanges are read differently now, 2 as they are booked" in done.stderr
+    assert row(engine, "SELECT COUNT(*) FROM readings") == (3,)
+
+
+def test_by_how_much_is_shown_first_and_a_rehearsal_writes_nothing(engine, book, rebuild, tmp_path):
+    wrong, other = exchange("wrong"), exchange("other", response_model="m-2", dialect="x.chat")
+    book((wrong, misread(wrong)), (other, misread(other)))
+    folder = captures(tmp_path / "captures", recording("wrong"), recording("other"))
+    done = rebuild(folder, "--dry-run")
+    assert done.exit_code == 0
+    lines = [line.split() for line in done.stderr.splitlines() if line.strip()]
+    assert ["openai.chat", "m-1", "1", "10", "12", "3", "3", "$0.000040", "$0.000042"] in lines
+    assert ["x.chat", "m-2", "1", "10", "12", "3", "3", "unpriced", "unpriced"] in lines
+    assert ["Total", "2", "20", "24", "6", "6", "$0.000040", "$0.000042"] in lines
+    assert "nothing was written" in done.stderr
+    assert row(engine, "SELECT COUNT(*) FROM readings") == (2,)
+
+
+def test_where_usage_was_asked_for_the_capture_is_what_upstream_sent(
+    engine, book, rebuild, tmp_path
+):
+    asked = exchange("asked", **STRIPPED)
+    book((asked, misread(asked, usage_source=UsageSource.PARTIAL, usage_json=None)))
+    assert rebuild(captures(tmp_path / "captures", recording("asked"))).exit_code == 0
+    assert row(engine, "SELECT revision, reason FROM readings WHERE revision = 2") == (
+        2,
+        "rebuilt by meter 1: usage_source partial -> reported, input_tokens 10 -> 12, usage_json",
+    )
+
+
+def test_an_exchange_ends_as_it_did(engine, book, rebuild, tmp_path):
+    """The recording of a client that left looks like an answer that was cut."""
+    body = SENT[: SENT.index(b"data: ", 1)]
+    left = exchange("left", body, outcome=Outcome.CLIENT_LEFT)
+    nothing = Usage()
+    book((left, reading(left, usage=nothing, usage_json=None, usage_source=UsageSource.NONE)))
+    assert rebuild(captures(tmp_path / "captures", recording("left", body))).exit_code == 0
+    source, estimated, reason = row(
+        engine,
+        "SELECT usage_source, estimated_output_tokens, reason FROM readings WHERE revision = 2",
+    )
+    assert source == "estimated"
+    assert estimated > 0
+    assert "usage_source none -> estimated" in reason
+    assert "input_tokens NULL -> " in reason
+
+
+def test_what_the_ledger_does_not_have_is_left_alone(engine, book, rebuild, tmp_path):
+    known = exchange("known")
+    lost = exchange("lost", state=State.LOST, outcome=Outcome.LOST)
+    book((known, reading(known)), (lost, reading(lost, revision=0, usage=Usage())))
+    folder = captures(
+        tmp_path / "captures",
+        recording("known"),
+        recording("lost"),
+        recording("new"),
+        recording("known", at=NOON + timedelta(microseconds=1)),
+    )
+    done = rebuild(folder)
+    assert done.exit_code == 0
+    assert "3 exchanges are not in the ledger: `tokentee replay` reads them in" in done.stderr
+    assert row(engine, "SELECT COUNT(*) FROM readings") == (2,)
+
+
+def test_nothing_of_it_in_the_ledger_is_a_no(rebuild, tmp_path):
+    done = rebuild(captures(tmp_path / "captures", recording("new")))
+    assert done.exit_code == 1
+    assert "1 exchanges are not in the ledger" in done.stderr
+
+
+def test_a_recording_that_is_not_what_upstream_sent_is_not_used(engine, book, rebuild, tmp_path):
+    wrong = exchange("wrong")
+    book((wrong, misread(wrong)))
+    done = rebuild(captures(tmp_path / "captures", recording("wrong", HANDED)))
+    assert done.exit_code == 1
+    assert "not used: wrong: the recording is not what upstream sent" in done.stderr
+    assert row(engine, "SELECT COUNT(*) FROM readings") == (1,)
+
+
+def test_the_same_recording_twice_counts_once(engine, book, rebuild, tmp_path):
+    wrong = exchange("wrong")
+    book((wrong, misread(wrong)))
+    folder = captures(tmp_path / "captures", recording("wrong"), recording("wrong"))
+    captures(folder, recording("wrong"), name="copy.jsonl.gz")
+    assert "1 readings were added" in rebuild(folder).stderr
+    assert row(engine, "SELECT COUNT(*) FROM readings") == (2,)
+
+
+def test_what_cannot_be_read_is_said(engine, book, rebuild, tmp_path):
+    wrong = exchange("wrong")
+    book((wrong, misread(wrong)))
+    folder = captures(tmp_path / "captures", recording("wrong"), b"{}\n")
+    done = rebuild(folder)
+    assert done.exit_code == 1
+    assert "not read: " in done.stderr
+    assert row(engine, "SELECT COUNT(*) FROM readings") == (2,)
+
+
+def test_what_the_database_refuses_is_said(engine, book, rebuild, tmp_path):
+    one, two = exchange("one"), exchange("two")
+    book((one, misread(one)), (two, misread(two)))
+    with db.writing(engine) as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER refuse BEFORE INSERT ON charges WHEN NEW.exchange_id = 'one' "
+            "BEGIN SELECT RAISE(ABORT, 'not this one'); END"
+        )
+    done = rebuild(captures(tmp_path / "captures", recording("one"), recording("two")))
+    assert done.exit_code == 1
+    assert "refused: one: not this one" in done.stderr
+    assert rows(engine, "SELECT exchange_id FROM readings WHERE revision = 2") == [("two",)]
+
+
+def test_wrong_calls(rebuild, tmp_path):
+    assert CliRunner().invoke(app, ["rebuild"]).exit_code == 2
+    with pytest.raises(LedgerError, match="no such file"):
+        rebuild(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(LedgerError, match="nothing to read"):
+        rebuild(tmp_path / "empty")

@@ -1,0 +1,59 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from addon.framing import json_values
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(b'{"a":1}', {"a": 1}, id="object"),
+        pytest.param(b"[1]", None, id="array"),
+        pytest.param(b"1", None, id="number"),
+        pytest.param(b"[DONE]", None, id="done"),
+        pytest.param(b'{"a":', None, id="truncated"),
+        pytest.param(b"", None, id="nothing"),
+        pytest.param(b'{"a":"\xff"}', None, id="not-utf-8"),
+        pytest.param(b'{"a":NaN,"b":-Infinity,"c":2}', {"a": "NaN", "b": "-Infinity", "c": 2}, id="nan"),
+        pytest.param(b'{"a":1e999}', {"a": "1e999"}, id="beyond-float"),
+        pytest.param(b'{"a":"\\ud800"}', {"a": "\ud800"}, id="lone-surrogate"),
+        pytest.param(b'{"u":{"n":123456789012345678901234}}', {"u": {"n": 123456789012345678901234}}, id="beyond-64-bits"),
+        pytest.param(b'{"n":18446744073709551615}', {"n": 2**64 - 1}, id="64-bits"),
+        pytest.param(b"{" * 100_000, None, id="deep"),
+        pytest.param(b'{"n":' + b"9" * 5_000 + b"}", None, id="beyond-pythons-limit"),
+    ],
+)  # fmt: skip
+def test_what_comes_through(data: bytes, expected: object) -> None:
+    assert json_values.loads(data) == expected
+
+
+def test_dumps_keeps_order_letters_and_digits() -> None:
+    value = {"b": 1, "a": {"é": 123456789012345678901234}}
+    assert json_values.dumps(value) == '{"b":1,"a":{"é":123456789012345678901234}}'
+
+
+@given(st.binary(max_size=100))
+def test_no_bytes_raise(data: bytes) -> None:
+    json_values.loads(data)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), JSON, max_size=4))
+def test_objects_come_back_as_they_were(value: dict[str, object]) -> None:
+    """Integers of any size too, where a ledger could find them: in objects, not in lists."""
+    got = json_values.loads(json.dumps(value).encode())
+    assert got is not None
+    assert json.loads(json_values.dumps(got), parse_int=float) == json.loads(
+        json.dumps(value), parse_int=float
+    )

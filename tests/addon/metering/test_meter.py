@@ -1,0 +1,360 @@
+"""The one meter: decoding, framing and dialect together."""
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from addon.dialects import routes, unknown
+from addon.dialects.dialect import Dialect
+from addon.dialects.google import generate_content as gemini
+from addon.dialects.openai import chat as openai_chat
+from addon.dialects.vendors import anthropic, bedrock
+from addon.framing.choice import FRAMINGS
+from addon.metering import meter as meter_module
+from addon.metering.meter import Meter
+from ledger.model.usage import NO_USAGE
+from tests.addon.feeding import cuts_of, pieces
+
+ID = "chatcmpl-0123456789"
+
+
+def chunk(content: str, finish: str | None = None, **more: Any) -> bytes:
+    choice = {"index": 0, "delta": {"content": content}, "finish_reason": finish}
+    body = {
+        "id": ID,
+        "object": "chat.completion.chunk",
+        "created": 5,
+        "model": "m",
+        "choices": [choice],
+    }
+    return b"data: " + json.dumps(body | more, separators=(",", ":")).encode() + b"\n\n"
+
+
+USAGE = {"prompt_tokens": 7, "completion_tokens": 200, "total_tokens": 207}
+END = chunk("", "stop", usage=USAGE) + b"data: [DONE]\n\n"
+WORDS = [chunk(f" word{n % 7}") for n in range(200)]
+STREAM = b"".join([*WORDS, END])
+
+
+def meter_of(dialect: Dialect = openai_chat.CHAT, **more: Any) -> Meter:
+    return Meter(dialect, **({"content_type": "text/event-stream"} | more))
+
+
+def read(body: bytes, dialect: Dialect = openai_chat.CHAT, *, size: int = 0, **more: Any) -> Meter:
+    meter = meter_of(dialect, **more)
+    for piece in pieces(body, range(0, len(body), size)) if size else [body]:
+        meter.feed(piece)
+    meter.end()
+    return meter
+
+
+@pytest.mark.parametrize("size", [0, 1, 17, 1_900, 4_000])
+def test_a_stream_reads_the_same_in_any_batches(size: int) -> None:
+    meter = read(STREAM, size=size)
+    facts = meter.facts
+    assert (facts.response_id, facts.response_model, facts.finish_reason) == (ID, "m", "stop")
+    assert facts.ended
+    assert facts.usage_final
+    assert not facts.id_unstable
+    assert meter.usage_json == json.dumps(USAGE, separators=(",", ":"))
+    assert meter.usage().output_tokens == 200
+    assert meter.frames == 202
+    assert meter.trouble is None
+    # 200 times " word" and a digit are 1 200 bytes: 300 tokens of four.
+    assert meter.estimated_output_tokens() == 300
+
+
+def test_the_first_token_is_seen_when_it_passes() -> None:
+    meter = meter_of()
+    meter.feed(chunk(""))
+    assert not meter.token_seen
+    meter.feed(chunk("H")[:40])
+    assert not meter.token_seen
+    meter.feed(chunk("H")[40:])
+    assert meter.token_seen
+
+
+def test_the_end_mark_is_known_before_the_body_ends() -> None:
+    """A client that closes at `[DONE]` has missed nothing (MITMPROXY.md)."""
+    meter = meter_of()
+    meter.feed(STREAM)
+    assert meter.facts.ended
+
+
+def test_ordinary_frames_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN §10: no JSON parse for frames that hold nothing for us."""
+    parsed = 0
+    real = meter_module.json_values.loads
+
+    def counting(data: bytes) -> dict[str, Any] | None:
+        nonlocal parsed
+        parsed += 1
+        return real(data)
+
+    monkeypatch.setattr(meter_module.json_values, "loads", counting)
+    assert read(STREAM, size=1_900).frames == 202
+    # The first frame, and the one with the finish reason and the usage.
+    assert parsed == 2
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(chunk("", usage=USAGE), id="usage-in-the-middle"),
+        pytest.param(chunk("x", "length"), id="finish-in-the-middle"),
+        pytest.param(b'data: {"error":{"message":"no","code":5}}\n\n', id="error-in-the-middle"),
+        pytest.param(chunk("x").replace(b'null}]', b'null}],"usage" : {"prompt_tokens": 1}'), id="odd-spacing"),
+        pytest.param(chunk('say \\"usage\\": {'), id="text-that-looks-like-a-mark"),
+        pytest.param(chunk("x", id="another"), id="another-id"),
+        pytest.param(chunk("x").replace(b"content", b"reasoning_content"), id="reasoning"),
+        pytest.param(b": comment\n\n", id="comment"),
+        pytest.param(b"data: [DONE]\n\n", id="done"),
+        pytest.param(b"data: {}\n\n", id="empty"),
+        pytest.param(b"event: ping\ndata: {}\n\n", id="ping"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("at", [1, 2, 50, 199])
+def test_nothing_odd_hides_among_ordinary_frames(odd: bytes, at: int) -> None:
+    body = b"".join([*WORDS[:at], odd, *WORDS[at:]])
+    one_by_one = meter_of()
+    for block in body.split(b"\n\n")[:-1]:
+        # A fresh look at each: nothing is learnt where frames come alone.
+        one_by_one._lessons_left = 0
+        one_by_one.feed(block + b"\n\n")
+    one_by_one.end()
+    for size in (0, 700, 1_900):
+        assert picture(read(body, size=size)) == picture(one_by_one)
+
+
+def picture(meter: Meter) -> tuple[Any, ...]:
+    usage = meter.usage()
+    said = (meter.facts, usage, meter.usage_json, meter.frames, meter.trouble)
+    return (*said, meter.estimated_output_tokens())
+
+
+def test_running_figures_are_read_from_the_last_of_a_run() -> None:
+    """langchain-ai/langchainjs#8694: Gemini's usage is cumulative; summing it inflates it."""
+    body = b"".join(
+        b'data: {"candidates": [{"content": {"parts": [{"text": "w"}]}}],'
+        b'"usageMetadata": {"promptTokenCount": 4,"candidatesTokenCount": %d},"responseId": "r"}\r\n\r\n' % n
+        for n in range(1, 40)
+    )  # fmt: skip
+    for size in (0, 1, 300, 1_900):
+        meter = read(body, gemini.GENERATE_CONTENT, size=size)
+        assert meter.usage().output_tokens == 39
+        assert not meter.facts.usage_final
+
+
+def test_a_broken_frame_does_not_hide_the_figure_before_it() -> None:
+    """Found by fuzzing: the last frame of the run bore the mark and was no JSON."""
+    good = b'data: {"candidates":[{"content":{"parts":[{"text":"w"}]}}],"usageMetadata":{"candidatesTokenCount":%d}}\n\n'
+    bad = b'data: {"usageMetadata":{"candidatesTokenCount":9\n\n'
+    assert read(good % 1 + good % 2 + bad, gemini.GENERATE_CONTENT).usage().output_tokens == 2
+    assert (
+        read(good.replace(b"usageM", b"m") % 1 + bad + bad, gemini.GENERATE_CONTENT).usage()
+        is NO_USAGE
+    )
+
+
+def test_compressed_answers_are_read_on_a_decoded_copy() -> None:
+    encoded = gzip.compress(STREAM)
+    meter = read(encoded, content_encoding="gzip", size=50)
+    assert meter.usage().output_tokens == 200
+    broken = read(STREAM, content_encoding="gzip")
+    assert "broken" in (broken.trouble or "")
+    unknown_coding = read(encoded, content_encoding="rot13")
+    assert "rot13" in (unknown_coding.trouble or "")
+    assert unknown_coding.usage() is NO_USAGE
+
+
+def test_a_document_says_all_at_its_end() -> None:
+    body = json.dumps({"id": "x", "model": "m", "choices": [], "usage": USAGE}, indent=2).encode()
+    meter = read(body, content_type="application/json", size=10)
+    assert meter.frames == 1
+    assert meter.facts.ended
+    assert meter.facts.usage_final
+    assert meter.usage().input_tokens == 7
+    assert meter.estimated_output_tokens() is None
+
+
+def test_a_document_that_is_cut_has_not_ended() -> None:
+    meter = read(b'{"id":"x","usage":{"prompt_tokens":1', content_type="application/json")
+    assert not meter.facts.ended
+    assert meter.usage() is NO_USAGE
+
+
+def test_the_last_event_counts_without_its_blank_line() -> None:
+    assert read(STREAM.removesuffix(b"\n\n")).facts.ended
+    assert read(b"".join(WORDS) + chunk("", usage=USAGE).rstrip()).usage().input_tokens == 7
+
+
+@pytest.mark.parametrize("body", [b"", b"\n", b": only a comment\n\n"])
+def test_an_answer_of_nothing(body: bytes) -> None:
+    meter = read(body)
+    assert meter.usage() is NO_USAGE
+    assert meter.usage_json is None
+    assert meter.frames == 0
+    assert meter.estimated_output_tokens() == 0
+    assert not meter.facts.ended
+
+
+def test_what_cannot_be_estimated_is_not() -> None:
+    """InvokeModel's text is in base64."""
+    meter = read(STREAM, bedrock.INVOKE, content_type="application/vnd.amazon.eventstream")
+    assert meter.estimated_output_tokens() is None
+
+
+def test_a_padded_stream_is_estimated_by_its_frames() -> None:
+    body = b"".join(chunk("y", obfuscation="x" * (n % 9)) for n in range(60))
+    for size in (0, 500, 1_900):
+        assert read(body, size=size).estimated_output_tokens() == 60
+
+
+@pytest.mark.parametrize("size", [0, 100, 1_900])
+def test_a_tool_call_costs_more_than_its_arguments(size: int) -> None:
+    call = {"index": 0, "id": "call_1", "function": {"name": "f", "arguments": ""}}
+    frames = [{"tool_calls": [call]}] + [
+        {"tool_calls": [{"index": 0, "function": {"arguments": '{"n": 12'}}]} for _ in range(100)
+    ]
+    choices = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in frames]
+    body = b"".join(
+        b"data: " + json.dumps({"id": ID, "choices": one}, separators=(",", ":")).encode() + b"\n\n"
+        for one in choices
+    )
+    # 100 times ten bytes of arguments, their quotes escaped, and the call itself.
+    assert read(body, size=size).estimated_output_tokens() == 250 + 30
+
+
+def test_an_unknown_answer_gets_a_reading_of_nothing() -> None:
+    body = b'data: {"id":"a","tokens":5,"usage":{"total":5}}\n\ndata: {"error":"bad"}\n\n'
+    meter = read(body, unknown.UNKNOWN)
+    assert meter.usage() is NO_USAGE
+    assert meter.usage_json is None
+    assert meter.facts.error_message == "bad"
+    assert meter.facts.closes_without_mark
+
+
+def test_keys_never_seen_before_are_named_once_and_kept() -> None:
+    meter = read(chunk("", usage={**USAGE, "dream_tokens": 3}))
+    meter.usage()
+    assert meter.usage() is not NO_USAGE
+    assert meter.facts.unknown_keys == {"dream_tokens"}
+    assert '"dream_tokens":3' in (meter.usage_json or "")
+
+
+def test_a_plain_error_body_says_what_it_says() -> None:
+    meter = read(b"Not Found", content_type="text/plain", status=404)
+    assert (meter.facts.failed, meter.facts.error_message) == (True, "Not Found")
+    page = read(b"<html>no</html>", content_type="text/html", status=502)
+    assert (page.facts.failed, page.facts.error_message) == (True, None)
+
+
+def test_a_framing_may_be_named() -> None:
+    meter = read(b'{"id":"x"}\n{"error":"e"}\n', unknown.UNKNOWN, content_type="", framing="ndjson")
+    assert (meter.frames, meter.facts.response_id, meter.facts.error_message) == (2, "x", "e")
+
+
+def test_headers_are_known_by_lower_case_names() -> None:
+    meter = meter_of(headers={"X-Amzn-ErrorType": "T"})
+    assert meter.facts.headers == {"x-amzn-errortype": "T"}
+
+
+def test_a_message_is_a_frame() -> None:
+    meter = meter_of(anthropic.MESSAGES)
+    meter.feed_message(b'{"type":"message_delta","usage":{"output_tokens":4}}')
+    meter.end()
+    assert (meter.frames, meter.usage().output_tokens) == (1, 4)
+
+
+GARBAGE = st.binary(max_size=60) | st.lists(
+    st.sampled_from(
+        [
+            b"data: ", b"event: error", b"\n", b"\n\n", b"\r\n\r\n", b"{", b"}", b"[", b"]", b'"', b",",
+            b'"usage":', b'"id":', b'"choices":', b'"type":', b'"message":', b'"response":', b'"error":',
+            b'"delta":', b'"usageMetadata":', b'"candidates":', b'"iterations":', b'"bytes":"e30="',
+            b"null", b"true", b"-1", b"1e400", b'"x"', b"[DONE]", b"\x00\x00\x00\x10", b"\xff",
+        ]
+    ),
+    max_size=40,
+).map(b"".join)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(routes.DIALECTS))
+@given(body=GARBAGE, framing=st.sampled_from(["", *FRAMINGS]), data=st.data())
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+def test_garbage_never_raises(name: str, body: bytes, framing: str, data: st.DataObject) -> None:
+    meter = Meter(
+        routes.DIALECTS[name],
+        content_type="text/event-stream",
+        framing=framing or None,
+        status=data.draw(st.sampled_from([200, 500])),
+    )
+    for piece in pieces(body, data.draw(cuts_of(body))):
+        meter.feed(piece)
+    meter.end()
+    picture(meter)
+
+
+KEYS = st.sampled_from(
+    sorted(
+        {key for dialect in routes.DIALECTS.values() for key in dialect.known_keys}
+        | {
+            "type",
+            "id",
+            "model",
+            "choices",
+            "delta",
+            "message",
+            "usage",
+            "response",
+            "status",
+            "error",
+        }
+        | {"usageMetadata", "candidates", "content", "parts", "finishReason", "interaction", "meta"}
+        | {
+            "stop_reason",
+            "output",
+            "action",
+            "results",
+            "metadata",
+            "done",
+            "event_type",
+            "created",
+        }
+        | {
+            "predictions",
+            "embeddings",
+            "statistics",
+            "promptFeedback",
+            "groundingMetadata",
+            "object",
+        }
+    )
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("name", sorted(routes.DIALECTS))
+@given(frames=st.lists(st.tuples(st.sampled_from(["", "error", "chunk", "metadata"]), st.dictionaries(KEYS, VALUES, max_size=6)), max_size=4), is_document=st.booleans())  # fmt: skip
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+def test_no_json_raises(
+    name: str, frames: list[tuple[str, dict[str, Any]]], is_document: bool
+) -> None:
+    """Right keys with wrong values everywhere: neither reading nor converting may trip."""
+    dialect = routes.DIALECTS[name]
+    meter = meter_of(dialect, path_model="m")
+    meter.facts.is_document = is_document
+    for event, body in frames:
+        dialect.read(meter.facts, event, body)
+    usage = meter.usage()
+    for value in (usage.input_tokens, usage.output_tokens, usage.reported_cost_picousd):
+        assert value is None or 0 <= value < 2**63
+    assert all(type(count) is int and 0 <= count < 2**63 for count in usage.tool_units.values())

@@ -1,0 +1,170 @@
+"""The states of one exchange: which end is which outcome, and what the ledger is told."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from addon.dialects.facts import Facts
+from addon.dialects.routes import DIALECTS
+from addon.metering.meter import Meter
+from addon.metering.settlement import NOTHING_PASSED, End, outcome_of, settle
+from ledger.model.records import Exchange, Outcome, State, UsageSource
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SAID_DONE = Facts(ended=True, finish_reason="stop")
+SAID_FINISH = Facts(finish_reason="stop")
+SAID_NOTHING = Facts()
+SAID_ERROR = Facts(failed=True, ended=True)
+CLOSES = Facts(closes_without_mark=True)
+
+
+@pytest.mark.parametrize(
+    ("end", "facts", "status", "streamed", "expected"),
+    [
+        pytest.param(End.FINISHED, SAID_DONE, 200, True, Outcome.COMPLETE, id="done"),
+        pytest.param(
+            End.FINISHED, SAID_FINISH, 200, True, Outcome.COMPLETE, id="no-DONE-but-finish"
+        ),
+        pytest.param(End.FINISHED, CLOSES, 200, True, Outcome.COMPLETE, id="close-is-its-end"),
+        pytest.param(
+            End.FINISHED,
+            SAID_NOTHING,
+            200,
+            True,
+            Outcome.UPSTREAM_CUT,
+            id="rst-that-looks-like-an-end",
+        ),
+        pytest.param(End.FINISHED, SAID_NOTHING, 200, False, Outcome.COMPLETE, id="plain-document"),
+        pytest.param(
+            End.CLIENT_LEFT, SAID_DONE, 200, True, Outcome.COMPLETE, id="client-closes-at-DONE"
+        ),
+        pytest.param(
+            End.CLIENT_LEFT,
+            SAID_FINISH,
+            200,
+            True,
+            Outcome.CLIENT_LEFT,
+            id="client-leaves-before-usage",
+        ),
+        pytest.param(
+            End.CLIENT_LEFT,
+            SAID_NOTHING,
+            None,
+            True,
+            Outcome.CLIENT_LEFT,
+            id="client-leaves-before-headers",
+        ),
+        pytest.param(End.UPSTREAM_BROKE, SAID_NOTHING, 200, True, Outcome.UPSTREAM_CUT, id="cut"),
+        pytest.param(
+            End.UPSTREAM_BROKE, SAID_NOTHING, None, False, Outcome.UPSTREAM_CUT, id="refused"
+        ),
+        pytest.param(End.STOPPED, SAID_NOTHING, 200, True, Outcome.LOST, id="proxy-stopped"),
+        pytest.param(End.FINISHED, SAID_ERROR, 200, True, Outcome.ERROR_FRAME, id="error-frame"),
+        pytest.param(
+            End.CLIENT_LEFT,
+            SAID_ERROR,
+            200,
+            True,
+            Outcome.ERROR_FRAME,
+            id="client-leaves-on-the-error",
+        ),
+        pytest.param(End.FINISHED, SAID_ERROR, 429, False, Outcome.HTTP_ERROR, id="http-error"),
+        pytest.param(
+            End.UPSTREAM_BROKE, SAID_NOTHING, 500, False, Outcome.HTTP_ERROR, id="http-error-cut"
+        ),
+    ],
+)
+def test_outcomes(end: End, facts: Facts, status, streamed: bool, expected: Outcome):
+    assert outcome_of(end, facts, status=status, streamed=streamed) is expected
+
+
+def opened(**kwargs) -> Exchange:
+    return Exchange(
+        id="flow-1",
+        origin="https://llm.example:443",
+        provider="openai",
+        dialect="openai.chat",
+        operation="chat",
+        path="/v1/chat/completions",
+        opened_at=NOW,
+        streamed=True,
+        **kwargs,
+    )
+
+
+def fed(body: bytes) -> Meter:
+    meter = Meter(DIALECTS["openai.chat"], content_type="text/event-stream")
+    meter.feed(body)
+    meter.end()
+    return meter
+
+
+def settled(body: bytes | None, end: End, **kwargs):
+    return settle(
+        opened(),
+        end=end,
+        status=200,
+        meter=fed(body) if body is not None else None,
+        passed=NOTHING_PASSED,
+        estimate_input=lambda: 11,
+        cause=None,
+        now=NOW,
+        **kwargs,
+    )
+
+
+WORD = b'data: {"id":"c1","model":"m","created":5,"choices":[{"delta":{"content":"hello there world"}}]}\n\n'
+STOP = b'data: {"id":"c1","choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+USAGE = b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+def test_a_complete_exchange_is_reported():
+    exchange, reading = settled(WORD + STOP + USAGE + DONE, End.FINISHED)
+    assert exchange.state is State.SETTLED
+    assert exchange.outcome is Outcome.COMPLETE
+    assert (exchange.response_id, exchange.finish_reason) == ("c1", "stop")
+    assert reading.usage_source is UsageSource.REPORTED
+    assert (reading.usage.input_tokens, reading.usage.output_tokens) == (3, 2)
+    assert reading.estimated_output_tokens is None
+    assert (reading.exchange_id, reading.opened_at) == (exchange.id, exchange.opened_at)
+
+
+def test_what_was_reported_before_a_cut_is_kept_as_partial():
+    running = WORD.replace(b"]}\n", b'],"usage":{"prompt_tokens":3,"completion_tokens":1}}\n')
+    exchange, reading = settled(running * 3, End.UPSTREAM_BROKE)
+    assert exchange.outcome is Outcome.UPSTREAM_CUT
+    assert reading.usage_source is UsageSource.PARTIAL
+    assert (reading.usage.input_tokens, reading.usage.output_tokens) == (3, 1)
+
+
+def test_an_aborted_stream_that_reported_nothing_is_estimated():
+    exchange, reading = settled(WORD * 50, End.CLIENT_LEFT)
+    assert exchange.outcome is Outcome.CLIENT_LEFT
+    assert reading.usage_source is UsageSource.ESTIMATED
+    assert reading.usage.input_tokens == 11
+    assert reading.usage.output_tokens == reading.estimated_output_tokens
+    assert 75 <= (reading.usage.output_tokens or 0) <= 300  # 150 words in 50 chunks
+    assert reading.usage_json is None
+
+
+def test_a_complete_stream_without_usage_is_not_estimated():
+    _, reading = settled(WORD + STOP + DONE, End.FINISHED)
+    assert reading.usage_source is UsageSource.NONE
+    assert reading.usage.output_tokens is None
+
+
+def test_an_exchange_without_an_answer_settles():
+    exchange, reading = settled(None, End.UPSTREAM_BROKE)
+    assert exchange.outcome is Outcome.UPSTREAM_CUT
+    assert exchange.response_id is None
+    assert exchange.content_digest is None
+    assert reading.usage_source is UsageSource.NONE
+
+
+def test_the_same_response_has_the_same_content_digest_and_another_has_not():
+    first, _ = settled(WORD + STOP + USAGE + DONE, End.FINISHED)
+    again, _ = settled(WORD + WORD + STOP + USAGE + DONE, End.FINISHED)
+    other, _ = settled((WORD + STOP + USAGE).replace(b":2}", b":4}") + DONE, End.FINISHED)
+    assert first.content_digest == again.content_digest
+    assert first.content_digest != other.content_digest

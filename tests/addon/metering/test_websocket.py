@@ -1,0 +1,350 @@
+"""WebSocket sessions: each response is an exchange of its own, and nothing is left behind."""
+
+import json
+import tracemalloc
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from addon.dialects import routes
+from addon.metering.websocket import UNDER_WAY_MAX, Closed, Happening, Opened, WebSocketSession
+
+USAGE = {
+    "total_tokens": 300,
+    "input_tokens": 200,
+    "output_tokens": 100,
+    "input_token_details": {"text_tokens": 50, "audio_tokens": 150, "cached_tokens": 64, "cached_tokens_details": {"text_tokens": 64}},
+    "output_token_details": {"text_tokens": 20, "audio_tokens": 80},
+}  # fmt: skip
+
+
+def responses() -> WebSocketSession:
+    route = routes.match_websocket("/v1/responses")
+    assert route is not None
+    return WebSocketSession(route, provider="openai")
+
+
+def realtime(model: str | None = "gpt-realtime") -> WebSocketSession:
+    route = routes.match_websocket("/v1/realtime")
+    assert route is not None
+    return WebSocketSession(route, provider="openai", model=model)
+
+
+def message(kind: str, **more: Any) -> bytes:
+    return json.dumps({"type": kind, **more}).encode()
+
+
+def response(response_id: str, status: str, **more: Any) -> dict[str, Any]:
+    return {"id": response_id, "status": status, "output": [], **more}
+
+
+def test_codex_asks_and_is_answered() -> None:
+    """lis186/ccxray#28: Codex speaks Responses over WebSocket."""
+    session = responses()
+    opened = session.client_message(
+        message(
+            "response.create",
+            model="gpt-5-codex",
+            input=[],
+            prompt_cache_key="c-1",
+            service_tier="flex",
+        )
+    )
+    (asked,) = opened
+    assert isinstance(asked, Opened)
+    assert (asked.request.model, asked.request.streamed) == ("gpt-5-codex", True)
+    assert (asked.request.session_id, asked.request.service_tier) == ("c-1", "flex")
+
+    created = response("resp_1", "in_progress", model="gpt-5-codex-1", service_tier="flex")
+    assert session.server_message(message("response.created", response=created)) == []
+    assert session.server_message(message("response.output_text.delta", delta="Hi")) == []
+    done = created | {"status": "completed", "usage": {"input_tokens": 9, "output_tokens": 4}}
+    (closed,) = session.server_message(message("response.completed", response=done))
+    assert isinstance(closed, Closed)
+    assert closed.key == asked.key
+    facts = closed.meter.facts
+    assert (facts.response_id, facts.response_model, facts.finish_reason) == (
+        "resp_1",
+        "gpt-5-codex-1",
+        "completed",
+    )
+    assert facts.ended
+    assert facts.usage_final
+    assert facts.token_seen
+    assert closed.meter.usage().output_tokens == 4
+    assert session.open_count == 0
+    assert session.end() == []
+
+
+def test_one_connection_carries_many_responses() -> None:
+    session = responses()
+    keys = []
+    for n in range(5):
+        (asked,) = session.client_message(message("response.create", model="m"))
+        session.server_message(
+            message("response.created", response=response(f"r{n}", "in_progress"))
+        )
+        done = response(f"r{n}", "incomplete", incomplete_details={"reason": "max_output_tokens"}, usage={"output_tokens": n})  # fmt: skip
+        (closed,) = session.server_message(message("response.incomplete", response=done))
+        assert isinstance(closed, Closed)
+        assert closed.key == asked.key
+        assert closed.meter.usage().output_tokens == n
+        assert closed.meter.facts.finish_reason == "incomplete:max_output_tokens"
+        keys.append(closed.key)
+    assert len(set(keys)) == 5
+
+
+def test_a_failed_response_is_closed_with_its_error() -> None:
+    session = responses()
+    session.client_message(message("response.create", model="m"))
+    session.server_message(message("response.created", response=response("r", "in_progress")))
+    failed = response("r", "failed", error={"code": "server_error", "message": "It broke."})
+    (closed,) = session.server_message(message("response.failed", response=failed))
+    assert isinstance(closed, Closed)
+    assert closed.meter.facts.failed
+    assert closed.meter.facts.error_code == "server_error"
+
+
+def test_a_refused_request_is_closed_at_once() -> None:
+    session = responses()
+    (asked,) = session.client_message(message("response.create", model="m"))
+    (closed,) = session.server_message(
+        message(
+            "error",
+            status=400,
+            error={"type": "invalid_request_error", "message": "No such model."},
+        )
+    )
+    assert isinstance(closed, Closed)
+    assert closed.key == asked.key
+    assert closed.meter.facts.error_type == "invalid_request_error"
+    assert session.open_count == 0
+
+
+def test_an_error_while_answering_is_kept_in_mind() -> None:
+    session = responses()
+    session.client_message(message("response.create", model="m"))
+    session.server_message(message("response.created", response=response("r", "in_progress")))
+    assert session.server_message(message("error", error={"code": "c", "message": "m"})) == []
+    (cut,) = session.end()
+    assert cut.meter.facts.failed
+    assert not cut.meter.facts.ended
+
+
+def test_what_is_open_when_the_session_ends_is_cut() -> None:
+    session = responses()
+    (asked,) = session.client_message(message("response.create", model="m"))
+    (second,) = session.client_message(message("response.create", model="m"))
+    session.server_message(message("response.created", response=response("r", "in_progress")))
+    ended = session.end()
+    assert {closed.key for closed in ended} == {asked.key, second.key}
+    assert not any(closed.meter.facts.ended for closed in ended)
+    assert session.end() == []
+
+
+def test_voice_detection_begins_responses_by_itself() -> None:
+    session = realtime()
+    assert (
+        session.server_message(message("session.created", session={"model": "gpt-realtime-2"}))
+        == []
+    )
+    (opened,) = session.server_message(
+        message("response.created", response=response("r", "in_progress"))
+    )
+    assert isinstance(opened, Opened)
+    assert opened.request.model == "gpt-realtime-2"
+    session.server_message(message("response.output_audio.delta", response_id="r", delta="AAAA"))
+    (closed,) = session.server_message(
+        message("response.done", response=response("r", "completed", usage=USAGE))
+    )
+    assert isinstance(closed, Closed)
+    usage = closed.meter.usage()
+    assert (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens) == (200, 64, 100)
+    assert (usage.input_audio_tokens, usage.output_audio_tokens) == (150, 80)
+    assert closed.meter.facts.response_model == "gpt-realtime-2"
+    assert closed.meter.facts.unknown_keys == set()
+
+
+def test_a_cancelled_response_is_billed_too() -> None:
+    session = realtime()
+    session.server_message(message("response.created", response=response("r", "in_progress")))
+    done = response("r", "cancelled", usage={"input_tokens": 5, "output_tokens": 1}, status_details={"type": "cancelled", "reason": "turn_detected"})  # fmt: skip
+    (closed,) = session.server_message(message("response.done", response=done))
+    assert isinstance(closed, Closed)
+    assert (closed.meter.facts.finish_reason, closed.meter.usage().output_tokens) == (
+        "cancelled",
+        1,
+    )
+    assert not closed.meter.facts.failed
+
+
+def test_responses_under_way_together_are_told_apart_by_id() -> None:
+    session = realtime()
+    for response_id in ("a", "b"):
+        session.server_message(
+            message("response.created", response=response(response_id, "in_progress"))
+        )
+    session.server_message(message("response.output_text.delta", response_id="b", delta="x"))
+    (second,) = session.server_message(
+        message("response.done", response=response("b", "completed", usage={"output_tokens": 2}))
+    )
+    (first,) = session.server_message(message("response.done", response=response("a", "failed", status_details={"error": {"code": "c"}}, usage={"output_tokens": 1})))  # fmt: skip
+    assert isinstance(second, Closed)
+    assert isinstance(first, Closed)
+    assert (second.meter.facts.token_seen, first.meter.facts.token_seen) == (True, False)
+    assert (second.meter.usage().output_tokens, first.meter.usage().output_tokens) == (2, 1)
+    assert first.meter.facts.failed
+
+
+def test_an_error_goes_to_the_request_it_names() -> None:
+    session = realtime()
+    session.client_message(message("response.create", event_id="e1", response={}))
+    (second,) = session.client_message(message("response.create", event_id="e2"))
+    assert (
+        session.server_message(message("error", error={"event_id": "e9", "message": "other"})) == []
+    )
+    (closed,) = session.server_message(message("error", error={"event_id": "e2", "message": "no"}))
+    assert isinstance(closed, Closed)
+    assert closed.key == second.key
+    assert session.open_count == 1
+
+
+def test_a_transcript_is_billed_by_itself() -> None:
+    session = realtime()
+    session.server_message(
+        message(
+            "session.updated",
+            session={"audio": {"input": {"transcription": {"model": "whisper-1"}}}},
+        )
+    )
+    opened, closed = session.server_message(
+        message(
+            "conversation.item.input_audio_transcription.completed",
+            item_id="item_1",
+            transcript="hello",
+            usage={"type": "duration", "seconds": 3.5},
+        )
+    )
+    assert isinstance(opened, Opened)
+    assert isinstance(closed, Closed)
+    assert opened.request.model == "whisper-1"
+    assert closed.meter.facts.response_id == "item_1"
+    assert closed.meter.usage().tool_units == {"audio_milliseconds": 3_500}
+
+
+def test_other_messages_bring_nothing_about() -> None:
+    session = realtime()
+    for sent in (
+        message("input_audio_buffer.append", audio="A" * 10_000),
+        message("session.update", session={"instructions": "say response.create"}),
+        b"response.create but no JSON",
+        b'["response.create"]',
+        b"\xff",
+    ):
+        assert session.client_message(sent) == []
+    for received in (
+        message("rate_limits.updated", rate_limits=[]),
+        message("response.output_audio.delta", response_id="nobody", delta="A"),
+        message("response.done", response=response("nobody", "completed", usage=USAGE)),
+        b"\xff",
+        b"[]",
+        b'{"response": cut',
+    ):
+        assert session.server_message(received) == []
+    assert session.open_count == 0
+
+
+def test_memory_is_flat_over_long_sessions() -> None:
+    session = realtime()
+    audio = message("response.output_audio.delta", response_id="r", delta="A" * 2_000)
+
+    def one_turn() -> None:
+        session.server_message(message("response.created", response=response("r", "in_progress")))
+        for _ in range(20):
+            session.client_message(message("input_audio_buffer.append", audio="A" * 500))
+            session.server_message(audio)
+        (closed,) = session.server_message(
+            message("response.done", response=response("r", "completed", usage=USAGE))
+        )
+        assert isinstance(closed, Closed)
+
+    for _ in range(20):
+        one_turn()
+    tracemalloc.start()
+    try:
+        one_turn()
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(200):
+            one_turn()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 20_000
+
+
+def test_requests_that_are_never_answered_are_bounded() -> None:
+    session = responses()
+    happened = [
+        one
+        for _ in range(UNDER_WAY_MAX + 3)
+        for one in session.client_message(message("response.create"))
+    ]
+    assert [one.key for one in happened if isinstance(one, Closed)] == [1, 2, 3]
+    assert session.open_count == UNDER_WAY_MAX
+
+
+def test_a_failed_realtime_response_says_so() -> None:
+    session = realtime()
+    session.server_message(message("response.created", response=response("r", "in_progress")))
+    (closed,) = session.server_message(message("response.done", response=response("r", "failed")))
+    assert isinstance(closed, Closed)
+    assert closed.meter.facts.failed
+
+
+def test_responses_that_never_end_are_bounded() -> None:
+    session = realtime()
+    closed = []
+    for n in range(UNDER_WAY_MAX + 10):
+        happened = session.server_message(
+            message("response.created", response=response(f"r{n}", "in_progress"))
+        )
+        closed += [one.meter.facts.response_id for one in happened if isinstance(one, Closed)]
+    assert closed == [f"r{n}" for n in range(10)]
+    assert session.open_count == UNDER_WAY_MAX
+
+
+MESSAGES = st.sampled_from(
+    [
+        message("response.create"),
+        message("response.create", event_id="e"),
+        message("response.created", response=response("a", "in_progress")),
+        message("response.created", response=response("b", "in_progress")),
+        message("response.created"),
+        message("response.done", response=response("a", "completed", usage=USAGE)),
+        message("response.completed", response=response("b", "completed", usage=USAGE)),
+        message("response.output_text.delta", response_id="a", delta="x"),
+        message("error", error={"event_id": "e"}),
+        message("error"),
+        message("session.created", session={"model": 5, "audio": []}),
+        message("conversation.item.input_audio_transcription.completed", usage=None),
+        b"\xff",
+        b'{"type":"response.create"',
+    ]
+)
+
+
+@given(
+    st.sampled_from([responses, realtime]),
+    st.lists(st.tuples(st.booleans(), MESSAGES), max_size=20),
+)
+def test_what_is_opened_is_closed_once(make: Any, messages: list[tuple[bool, bytes]]) -> None:
+    session = make()
+    happened: list[Happening] = []
+    for is_client, one in messages:
+        happened += session.client_message(one) if is_client else session.server_message(one)
+    happened += session.end()
+    opened = [one.key for one in happened if isinstance(one, Opened)]
+    closed = [one.key for one in happened if isinstance(one, Closed)]
+    assert sorted(opened) == sorted(closed)
+    assert len(set(closed)) == len(closed)

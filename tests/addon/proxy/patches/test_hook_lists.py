@@ -1,0 +1,107 @@
+"""The manager that looks hooks up once calls what mitmproxy's own would, in its order."""
+
+import asyncio
+import logging
+
+import pytest
+from mitmproxy import addonmanager, exceptions
+from mitmproxy.master import Master
+from mitmproxy.options import Options
+from mitmproxy.proxy.layers.http import HttpRequestHook
+from mitmproxy.test import tflow
+
+from addon.proxy.patches.hook_lists import HookLists, install
+
+
+class Noting:
+    def __init__(self, name: str, seen: list, *, children=(), does=None) -> None:
+        self.name = name
+        self.addons = list(children)
+        self._seen = seen
+        self._does = does
+
+    def request(self, flow) -> None:
+        self._seen.append(self.name)
+        if self._does:
+            raise self._does
+
+
+class NotingLater(Noting):
+    async def request(self, flow) -> None:
+        await asyncio.sleep(0)
+        self._seen.append(self.name)
+
+
+class WithoutHook:
+    name = "without"
+
+
+def run(make, *, taken_over: bool) -> list[str]:
+    """What is called for one event, by either manager, as these addons come and go."""
+    seen: list[str] = []
+
+    async def play() -> None:
+        master = Master(Options())
+        give_back = install(master.addons) if taken_over else None
+        assert isinstance(master.addons, HookLists) is taken_over
+        for step in make(seen):
+            step(master.addons)
+            await master.addons.trigger_event(HttpRequestHook(tflow.tflow()))
+        if give_back is not None:
+            give_back()
+        await master.done()  # takes its log handlers off
+
+    asyncio.run(play())
+    return seen
+
+
+def several(seen):
+    a, b = Noting("a", seen, children=[Noting("a1", seen)]), NotingLater("b", seen)
+    yield lambda manager: manager.add(a, WithoutHook(), b)
+    yield lambda manager: manager.add(Noting("c", seen))
+    yield lambda manager: manager.remove(a)
+
+
+def failing(seen):
+    yield lambda manager: manager.add(
+        Noting("a", seen, does=ValueError("a bug"), children=[Noting("a1", seen)]),
+        Noting("b", seen),
+    )
+
+
+def halting(seen):
+    yield lambda manager: manager.add(
+        Noting("a", seen, does=exceptions.AddonHalt()), Noting("b", seen)
+    )
+
+
+@pytest.mark.parametrize("make", [several, failing, halting])
+def test_the_same_is_called_in_the_same_order(make, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.CRITICAL):
+        theirs, ours = run(make, taken_over=False), run(make, taken_over=True)
+    assert ours == theirs
+    assert ours
+
+
+def test_an_exception_is_logged_as_by_mitmproxy(caplog: pytest.LogCaptureFixture):
+    said = []
+    for taken_over in (False, True):
+        caplog.clear()
+        run(failing, taken_over=taken_over)
+        said.append([record.getMessage() for record in caplog.records if record.exc_info])
+    assert said == [["Addon error: a bug"]] * 2
+
+
+def test_a_manager_is_taken_over_and_given_back():
+    async def play() -> None:
+        master = Master(Options())
+        manager = master.addons
+        give_back = install(manager)
+        assert type(manager) is HookLists
+        install(manager)()  # a second one leaves it to the first
+        assert type(manager) is HookLists
+        give_back()
+        assert type(manager) is addonmanager.AddonManager
+        await master.done()
+
+    asyncio.run(play())

@@ -1,0 +1,119 @@
+"""Every option is text and is checked at the door; what is wrong is named with its value."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from addon.proxy.options import TAGS_MAX, Inject, Upstream, parse, parse_tags_leniently
+
+
+@dataclass(frozen=True)
+class Values:
+    ledger_url: str | None = "sqlite:////tmp/ledger.db"
+    ledger_commit: str | None = None
+    tee_inject: str | None = None
+    tee_hosts: str | None = None
+    tee_capture: str | None = None
+    tee_tags: str | None = None
+    tee_prices: str | None = None
+
+
+def test_what_is_not_said_is_the_default() -> None:
+    settings = parse(Values())
+    assert settings.ledger_url == "sqlite:////tmp/ledger.db"
+    assert settings.commit_before_end is True
+    assert settings.inject is Inject.AUTO
+    assert settings.upstreams == ()
+    assert settings.capture is None
+    assert settings.tags == {}
+    assert settings.prices is None
+
+
+def test_without_a_url_the_ledger_is_where_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOKENTEE_LEDGER", "sqlite:////tmp/from-the-environment.db")
+    assert parse(Values(ledger_url=None)).ledger_url == "sqlite:////tmp/from-the-environment.db"
+
+
+def test_all_that_can_be_said(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text("")
+    settings = parse(
+        Values(
+            ledger_commit="async",
+            tee_inject="never",
+            tee_hosts="LLM.example, 127.0.0.1:8001=aivene, gateway.example=my-gateway",
+            tee_capture=str(tmp_path / "captures"),
+            tee_tags="team=search, env=prod",
+            tee_prices=str(prices),
+        )
+    )
+    assert settings.commit_before_end is False
+    assert settings.inject is Inject.NEVER
+    assert settings.upstreams == (
+        Upstream(host="llm.example"),
+        Upstream(host="127.0.0.1", port=8001, provider="aivene"),
+        Upstream(host="gateway.example", provider="my-gateway"),
+    )
+    assert settings.capture == tmp_path / "captures"
+    assert settings.tags == {"team": "search", "env": "prod"}
+    assert settings.prices == prices
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "provider"),
+    [
+        pytest.param("127.0.0.1", 8001, "aivene", id="host-and-port"),
+        pytest.param("127.0.0.1", 8002, None, id="another-port"),
+        pytest.param("gateway.example", 443, "own", id="any-port"),
+        pytest.param("other.example", 443, None, id="another-host"),
+    ],
+)
+def test_an_upstream_is_found_by_host_and_port(host: str, port: int, provider: str | None) -> None:
+    settings = parse(Values(tee_hosts="127.0.0.1:8001=aivene,gateway.example=own"))
+    found = settings.upstream(host, port)
+    assert (found.provider if found else None) == provider
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("ledger_commit", "sometimes"),
+        ("ledger_commit", ""),
+        ("tee_inject", "AUTO"),
+        ("tee_hosts", "host:port"),
+        ("tee_hosts", "host:0"),
+        ("tee_hosts", "host:65536"),
+        ("tee_hosts", "host:٣"),
+        ("tee_hosts", "http://host"),
+        ("tee_hosts", "=provider"),
+        ("tee_hosts", "host="),
+        ("tee_tags", "team"),
+        ("tee_tags", "=x"),
+        ("tee_tags", ",".join(f"k{n}=v" for n in range(TAGS_MAX + 1))),
+        ("tee_prices", "/no/such/file.toml"),
+        ("tee_prices", "/tmp"),
+    ],
+)
+def test_a_bad_value_is_named(option: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"^{option}: "):
+        parse(replace(Values(), **{option: value}))
+
+
+def test_a_capture_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    with pytest.raises(ValueError, match=r"tee_capture: .*taken.* is not a directory"):
+        parse(Values(tee_capture=str(taken)))
+
+
+def test_a_clients_own_tags_are_taken_as_far_as_they_go() -> None:
+    """What a client writes cannot stop it: what is no tag is left out."""
+    assert parse_tags_leniently(["team=search,nonsense", "=x, env = prod "]) == {
+        "team": "search",
+        "env": "prod",
+    }
+    many = parse_tags_leniently([",".join(f"k{n}=v" for n in range(TAGS_MAX * 2))])
+    assert len(many) <= TAGS_MAX

@@ -1,0 +1,109 @@
+"""Recorded answers served back: the same bytes, in the same pieces."""
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from addon.recordings.reading import Recorded, read
+from addon.recordings.serving import Answers, serve
+
+
+def line(body: str, answer: bytes, cuts: list[list[int]], **headers: str) -> str:
+    return json.dumps(
+        {
+            "name": answer.decode(),
+            "request": {"method": "POST", "url": "https://h.example/v1/x?key=1", "body": body},
+            "response": {
+                "status": 200,
+                "headers": headers,
+                "body_b64": base64.b64encode(answer).decode(),
+                "chunks": cuts,
+            },
+        }
+    )
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Answers:
+    path = tmp_path / "some.jsonl"
+    path.write_text(
+        "\n".join(
+            [
+                line("one", b"data: 1\n\ndata: 2\n\n", [[9, 0], [9, 1000]], a="b"),
+                line("two", b"plain", [], **{"content-length": "5", "x-id": "7"}),
+                line("two", b"again", [], **{"content-length": "5", "x-id": "8"}),
+            ]
+        )
+    )
+    items = [item for item in read(path, url=None) if isinstance(item, Recorded)]
+    assert len(items) == 3
+    return Answers(items)
+
+
+def ask(answers: Answers, *requests: bytes) -> bytes:
+    """All that one connection gets for these requests, sent one after the other."""
+
+    async def run() -> bytes:
+        server = await serve(answers, "127.0.0.1", 0, speed=0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"".join(requests))
+        writer.write_eof()
+        got = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        server.close()
+        return got
+
+    return asyncio.run(run())
+
+
+def post(body: bytes, path: bytes = b"/v1/x", *, last: bool = True) -> bytes:
+    connection = b"connection: close\r\n" if last else b""
+    return b"POST %s HTTP/1.1\r\n%scontent-length: %d\r\n\r\n%s" % (
+        path,
+        connection,
+        len(body),
+        body,
+    )
+
+
+def test_a_stream_comes_in_its_pieces(answers: Answers):
+    got = ask(answers, post(b"one"))
+    head, _, body = got.partition(b"\r\n\r\n")
+    assert head == b"HTTP/1.1 200 OK\r\na: b\r\ntransfer-encoding: chunked"
+    assert body == b"9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n0\r\n\r\n"
+
+
+def test_a_plain_answer_keeps_its_length(answers: Answers):
+    got = ask(answers, post(b"two"))
+    assert got == b"HTTP/1.1 200 OK\r\nx-id: 7\r\ncontent-length: 5\r\n\r\nplain"
+
+
+def test_answers_to_the_same_request_take_turns_on_a_kept_connection(answers: Answers):
+    got = ask(answers, *(post(b"two", last=False) for _ in range(2)), post(b"two"))
+    assert [piece[:5] for piece in got.split(b"\r\n\r\n")[1:]] == [b"plain", b"again", b"plain"]
+
+
+def test_an_unknown_body_gets_what_its_path_has(answers: Answers):
+    assert ask(answers, post(b"three")).endswith(b"0\r\n\r\n")
+
+
+def test_a_chunked_request_is_read(answers: Answers):
+    head = b"POST /v1/x HTTP/1.1\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    assert b"x-id: 7" in ask(answers, head + b"3\r\ntwo\r\n0\r\n\r\n")
+
+
+def test_an_unknown_path_is_404(answers: Answers):
+    got = ask(answers, post(b"", b"/v1/other"))
+    assert got.startswith(b"HTTP/1.1 404 ")
+    assert json.loads(got.partition(b"\r\n\r\n")[2])["error"]["type"] == "not_recorded"
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [b"POST /v1/x HTTP/1.1\r\ncontent-length: x\r\n\r\n", b"nonsense\r\n\r\n" + b"x" * 70_000],
+)
+def test_nonsense_ends_the_connection(answers: Answers, request_bytes: bytes):
+    assert b"200 OK" not in ask(answers, request_bytes)

@@ -1,0 +1,157 @@
+"""The commands about the ledger: what they print where, and their exit codes."""
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from ledger.commands import db as commands_db
+from ledger.model.errors import LedgerError
+from ledger.store import db
+from ledger.sync import spool
+from tests.ledger.written import NOON, put, row, settled, whole
+
+pytestmark = pytest.mark.usefixtures("own_data_directory")
+
+
+@pytest.fixture
+def tokentee():
+    app = typer.Typer()
+    commands_db.add(app)
+    runner = CliRunner()
+
+    def run(*words):
+        result = runner.invoke(app, list(words))
+        if isinstance(result.exception, LedgerError):
+            raise result.exception
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result
+
+    return run
+
+
+def test_a_ledger_is_made_and_looked_at(tokentee, tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    result = tokentee("db", "upgrade", "--ledger", url)
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    assert f"{url} has the schema {db.REVISION}" in result.stderr
+    result = tokentee("db", "current", "--ledger", url)
+    assert (result.exit_code, result.stdout) == (0, f"{db.REVISION}\n")
+    result = tokentee("db", "check", "--ledger", url)
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+def test_the_default_ledger_is_meant_if_none_is_named(tokentee, own_data_directory):
+    assert tokentee("db", "upgrade").exit_code == 0
+    assert (own_data_directory / "ledger.sqlite3").exists()
+
+
+def test_an_older_ledger_is_said_to_be_one_and_copied_before_it_changes(tokentee, tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    engine = db.create(url)
+    with db.migrating(engine) as connection:
+        db._alembic("upgrade", connection, "0001")
+    engine.dispose()
+    result = tokentee("db", "current", "--ledger", url)
+    assert (result.exit_code, result.stdout) == (1, "0001\n")
+    assert "tokentee db upgrade" in result.stderr
+    assert tokentee("db", "check", "--ledger", url).exit_code == 1
+    result = tokentee("db", "upgrade", "--ledger", url)
+    assert "as it was before: " in result.stderr
+    (copy,) = tmp_path.glob("ledger.sqlite3.before-*")
+    assert str(copy) in result.stderr
+
+
+def test_differences_are_printed(tokentee, new_sqlite):
+    url = new_sqlite()
+    engine = db.open_engine(url)
+    with db.writing(engine) as connection:
+        connection.exec_driver_sql("ALTER TABLE learned ADD COLUMN surprise INTEGER")
+    engine.dispose()
+    result = tokentee("db", "check", "--ledger", url)
+    assert result.exit_code == 1
+    assert "surprise" in result.stdout
+
+
+def test_every_column_is_described(tokentee, new_sqlite):
+    result = tokentee("db", "describe", "--ledger", new_sqlite())
+    assert result.exit_code == 0
+    for words in ("usage_daily: ", "cache_hit_rate", "charges: ", "amount_picousd", "bigint"):
+        assert words in result.stdout
+
+
+def test_dropping_asks_first(tokentee, new_sqlite):
+    url = new_sqlite()
+    engine = db.open_engine(url)
+    put(engine, whole(settled("a")), whole(settled("b", at=NOON.replace(day=5))))
+    result = tokentee("db", "drop", "--before", "2026-11-04", "--ledger", url)
+    assert result.exit_code == 1
+    assert "1 exchanges were opened before 2026-11-04 00:00 UTC; --yes drops them" in result.stderr
+    assert row(engine, "SELECT COUNT(*) FROM exchanges") == (2,)
+    result = tokentee("db", "drop", "--before", "2026-11-04", "--yes", "--ledger", url)
+    assert result.exit_code == 0
+    assert row(engine, "SELECT COUNT(*), MIN(id) FROM exchanges") == (1, "b")
+    engine.dispose()
+
+
+def test_a_sync(tokentee, new_sqlite):
+    source, target = new_sqlite("source"), new_sqlite("target")
+    engine = db.open_engine(source)
+    put(engine, whole(settled("a")), whole(settled("b")))
+    result = tokentee("sync", source, target)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "2 exchanges are in the target, 0 were refused" in result.stderr
+    engine.dispose()
+    engine = db.open_engine(target)
+    with db.writing(engine) as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER refuse BEFORE INSERT ON readings "
+            "BEGIN SELECT RAISE(ABORT, 'not these'); END"
+        )
+    assert tokentee("sync", source, target).exit_code == 1
+    assert tokentee("sync", source, target).stdout == "a\tnot these\nb\tnot these\n"
+    engine.dispose()
+
+
+@pytest.mark.parametrize("words", [[], ["sqlite:///a"], ["sqlite:///a", "--status"]])
+def test_a_sync_of_what(tokentee, words):
+    result = tokentee("sync", *words)
+    assert result.exit_code == 2
+    assert "give SOURCE and TARGET" in result.stderr
+
+
+def test_the_status_of_spools(tokentee):
+    result = tokentee("sync", "--status")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no spool" in result.stderr
+
+    url = db.parse_url("postgresql+psycopg://u:secret@h/d")
+    path = spool.path_for(url)
+    engine = db.ensure(f"sqlite:///{path}")
+    with db.writing(engine) as connection:
+        spool.note(connection, "target", db.shown(url))
+        connection.exec_driver_sql(
+            "INSERT INTO outbox (exchange_id, opened_at) "
+            "VALUES ('a', '2026-11-02 12:00:00.000000Z'), ('a', '2026-11-02 12:00:00.000000Z')"
+        )
+    result = tokentee("sync", "--status")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        f"postgresql+psycopg://u:***@h/d\t{path}",
+        "  waiting: 1, the oldest of 2026-11-02 12:00:00 UTC",
+        "  last shipped: never",
+    ]
+
+    with db.writing(engine) as connection:
+        refused = [spool.Refused(("2026-11-02 12:00:00.000000Z", "a"), "not this one")]
+        spool.settle_outbox(connection, 9, refused, now=NOON)
+        spool.note(connection, "trouble", "connection refused")
+    result = tokentee("sync", "--status")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[1:] == [
+        "  waiting: 0",
+        "  last shipped: 2026-11-02 12:00:00.000000Z",
+        "  trouble: connection refused",
+        "  refused: a (2026-11-02 12:00:00.000000Z): not this one",
+    ]
+    engine.dispose()

@@ -1,0 +1,408 @@
+"""Every promise of a ledger: kept by what we write, and missed by the question when it is broken."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.maintenance import reprice, retention, rollup
+from ledger.maintenance.audit import PROMISES, SHOWN_MAX, verify
+from ledger.model.records import Outcome, State
+from ledger.model.usage import Usage
+from ledger.pricing.prices import PriceBook
+from ledger.reports.queries import Scope
+from ledger.store import db
+from tests.ledger.written import (
+    COST,
+    NOON,
+    charge,
+    opened,
+    put,
+    reading,
+    rows,
+    settled,
+    whole,
+)
+
+SENT, HANDED, TAKEN = "a" * 64, "b" * 64, "c" * 64
+NEXT_DAY = NOON + timedelta(days=1)
+
+PASSED = {
+    "response_bytes": 10,
+    "client_bytes": 10,
+    "removed_bytes": 0,
+    "upstream_digest": SENT,
+    "client_digest": SENT,
+}
+STRIPPED = {
+    "response_bytes": 10,
+    "client_bytes": 7,
+    "removed_bytes": 3,
+    "upstream_digest": SENT,
+    "client_digest": HANDED,
+    "removed_digest": TAKEN,
+    "usage_injected": True,
+    "usage_stripped": True,
+}
+CUT_OFF = STRIPPED | {"client_bytes": 5, "outcome": Outcome.CLIENT_LEFT}
+"""Two bytes of an event were waiting for its end."""
+SAME = {"response_id": "r-1", "content_digest": "d"}
+
+
+def broken(engine, since=None):
+    """promise -> what was found, of every promise that does not hold."""
+    return {
+        verdict.promise.name: list(verdict.examples)
+        for verdict in verify(engine, since)
+        if verdict.count
+    }
+
+
+def alter(engine, *statements):
+    with db.writing(engine) as connection:
+        for statement in statements:
+            connection.execute(sa.text(statement))
+
+
+def without_checks(engine):
+    """A ledger that something else has written: it takes what ours refuses."""
+    if engine.dialect.name == "postgresql":
+        for name in ("amount_is_exact", "priced_or_not", "revisions_supersede"):
+            alter(engine, f"ALTER TABLE charges DROP CONSTRAINT ck_charges_{name}")
+
+    @sa.event.listens_for(engine, "checkout")
+    def ignore(connection, *_):
+        if engine.dialect.name == "postgresql":
+            connection.execute("SET session_replication_role = replica")
+            connection.commit()
+        else:
+            connection.execute("PRAGMA ignore_check_constraints = ON")
+            connection.execute("PRAGMA foreign_keys = OFF")
+
+
+def test_a_ledger_of_everything_holds(engine):
+    lost = replace(settled("lost"), state=State.LOST, outcome=Outcome.LOST)
+    unreported = settled("unreported", http_status=500, outcome=Outcome.HTTP_ERROR)
+    cohere = settled("cohere")
+    billed = Usage(
+        input_tokens=100,
+        output_tokens=20,
+        tool_units={"billed_input_tokens": 7, "billed_output_tokens": 2},
+    )
+    priced_whole = settled("priced-whole")
+    put(
+        engine,
+        whole(settled("passed", **PASSED)),
+        whole(settled("stripped", **STRIPPED)),
+        whole(settled("cut-off", **CUT_OFF)),
+        whole(settled("old", at=NOON - timedelta(days=3), **SAME)),
+        whole(settled("again", **SAME)),
+        whole(settled("collides", response_id="r-1", content_digest="other")),
+        (opened("open"), None, ()),
+        (lost, reading(lost, revision=0, usage=Usage()), ()),
+        (unreported, reading(unreported, usage=Usage()), ()),
+        (
+            cohere,
+            reading(cohere, usage=billed),
+            (charge("uncached_input", 7, 1), charge("output", 2, 1), charge("searches", 1, 9)),
+        ),
+        (priced_whole, reading(priced_whole), (charge("reported_cost", 1, 77),)),
+    )
+    assert broken(engine) == {}
+    rollup.roll(engine, now=NEXT_DAY)
+    assert broken(engine) == {}
+    reprice.apply(engine, PriceBook(), Scope(), now=NEXT_DAY, reason="no price any more")
+    assert rows(engine, "SELECT 1 FROM charges WHERE revision = 2 LIMIT 1")
+    assert broken(engine) == {}
+
+
+def test_an_empty_ledger_holds(engine):
+    assert broken(engine) == {}
+
+
+@pytest.mark.parametrize(
+    ("facts", "promise", "detail"),
+    [
+        pytest.param(
+            PASSED | {"client_bytes": 9},
+            "bytes",
+            "upstream sent 10, the client was handed 9, taken out were 0",
+            id="lost-a-byte",
+        ),
+        pytest.param(
+            STRIPPED | {"client_bytes": 6},
+            "bytes",
+            "upstream sent 10, the client was handed 6, taken out were 3",
+            id="lost-a-byte-of-a-whole-answer",
+        ),
+        pytest.param(
+            CUT_OFF | {"client_bytes": 8},
+            "bytes",
+            "upstream sent 10, the client was handed 8, taken out were 3",
+            id="handed-more-than-was-sent",
+        ),
+        pytest.param(
+            PASSED | {"client_digest": HANDED},
+            "untouched",
+            f"client {HANDED}, upstream {SENT}",
+            id="other-bytes-than-upstream-sent",
+        ),
+        pytest.param(
+            STRIPPED | {"usage_injected": False},
+            "removed",
+            "we had not asked for usage",
+            id="took-out-what-nobody-asked-for",
+        ),
+        pytest.param(
+            STRIPPED | {"usage_stripped": False}, "removed", "not marked as stripped", id="unmarked"
+        ),
+        pytest.param(
+            STRIPPED | {"removed_digest": None},
+            "removed",
+            "no digest of what was taken out",
+            id="no-digest-of-it",
+        ),
+        pytest.param(
+            STRIPPED | {"client_digest": SENT},
+            "removed",
+            "the digests are the same",
+            id="taken-out-and-yet-the-same",
+        ),
+        pytest.param(
+            PASSED | {"removed_digest": TAKEN},
+            "removed",
+            "nothing was taken out, and has a digest",
+            id="digest-of-nothing",
+        ),
+    ],
+)
+def test_the_clients_bytes(engine, facts, promise, detail):
+    put(engine, whole(settled("a", **facts)), whole(settled("b", **PASSED)))
+    assert broken(engine) == {promise: [("a", detail)]}
+    assert broken(engine, NEXT_DAY) == {}
+
+
+def test_an_exchange_without_a_reading(engine):
+    stand_in = settled("stand-in")
+    put(
+        engine,
+        (settled("a"), None, ()),
+        (stand_in, reading(stand_in, revision=0), ()),
+        whole(settled("b")),
+    )
+    assert broken(engine) == {
+        "readings": [("a", "ended as settled"), ("stand-in", "ended as settled")]
+    }
+
+
+def test_charges_that_do_not_add_up(engine):
+    a, b, further = settled("a"), settled("b"), settled("further")
+    put(
+        engine,
+        (a, reading(a), (charge("uncached_input", 100, 1), charge("cache_read", 40, 1))),
+        (b, reading(b), (charge("input_audio", 100, 1), charge("output", 21, None))),
+        (
+            further,
+            reading(further),
+            (
+                charge("uncached_input", 60, 1),
+                charge("cache_read", 40, 1),
+                charge("output", 20, 1),
+                charge("compaction.output", 500, 1),
+            ),
+        ),
+    )
+    assert broken(engine) == {
+        "lines": [
+            ("a", "input 100, charged 140; output 20, charged 0"),
+            ("b", "input 100, charged 100; output 20, charged 21"),
+        ]
+    }
+
+
+def test_amounts_and_what_they_replace(engine):
+    put(engine, whole(settled("a")))
+    without_checks(engine)
+    copied = (
+        "INSERT INTO charges (id, exchange_id, opened_at, reading_id, ordinal, revision, line, "
+        "quantity, unit_picousd, amount_picousd, price_source, priced_at, supersedes) "
+        "SELECT '{id}', exchange_id, opened_at, reading_id, {ordinal}, {revision}, 'x', 3, 5, "
+        "{amount}, price_source, priced_at, {old} FROM charges WHERE ordinal = 0 AND revision = 1"
+    )
+    alter(
+        engine,
+        copied.format(id="p", ordinal=3, revision=1, amount=16, old="NULL"),
+        copied.format(id="q", ordinal=4, revision=1, amount="NULL", old="NULL"),
+        copied.format(id="r", ordinal=5, revision=2, amount=15, old="'nobody'"),
+        copied.format(id="s", ordinal=6, revision=2, amount=15, old="NULL"),
+        copied.format(id="t", ordinal=3, revision=2, amount=15, old="'p'"),
+    )
+    found = broken(engine)
+    assert sorted(found.pop("amounts")) == [
+        ("a", "x: 3 x 5 is not -1"),
+        ("a", "x: 3 x 5 is not 16"),
+    ]
+    assert sorted(found.pop("supersedes")) == [
+        ("a", "x of revision 2 replaces nothing"),
+        ("a", "x replaces nobody"),
+    ]
+    assert found == {}
+
+
+def test_what_belongs_to_nothing(engine):
+    put(engine, whole(settled("a")))
+    without_checks(engine)
+    alter(
+        engine,
+        "INSERT INTO readings (id, exchange_id, opened_at, revision, meter_version, usage_source, "
+        "tool_units, further, remarks, read_at) SELECT 'stray', 'gone', opened_at, 1, '1', 'none', "
+        "tool_units, further, remarks, read_at FROM readings",
+        "INSERT INTO charges (id, exchange_id, opened_at, reading_id, ordinal, revision, line, "
+        "quantity, price_source, priced_at) SELECT 'line', exchange_id, opened_at, 'no reading', "
+        "0, 1, 'x', 1, 'none', priced_at FROM charges WHERE ordinal = 0",
+    )
+    assert broken(engine) == {"belonging": [("gone", "reading stray"), ("a", "charge line")]}
+
+
+def test_duplicates(engine):
+    early = NOON - timedelta(hours=1)
+    put(
+        engine,
+        whole(settled("first", at=early, **SAME)),
+        whole(settled("second", **SAME)),
+        whole(settled("third", **SAME)),
+        whole(settled("other", response_id="r-2", content_digest="d")),
+    )
+    assert rows(engine, "SELECT id, duplicate_of FROM exchanges ORDER BY id") == [
+        ("first", None),
+        ("other", None),
+        ("second", "first"),
+        ("third", "first"),
+    ]
+    alter(
+        engine,
+        "UPDATE exchanges SET duplicate_of = 'other' WHERE id = 'second'",
+        "UPDATE exchanges SET duplicate_of = NULL WHERE id = 'third'",
+    )
+    assert broken(engine) == {
+        "duplicates": [("second", "duplicate of other")],
+        "twice": [
+            (
+                "first",
+                "2 exchanges of https://api.example.com:443 answered with r-1 and the same content",
+            )
+        ],
+    }
+    alter(
+        engine,
+        "UPDATE exchanges SET duplicate_of = 'third' WHERE id = 'second'",
+        "UPDATE exchanges SET duplicate_of = 'first' WHERE id = 'third'",
+    )
+    assert broken(engine) == {"duplicates": [("second", "duplicate of third")]}
+
+
+def test_the_one_that_counted_may_have_been_dropped(engine):
+    put(
+        engine,
+        whole(settled("first", at=NOON - timedelta(days=2), **SAME)),
+        whole(settled("again", **SAME)),
+    )
+    assert retention.drop_before(engine, NOON - timedelta(days=1)) == 1
+    assert rows(engine, "SELECT id, duplicate_of FROM exchanges") == [("again", "first")]
+    assert broken(engine) == {}
+    alter(engine, "DELETE FROM meta WHERE key = 'dropped_until'")
+    assert broken(engine) == {"duplicates": [("again", "duplicate of first")]}
+
+
+def test_sums_of_days_that_are_over(engine):
+    put(engine, whole(settled("a")), whole(settled("b", at=NEXT_DAY)))
+    rollup.roll(engine, now=NOON + timedelta(days=5))
+    assert broken(engine) == {}
+    alter(engine, "UPDATE daily SET input_tokens = input_tokens + 5 WHERE day = '2026-11-02'")
+    ((day, detail),) = broken(engine)["daily"]
+    assert day == "2026-11-02"
+    assert "input_tokens 5," in detail
+    assert "requests 0," in detail
+    assert broken(engine, NEXT_DAY) == {}
+    alter(engine, "DELETE FROM daily")
+    assert len(broken(engine)["daily"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "promise", "detail"),
+    [
+        pytest.param(
+            "SUM(c.amount_picousd)",
+            "MAX(c.amount_picousd)",
+            "cost",
+            ("a", f"requests says 1000, its charges {COST}"),
+            id="cost",
+        ),
+        pytest.param(
+            "AND e.duplicate_of IS NULL",
+            "",
+            "requests",
+            ("requests", "it has 2, the ledger 1"),
+            id="counts",
+        ),
+    ],
+)
+def test_a_view_that_says_otherwise(new_sqlite, written, instead, promise, detail):
+    engine = db.open_engine(new_sqlite())
+    put(engine, whole(settled("a", **SAME)), whole(settled("b", **SAME)))
+    ((view,),) = rows(engine, "SELECT sql FROM sqlite_master WHERE name = 'requests'")
+    assert written in view
+    alter(engine, "DROP VIEW requests")
+    with db.writing(engine) as connection:
+        connection.exec_driver_sql(view.replace(written, instead))
+    assert broken(engine)[promise] == [detail]
+    engine.dispose()
+
+
+def test_parts_beyond_their_totals_are_the_providers_doing(engine):
+    odd = settled("odd")
+    usage = Usage(input_tokens=10, cache_read_tokens=6, cache_write_tokens=6, output_tokens=1)
+    put(engine, (odd, reading(odd, usage=usage), ()))
+    (verdict,) = [verdict for verdict in verify(engine) if verdict.count]
+    assert verdict.promise.is_remark
+    assert verdict.examples == (("odd", "cache tokens 12 > 10"),)
+
+
+def test_only_the_first_are_named_and_all_are_counted(engine):
+    put(engine, *((settled(f"e{number}"), None, ()) for number in range(SHOWN_MAX + 3)))
+    (verdict,) = [verdict for verdict in verify(engine) if verdict.count]
+    assert (verdict.count, len(verdict.examples)) == (SHOWN_MAX + 3, SHOWN_MAX)
+
+
+def test_a_question_that_cannot_be_asked_is_a_breach(new_sqlite):
+    engine = db.open_engine(new_sqlite())
+    alter(engine, "DROP VIEW usage_daily")
+    assert broken(engine) == {"daily": [("", "cannot be asked: no such table: usage_daily")]}
+    engine.dispose()
+
+
+def test_a_file_that_is_damaged(new_sqlite):
+    url = new_sqlite()
+    engine = db.open_engine(url)
+    put(engine, *(whole(settled(f"e{number}")) for number in range(5)))
+    with engine.connect() as connection:
+        ((root, size),) = rows(
+            engine,
+            "SELECT rootpage, (SELECT page_size FROM pragma_page_size) FROM sqlite_master "
+            "WHERE name = 'ix_exchanges_id'",
+        )
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    engine.dispose()
+    path = db.file_of(db.parse_url(url))
+    with path.open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\0" * size)
+    engine = db.open_engine(url)
+    assert "file" in broken(engine)
+    engine.dispose()
+
+
+def test_names_are_not_given_twice():
+    names = [promise.name for promise in PROMISES]
+    assert len(set(names)) == len(names)

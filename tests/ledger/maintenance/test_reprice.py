@@ -1,0 +1,204 @@
+"""History does not move: a price update changes nothing booked, repricing adds and says why."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.maintenance import reprice
+from ledger.model.usage import FurtherUsage, Usage
+from ledger.pricing.prices import PriceBook
+from ledger.reports.lookup import find
+from ledger.reports.price_tables import Change
+from ledger.reports.queries import Scope, report
+from ledger.store import db
+from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled
+
+LATER = NOVEMBER + timedelta(days=10)
+EVERYTHING = Scope()
+
+
+def entries():
+    """One request priced, one of a model that no list knows, one with an iteration."""
+    further = FurtherUsage(kind="compaction", model=None, usage=Usage(output_tokens=7))
+    yield (
+        settled(replace(exchange("gpt-4.1"), id="known")),
+        reading(input_tokens=100, output_tokens=50, reasoning_tokens=20),
+    )
+    yield (
+        settled(replace(exchange("new-model"), id="new", opened_at=NOVEMBER + timedelta(days=1))),
+        reading(input_tokens=10, output_tokens=5, reported_cost_picousd=77),
+    )
+    yield (
+        settled(replace(exchange("gpt-4.1"), id="iterated")),
+        reading(output_tokens=1, further=(further,)),
+    )
+
+
+@pytest.fixture(params=BOTH)
+def ledger(request, tmp_path_factory):
+    yield from filled(request, tmp_path_factory, entries())
+
+
+@pytest.fixture
+def book_of(tmp_path):
+    def load(text):
+        path = tmp_path / "prices.toml"
+        path.write_text(text)
+        return PriceBook.load(str(path))
+
+    return load
+
+
+DEARER = '[[price]]\nmodel = "gpt-4.1"\nusd_per_mtok = { output = 9 }\n'
+
+
+def test_the_same_prices_change_nothing(ledger):
+    assert reprice.changes(ledger, PriceBook(), EVERYTHING, now=LATER) == {}
+    assert reprice.apply(ledger, PriceBook(), EVERYTHING, now=LATER, reason="x") == 0
+
+
+def test_the_same_price_from_elsewhere_changes_nothing(ledger, book_of):
+    """A new version of the price list, the same price."""
+    book = book_of('[[price]]\nmodel = "gpt-4.1"\nusd_per_mtok = { output = 8 }\n')
+    assert reprice.changes(ledger, book, EVERYTHING, now=LATER) == {}
+
+
+def test_what_would_change_is_shown_and_nothing_is_written(ledger, book_of):
+    found = reprice.changes(ledger, book_of(DEARER), EVERYTHING, now=LATER)
+    # known: 100 x 2 + 50 x 8 -> 100 x 2 + 50 x 9; iterated: 8 x 8 -> 8 x 9 micro-USD
+    assert found == {
+        "gpt-4.1": Change(
+            requests=2, lines=3, before_picousd=664_000_000, after_picousd=722_000_000
+        )
+    }
+    assert [row["revision"] for row in find(ledger, "known").charges] == [1, 1]
+
+
+def test_superseding_charges_are_added_with_the_reason(ledger, book_of):
+    assert reprice.apply(ledger, book_of(DEARER), EVERYTHING, now=LATER, reason="contract 7") == 3
+    found = find(ledger, "known")
+    old = {row["line"]: row for row in found.past_charges}
+    new = {row["line"]: row for row in found.charges}
+    assert new["output"]["amount_picousd"] == 50 * 9_000_000
+    assert new["output"]["supersedes"] == old["output"]["id"]
+    assert (new["output"]["revision"], new["output"]["reason"]) == (2, "contract 7")
+    assert new["output"]["priced_at"] == LATER
+    assert new["output"]["price_source"].startswith("override sha256:")
+    assert old["output"]["amount_picousd"] == 50 * 8_000_000
+    assert list(old) == ["output"]
+    assert report(ledger, ["model"], EVERYTHING).total.figures.cost_picousd == 722_000_000 + 77
+
+
+def test_repricing_twice_adds_nothing(ledger, book_of):
+    reprice.apply(ledger, book_of(DEARER), EVERYTHING, now=LATER, reason="x")
+    again = LATER + timedelta(days=1)
+    assert reprice.changes(ledger, book_of(DEARER), EVERYTHING, now=again) == {}
+    assert reprice.apply(ledger, book_of(DEARER), EVERYTHING, now=again, reason="y") == 0
+
+
+def test_back_to_the_old_price_is_one_more_revision(ledger, book_of):
+    reprice.apply(ledger, book_of(DEARER), EVERYTHING, now=LATER, reason="up")
+    reprice.apply(ledger, PriceBook(), EVERYTHING, now=LATER, reason="down")
+    found = find(ledger, "known")
+    (output,) = (row for row in found.charges if row["line"] == "output")
+    assert (output["revision"], output["unit_picousd"]) == (3, 8_000_000)
+    assert [row["revision"] for row in found.past_charges] == [2, 1]
+
+
+def test_what_was_unpriced_gets_its_price(ledger, book_of):
+    """Booked was the provider's figure alone, as one line; now there are two lines of ours."""
+    book = book_of(
+        '[[price]]\nmodel = "new-model"\nusd_per_mtok = { uncached_input = 1, output = 2 }\n'
+    )
+    assert [row["line"] for row in find(ledger, "new").charges] == ["reported_cost"]
+    assert reprice.apply(ledger, book, EVERYTHING, now=LATER, reason="now known") == 2
+    found = find(ledger, "new")
+    assert [(row["line"], row["amount_picousd"], row["revision"]) for row in found.charges] == [
+        ("uncached_input", 10_000_000, 2),
+        ("output", 10_000_000, 1),
+    ]
+    assert state_of(ledger, "new") == ("priced", 20_000_000)
+
+
+def state_of(engine, name):
+    with engine.connect() as connection:
+        row = connection.execute(
+            sa.text("SELECT cost_state, cost_picousd FROM requests WHERE id = :id"), {"id": name}
+        ).one()
+    return tuple(row)
+
+
+def test_lines_that_are_gone_cost_nothing(ledger, book_of):
+    """Reasoning was priced apart by mistake: its line stays, of nothing."""
+    apart = book_of('[[price]]\nmodel = "gpt-4.1"\nusd_per_mtok = { reasoning = 1 }\n')
+    reprice.apply(ledger, apart, EVERYTHING, now=LATER, reason="apart")
+    assert state_of(ledger, "known") == (
+        "priced",
+        100 * 2_000_000 + 20 * 1_000_000 + 30 * 8_000_000,
+    )
+    reprice.apply(ledger, PriceBook(), EVERYTHING, now=LATER, reason="together")
+    found = find(ledger, "known")
+    assert [(row["line"], row["quantity"], row["amount_picousd"]) for row in found.charges] == [
+        ("uncached_input", 100, 200_000_000),
+        ("output", 50, 400_000_000),
+        ("output", 0, 0),
+    ]
+    assert found.charges[2]["reason"] == "together; no longer a line"
+    assert state_of(ledger, "known") == ("priced", 600_000_000)
+    assert reprice.changes(ledger, PriceBook(), EVERYTHING, now=LATER) == {}
+
+
+def test_a_price_that_is_lost_leaves_no_cost_behind(ledger, book_of):
+    """Priced by a file that turns out to be wrong: unpriced again, not $0."""
+    book = book_of(
+        '[[price]]\nmodel = "new-model"\nusd_per_mtok = { uncached_input = 1, output = 2 }\n'
+    )
+    reprice.apply(ledger, book, EVERYTHING, now=LATER, reason="known")
+    reprice.apply(ledger, PriceBook(), EVERYTHING, now=LATER, reason="not so")
+    assert state_of(ledger, "new") == ("reported", 77)
+    assert reprice.changes(ledger, PriceBook(), EVERYTHING, now=LATER) == {}
+
+
+@pytest.mark.parametrize(
+    ("scope", "requests"),
+    [
+        (Scope(since=NOVEMBER + timedelta(seconds=1)), 0),
+        (Scope(until=NOVEMBER + timedelta(seconds=1)), 2),
+        (Scope(only=(("model", "new-model"),)), 0),
+    ],
+)
+def test_only_what_is_asked_for(ledger, book_of, scope, requests):
+    found = reprice.changes(ledger, book_of(DEARER), scope, now=LATER)
+    assert sum(change.requests for change in found.values()) == requests
+
+
+def test_more_than_a_batch(tmp_path, monkeypatch, book_of):
+    monkeypatch.setattr(reprice, "BATCH", 3)
+    url = f"sqlite:///{tmp_path / 'many.sqlite3'}"
+    fill(
+        url,
+        [
+            # Some at the same moment: the order of the keys has to tell them apart.
+            (
+                settled(
+                    replace(exchange(), id=f"e{n}", opened_at=NOVEMBER + timedelta(seconds=n // 4))
+                ),
+                reading(output_tokens=n + 1),
+            )
+            for n in range(20)
+        ],
+    )
+    engine = db.ensure(url)
+    assert reprice.apply(engine, book_of(DEARER), EVERYTHING, now=LATER, reason="x") == 20
+    total = report(engine, ["model"], EVERYTHING).total.figures
+    engine.dispose()
+    assert total.cost_picousd == 210 * 9_000_000
+
+
+def test_the_exchanges_own_time_decides_and_not_that_of_repricing(ledger, book_of):
+    book = book_of(
+        '[[price]]\nmodel = "gpt-4.1"\nfrom = 2026-11-05\nusd_per_mtok = { output = 9 }\n'
+    )
+    assert reprice.changes(ledger, book, EVERYTHING, now=LATER) == {}

@@ -1,0 +1,96 @@
+"""Dropping old exchanges: whole ones, ended ones, and nothing else."""
+
+from datetime import date, timedelta
+
+import pytest
+
+from ledger.maintenance import retention
+from ledger.store import db, partitions
+from tests.ledger.written import NOON, opened, put, row, rows, settled, whole
+
+
+def test_what_is_old_and_has_ended_goes_whole(engine, monkeypatch):
+    monkeypatch.setattr(retention, "DROP_EXCHANGES_MAX", 2)
+    at = {name: NOON + timedelta(days=number) for number, name in enumerate("abcdefg")}
+    put(engine, *(whole(settled(name, at=moment)) for name, moment in at.items() if name != "b"))
+    put(engine, (opened("b", at=at["b"]), None, ()))
+    assert retention.count_before(engine, at["f"]) == 4
+    seen = []
+    assert retention.drop_before(engine, at["f"], on_progress=seen.append) == 4
+    assert seen == [2, 4]
+    assert rows(engine, "SELECT id FROM exchanges ORDER BY id") == [("b",), ("f",), ("g",)]
+    for table in ("readings", "charges"):
+        assert rows(engine, f"SELECT DISTINCT exchange_id FROM {table} ORDER BY 1") == [
+            ("f",),
+            ("g",),
+        ]
+    assert retention.drop_before(engine, at["f"]) == 0
+    assert rows(engine, "SELECT * FROM meta WHERE key = 'retention'") == []
+
+
+@pytest.mark.postgres
+def test_a_month_that_is_old_goes_with_its_partitions(new_postgres):
+    engine = db.open_engine(new_postgres())
+    today = date(2026, 11, 2)
+    months = [date(2026, month, 1) for month in (8, 9, 10, 11)]
+    assert set(partitions.ensure(engine, months, today).values()) == {None}
+    moments = {
+        "a": NOON.replace(month=8),
+        "b": NOON.replace(month=9),
+        "open": NOON.replace(month=9),
+        "c": NOON.replace(month=10),
+        "d": NOON,
+    }
+    put(
+        engine,
+        *(whole(settled(name, at=at)) for name, at in moments.items() if name != "open"),
+        (opened("open", at=moments["open"]), None, ()),
+    )
+    assert retention.drop_before(engine, NOON.replace(month=10, day=20)) == 3
+    assert rows(engine, "SELECT id FROM exchanges ORDER BY id") == [("d",), ("open",)]
+    left = rows(
+        engine,
+        "SELECT relname FROM pg_class WHERE relname LIKE 'exchanges_p2%' AND relkind = 'r' "
+        "ORDER BY relname",
+    )
+    # September holds an open exchange, October is not over at the moment that is asked for.
+    assert left == [("exchanges_p2026_09",), ("exchanges_p2026_10",), ("exchanges_p2026_11",)]
+    assert row(engine, "SELECT COUNT(*) FROM charges") == (3,)
+    assert db.differences(engine) == []
+    engine.dispose()
+
+
+@pytest.mark.postgres
+def test_partitions(new_postgres):
+    engine = db.open_engine(new_postgres())
+    today = date(2026, 12, 15)
+    assert partitions.coming(today) == [date(2026, 12, 1), date(2027, 1, 1), date(2027, 2, 1)]
+    far = [date(2027, 3, 1), date(1999, 1, 1)]
+    outcome = partitions.ensure(engine, [*partitions.coming(today), *far], today)
+    assert outcome == {
+        date(2026, 12, 1): None,
+        date(2027, 1, 1): None,
+        date(2027, 2, 1): None,
+        date(2027, 3, 1): "too far from today",
+        date(1999, 1, 1): "too far from today",
+    }
+    # A month whose rows are in the default partition stays there, and says so.
+    put(engine, whole(settled("stray", at=NOON.replace(year=2025))))
+    outcome = partitions.ensure(engine, [date(2025, 11, 1)], today)
+    assert "exchanges_pdefault" in (outcome[date(2025, 11, 1)] or "")
+    put(engine, whole(settled("another", at=NOON.replace(year=2025, day=3))))
+    assert row(engine, "SELECT COUNT(*) FROM requests") == (2,)
+    # The last instant of a month and the first of the next lie in two partitions.
+    edge = NOON.replace(year=2027, month=1, day=1, hour=0)
+    put(engine, whole(settled("b", at=edge)), whole(settled("a", at=edge - edge.resolution)))
+    found = rows(
+        engine,
+        "SELECT id, tableoid::regclass::text FROM exchanges WHERE id IN ('a', 'b') ORDER BY id",
+    )
+    assert found == [("a", "exchanges_p2026_12"), ("b", "exchanges_p2027_01")]
+    engine.dispose()
+
+
+def test_the_month_of_a_moment():
+    assert partitions.month_of("2026-12-31 23:59:59.999999Z") == date(2026, 12, 1)
+    assert partitions.after(date(2026, 12, 1)) == date(2027, 1, 1)

@@ -1,0 +1,262 @@
+"""Summing up days that are over changes how long the views take, never what they show."""
+
+from datetime import date, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.maintenance import retention, rollup
+from ledger.model.errors import LedgerError
+from ledger.model.records import Outcome, State
+from ledger.model.usage import Usage
+from ledger.store import db
+from ledger.store.tables import charges, daily, hourly, stale_days
+from tests.ledger.written import NOON, opened, put, reading, row, rows, settled, whole
+
+DAY = timedelta(days=1)
+TODAY = NOON + 3 * DAY
+
+
+def shown(engine):
+    return [
+        rows(engine, "SELECT * FROM usage_daily ORDER BY day, provider, model, key_fingerprint"),
+        rows(engine, "SELECT * FROM completeness ORDER BY hour"),
+    ]
+
+
+def summed(engine):
+    """The days whose sums are used."""
+    stale = "(SELECT day FROM stale_days)"
+    return [
+        str(day)
+        for (day,) in rows(
+            engine, f"SELECT DISTINCT day FROM hourly WHERE day NOT IN {stale} ORDER BY day"
+        )
+    ]
+
+
+def forgotten(engine):
+    """What the views show when nothing was ever summed up."""
+    with engine.connect() as connection:
+        for table in (daily, hourly, stale_days):
+            connection.execute(sa.delete(table))
+        connection.exec_driver_sql("DELETE FROM meta WHERE key = 'rolled_until'")
+        found = [
+            list(connection.execute(sa.text(query)))
+            for query in (
+                "SELECT * FROM usage_daily ORDER BY day, provider, model, key_fingerprint",
+                "SELECT * FROM completeness ORDER BY hour",
+            )
+        ]
+        connection.rollback()
+    return found
+
+
+@pytest.fixture
+def filled(engine):
+    put(
+        engine,
+        whole(settled("a", key_fingerprint="k1", key_hint="abcd")),
+        whole(settled("b", at=NOON + timedelta(minutes=61), outcome=Outcome.ERROR_FRAME)),
+        (opened("c", at=NOON + DAY), None, ()),
+        whole(settled("d", at=NOON + DAY, response_id="r", content_digest="x")),
+        whole(settled("today", at=TODAY)),
+    )
+    return engine
+
+
+def test_the_views_show_the_same(filled):
+    before = shown(filled)
+    assert rollup.roll(filled, now=TODAY) == 3
+    assert summed(filled) == ["2026-11-02", "2026-11-03"]
+    assert rows(filled, "SELECT * FROM stale_days") == []
+    assert shown(filled) == before == forgotten(filled)
+    assert rollup.roll(filled, now=TODAY) == 0
+
+
+def test_an_empty_ledger_and_one_of_today_have_nothing_to_sum_up(engine):
+    assert rollup.roll(engine, now=TODAY) == 0
+    put(engine, whole(settled("today", at=TODAY)))
+    assert rollup.roll(engine, now=TODAY) == 0
+    assert rows(engine, "SELECT * FROM meta WHERE key = 'rolled_until'") == []
+
+
+def test_without_its_triggers_nothing_is_summed_up(filled):
+    of = " ON charges" if filled.dialect.name == "postgresql" else ""
+    with db.writing(filled) as connection:
+        connection.exec_driver_sql(f"DROP TRIGGER charges_added_late{of}")
+    assert rollup.roll(filled, now=TODAY) == 0
+    assert shown(filled) == forgotten(filled)
+
+
+def settle_c(engine):
+    put(engine, whole(settled("c", at=NOON + DAY)))
+
+
+def lose_c(engine):
+    lost = settled("c", at=NOON + DAY, state=State.LOST, outcome=Outcome.LOST)
+    put(engine, (lost, None, ()))
+
+
+def add_an_exchange(engine):
+    put(engine, whole(settled("new", at=NOON + DAY)))
+
+
+def add_an_earlier_duplicate(engine):
+    put(
+        engine,
+        whole(settled("dup", at=NOON + DAY - timedelta(1), response_id="r", content_digest="x")),
+    )
+
+
+def add_a_reading(engine):
+    exchange = settled("d", at=NOON + DAY, response_id="r", content_digest="x")
+    put(engine, (exchange, reading(exchange, revision=2, usage=Usage(input_tokens=1)), ()))
+
+
+def add_a_charge(engine):
+    with db.writing(engine) as connection:
+        old = connection.execute(
+            sa.select(charges).where(charges.c.exchange_id == "d", charges.c.ordinal == 0)
+        ).one()
+        connection.execute(
+            sa.insert(charges).values(
+                {
+                    **old._mapping,
+                    "id": "z",
+                    "revision": 2,
+                    "supersedes": old.id,
+                    "unit_picousd": 0,
+                    "amount_picousd": 0,
+                }
+            )
+        )
+
+
+def drop_the_day(engine):
+    retention.drop_before(engine, NOON + 2 * DAY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        settle_c,
+        lose_c,
+        add_an_exchange,
+        add_an_earlier_duplicate,
+        add_a_reading,
+        add_a_charge,
+        drop_the_day,
+    ],
+)
+def test_what_is_written_late_shows_at_once(filled, change):
+    rollup.roll(filled, now=TODAY)
+    before = shown(filled)
+    change(filled)
+    after = shown(filled)
+    assert after != before
+    assert after == forgotten(filled)
+    assert rollup.roll(filled, now=TODAY) >= 1
+    assert shown(filled) == after
+
+
+def test_a_day_before_all_others_shows_at_once(filled):
+    rollup.roll(filled, now=TODAY)
+    put(filled, whole(settled("ancient", at=NOON - 400 * DAY)))
+    after = shown(filled)
+    assert len(after[0]) == len(forgotten(filled)[0]) == 5
+    assert after == forgotten(filled)
+    assert rollup.roll(filled, now=TODAY) == 1
+    assert shown(filled) == after
+
+
+def test_what_happens_today_makes_no_day_stale(filled):
+    rollup.roll(filled, now=TODAY)
+    put(filled, whole(settled("more", at=TODAY)))
+    assert rows(filled, "SELECT * FROM stale_days") == []
+    assert shown(filled) == forgotten(filled)
+
+
+def test_a_write_while_a_day_is_summed_up_leaves_it_stale(filled, monkeypatch):
+    real = db.writing
+    count = 0
+
+    def writing(engine):
+        nonlocal count
+        count += 1
+        if count == 2:  # 1: the days are closed; 2: the sums of the first are kept
+            monkeypatch.setattr(db, "writing", real)
+            put(engine, whole(settled("late", at=NOON)))
+            monkeypatch.setattr(db, "writing", writing)
+        return real(engine)
+
+    monkeypatch.setattr(db, "writing", writing)
+    assert rollup.roll(filled, now=TODAY) == 2
+    assert [str(day) for (day,) in rows(filled, "SELECT day FROM stale_days")] == ["2026-11-02"]
+    assert shown(filled) == forgotten(filled)
+    assert rollup.roll(filled, now=TODAY) == 1
+    assert shown(filled) == forgotten(filled)
+
+
+def test_the_next_day_is_summed_up_the_day_after(filled):
+    rollup.roll(filled, now=TODAY)
+    assert rollup.roll(filled, now=TODAY + DAY) == 1
+    assert summed(filled) == ["2026-11-02", "2026-11-03", "2026-11-05"]
+    assert shown(filled) == forgotten(filled)
+
+
+@pytest.mark.postgres
+def test_writers_under_way_are_waited_for(new_postgres):
+    """A writer that cannot see yet that its day is over would not say that it writes to it."""
+    import threading
+
+    engine = db.open_engine(new_postgres())
+    put(engine, whole(settled("a")))
+    from ledger.sync import bundles
+    from tests.ledger.written import bundle_of
+
+    with db.writing(engine) as connection:
+        bundles.write(connection, bundle_of(whole(settled("b", at=NOON - DAY))))
+        rolling = threading.Thread(target=rollup.roll, args=(engine,), kwargs={"now": TODAY})
+        rolling.start()
+        while not rows(engine, "SELECT 1 FROM pg_locks WHERE NOT granted"):
+            assert rolling.is_alive()
+    rolling.join(30)
+    assert shown(engine) == forgotten(engine)
+    assert row(engine, "SELECT SUM(requests) FROM usage_daily") == (2,)
+    engine.dispose()
+
+
+def test_the_keeper_sums_up_beside_a_proxy(new_sqlite, monkeypatch):
+    monkeypatch.setattr(rollup, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(rollup, "EVERY_SECONDS", 0.01)
+    url = new_sqlite()
+    engine = db.open_engine(url)
+    put(engine, whole(settled("a")))
+    keeper = rollup.Keeper(url)
+    keeper.start()
+    for _ in range(3_000):
+        if rows(engine, "SELECT * FROM daily"):
+            break
+        keeper._stopping.wait(0.01)
+    keeper.stop()
+    keeper._thread.join(30)
+    assert rows(engine, "SELECT day FROM daily")[0][0] in ("2026-11-02", date(2026, 11, 2))
+    engine.dispose()
+
+
+def test_a_keeper_without_its_ledger_keeps_quiet(monkeypatch):
+    monkeypatch.setattr(rollup, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(rollup, "EVERY_SECONDS", 0.0)
+    keeper = rollup.Keeper("sqlite:////nowhere/ledger.sqlite3")
+    tried = []
+
+    def fail(url):
+        tried.append(url)
+        if len(tried) == 2:
+            keeper.stop()
+        raise LedgerError("cannot be had")
+
+    monkeypatch.setattr(db, "ensure", fail)
+    keeper._run()
+    assert len(tried) == 2

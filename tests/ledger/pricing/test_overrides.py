@@ -1,0 +1,369 @@
+"""The operator's price file: what it says, from when, and clear words for what is wrong in it."""
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ledger.model.errors import LedgerError
+from ledger.pricing.overrides import FILE_BYTES_MAX, check, in_force, load
+from ledger.pricing.price_lists import Question
+
+SEPTEMBER = datetime(2026, 9, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def price_file(tmp_path):
+    def write(text):
+        path = tmp_path / "prices.toml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def question(host="llm.example.com", model="gpt-5", provider="openai"):
+    return Question(origin=f"https://{host}:443", provider=provider, response_model=model)
+
+
+def units(overrides, at=SEPTEMBER, tier=None, **about):
+    """line -> unit price, of what is in force."""
+    entries = tuple(each for each in overrides.entries if each.speaks_of(question(**about), tier))
+    rates, rest, _, _ = in_force(entries, at)
+    assert rest is None
+    return {line: rate.picousd for line, rate in rates.items()}
+
+
+def test_prices_are_exact_and_named_by_the_files_digest(price_file):
+    text = """
+        [[price]]
+        model = "gpt-5*"
+        usd_per_mtok = { uncached_input = 1.10, cache_read = 0.0625, output = 8 }
+        usd_each = { web_searches = 0.01 }
+    """
+    path = price_file(text)
+    overrides = load(path)
+    assert units(overrides) == {
+        "uncached_input": 1_100_000,
+        "cache_read": 62_500,
+        "output": 8_000_000,
+        "web_searches": 10_000_000_000,
+    }
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    assert overrides.entries[0].rates["output"].source == f"override sha256:{digest}"
+
+
+@pytest.mark.parametrize(
+    ("about", "speaks"),
+    [
+        ({}, True),
+        ({"host": "LLM.example.com"}, True),
+        ({"host": "other.example.com"}, False),
+        ({"model": "GPT-5-mini"}, True),
+        ({"model": "gpt-4.1"}, False),
+        ({"provider": "azure"}, False),
+        ({"model": None}, False),
+    ],
+)
+def test_an_entry_speaks_of_host_provider_and_model(price_file, about, speaks):
+    overrides = load(
+        price_file("""
+        [[price]]
+        host = "llm.*"
+        provider = "openai"
+        model = "gpt-5*"
+        usd_per_mtok = { output = 8 }
+    """)
+    )
+    assert units(overrides, **about) == ({"output": 8_000_000} if speaks else {})
+
+
+@pytest.mark.parametrize(
+    ("at", "output"),
+    [
+        (SEPTEMBER - SECOND, 5_000_000),
+        (SEPTEMBER, 8_000_000),
+        (datetime(2026, 10, 1, 9, 59, 59, tzinfo=UTC), 8_000_000),
+        (datetime(2026, 10, 1, 10, 0, 0, tzinfo=UTC), 5_000_000),
+    ],
+)
+def test_an_entry_is_in_force_from_and_until_a_second(price_file, at, output):
+    """`until` at 12:00 in Berlin, which is 10:00 UTC, and is not included."""
+    overrides = load(
+        price_file("""
+        [[price]]
+        model = "*"
+        usd_per_mtok = { output = 5 }
+        [[price]]
+        model = "gpt-5"
+        from = 2026-09-01
+        until = 2026-10-01T12:00:00+02:00
+        usd_per_mtok = { output = 8 }
+    """)
+    )
+    assert units(overrides, at=at) == {"output": output}
+
+
+def test_the_span_in_force_ends_where_any_entry_begins(price_file):
+    overrides = load(
+        price_file("""
+        [[price]]
+        model = "*"
+        from = 2026-09-01
+        until = 2026-12-01
+        usd_per_mtok = { output = 5 }
+        [[price]]
+        model = "*"
+        from = 2026-10-01
+        usd_per_mtok = { output = 6 }
+    """)
+    )
+    october = datetime(2026, 10, 1, tzinfo=UTC)
+    _, _, since, until = in_force(overrides.entries, SEPTEMBER)
+    assert (since, until) == (SEPTEMBER, october)
+    _, _, since, until = in_force(overrides.entries, october)
+    assert (since, until) == (october, datetime(2026, 12, 1, tzinfo=UTC))
+
+
+def test_a_later_entry_wins_line_by_line(price_file):
+    overrides = load(
+        price_file("""
+        [[price]]
+        provider = "openai"
+        usd_per_mtok = { uncached_input = 1, output = 5 }
+        [[price]]
+        model = "gpt-5"
+        usd_per_mtok = { output = 6 }
+    """)
+    )
+    assert units(overrides) == {"uncached_input": 1_000_000, "output": 6_000_000}
+
+
+@pytest.mark.parametrize(
+    ("tier", "expected"),
+    [
+        (None, {"output": 5_000_000}),
+        ("default", {"output": 5_000_000}),
+        ("flex", {"output": 2_000_000}),
+        ("scale", {}),
+    ],
+)
+def test_an_entry_speaks_of_one_tier(price_file, tier, expected):
+    overrides = load(
+        price_file("""
+        [[price]]
+        model = "*"
+        usd_per_mtok = { output = 5 }
+        [[price]]
+        model = "*"
+        service_tier = "Flex"
+        usd_per_mtok = { output = 2 }
+    """)
+    )
+    assert units(overrides, tier=tier) == expected
+
+
+def test_a_context_step_in_any_order(price_file):
+    overrides = load(
+        price_file("""
+        [[price]]
+        model = "*"
+        usd_per_mtok = { uncached_input = 1, output = 5 }
+        [[price.above]]
+        input_tokens = 272_000
+        usd_per_mtok = { uncached_input = 3 }
+        [[price.above]]
+        input_tokens = 128_000
+        usd_per_mtok = { uncached_input = 2, output = 7 }
+    """)
+    )
+    rates = overrides.entries[0].rates
+    assert rates["uncached_input"].above == ((128_000, 2_000_000), (272_000, 3_000_000))
+    assert rates["output"].above == ((128_000, 7_000_000),)
+
+
+def test_free_is_free_to_the_last_line_and_at_every_tier(price_file):
+    overrides = load(
+        price_file("""
+        [[price]]
+        host = "localhost"
+        free = true
+    """)
+    )
+    assert overrides.entries[0].speaks_of(question(host="localhost"), "anything")
+    rates, rest, _, _ = in_force(overrides.entries, SEPTEMBER)
+    assert rates == {}
+    assert rest is not None
+    assert (rest.picousd, rest.note) == (0, "declared free")
+    assert rest.source.startswith("override sha256:")
+
+
+def test_a_gateway_row(price_file):
+    overrides = load(
+        price_file("""
+        [[gateway]]
+        host = "LLM.example.com"
+        prices = "vendor"
+        models = { "corp/big" = "gpt-5" }
+    """)
+    )
+    (gateway,) = overrides.gateways
+    assert (gateway.host, gateway.prices) == ("llm.example.com", "vendor")
+    assert gateway.models == {"corp/big": "gpt-5"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("[[price", "not TOML: Expected ']]' at the end", id="not-toml"),
+        pytest.param("prices = 1", "prices: unknown; a price file has", id="unknown-table"),
+        pytest.param("[price]\nmodel = 'x'", "price: write [[price]] for each", id="one-table"),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nusd_per_mtok = { inptu = 1 }",
+            "line 3: price 1: usd_per_mtok.inptu: unknown line; one of uncached_input,",
+            id="misspelt-line",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1 }\n"
+            "[[price]]\nmodle = 'y'\nusd_per_mtok = { output = 1 }",
+            "line 5: price 2: modle: unknown; one of",
+            id="misspelt-key",
+        ),
+        pytest.param(
+            "[[price]]\nusd_per_mtok = { output = 1 }",
+            "line 1: price 1: host, provider or model: one of them must say",
+            id="for-nothing",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'", "line 1: price 1: usd_per_mtok or usd_each", id="no-price"
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nfree = 'yes'", "line 3: price 1: free: 'yes'", id="free-text"
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nfree = true\nusd_each = { web_searches = 1 }",
+            "line 3: price 1: free: a free entry has no prices",
+            id="free-and-priced",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = -1 }",
+            "line 3: price 1: usd_per_mtok.output: -1 is not a price",
+            id="negative",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = nan }",
+            "line 3: price 1: usd_per_mtok.output: NaN is not a price",
+            id="not-a-number",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = '3' }",
+            "line 3: price 1: usd_per_mtok.output: '3' is not a number",
+            id="text-price",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1e19 }",
+            "line 3: price 1: usd_per_mtok.output: 1E+19 is more than the ledger holds",
+            id="too-much",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nusd_per_mtok = 3",
+            "line 3: price 1: usd_per_mtok: write usd_per_mtok = { line = price }",
+            id="not-a-table",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nusd_each = { output = 1 }",
+            "line 3: price 1: usd_each.output: not a unit; token lines stand in usd_per_mtok",
+            id="token-line-each",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nfrom = 2026-09-01T00:00:00\nusd_per_mtok = { output = 1 }",
+            "line 3: price 1: from: 2026-09-01 00:00:00 has no offset;"
+            " write 2026-09-01T00:00:00Z for UTC",
+            id="no-offset",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nfrom = 'soon'\nusd_per_mtok = { output = 1 }",
+            "line 3: price 1: from: 'soon' is not a date",
+            id="no-date",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nfrom = 2026-09-01\nuntil = 2026-09-01\n"
+            "usd_per_mtok = { output = 1 }",
+            "line 4: price 1: until: it is not after from",
+            id="never-in-force",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nabove = 1\nusd_per_mtok = { output = 1 }",
+            "line 3: price 1: above: write [[price.above]] for each",
+            id="above-not-tables",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1 }\n"
+            "[[price.above]]\ninput_tokens = 2.5\nusd_per_mtok = { output = 2 }",
+            "line 5: price 1: above.input_tokens: Decimal('2.5') is not a number of tokens",
+            id="above-not-tokens",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1 }\n"
+            "[[price.above]]\ninput_tokens = 2\nusd_per_mtok = { cache_read = 2 }",
+            "line 6: price 1: above.usd_per_mtok.cache_read: it has no price below",
+            id="above-without-below",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 3\nusd_per_mtok = { output = 1 }",
+            "line 2: price 1: model: 3 is not text",
+            id="model-not-text",
+        ),
+        pytest.param(
+            "[[gateway]]\nhost = 'x'", "line 1: gateway 1: prices: missing", id="gateway-no-list"
+        ),
+        pytest.param(
+            "[[gateway]]\nhost = 'x'\nprices = 'openai'\nmodels = { a = 1 }",
+            "line 4: gateway 1: models: write models = {",
+            id="gateway-models",
+        ),
+        pytest.param(
+            "price = [{ model = 'x' }]", "price 1: usd_per_mtok or usd_each", id="inline-tables"
+        ),
+        pytest.param("litellm = 3", "litellm: 3 is not a path", id="litellm-not-a-path"),
+        pytest.param("litellm = 'none.json'", "litellm: cannot read", id="litellm-not-there"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line_and_key(price_file, text, problem):
+    path = price_file(text)
+    _, problems = check(path)
+    assert problems[0].startswith(problem)
+    with pytest.raises(LedgerError) as error:
+        load(path)
+    assert str(error.value).startswith(f"{path}: {problem}")
+    assert "\n" not in str(error.value)
+
+
+def test_every_problem_is_found_at_once(price_file):
+    path = price_file("a = 1\n[[price]]\nmodel = 'x'\n[[gateway]]\nhost = 'y'\n")
+    _, problems = check(path)
+    assert len(problems) == 3
+    with pytest.raises(LedgerError, match=r"\(and 2 more: tokentee prices check\)"):
+        load(path)
+
+
+def test_a_sound_part_is_not_lost_for_a_faulty_one(price_file):
+    overrides, problems = check(
+        price_file("x = 1\n[[price]]\nmodel = 'gpt-5'\nusd_per_mtok = { output = 1 }\n")
+    )
+    assert len(problems) == 1
+    assert units(overrides) == {"output": 1_000_000}
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(LedgerError, match=r"cannot read the price file .*: No such file"):
+        load(str(tmp_path / "none.toml"))
+
+
+def test_a_file_that_is_no_price_file_is_not_parsed(tmp_path):
+    path = tmp_path / "dump"
+    with path.open("wb") as file:
+        file.truncate(FILE_BYTES_MAX + 1)
+    with pytest.raises(LedgerError, match="larger than"):
+        load(str(path))

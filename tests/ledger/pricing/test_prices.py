@@ -1,0 +1,289 @@
+"""The price book: sources in their order, and what is remembered between exchanges."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ledger.model.errors import LedgerError
+from ledger.model.usage import FurtherUsage, Usage
+from ledger.pricing import prices
+from ledger.pricing.prices import PriceBook
+from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading
+
+
+@pytest.fixture
+def book_of(tmp_path):
+    def load(text, **files):
+        for name, content in files.items():
+            (tmp_path / f"{name}.json").write_text(content)
+        path = tmp_path / "prices.toml"
+        path.write_text(text)
+        return PriceBook.load(str(path))
+
+    return load
+
+
+@pytest.fixture(scope="module")
+def book():
+    return PriceBook.load(None)
+
+
+def reasons(charges):
+    return {each.reason for each in charges}
+
+
+def sources(charges):
+    return {each.price_source for each in charges}
+
+
+def test_an_answer_is_priced_by_its_vendors_list(book):
+    """gpt-4.1, 2026: $2 in, $0.50 cached, $8 out; 600 x 2 + 400 x 0.5 + 50 x 8 micro-USD."""
+    charges = book.price(
+        exchange("gpt-4.1-2025-04-14"),
+        reading(input_tokens=1000, cache_read_tokens=400, output_tokens=50),
+    )
+    assert amounts(charges) == {
+        "cache_read": (400, 500_000, 200_000_000),
+        "uncached_input": (600, 2_000_000, 1_200_000_000),
+        "output": (50, 8_000_000, 400_000_000),
+    }
+    (source,) = sources(charges)
+    assert source.startswith("genai-prices ")
+    assert source.endswith(" openai/gpt-4.1")
+
+
+def test_a_cached_conversation_with_searches(book):
+    """Claude Sonnet 4.5, https://platform.claude.com/docs/en/about-claude/pricing (2026-10-14):
+    $3 in, $0.30 read, $3.75 for 5 minutes, $6 for 1 hour, $15 out, $10 for 1 000 searches."""
+    charges = book.price(
+        exchange("claude-sonnet-4-5-20250929", provider="anthropic", service_tier="standard"),
+        reading(
+            input_tokens=120_000,
+            cache_read_tokens=100_000,
+            cache_write_tokens=15_000,
+            cache_write_5m_tokens=5_000,
+            cache_write_1h_tokens=10_000,
+            output_tokens=2_000,
+            tool_units={"web_searches": 3, "web_fetches": 2},
+        ),
+    )
+    assert amounts(charges) == {
+        "cache_read": (100_000, 300_000, 30_000_000_000),
+        "cache_write_5m": (5_000, 3_750_000, 18_750_000_000),
+        "cache_write_1h": (10_000, 6_000_000, 60_000_000_000),
+        "uncached_input": (5_000, 3_000_000, 15_000_000_000),
+        "output": (2_000, 15_000_000, 30_000_000_000),
+        "web_searches": (3, 10_000_000_000, 30_000_000_000),
+        "web_fetches": (2, 0, 0),
+    }
+    assert cost(charges) == 183_750_000_000  # $0.18375
+
+
+@pytest.mark.parametrize(
+    ("model", "provider", "input_tokens", "micro_usd"),
+    [
+        # Claude Sonnet 4.5 above 200 000: $6 in, $22.50 out
+        ("claude-sonnet-4-5", "anthropic", 200_000, 600_000 + 1_500),
+        ("claude-sonnet-4-5", "anthropic", 200_001, 1_200_006 + 2_250),
+        # Gemini 2.5 Pro: $1.25 in, $10 out; above 200 000 $2.50 and $15
+        ("gemini-2.5-pro", "google", 200_000, 250_000 + 1_000),
+        ("gemini-2.5-pro", "google", 200_001, 500_002.5 + 1_500),
+        # GPT-5.4: $2.50 in, $15 out; above 272 000 $5 and $22.50
+        ("gpt-5.4", "openai", 272_000, 680_000 + 1_500),
+        ("gpt-5.4", "openai", 272_001, 1_360_005 + 2_250),
+    ],
+)
+def test_a_context_step_to_the_token(book, model, provider, input_tokens, micro_usd):
+    charges = book.price(
+        exchange(model, provider=provider), reading(input_tokens=input_tokens, output_tokens=100)
+    )
+    assert cost(charges) == micro_usd * 10**6
+
+
+@pytest.mark.parametrize(
+    ("at", "usd"),
+    [
+        (datetime(2025, 6, 9, 23, 59, 59, 999_999, tzinfo=UTC), 50),
+        (datetime(2025, 6, 10, tzinfo=UTC), 10),
+        (datetime(2025, 6, 10, 1, 0, tzinfo=UTC) - timedelta(hours=1, seconds=1), 50),
+    ],
+)
+def test_the_price_is_that_of_the_exchanges_own_time(book, at, usd):
+    """o3: $10 + $40 per million until 2025-06-10, $2 + $8 since; whatever was asked before."""
+    charges = book.price(
+        exchange("o3", at=at), reading(at=at, input_tokens=10**6, output_tokens=10**6)
+    )
+    assert cost(charges) == usd * 10**12
+
+
+def test_the_model_that_answered_is_priced_not_the_one_asked_for(book):
+    charges = book.price(
+        exchange("gpt-4.1-mini", request_model="gpt-4.1"), reading(output_tokens=1)
+    )
+    assert cost(charges) == 1_600_000
+
+
+@pytest.mark.parametrize("said", [None, ""])
+def test_the_model_asked_for_where_the_answer_names_none(book, said):
+    charges = book.price(exchange(said, request_model="gpt-4.1"), reading(output_tokens=1))
+    assert cost(charges) == 8_000_000
+
+
+@pytest.mark.parametrize(
+    ("about", "reason"),
+    [
+        pytest.param(
+            exchange("gpt-99"), "no price for 'gpt-99' in the list of openai", id="unknown-model"
+        ),
+        pytest.param(
+            exchange("llama3.2", provider="localhost", origin="http://localhost:11434"),
+            "no price for 'llama3.2' at localhost; declare it in a price file",
+            id="unknown-host",
+        ),
+        pytest.param(exchange(None), "the exchange names no model", id="no-model"),
+        pytest.param(
+            exchange("gpt-4.1", service_tier="turbo"),
+            "openai/gpt-4.1 is listed without a price for service tier 'turbo'",
+            id="unknown-tier",
+        ),
+        pytest.param(
+            exchange("text-embedding-3-small"),
+            "openai/text-embedding-3-small is listed without this line",
+            id="unknown-line",
+        ),
+    ],
+)
+def test_what_is_not_known_is_unpriced_with_a_reason(book, about, reason):
+    charges = book.price(about, reading(output_tokens=10))
+    assert [(each.quantity, each.amount_picousd) for each in charges] == [(10, None)]
+    assert reasons(charges) == {reason}
+
+
+def test_a_vendors_list_for_a_gateway_says_so(book):
+    charges = book.price(
+        exchange(
+            "anthropic/claude-haiku-4-5", provider="chuizi", origin="https://api.chuizi.ai:443"
+        ),
+        reading(output_tokens=10),
+    )
+    assert cost(charges) == 50_000_000  # $5 per million
+    (source,) = sources(charges)
+    assert source.endswith(" anthropic/claude-haiku-4-5 for api.chuizi.ai")
+
+
+def test_an_iteration_is_priced_by_its_own_model(book):
+    further = (
+        FurtherUsage(
+            kind="advisor_message",
+            model="claude-opus-4-5",
+            usage=Usage(input_tokens=100, output_tokens=10),
+        ),
+    )
+    charges = book.price(
+        exchange("claude-haiku-4-5", provider="anthropic"),
+        reading(input_tokens=10, output_tokens=1, further=further),
+    )
+    assert amounts(charges)["uncached_input"] == (10, 1_000_000, 10_000_000)
+    assert amounts(charges)["advisor_message.uncached_input"] == (100, 5_000_000, 500_000_000)
+    assert amounts(charges)["advisor_message.output"] == (10, 25_000_000, 250_000_000)
+
+
+def test_the_override_file_comes_first_line_by_line(book_of):
+    book = book_of('[[price]]\nmodel = "gpt-4.1"\nusd_per_mtok = { output = 4 }\n')
+    charges = book.price(exchange("gpt-4.1"), reading(input_tokens=10, output_tokens=10))
+    assert amounts(charges) == {
+        "uncached_input": (10, 2_000_000, 20_000_000),
+        "output": (10, 4_000_000, 40_000_000),
+    }
+    by_line = {each.line: each.price_source.partition(" ")[0] for each in charges}
+    assert by_line == {"uncached_input": "genai-prices", "output": "override"}
+
+
+def test_an_override_begins_and_ends_to_the_second(book_of):
+    book = book_of(
+        '[[price]]\nmodel = "gpt-4.1"\nfrom = 2026-11-02T12:00:00Z\nuntil = 2026-11-02T12:00:02Z\n'
+        "usd_per_mtok = { output = 4 }\n"
+    )
+    units = [
+        book.price(exchange(at=NOVEMBER + timedelta(seconds=offset)), reading(output_tokens=1))[
+            0
+        ].unit_picousd
+        for offset in (-1, 0, 1, 2)
+    ]
+    assert units == [8_000_000, 4_000_000, 4_000_000, 8_000_000]
+
+
+def test_a_local_model_declared_free(book_of):
+    book = book_of('[[price]]\nhost = "localhost"\nfree = true\n')
+    charges = book.price(
+        exchange("llama3.2", provider="localhost", origin="http://localhost:11434"),
+        reading(input_tokens=5, output_tokens=5, tool_units={"web_searches": 1}),
+    )
+    assert amounts(charges) == {
+        "uncached_input": (5, 0, 0),
+        "output": (5, 0, 0),
+        "web_searches": (1, 0, 0),
+    }
+    assert reasons(charges) == {"declared free"}
+
+
+def test_an_azure_deployment_under_its_own_name(book_of):
+    book = book_of(
+        '[[gateway]]\nhost = "acme.openai.azure.com"\nprices = "azure"\n'
+        'models = { "prod-chat" = "gpt-4.1" }\n'
+    )
+    charges = book.price(
+        exchange(None, request_model="prod-chat", origin="https://acme.openai.azure.com:443"),
+        reading(output_tokens=1),
+    )
+    assert cost(charges) == 8_000_000
+
+
+LITELLM = """{"qwen-max": {"litellm_provider": "dashscope", "input_cost_per_token": 1.6e-06},
+ "gpt-4.1": {"litellm_provider": "openai", "output_cost_per_token": 1.0}}"""
+
+
+def test_litellm_is_asked_where_genai_prices_has_nothing(book_of):
+    book = book_of('litellm = "models.json"\n', models=LITELLM)
+    there = exchange("qwen-max", provider="dashscope", origin="https://dashscope.aliyuncs.com:443")
+    charges = book.price(there, reading(input_tokens=10, output_tokens=10))
+    assert [each.amount_picousd for each in charges] == [16_000_000, None]
+    assert charges[0].price_source.startswith("litellm sha256:")
+    assert charges[1].reason == "'qwen-max' is listed without this line"
+    assert cost(book.price(exchange("gpt-4.1"), reading(output_tokens=1))) == 8_000_000
+
+
+def test_litellm_is_no_help_for_what_it_lacks(book_of):
+    book = book_of('litellm = "models.json"\n', models=LITELLM)
+    charges = book.price(exchange("gpt-99"), reading(output_tokens=1))
+    assert reasons(charges) == {"no price for 'gpt-99' in the list of openai"}
+
+
+def test_a_bad_file_is_one_clear_line(book_of):
+    with pytest.raises(LedgerError, match=r"prices.toml: line 2: price 1: modle: unknown"):
+        book_of('[[price]]\nmodle = "x"\n')
+
+
+def test_published_prices_are_imported_beside_the_start(monkeypatch):
+    imported = threading.Event()
+    monkeypatch.setattr(prices.published, "preload", imported.set)
+    PriceBook.load(None)
+    assert imported.wait(10)
+
+
+def test_what_was_looked_up_is_looked_up_once(book, monkeypatch):
+    about = exchange("gpt-4.1-nano")
+    book.price(about, reading(output_tokens=1))
+    monkeypatch.setattr(PriceBook, "look_up", None)
+    later = exchange("gpt-4.1-nano", at=NOVEMBER + timedelta(minutes=5))
+    assert cost(book.price(later, reading(output_tokens=1))) == 400_000
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    """Names of models come from outside."""
+    monkeypatch.setattr(prices, "SHEETS_MAX", 3)
+    book = PriceBook()
+    for number in range(10):
+        book.sheet(exchange(f"made-up-{number}"))
+        assert len(book._sheets) <= 3

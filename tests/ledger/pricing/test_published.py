@@ -1,0 +1,314 @@
+"""Published prices as our own rates, held against the library's own arithmetic."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import genai_prices
+import pytest
+from genai_prices.data import providers
+from genai_prices.data_units import unit_data
+
+from ledger.model.money import PICOUSD_PER_USD
+from ledger.pricing import published
+from ledger.pricing.charges import charge
+from ledger.pricing.price_lines import TOKEN_LINES, Sheet, covered
+from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading
+
+EVERY = [(provider.id, model) for provider in providers for model in provider.models]
+
+
+def units(list_id, model, *, tier=None, at=NOVEMBER):
+    found = published.find(list_id, model)
+    assert found is not None
+    period = published.prices(found, tier=tier, at=at, source="list")
+    return {line: rate.picousd for line, rate in period.rates.items()}
+
+
+class Book:
+    def __init__(self, period):
+        self.period = period
+
+    def sheet(self, exchange, *, model=None):
+        return Sheet(covered(self.period.rates), self.period.absent)
+
+
+def test_price_keys_and_their_units_are_the_librarys():
+    """Our quantity of a line is counted in its unit: per token, per search, per millisecond."""
+    per = {unit["price_key"]: unit["per"] for unit in unit_data.values()}
+    milliseconds = {"audio_milliseconds": 1000}
+    for line, (key, units_per_price) in published.PRICE_KEYS.items():
+        assert units_per_price == per[key] * milliseconds.get(line, 1), line
+
+
+def test_every_token_line_has_a_price_key():
+    assert set(TOKEN_LINES) <= set(published.PRICE_KEYS)
+
+
+@pytest.mark.parametrize(
+    ("list_id", "model", "expected"),
+    [
+        # https://platform.claude.com/docs/en/about-claude/pricing, read 2026-10-14
+        pytest.param(
+            "anthropic",
+            "claude-opus-4-5-20251101",
+            {
+                "uncached_input": 5_000_000,
+                "cache_write": 6_250_000,
+                "cache_write_1h": 10_000_000,
+                "cache_read": 500_000,
+                "output": 25_000_000,
+                "web_searches": 10_000_000_000,
+                "web_fetches": 0,
+            },
+            id="anthropic",
+        ),
+        # https://developers.openai.com/api/docs/pricing, read 2026-10-12
+        pytest.param(
+            "openai",
+            "gpt-5",
+            {
+                "uncached_input": 1_250_000,
+                "cache_read": 125_000,
+                "output": 10_000_000,
+                "web_searches": 10_000_000_000,
+                "file_searches": 2_500_000_000,
+                "document_searches": 2_500_000_000,
+            },
+            id="openai",
+        ),
+        # https://ai.google.dev/gemini-api/docs/pricing, read 2026-10-14
+        pytest.param(
+            "google",
+            "gemini-2.5-flash",
+            {
+                "uncached_input": 300_000,
+                "input_audio": 1_000_000,
+                "cache_read": 30_000,
+                "cache_read_audio": 100_000,
+                "output": 2_500_000,
+                "web_searches": 35_000_000_000,
+            },
+            id="google",
+        ),
+    ],
+)
+def test_units_of_published_prices(list_id, model, expected):
+    assert units(list_id, model) == expected
+
+
+@pytest.mark.parametrize(
+    ("at", "output"),
+    [
+        # https://openai.com/api/pricing, 2025-06-10: o3 from $40 to $8 per million output tokens
+        (datetime(2025, 6, 9, 23, 59, 59, tzinfo=UTC), 40_000_000),
+        (datetime(2025, 6, 10, 0, 0, 0, tzinfo=UTC), 8_000_000),
+    ],
+)
+def test_a_price_is_in_force_from_its_first_second(at, output):
+    assert units("openai", "o3", at=at)["output"] == output
+
+
+@pytest.mark.parametrize(
+    ("clock", "output"),
+    [
+        # https://api-docs.deepseek.com/quick_start/pricing, 2025: discount 16:30 to 00:30 UTC
+        ((0, 29, 59), 550_000),
+        ((0, 30, 0), 1_100_000),
+        ((16, 29, 59), 1_100_000),
+        ((16, 30, 0), 550_000),
+    ],
+)
+def test_a_price_by_the_clock(clock, output):
+    assert (
+        units("deepseek", "deepseek-chat", at=datetime(2025, 5, 5, *clock, tzinfo=UTC))["output"]
+        == output
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "list_id", "at"),
+    [
+        ("o3", "openai", datetime(2025, 6, 9, 23, 59, 59, tzinfo=UTC)),
+        ("o3", "openai", datetime(2025, 6, 10, tzinfo=UTC)),
+        ("o3", "openai", NOVEMBER),
+        ("deepseek-chat", "deepseek", datetime(2025, 5, 5, 0, 0, tzinfo=UTC)),
+        ("deepseek-chat", "deepseek", datetime(2025, 5, 5, 12, 0, tzinfo=UTC)),
+        ("deepseek-chat", "deepseek", datetime(2025, 5, 5, 23, 59, tzinfo=UTC)),
+    ],
+)
+def test_the_span_of_a_price_is_that_in_which_nothing_changes(model, list_id, at):
+    """What is remembered for a span has to be right to its last second, and no longer."""
+    found = published.find(list_id, model)
+    period = published.prices(found, tier=None, at=at, source="list")
+    assert period.since <= at < period.until
+    for moment in (period.since, period.until - timedelta(seconds=1)):
+        if moment.year not in {1, 9999}:
+            again = published.prices(found, tier=None, at=moment, source="list")
+            assert again == period
+
+
+@pytest.mark.parametrize(
+    ("tier", "at", "output"),
+    [
+        (None, NOVEMBER, 10_000_000),
+        ("default", NOVEMBER, 10_000_000),
+        ("auto", NOVEMBER, 10_000_000),
+        ("flex", NOVEMBER, 5_000_000),
+        ("priority", NOVEMBER, 20_000_000),
+        ("batch", NOVEMBER, 5_000_000),
+        ("flex", datetime(2026, 10, 12, tzinfo=UTC), 5_000_000),
+    ],
+)
+def test_the_tier_of_the_answer_decides(tier, at, output):
+    """FIELD 33: service_tier ignored, off by two. gpt-5, $10 out, from 2026-10-12."""
+    assert units("openai", "gpt-5", tier=tier, at=at)["output"] == output
+
+
+@pytest.mark.parametrize(
+    ("tier", "at", "reason"),
+    [
+        ("scale", NOVEMBER, "openai/gpt-5 is listed without a price for service tier 'scale'"),
+        (
+            "flex",
+            datetime(2026, 10, 11, 23, 59, 59, tzinfo=UTC),
+            "openai/gpt-5 is listed without a price for service tier 'flex' at that time",
+        ),
+    ],
+)
+def test_an_unknown_tier_is_not_the_standard_one(tier, at, reason):
+    found = published.find("openai", "gpt-5")
+    period = published.prices(found, tier=tier, at=at, source="list")
+    assert (period.rates, period.absent) == ({}, reason)
+
+
+def test_the_speed_of_an_answer_is_a_tier():
+    """https://platform.claude.com/docs/en/build-with-claude/fast-mode: Opus 4.8 at twice."""
+    assert units("anthropic", "claude-opus-4-8", tier="fast")["output"] == 50_000_000
+
+
+@pytest.mark.parametrize(
+    ("model", "unit", "is_once"),
+    [
+        # https://ai.google.dev/gemini-api/docs/pricing: $35 per 1 000 grounded prompts, since
+        # Gemini 3 $14 per 1 000 search queries
+        ("gemini-2.5-pro", 35_000_000_000, True),
+        ("gemini-3.1-pro-preview", 14_000_000_000, False),
+    ],
+)
+def test_grounding_is_billed_per_prompt_or_per_query(model, unit, is_once):
+    found = published.find("google", model)
+    rate = published.prices(found, tier=None, at=NOVEMBER, source="list").rates["web_searches"]
+    assert (rate.picousd, rate.is_once) == (unit, is_once)
+
+
+def test_a_price_that_does_not_tell_all_has_a_note():
+    found = published.find("perplexity", "sonar")
+    rate = published.prices(found, tier=None, at=NOVEMBER, source="list").rates["requests"]
+    assert rate.note == "the fee for a large search context; smaller ones cost less"
+
+
+def test_a_tier_that_is_billed_as_the_standard_one():
+    assert units("groq", "llama-3.3-70b-versatile", tier="flex") == units(
+        "groq", "llama-3.3-70b-versatile"
+    )
+
+
+def test_a_borrowed_model_has_its_vendors_price_but_not_its_tiers():
+    """Azure's own priority prices are not OpenAI's."""
+    found = published.find("azure", "gpt-5")
+    assert found.is_borrowed
+    assert found.source.endswith(" openai/gpt-5")
+    assert published.prices(found, tier="priority", at=NOVEMBER, source="list").rates == {}
+
+
+def test_listed_without_a_price_is_not_free():
+    """The library adds it up to $0."""
+    found = published.find("google", "gemma-3-27b-it")
+    period = published.prices(found, tier=None, at=NOVEMBER, source="list")
+    assert (period.rates, period.absent) == ({}, "google/gemma-3 is listed without a price")
+
+
+def test_a_free_variant_is_free():
+    assert units("openrouter", "qwen/qwen3-coder:free") == {"uncached_input": 0, "output": 0}
+
+
+@pytest.mark.parametrize(("list_id", "model"), [("openai", "gpt-99"), ("no-such-list", "gpt-5")])
+def test_what_no_list_knows_is_not_found(list_id, model):
+    assert published.find(list_id, model) is None
+
+
+def test_units_are_rounded_half_even_below_a_picousd():
+    """$0.21 an hour of sound is 58 333.3 pico-USD a millisecond."""
+    assert published.picousd_of_price(Decimal("0.21"), 3_600_000) == 58_333
+    assert published.picousd_of_price(Decimal("0.0000025"), 1_000_000) == 2
+    assert published.picousd_of_price(Decimal("0.18000000000000002"), 1_000_000) == 180_000
+
+
+@pytest.mark.parametrize("input_tokens", [1000, 200_000, 200_001, 272_001])
+def test_the_cost_of_every_listed_model_is_the_librarys(input_tokens):
+    """All models of all lists: input, cache reads, cache writes and output.
+
+    The library is given only what the list prices: it counts the rest as nothing.
+    """
+    compared = 0
+    for list_id, model in EVERY:
+        found = published.Published(list_id, model, is_borrowed=False)
+        period = published.prices(found, tier=None, at=NOVEMBER, source="list")
+        if not {"uncached_input", "output"} <= set(period.rates):
+            continue
+        usage = {"input_tokens": input_tokens, "cache_read_tokens": 300, "output_tokens": 70}
+        usage["cache_write_tokens"] = 50
+        charges = charge(exchange(at=NOVEMBER), reading(**usage), Book(period))
+        theirs = model.calc_price(
+            genai_prices.Usage(**usage),
+            next(each for each in providers if each.id == list_id),
+            genai_request_timestamp=NOVEMBER,
+        ).total_price
+        # Some lists hold floats, 0.18000000000000002: half a pico-USD a token is the most it makes.
+        difference = abs(cost(charges) - theirs * PICOUSD_PER_USD)
+        assert difference <= Decimal("0.5") * input_tokens, (list_id, model.id)
+        compared += 1
+    assert compared > 2000
+
+
+@pytest.mark.parametrize(
+    ("model", "tier"),
+    list(itertools.product(["gpt-5", "gpt-5.6-sol", "o3"], ["default", "flex", "priority"])),
+)
+def test_the_cost_at_a_tier_is_the_librarys(model, tier):
+    usage = {"input_tokens": 272_001, "cache_read_tokens": 5000, "output_tokens": 777}
+    found = published.find("openai", model)
+    period = published.prices(found, tier=tier, at=NOVEMBER, source="list")
+    charges = charge(exchange(at=NOVEMBER), reading(**usage), Book(period))
+    theirs = genai_prices.calc_price(
+        genai_prices.Usage(**usage),
+        model,
+        provider_id="openai",
+        genai_request_timestamp=NOVEMBER,
+        price_context={"service_tier": tier},
+    ).total_price
+    assert Decimal(cost(charges)) == theirs * PICOUSD_PER_USD
+
+
+def test_sound_cached_and_not_costs_what_the_library_says():
+    usage = {"input_tokens": 1000, "cache_read_tokens": 400, "input_audio_tokens": 500}
+    found = published.find("google", "gemini-2.5-flash")
+    period = published.prices(found, tier=None, at=NOVEMBER, source="list")
+    charges = charge(
+        exchange(), reading(**usage, tool_units={"cache_read_audio_tokens": 150}), Book(period)
+    )
+    # 250 at $0.30, 250 cached at $0.03, 350 sound at $1.00, 150 cached sound at $0.10
+    assert amounts(charges) == {
+        "uncached_input": (250, 300_000, 75_000_000),
+        "cache_read": (250, 30_000, 7_500_000),
+        "input_audio": (350, 1_000_000, 350_000_000),
+        "cache_read_audio": (150, 100_000, 15_000_000),
+    }
+    theirs = genai_prices.calc_price(
+        genai_prices.Usage(**usage, cache_audio_read_tokens=150, output_tokens=0),
+        "gemini-2.5-flash",
+        provider_id="google",
+        genai_request_timestamp=NOVEMBER,
+    ).total_price
+    assert Decimal(cost(charges)) == theirs * PICOUSD_PER_USD

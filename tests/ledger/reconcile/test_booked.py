@@ -1,0 +1,161 @@
+"""The ledger as a statement, and providers' beside it."""
+
+from dataclasses import replace
+from datetime import date, timedelta
+from decimal import Decimal
+
+import pytest
+
+from ledger.model.errors import LedgerError
+from ledger.model.records import UsageSource
+from ledger.model.usage import FurtherUsage, Usage
+from ledger.reconcile import booked
+from ledger.reconcile.comparison import Verdict
+from ledger.reconcile.statement_files import FILE_BYTES_MAX, load
+from ledger.reconcile.statements import Line, Statement
+from ledger.reports.queries import Scope
+from ledger.store import db
+from tests.ledger.priced import NOVEMBER, exchange, fill, reading, settled
+
+DAY = date(2026, 11, 2)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    further = FurtherUsage(
+        kind="compaction", model=None, usage=Usage(input_tokens=70, output_tokens=7)
+    )
+    claude = exchange("claude-haiku-4-5-20251001", provider="anthropic")
+    url = f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.sqlite3'}"
+    fill(
+        url,
+        [
+            (
+                settled(replace(claude, id="a")),
+                reading(
+                    input_tokens=1000,
+                    cache_read_tokens=900,
+                    cache_write_tokens=50,
+                    output_tokens=10,
+                    further=(further,),
+                ),
+            ),
+            (
+                settled(replace(claude, id="b")),
+                reading(usage_source=UsageSource.ESTIMATED, output_tokens=10),
+            ),
+            (settled(replace(exchange(), id="c")), reading(input_tokens=5, output_tokens=1)),
+            (
+                settled(replace(exchange(), id="d", opened_at=NOVEMBER + timedelta(days=1))),
+                reading(input_tokens=5, output_tokens=1),
+            ),
+        ],
+    )
+    engine = db.ensure(url)
+    yield engine
+    engine.dispose()
+
+
+def test_the_ledger_day_by_day(engine):
+    """What a provider counts: with further iterations, without what we only estimate."""
+    found = {
+        (line.day, line.model): dict(line.figures)
+        for line in booked.lines(engine, DAY, DAY, Scope(only=(("provider", "anthropic"),)))
+    }
+    (figures,) = found.values()
+    # claude-haiku-4-5: 50 x $1 + 900 x $0.10 + 50 x $1.25 + 10 x $5; 70 x $1 + 7 x $5; 10 x $5
+    assert figures == {
+        "requests": 2,
+        "input_tokens": 1070,
+        "cache_read_tokens": 900,
+        "cache_write_tokens": 50,
+        "output_tokens": 17,
+        "cost_picousd": 252_500_000 + 105_000_000 + 50_000_000,
+    }
+
+
+def statement(provider, *lines):
+    return Statement(kind="CSV", provider=provider, lines=lines)
+
+
+def line(model, day=DAY, **figures):
+    return Line(day=day, model=model, figures=figures)
+
+
+def test_statements_of_one_provider_are_one(engine):
+    """Usage in one file, costs in another; the other provider's requests are not asked for."""
+    entries = booked.reconcile(
+        engine,
+        [
+            statement("anthropic", line("claude-haiku-4-5", input_tokens=1070)),
+            statement("anthropic", line("claude-haiku-4-5", output_tokens=18)),
+        ],
+        Scope(),
+        tolerance=Decimal(0),
+    )
+    assert [(entry.figure, entry.verdict) for entry in entries] == [
+        ("input_tokens", Verdict.EQUAL),
+        ("output_tokens", Verdict.DIFFERS),
+    ]
+
+
+def test_a_statement_of_no_provider_is_of_the_whole_ledger(engine):
+    entries = booked.reconcile(
+        engine, [statement(None, line("gpt-4.1", input_tokens=5))], Scope(), tolerance=Decimal(0)
+    )
+    assert {(entry.model, entry.verdict) for entry in entries} == {
+        ("gpt-4.1", Verdict.EQUAL),
+        ("claude-haiku-4-5-20251001", Verdict.ONLY_LEDGER),
+    }
+
+
+def test_only_the_days_of_the_statement_are_compared(engine):
+    stated = statement("openai", line("gpt-4.1", input_tokens=5))
+    (entry,) = booked.reconcile(engine, [stated], Scope(), tolerance=Decimal(0))
+    assert (entry.day, entry.verdict) == (DAY, Verdict.EQUAL)
+
+
+@pytest.mark.parametrize(
+    ("scope", "days"),
+    [
+        (Scope(since=NOVEMBER), [3]),
+        (Scope(since=NOVEMBER.replace(hour=0), until=NOVEMBER), [2]),
+        (Scope(until=NOVEMBER.replace(hour=0)), []),
+    ],
+)
+def test_whole_days_of_a_period(engine, scope, days):
+    stated = statement(
+        "openai",
+        line("gpt-4.1", input_tokens=5),
+        line("gpt-4.1", DAY + timedelta(days=1), input_tokens=5),
+    )
+    entries = booked.reconcile(engine, [stated], scope, tolerance=Decimal(0))
+    assert [entry.day.day for entry in entries] == days
+    assert {entry.verdict for entry in entries} <= {Verdict.EQUAL}
+
+
+def test_a_statement_from_a_file(tmp_path):
+    path = tmp_path / "mistral.csv"
+    path.write_text("day,model,cost_usd\n2026-11-02,mistral-large,1\n")
+    assert load(str(path), provider="mistral_ai").provider == "mistral_ai"
+    assert load(str(path), provider=None).provider is None
+
+
+def test_whose_statement_it_is_stands_in_it_where_it_can(tmp_path):
+    path = tmp_path / "cost.csv"
+    path.write_text("usage_date_utc,model,cost_usd\n2026-11-02,Claude Haiku 4.5,1\n")
+    assert load(str(path), provider="mistral_ai").provider == "anthropic"
+
+
+def test_a_file_that_is_no_statement(tmp_path):
+    with pytest.raises(LedgerError, match="cannot read"):
+        load(str(tmp_path / "none.csv"), provider=None)
+    path = tmp_path / "image.png"
+    path.write_bytes(b"\x89PNG\xff")
+    with pytest.raises(LedgerError, match="not UTF-8 text"):
+        load(str(path), provider=None)
+    path = tmp_path / "dump"
+    with path.open("wb") as file:
+        file.truncate(FILE_BYTES_MAX + 1)
+    with pytest.raises(LedgerError, match="larger than"):
+        load(str(path), provider=None)

@@ -1,0 +1,148 @@
+"""A statement beside the ledger."""
+
+from datetime import date
+from decimal import Decimal
+
+import pytest
+
+from ledger.reconcile.comparison import Verdict, compare, spelling
+from ledger.reconcile.comparison_tables import document, summary, table
+from ledger.reconcile.statements import Line
+
+DAY, NEXT = date(2026, 11, 2), date(2026, 11, 3)
+CENT = 10**10
+
+
+def line(model="gpt-5", day=DAY, **figures):
+    return Line(day=day, model=model, figures=figures)
+
+
+def verdicts(ledger, statement, tolerance="0"):
+    return [
+        (entry.day, entry.model, entry.figure, entry.difference, entry.verdict)
+        for entry in compare(ledger, statement, tolerance=Decimal(tolerance))
+    ]
+
+
+def test_what_is_equal():
+    both = [line(input_tokens=10, output_tokens=5)]
+    assert verdicts(both, both) == [
+        (DAY, "gpt-5", "input_tokens", 0, Verdict.EQUAL),
+        (DAY, "gpt-5", "output_tokens", 0, Verdict.EQUAL),
+    ]
+
+
+def test_only_what_the_statement_speaks_of_is_compared():
+    assert verdicts([line(input_tokens=10, cost_picousd=5)], [line(input_tokens=10)]) == [
+        (DAY, "gpt-5", "input_tokens", 0, Verdict.EQUAL)
+    ]
+
+
+def test_what_differs_and_what_is_missing():
+    ledger = [line(input_tokens=10), line("a", input_tokens=1), line(day=NEXT, input_tokens=7)]
+    statement = [line(input_tokens=12), line("b", input_tokens=3)]
+    assert verdicts(ledger, statement) == [
+        (DAY, "a", "input_tokens", 1, Verdict.ONLY_LEDGER),
+        (DAY, "b", "input_tokens", -3, Verdict.ONLY_STATEMENT),
+        (DAY, "gpt-5", "input_tokens", -2, Verdict.DIFFERS),
+        (NEXT, "gpt-5", "input_tokens", 7, Verdict.ONLY_LEDGER),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict"),
+    [
+        (1000, 1001, Verdict.WITHIN),
+        (1001, 1000, Verdict.WITHIN),
+        (1000, 1002, Verdict.DIFFERS),
+        (1002, 1000, Verdict.DIFFERS),
+    ],
+)
+def test_a_tolerance_of_a_thousandth(ours, theirs, verdict):
+    ((_, _, _, _, found),) = verdicts(
+        [line(input_tokens=ours)], [line(input_tokens=theirs)], "0.001"
+    )
+    assert found is verdict
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict"),
+    [
+        (CENT + CENT // 2, CENT, Verdict.WITHIN),
+        (CENT + CENT // 2 + 1, CENT, Verdict.DIFFERS),
+        (1, 0, Verdict.WITHIN),
+        (2 * CENT, 0, Verdict.DIFFERS),
+    ],
+)
+def test_half_a_cent_is_rounding(ours, theirs, verdict):
+    ((_, _, _, _, found),) = verdicts([line(cost_picousd=ours)], [line(cost_picousd=theirs)])
+    assert found is verdict
+
+
+def test_nothing_on_either_side_is_no_line():
+    assert verdicts([line(cache_read_tokens=0)], [line(cache_read_tokens=0)]) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Claude Opus 4.6", "claude-opus-4-6"),
+        ("claude-haiku-4-5-20251001", "claude-haiku-4-5"),
+        ("gpt-4o-2024-08-06", "GPT-4o"),
+        ("claude-sonnet-4-5@20250929", "claude-sonnet-4-5"),
+        ("claude-3-5-haiku-latest", "claude-3-5-haiku"),
+    ],
+)
+def test_two_names_of_one_model(one, other):
+    assert spelling(one) == spelling(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("gpt-4.1", "gpt-4.1-mini"), ("o3", "o3-pro"), ("openai/gpt-5", "gpt-5")]
+)
+def test_names_of_two_models(one, other):
+    assert spelling(one) != spelling(other)
+
+
+def test_names_meet_and_the_ledgers_is_shown():
+    ledger = [line("gpt-4o-2024-08-06", input_tokens=4), line("gpt-4o-2024-11-20", input_tokens=6)]
+    assert verdicts(ledger, [line("GPT-4o", input_tokens=10)]) == [
+        (DAY, "gpt-4o-2024-08-06", "input_tokens", 0, Verdict.EQUAL)
+    ]
+
+
+def test_costs_without_a_model_are_compared_by_day():
+    """Searches stand without a model in a cost report, and tokens beside them with one."""
+    ledger = [
+        line("a", cost_picousd=10 * CENT, input_tokens=1),
+        line("b", cost_picousd=5 * CENT, input_tokens=2),
+    ]
+    statement = [
+        line("a", cost_picousd=8 * CENT),
+        line(None, cost_picousd=7 * CENT),
+        line("a", input_tokens=1),
+        line("b", input_tokens=2),
+    ]
+    assert verdicts(ledger, statement) == [
+        (DAY, None, "cost_picousd", 0, Verdict.EQUAL),
+        (DAY, "a", "input_tokens", 0, Verdict.EQUAL),
+        (DAY, "b", "input_tokens", 0, Verdict.EQUAL),
+    ]
+
+
+def test_as_tables():
+    entries = compare(
+        [line(input_tokens=10, cost_picousd=150 * CENT)],
+        [line(input_tokens=10), line(None, cost_picousd=200 * CENT)],
+        tolerance=Decimal(0),
+    )
+    assert table(entries).rows == (
+        ("2026-11-02", "(all models)", "cost usd", "$1.5000", "$2.0000", "-$0.5000", "differs"),
+        ("2026-11-02", "gpt-5", "input tokens", 10, 10, None, "equal"),
+    )
+    found = document(entries)
+    assert found["agrees"] is False
+    assert found["verdicts"] == {"differs": 1, "equal": 1}
+    assert found["entries"][0]["difference"] == Decimal("-0.5")
+    assert found["entries"][1]["ledger"] == 10
+    assert summary(entries) == "1 differs, 1 equal"

@@ -1,0 +1,74 @@
+"""Files by day, whole or not at all."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow.parquet
+import pytest
+
+from ledger.model.errors import LedgerError
+from ledger.reports import day_files
+from ledger.reports.day_files import FileFormat, write
+
+DAY, NEXT = date(2026, 11, 2), date(2026, 11, 3)
+COLUMNS = (("at", "instant"), ("name", "text"), ("cost", "decimal"), ("count", "integer"))
+ROWS = [
+    (DAY, (datetime(2026, 11, 2, 1, 2, 3, 456789, tzinfo=UTC), "=1+1", Decimal("1E-12"), 1)),
+    (DAY, (None, None, None, None)),
+    (NEXT, (datetime(2026, 11, 3, tzinfo=UTC), "-x", Decimal(9 * 10**6), 2**63 - 1)),
+]
+
+
+def test_a_parquet_file_for_each_day(tmp_path):
+    written = list(write(tmp_path, "requests", COLUMNS, ROWS, FileFormat.PARQUET))
+    assert [(each.path.relative_to(tmp_path).as_posix(), each.rows) for each in written] == [
+        ("day=2026-11-02/requests.parquet", 2),
+        ("day=2026-11-03/requests.parquet", 1),
+    ]
+    table = pyarrow.parquet.ParquetFile(written[0].path).read()
+    assert table.to_pylist() == [
+        {"at": ROWS[0][1][0], "name": "=1+1", "cost": Decimal("0.000000000001"), "count": 1},
+        {"at": None, "name": None, "cost": None, "count": None},
+    ]
+
+
+def test_csv_is_safe_in_a_spreadsheet(tmp_path):
+    first, second = write(tmp_path, "requests", COLUMNS, ROWS, FileFormat.CSV)
+    assert first.path.read_text().splitlines() == [
+        '"at","name","cost","count"',
+        '"2026-11-02T01:02:03.456789Z","\'=1+1","0.000000000001",1',
+        ",,,",
+    ]
+    assert second.path.read_text().splitlines()[1].split(",")[1] == '"\'-x"'
+
+
+def test_more_than_a_batch(tmp_path, monkeypatch):
+    monkeypatch.setattr(day_files, "BATCH_ROWS", 2)
+    rows = [(DAY, (number,)) for number in range(5)]
+    (written,) = write(tmp_path, "n", (("number", "integer"),), rows, FileFormat.PARQUET)
+    file = pyarrow.parquet.ParquetFile(written.path)
+    assert (written.rows, file.num_row_groups) == (5, 3)
+    assert file.read().to_pydict() == {"number": [0, 1, 2, 3, 4]}
+
+
+def test_an_export_that_breaks_off_leaves_no_file_that_is_cut(tmp_path):
+    def rows():
+        yield from ROWS[:2]
+        raise RuntimeError("gone")
+
+    with pytest.raises(RuntimeError):
+        list(write(tmp_path, "requests", COLUMNS, rows(), FileFormat.PARQUET))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_doing_it_again_replaces_the_files(tmp_path):
+    list(write(tmp_path, "requests", COLUMNS, ROWS, FileFormat.PARQUET))
+    list(write(tmp_path, "requests", COLUMNS, ROWS[:1], FileFormat.PARQUET))
+    path = tmp_path / "day=2026-11-02" / "requests.parquet"
+    assert pyarrow.parquet.ParquetFile(path).metadata.num_rows == 1
+
+
+def test_a_directory_that_cannot_be(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LedgerError, match=r"cannot write .*requests.csv"):
+        list(write(tmp_path / "file", "requests", COLUMNS, ROWS, FileFormat.CSV))

@@ -1,0 +1,222 @@
+"""What is said of one exchange."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from ledger.reports.explain import (
+    Found,
+    charge_table,
+    cost_of,
+    document,
+    facts,
+    is_token_line,
+    reading_facts,
+)
+from ledger.store.tables import exchanges, readings
+
+AT = datetime(2026, 11, 2, 12, 0, 0, 123456, tzinfo=UTC)
+NOTHING = dict.fromkeys(exchanges.c.keys())
+
+
+def exchange(**known):
+    return {
+        **NOTHING,
+        "id": "flow-1",
+        "opened_at": AT,
+        "state": "settled",
+        "outcome": "complete",
+        "http_status": 200,
+        "provider": "openai",
+        "origin": "https://api.openai.com:443",
+        "path": "/v1/chat/completions",
+        "dialect": "openai.chat",
+        "streamed": True,
+        "tags": "{}",
+        "id_unstable": False,
+        "id_collision": False,
+        "usage_injected": False,
+        "resent": False,
+        **known,
+    }
+
+
+def line(name, quantity, unit, **more):
+    return {
+        "line": name,
+        "model": None,
+        "quantity": quantity,
+        "unit_picousd": unit,
+        "amount_picousd": None if unit is None else quantity * unit,
+        "price_source": "list 1 openai/gpt",
+        "reason": None,
+        **more,
+    }
+
+
+def found(*, charges=(), **known):
+    return Found(
+        exchange=exchange(**known), readings=(), charges=charges, past_charges=(), duplicates=()
+    )
+
+
+def told(**known):
+    return dict(facts(found(**known)))
+
+
+def test_only_what_is_known_is_told():
+    assert list(told()) == ["Exchange", "Opened", "Outcome", "Upstream", "Wire", "Client got"]
+
+
+@pytest.mark.parametrize(
+    ("known", "heading", "text"),
+    [
+        ({}, "Opened", "2026-11-02 12:00:00.123 UTC"),
+        ({}, "Outcome", "complete, HTTP 200"),
+        ({"outcome": None, "state": "open", "http_status": None}, "Outcome", "open, no answer"),
+        ({"response_id": "c1", "id_unstable": True}, "Response id", "c1 (it changed)"),
+        ({"duplicate_of": "flow-0"}, "Seen again of", "flow-0 (in no total)"),
+        (
+            {"id_collision": True},
+            "Id collision",
+            "another response of this origin has the same id; both count",
+        ),
+        (
+            {"error_type": "server_error", "error_code": "504", "error_message": "late"},
+            "Error",
+            "server_error 504 late",
+        ),
+        (
+            {"response_model": "gpt-5-2025", "request_model": "gpt-5"},
+            "Model",
+            "gpt-5-2025 (asked for gpt-5)",
+        ),
+        ({"response_model": "gpt-5", "request_model": "gpt-5"}, "Model", "gpt-5"),
+        ({"request_model": "gpt-5"}, "Model", "gpt-5 (as asked for; the answer names none)"),
+        ({"key_fingerprint": "f00", "key_hint": "wxyz"}, "Key", "f00 (ends in wxyz)"),
+        ({"tags": '{"team":"a","env":"b"}'}, "Tags", "team=a, env=b"),
+        (
+            {
+                "first_byte_at": AT + timedelta(milliseconds=90, microseconds=900),
+                "settled_at": AT + timedelta(seconds=2),
+            },
+            "Times",
+            "first byte after 90 ms, end after 2,000 ms",
+        ),
+        (
+            {"request_bytes": 10, "response_bytes": 2000, "client_bytes": 1900, "events": 12},
+            "Bytes",
+            "request 10, response 2,000, to the client 1,900, 12 frames",
+        ),
+        ({}, "Client got", "not recorded"),
+        (
+            {"upstream_digest": "a" * 64, "client_digest": "a" * 64, "usage_asked": True},
+            "Client got",
+            "what upstream sent, to the byte (SHA-256 aaaaaaaaaaaa…); it asked for usage",
+        ),
+        (
+            {"upstream_digest": "a", "client_digest": "b", "usage_asked": False},
+            "Client got",
+            "part of what upstream sent; it asked for no usage",
+        ),
+        (
+            {"removed_bytes": 1500, "usage_injected": True},
+            "Client got",
+            (
+                "what upstream sent, less 1,500 bytes of the usage that we asked for; we asked for "
+                "usage"
+            ),
+        ),
+        (
+            {"usage_injected": True, "resent": True},
+            "Client got",
+            "not recorded; we asked for usage, upstream refused that and was asked again without",
+        ),
+    ],
+)
+def test_what_is_told(known, heading, text):
+    assert told(**known)[heading] == text
+
+
+def test_where_the_same_response_was_seen_again():
+    again = Found(
+        exchange=exchange(response_id="c1"),
+        readings=(),
+        charges=(),
+        past_charges=(),
+        duplicates=("flow-2", "flow-3"),
+    )
+    assert dict(facts(again))["Also seen in"] == "flow-2, flow-3"
+
+
+def test_a_reading_keeps_zero_and_nothing_apart():
+    reading = {
+        **dict.fromkeys(readings.c.keys()),
+        "revision": 2,
+        "meter_version": "3",
+        "usage_source": "reported",
+        "read_at": AT,
+        "input_tokens": 1234,
+        "cache_read_tokens": 0,
+        "output_tokens": 5,
+        "tool_units": '{"web_searches":2}',
+        "remarks": '["x was negative"]',
+        "is_byok": True,
+        "reported_cost_picousd": 12_500_000_000,
+        "usage_json": '{"prompt_tokens":1234}',
+        "reason": "meter 3",
+    }
+    assert list(reading_facts(reading)) == [
+        ("Reading", "reported; revision 2, meter 3, 2026-11-02 12:00:00.123 UTC"),
+        ("  input", "1,234"),
+        ("  cache read", "0"),
+        ("  output", "5"),
+        ("  web searches", "2"),
+        ("  reported cost", "$0.0125 (the caller's own upstream key)"),
+        ("  remark", "x was negative"),
+        ("  why again", "meter 3"),
+        ("  usage, verbatim", '{"prompt_tokens":1234}'),
+    ]
+
+
+def test_every_line_shows_quantity_unit_amount_and_source():
+    table = charge_table(
+        (
+            line("output", 50, 8_000_000),
+            line("advisor.output", 2, 25_000_000, model="opus"),
+            line("web_searches", 3, 10_000_000_000, reason="declared"),
+            line("code_executions", 1, None, reason="not in the list"),
+        )
+    )
+    source = "list 1 openai/gpt"
+    assert table.rows == (
+        ("output", 50, Decimal(8), "1M", Decimal("0.0004"), source),
+        ("advisor.output (opus)", 2, Decimal(25), "1M", Decimal("0.00005"), source),
+        ("web_searches", 3, Decimal("0.01"), "1", Decimal("0.03"), f"{source}; declared"),
+        ("code_executions", 1, "unpriced", None, None, "not in the list"),
+    )
+    assert table.total[4] == Decimal("0.03045")
+
+
+def test_no_price_at_all_has_no_total():
+    assert charge_table((line("output", 1, None),)).total[4] is None
+    assert cost_of(found(charges=(line("output", 1, None),))) is None
+    assert cost_of(found(charges=(line("output", 1, 0),))) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("output", True), ("compaction.cache_read", True), ("web_searches", False), ("", False)],
+)
+def test_lines_priced_per_million(name, expected):
+    assert is_token_line(name) is expected
+
+
+def test_the_same_for_machines():
+    whole = document(found(charges=(line("output", 50, 8_000_000),), tags='{"a":"b"}'))
+    assert whole["exchange"]["opened_at"] == "2026-11-02T12:00:00.123456+00:00"
+    assert whole["exchange"]["tags"] == {"a": "b"}
+    assert whole["exchange"]["response_model"] is None
+    assert whole["cost_usd"] == Decimal("0.0004")
+    assert whole["charges"][0]["unit_usd"] == Decimal("0.000008")

@@ -1,0 +1,104 @@
+"""FOCUS 1.2 rows."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from ledger.reports.focus import COLUMNS, row_of
+
+MANDATORY = """
+    BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd
+    BillingPeriodStart ChargeCategory ChargeClass ChargeDescription ChargePeriodEnd
+    ChargePeriodStart ContractedCost EffectiveCost InvoiceIssuerName ListCost PricingQuantity
+    PricingUnit ProviderName PublisherName ServiceCategory ServiceName
+"""
+"""https://focus.finops.org/focus-specification/v1-2/, feature level Mandatory."""
+
+CHARGE = {
+    "hour": datetime(2026, 11, 30, 23, tzinfo=UTC),
+    "line": "cache_read",
+    "model": "gpt-4.1",
+    "unit_picousd": 500_000,
+    "amount_picousd": 750_000_000_000,
+    "price_source": "list",
+    "provider": "openai",
+    "origin": "https://api.openai.com:443",
+    "operation": "chat",
+    "service_tier": "flex",
+    "key_fingerprint": "k1",
+    "key_hint": "wxyz",
+    "tags": '{"team":"a"}',
+    "is_estimated": 0,
+    "requests": 4,
+    "quantity": 1_500_000,
+}
+
+
+def row(**changed):
+    return dict(zip(COLUMNS, row_of({**CHARGE, **changed}), strict=True))
+
+
+def test_mandatory_columns_are_there_in_alphabetical_order_and_ours_behind():
+    names = list(COLUMNS)
+    assert set(MANDATORY.split()) <= set(names)
+    own = [name for name in names if name.startswith("x_")]
+    assert names == sorted(set(names) - set(own)) + sorted(own)
+
+
+def test_a_line_of_tokens():
+    """1.5 million cached tokens at $0.50 per million are $0.75."""
+    found = row()
+    assert found["BilledCost"] == found["ListCost"] == Decimal("0.75")
+    assert found["ConsumedQuantity"] == 1_500_000
+    assert (found["PricingQuantity"], found["PricingUnit"]) == (Decimal("1.5"), "1000000 Tokens")
+    assert found["ListUnitPrice"] == Decimal("0.5")
+    assert found["ListUnitPrice"] * found["PricingQuantity"] == found["ListCost"]
+    assert (found["BillingAccountId"], found["BillingAccountName"]) == ("k1", "…wxyz")
+    assert found["ChargeDescription"] == "gpt-4.1: cache read"
+    assert found["SkuId"] == "openai/gpt-4.1/cache_read"
+    assert found["SkuPriceDetails"] == '{"x_Model": "gpt-4.1", "x_ServiceTier": "flex"}'
+    assert found["Tags"] == '{"team":"a"}'
+    assert found["x_Estimated"] is False
+
+
+def test_a_line_of_searches():
+    found = row(line="web_searches", unit_picousd=10**10, quantity=3, amount_picousd=3 * 10**10)
+    assert (found["ConsumedUnit"], found["PricingUnit"]) == ("Units", "Units")
+    assert (found["PricingQuantity"], found["ListUnitPrice"]) == (3, Decimal("0.01"))
+    assert found["BilledCost"] == Decimal("0.03")
+
+
+@pytest.mark.parametrize(
+    ("hour", "start", "end"),
+    [
+        (
+            datetime(2026, 11, 30, 23, tzinfo=UTC),
+            datetime(2026, 11, 1, tzinfo=UTC),
+            datetime(2026, 12, 1, tzinfo=UTC),
+        ),
+        (
+            datetime(2026, 12, 1, 0, tzinfo=UTC),
+            datetime(2026, 12, 1, tzinfo=UTC),
+            datetime(2027, 1, 1, tzinfo=UTC),
+        ),
+        (
+            datetime(2028, 2, 29, 5, tzinfo=UTC),
+            datetime(2028, 2, 1, tzinfo=UTC),
+            datetime(2028, 3, 1, tzinfo=UTC),
+        ),
+    ],
+)
+def test_the_billing_period_is_the_month(hour, start, end):
+    found = row(hour=hour)
+    assert (found["BillingPeriodStart"], found["BillingPeriodEnd"]) == (start, end)
+    assert found["ChargePeriodStart"] == hour
+    assert (found["ChargePeriodEnd"] - hour).total_seconds() == 3600
+
+
+def test_what_is_not_known_is_null_or_named_so():
+    found = row(model=None, key_fingerprint=None, key_hint=None, service_tier=None)
+    assert found["BillingAccountId"] == "openai"
+    assert found["BillingAccountName"] is None
+    assert found["x_Model"] is None
+    assert found["SkuId"] == "openai/unknown/cache_read"

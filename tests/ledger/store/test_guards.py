@@ -1,0 +1,98 @@
+"""What the databases themselves refuse."""
+
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.maintenance import retention
+from ledger.model.records import Outcome, State
+from ledger.store import db
+from tests.ledger.written import NOON, opened, put, row, settled, whole
+
+
+@pytest.fixture
+def filled(engine):
+    put(engine, whole(settled("a")), (opened("b"), None, ()))
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE exchanges SET provider = 'x' WHERE id = 'a'", "settled exchange does not change"),
+        ("UPDATE exchanges SET state = 'open' WHERE id = 'a'", "settled exchange does not change"),
+        ("UPDATE exchanges SET tags = '{}' WHERE id = 'a'", "settled exchange does not change"),
+        ("UPDATE exchanges SET id = 'x' WHERE id = 'b'", "id and opened_at"),
+        ("UPDATE readings SET input_tokens = 0", "readings are append-only"),
+        ("UPDATE charges SET amount_picousd = 0, unit_picousd = 0", "charges are append-only"),
+        ("DELETE FROM exchanges WHERE id = 'b'", "exchanges are only dropped by retention"),
+        ("DELETE FROM readings", "readings are only dropped by retention"),
+        ("DELETE FROM charges", "charges are only dropped by retention"),
+    ],
+)
+def test_refused(filled, statement, said):
+    with filled.connect() as connection, pytest.raises(sa.exc.DBAPIError, match=said):
+        connection.execute(sa.text(statement))
+    assert row(filled, "SELECT COUNT(*), SUM(input_tokens) FROM requests") == (1, 100)
+
+
+def test_derived_columns_and_open_exchanges_do_change(filled):
+    with db.writing(filled) as connection:
+        connection.execute(
+            sa.text("UPDATE exchanges SET id_collision = true, duplicate_of = 'b' WHERE id = 'a'")
+        )
+        connection.execute(sa.text("UPDATE exchanges SET provider = 'x' WHERE id = 'b'"))
+
+
+def test_what_was_given_up_may_still_be_settled_but_not_reopened(engine):
+    lost = settled("a", state=State.LOST, outcome=Outcome.LOST)
+    put(engine, (lost, None, ()))
+    with (
+        engine.connect() as connection,
+        pytest.raises(sa.exc.DBAPIError, match="settled exchange does not change"),
+    ):
+        connection.execute(
+            sa.text("UPDATE exchanges SET state = 'open', outcome = NULL, settled_at = NULL")
+        )
+    with db.writing(engine) as connection:
+        connection.execute(sa.text("UPDATE exchanges SET state = 'settled', outcome = 'complete'"))
+
+
+@pytest.mark.parametrize("table", ["exchanges", "readings", "charges"])
+def test_replacing_a_row_leaves_it(new_sqlite, table):
+    """SQLite's REPLACE deletes without asking the triggers that guard against it."""
+    engine = db.open_engine(new_sqlite())
+    put(engine, whole(settled("a")))
+    before = row(engine, f"SELECT * FROM {table} ORDER BY id LIMIT 1")
+    changed = {"exchanges": "provider", "readings": "meter_version", "charges": "price_source"}
+    columns = list(before._fields)
+    values = ["'forged'" if name == changed[table] else name for name in columns]
+    with db.writing(engine) as connection:
+        connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
+        connection.exec_driver_sql(
+            f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) "
+            f"SELECT {', '.join(values)} FROM {table} ORDER BY id LIMIT 1"
+        )
+    assert row(engine, f"SELECT * FROM {table} ORDER BY id LIMIT 1") == before
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("table", ["exchanges", "readings", "charges"])
+def test_truncating_is_refused(new_postgres, table):
+    engine = db.open_engine(new_postgres())
+    with (
+        engine.connect() as connection,
+        pytest.raises(sa.exc.DBAPIError, match="only dropped by retention"),
+    ):
+        connection.exec_driver_sql(f"TRUNCATE {table} CASCADE")
+    engine.dispose()
+
+
+def test_retention_may(filled):
+    assert retention.drop_before(filled, NOON + timedelta(days=1)) == 1
+    assert row(filled, "SELECT COUNT(*), MIN(id) FROM exchanges") == (1, "b")
+    for table in ("readings", "charges"):
+        assert row(filled, f"SELECT COUNT(*) FROM {table}") == (0,)
+    with filled.connect() as connection, pytest.raises(sa.exc.DBAPIError):
+        connection.execute(sa.text("DELETE FROM exchanges"))

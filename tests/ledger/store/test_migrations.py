@@ -1,0 +1,133 @@
+"""Every migration, from a filled ledger of the schema before it, on both databases.
+
+`filled/<schema>.sql` fills a ledger of that schema, and of the later ones up to the
+next file, and says what must hold after the migration. A new migration that changes what can be
+filled in brings a new file; nothing here changes.
+"""
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.store import db
+from ledger.store.tables import REVISION
+from tests.ledger.written import rows
+
+FILLED = Path(__file__).parents[1] / "filled"
+OLDER = [f"{number:04}" for number in range(1, int(REVISION))]
+
+
+def data_of(revision: str) -> str:
+    name = max(path.stem for path in FILLED.glob("*.sql") if path.stem <= revision)
+    return (FILLED / f"{name}.sql").read_text()
+
+
+def migrate(engine, revision: str) -> None:
+    with db.migrating(engine) as connection:
+        db._alembic("upgrade", connection, revision)
+
+
+def fill(engine, text: str) -> None:
+    statements = [line for line in text.splitlines() if line and not line.startswith("--")]
+    with engine.connect() as connection, connection.begin():
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def contents(engine) -> dict[str, list[tuple[object, ...]]]:
+    """Everything that a ledger holds, but for what belongs to the migrations."""
+    with engine.connect() as connection:
+        tables = sa.inspect(connection).get_table_names()
+        return {
+            table: sorted(
+                tuple(str(value) for value in found)
+                for found in connection.execute(sa.text(f"SELECT * FROM {table}"))
+            )
+            for table in tables
+            if table != "alembic_version"
+        }
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def empty(request, tmp_path):
+    """A database without a schema."""
+    if request.param == "sqlite":
+        engine = db.create(f"sqlite:///{tmp_path / 'ledger.sqlite3'}")
+    else:
+        engine = db.open_engine(request.getfixturevalue("new_database")())
+    yield engine
+    engine.dispose()
+
+
+@pytest.mark.parametrize("revision", OLDER)
+def test_a_filled_ledger_is_brought_to_the_newest_schema(empty, revision):
+    migrate(empty, revision)
+    text = data_of(revision)
+    fill(empty, text)
+    before = contents(empty)
+
+    copy = db.upgrade(empty)
+
+    assert db.revision_of(empty) == REVISION
+    assert db.differences(empty) == []
+    after = contents(empty)
+    assert {table: after[table] for table in before} == before
+    for line in text.splitlines():
+        if line.startswith("-- after: "):
+            query, _, expected = line.removeprefix("-- after: ").partition(" -> ")
+            (found,) = rows(empty, query)
+            assert ", ".join(map(str, found)) == expected, query
+    assert (copy is not None) == (empty.dialect.name == "sqlite")
+
+
+def test_a_copy_of_the_older_file_is_put_beside_it(tmp_path):
+    engine = db.create(f"sqlite:///{tmp_path / 'ledger.sqlite3'}")
+    migrate(engine, OLDER[-1])
+    fill(engine, data_of(OLDER[-1]))
+    before = contents(engine)
+    copy = db.upgrade(engine)
+    assert copy is not None
+    assert Path(copy).stat().st_mode & 0o777 == 0o600
+    copied = db.open_existing(f"sqlite:///{copy}")
+    assert db.revision_of(copied) == OLDER[-1]
+    assert contents(copied) == before
+    assert db.upgrade(engine) is None
+    engine.dispose()
+    copied.dispose()
+
+
+def test_an_older_file_is_migrated_on_first_use(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    engine = db.create(url)
+    migrate(engine, OLDER[-1])
+    engine.dispose()
+    engine = db.ensure(url)
+    assert db.revision_of(engine) == REVISION
+    engine.dispose()
+
+
+def test_a_migration_that_fails_leaves_the_ledger_as_it_was(empty):
+    migrate(empty, "0001")
+    with db.migrating(empty) as connection:
+        # Stands where migration 0003 wants to put its view.
+        connection.exec_driver_sql("CREATE TABLE requests (id INTEGER)")
+    with pytest.raises(Exception, match=r"requests"):
+        db.upgrade(empty)
+    assert db.revision_of(empty) == "0001"
+
+
+@pytest.mark.parametrize("revision", ["0001", "0002", "0004"])
+def test_a_downgrade_that_would_delete_facts_is_refused(empty, revision):
+    migrate(empty, revision)
+    below = f"{int(revision) - 1:04}" if revision != "0001" else "base"
+    with pytest.raises(NotImplementedError), db.migrating(empty) as connection:
+        db._alembic("downgrade", connection, below)
+
+
+def test_views_can_be_taken_back(empty):
+    migrate(empty, "0003")
+    with db.migrating(empty) as connection:
+        db._alembic("downgrade", connection, "0002")
+    assert db.revision_of(empty) == "0002"
+    migrate(empty, "0003")

@@ -1,0 +1,120 @@
+"""What dead processes left open is lost, and can be found again."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.store import db, nodes, recovery
+from ledger.store.tables import exchanges
+from tests.ledger.written import COST, NOON, opened, put, row, rows, settled, whole, writing
+
+
+def test_the_open_rows_of_a_dead_node_are_lost_at_the_next_start(new_sqlite):
+    url = new_sqlite()
+    engine = db.open_engine(url)
+    put(
+        engine,
+        (opened("a", node="host/dead/1", request_bytes=12), None, ()),
+        (opened("b", node=None), None, ()),
+        whole(settled("c", node="host/dead/1")),
+    )
+    with writing(url) as written:
+        (line,) = written.lines()
+        assert "2 exchanges of a process that died are recorded as lost" in line
+    found = rows(
+        engine,
+        "SELECT id, state, outcome, request_bytes, settled_at IS NOT NULL, usage_source, "
+        "input_tokens, cost_state FROM requests ORDER BY id",
+    )
+    assert found == [
+        ("a", "lost", "lost", 12, 1, "none", None, None),
+        ("b", "lost", "lost", None, 1, "none", None, None),
+        ("c", "settled", "complete", None, 1, "reported", 100, "priced"),
+    ]
+    with writing(url) as written:
+        assert written.lines() == []
+    engine.dispose()
+
+
+def test_a_living_sibling_keeps_its_rows(new_sqlite):
+    url = new_sqlite()
+    with writing(url, node="host/1/1") as one:
+        one.ledger.open(opened("a"))
+        one.settle(settled("b"))
+        with writing(url, node="host/2/1") as other:
+            assert other.lines() == []
+        assert one.settle(settled("a")).committed
+    engine = db.open_engine(url)
+    assert row(engine, "SELECT COUNT(*), SUM(input_tokens) FROM requests") == (2, 200)
+    engine.dispose()
+
+
+def test_what_was_given_up_too_early_is_settled_after_all(new_sqlite):
+    url = new_sqlite()
+    with writing(url) as written:
+        written.ledger.open(opened("a"))
+        written.settle(settled("b"))
+        engine = db.open_engine(url)
+        path = db.file_of(engine.url)
+        # As another process would, if it could not see that this one lives.
+        nodes._lock_path(path, "host/1/1").unlink()
+        lost = recovery.give_up_lost(engine, path, "host/2/1", now=datetime.now(UTC))
+        assert lost == 1
+        assert row(engine, "SELECT state FROM requests WHERE id = 'a'") == ("lost",)
+        assert written.settle(settled("a")).committed
+    assert (
+        rows(engine, "SELECT state, input_tokens, cost_picousd FROM requests")
+        == [("settled", 100, COST)] * 2
+    )
+    engine.dispose()
+
+
+def test_the_loss_is_shipped(new_sqlite):
+    engine = db.open_engine(new_sqlite())
+    put(engine, (opened("a", node="dead"), None, ()))
+    recovery.give_up_lost(engine, db.file_of(engine.url), "n", now=NOON, spooling=True)
+    assert rows(engine, "SELECT exchange_id FROM outbox") == [("a",)]
+    engine.dispose()
+
+
+@pytest.mark.postgres
+def test_in_a_shared_ledger_a_silent_nodes_rows_are_lost(new_postgres):
+    engine = db.open_engine(new_postgres())
+    now = datetime.now(UTC)
+    long_ago = now - timedelta(hours=recovery.SILENT_HOURS, minutes=1)
+    put(
+        engine,
+        (opened("never heard of", at=long_ago, node="n1"), None, ()),
+        (opened("silent", at=long_ago, node="n2"), None, ()),
+        (opened("heard", at=long_ago, node="n3"), None, ()),
+        (opened("just opened", at=now, node="n1"), None, ()),
+        whole(settled("ended", at=long_ago, node="n1")),
+    )
+    with db.writing(engine) as connection:
+        recovery.hear(connection, ["n2", "n3"])
+        connection.execute(
+            sa.text("UPDATE nodes SET seen_at = :at WHERE node = 'n2'"), {"at": long_ago}
+        )
+        recovery.hear(connection, ["n3"])
+        assert recovery.lose_silent(connection) == 2
+        assert recovery.lose_silent(connection) == 0
+    assert rows(engine, "SELECT id FROM exchanges WHERE state = 'lost' ORDER BY id") == [
+        ("never heard of",),
+        ("silent",),
+    ]
+    put(engine, whole(settled("silent", at=long_ago)))
+    assert row(engine, "SELECT input_tokens FROM requests WHERE id = 'silent'") == (100,)
+    engine.dispose()
+
+
+def test_only_nodes_that_live_are_spoken_for(new_sqlite):
+    engine = db.open_engine(new_sqlite())
+    path = db.file_of(engine.url)
+    put(engine, (opened("a", node="alive"), None, ()), (opened("b", node="dead"), None, ()))
+    claim = nodes.Claim(path, "alive")
+    with engine.connect() as connection:
+        assert recovery.living(connection, path) == {"alive"}
+        assert connection.scalar(sa.select(sa.func.count()).select_from(exchanges)) == 2
+    claim.release()
+    engine.dispose()

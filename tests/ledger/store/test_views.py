@@ -1,0 +1,302 @@
+"""The public views, on both databases, against figures worked out by hand."""
+
+from dataclasses import replace
+from datetime import date, timedelta
+from decimal import Decimal
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.model.records import Outcome, State, UsageSource
+from ledger.model.usage import Usage
+from ledger.store import db
+from ledger.store.tables import charges
+from tests.ledger.written import (
+    COST,
+    NOON,
+    charge,
+    opened,
+    priced,
+    put,
+    reading,
+    row,
+    rows,
+    settled,
+    whole,
+)
+
+
+def test_a_request_has_its_reading_its_charges_and_its_times(engine):
+    exchange = settled(
+        "a",
+        seconds=2.5,
+        first_token_at=NOON + timedelta(milliseconds=250),
+        tags={"team": "search"},
+        key_fingerprint="k1",
+        usage_injected=True,
+    )
+    put(engine, whole(exchange))
+    found = row(engine, "SELECT * FROM requests")._mapping
+    assert found["model"] == "model-1"
+    assert (found["first_token_ms"], found["duration_ms"]) == (250, 2500)
+    assert (found["input_tokens"], found["uncached_input_tokens"]) == (100, 60)
+    assert (found["cache_read_tokens"], found["cache_write_tokens"]) == (40, None)
+    assert found["output_tokens"] == 20
+    assert (found["extra_input_tokens"], found["extra_output_tokens"]) == (None, None)
+    assert found["cost_picousd"] == COST == 1640
+    assert Decimal(str(found["cost_usd"])) == Decimal("0.00000000164")
+    assert found["cost_state"] == "priced"
+    assert found["usage_injected"] in (True, 1)
+    assert row(engine, "SELECT tags ->> 'team' FROM requests") == ("search",)
+
+
+@pytest.mark.parametrize(
+    ("answered", "asked", "model"),
+    [("m2", "m1", "m2"), ("", "m1", "m1"), (None, "m1", "m1"), (None, None, None), ("", "", None)],
+)
+def test_the_model_is_the_one_that_answered(engine, answered, asked, model):
+    put(engine, whole(settled("a", response_model=answered, request_model=asked)))
+    assert row(engine, "SELECT model FROM requests") == (model,)
+
+
+@pytest.mark.parametrize(
+    ("usage", "uncached"),
+    [
+        pytest.param(Usage(), None, id="nothing reported"),
+        pytest.param(Usage(cache_read_tokens=3), None, id="only a part reported"),
+        pytest.param(Usage(input_tokens=0), 0, id="zero"),
+        pytest.param(Usage(input_tokens=7), 7, id="no cache"),
+        pytest.param(
+            Usage(input_tokens=7, cache_read_tokens=2, cache_write_tokens=3), 2, id="both"
+        ),
+        pytest.param(Usage(input_tokens=7, cache_read_tokens=9), 0, id="a part beyond its whole"),
+    ],
+)
+def test_uncached_input(engine, usage, uncached):
+    put(engine, whole(settled("a"), usage=usage))
+    assert row(engine, "SELECT uncached_input_tokens FROM requests") == (uncached,)
+
+
+@pytest.mark.parametrize(
+    ("source", "lines", "cost", "state"),
+    [
+        pytest.param("none", [], None, None, id="nothing to price"),
+        pytest.param("reported", [], None, "unpriced", id="no line"),
+        pytest.param("reported", [("output", 5, None)], None, "unpriced", id="no price"),
+        pytest.param(
+            "reported", [("output", 5, 2), ("cache_read", 1, None)], 10, "partial", id="some"
+        ),
+        pytest.param("reported", [("output", 5, 0)], 0, "priced", id="free"),
+        pytest.param("estimated", [("output", 5, 2)], 10, "priced", id="estimated"),
+    ],
+)
+def test_the_state_of_a_cost(engine, source, lines, cost, state):
+    exchange = settled("a")
+    read = reading(exchange, usage_source=UsageSource(source))
+    put(engine, (exchange, read, [charge(*line) for line in lines]))
+    assert row(engine, "SELECT cost_picousd, cost_state FROM requests") == (cost, state)
+
+
+def test_a_cost_that_is_the_providers_own(engine):
+    exchange = settled("a")
+    own = charge("total", 1, 7, price_source="provider")
+    put(engine, (exchange, reading(exchange), [own]))
+    assert row(engine, "SELECT cost_picousd, cost_state FROM requests") == (7, "reported")
+
+
+def test_lines_of_further_iterations_stand_beside(engine):
+    exchange = settled("a")
+    lines = [
+        charge("uncached_input", 60, 10),
+        charge("compaction.uncached_input", 500, 3, model="m2"),
+        charge("compaction.cache_read", 50, 1, model="m2"),
+        charge("compaction.cache_write_1h", 5, 1, model="m2"),
+        charge("advisor_message.output", 70, 9, model="m3"),
+        charge("advisor_message.reasoning", 7, 9, model="m3"),
+        charge("compaction.requests", 1, 1, model="m2"),
+    ]
+    put(engine, (exchange, reading(exchange), lines))
+    assert row(
+        engine,
+        "SELECT input_tokens, output_tokens, extra_input_tokens, extra_output_tokens, "
+        "cost_picousd FROM requests",
+    ) == (100, 20, 555, 77, 600 + 1500 + 50 + 5 + 630 + 63 + 1)
+
+
+def test_what_does_not_count_is_no_request(engine):
+    put(
+        engine,
+        (opened("open"), None, ()),
+        whole(settled("a", response_id="r", content_digest="d")),
+        whole(settled("b", at=NOON + timedelta(1), response_id="r", content_digest="d")),
+        (settled("lost", state=State.LOST, outcome=Outcome.LOST), None, ()),
+    )
+    assert rows(engine, "SELECT id, cost_state FROM requests ORDER BY id") == [
+        ("a", "priced"),
+        ("lost", None),
+    ]
+
+
+def test_the_highest_revision_counts_and_of_equal_ones_the_earliest(engine):
+    exchange = settled("a")
+    figures = [(1, 0, 10), (2, 5, 30), (2, 4, 20), (0, 0, 1)]
+    for revision, seconds, tokens in figures:
+        read = reading(
+            exchange,
+            revision=revision,
+            read_at=NOON + timedelta(seconds=seconds),
+            usage=Usage(input_tokens=tokens, output_tokens=0),
+        )
+        put(engine, (exchange, read, priced(exchange, read)))
+    assert row(engine, "SELECT input_tokens, reading_revision, cost_picousd FROM requests") == (
+        20,
+        2,
+        200,
+    )
+
+
+def append(engine, **values):
+    """Another revision of the first charge."""
+    with db.writing(engine) as connection:
+        first = connection.execute(
+            sa.select(charges).where(charges.c.ordinal == 0, charges.c.revision == 1)
+        ).one()
+        connection.execute(sa.insert(charges).values({**first._mapping, **values}))
+
+
+def test_superseding_charges_take_the_place_of_theirs(engine):
+    exchange = settled("a")
+    put(engine, (exchange, reading(exchange), [charge("output", 20, 5), charge("x", 1, 1)]))
+    old = row(engine, "SELECT id FROM charges WHERE ordinal = 0")[0]
+    new = {"revision": 2, "supersedes": old}
+    append(engine, id="z", unit_picousd=7, amount_picousd=140, **new)
+    assert row(engine, "SELECT cost_picousd FROM requests") == (141,)
+    # Another ledger priced it again as well, and the two were merged: one of them counts.
+    append(engine, id="y", unit_picousd=6, amount_picousd=120, **new)
+    assert row(engine, "SELECT cost_picousd FROM requests") == (121,)
+    append(engine, id="w", unit_picousd=None, amount_picousd=None, **(new | {"revision": 3}))
+    assert row(engine, "SELECT cost_picousd, cost_state FROM requests") == (1, "partial")
+    assert rows(engine, "SELECT line, quantity FROM unpriced") == [("output", 20)]
+
+
+def fill_days(engine):
+    """Two days: what is worked out in the tests below."""
+    late = NOON + timedelta(days=1)
+    put(
+        engine,
+        whole(settled("a", key_fingerprint="k1", key_hint="abcd")),
+        whole(settled("b", key_fingerprint="k1", key_hint="abcd")),
+        whole(settled("c", key_fingerprint="k2", response_model="model-2")),
+        whole(
+            settled("d", at=late, outcome=Outcome.CLIENT_LEFT),
+            usage_source=UsageSource.ESTIMATED,
+            usage=Usage(input_tokens=8, output_tokens=9),
+        ),
+        whole(
+            settled("e", at=late, outcome=Outcome.UPSTREAM_CUT),
+            usage_source=UsageSource.PARTIAL,
+            usage=Usage(input_tokens=30, output_tokens=1),
+            estimated_output_tokens=12,
+        ),
+        (
+            settled("f", at=late, outcome=Outcome.HTTP_ERROR),
+            reading(settled("f", at=late), usage_source=UsageSource.NONE, usage=Usage()),
+            (),
+        ),
+        (opened("g", at=late), None, ()),
+        whole(settled("h", at=late, response_id="r", content_digest="x", degraded="why")),
+        whole(settled("i", at=late, seconds=9, response_id="r", content_digest="x")),
+    )
+
+
+def test_usage_by_day(engine):
+    fill_days(engine)
+    found = rows(
+        engine,
+        "SELECT day, model, key_fingerprint, key_hint, requests, errors, without_usage, "
+        "input_tokens, uncached_input_tokens, cache_read_tokens, cache_write_tokens, "
+        "output_tokens, estimated_input_tokens, estimated_output_tokens, cost_picousd, unpriced "
+        "FROM usage_daily ORDER BY day, key_fingerprint",
+    )
+    # d: 8 in, 9 out; e: 30 in, 1 out; h: as the others; f: nothing; i: a duplicate of h.
+    costs = 8 * 10 + 9 * 50 + 30 * 10 + 1 * 50 + COST
+    first, second = ("2026-11-02", "2026-11-03")
+    expected = [
+        (first, "model-1", "k1", "abcd", 2, 0, 0, 200, 120, 80, None, 40, None, None, 2 * COST, 0),
+        (first, "model-2", "k2", None, 1, 0, 0, 100, 60, 40, None, 20, None, None, COST, 0),
+        (second, "model-1", None, None, 4, 1, 1, 130, 90, 40, None, 21, 8, 21, costs, 0),
+    ]
+    assert [tuple(map(str_of_day, line)) for line in found] == expected
+
+
+def str_of_day(value):
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def test_the_cache_hit_rate_leaves_out_what_reports_no_cache(engine):
+    put(
+        engine,
+        whole(settled("a"), usage=Usage(input_tokens=100, cache_read_tokens=25, output_tokens=0)),
+        whole(settled("b"), usage=Usage(input_tokens=900, output_tokens=0)),
+    )
+    assert row(engine, "SELECT cache_hit_rate FROM usage_daily") == (0.25,)
+
+
+def test_completeness(engine):
+    fill_days(engine)
+    names = "opened, still_open, settled, lost, without_usage, estimated, errors, degraded"
+    found = rows(engine, f"SELECT {names}, duplicates FROM completeness ORDER BY hour")
+    assert found == [(3, 0, 3, 0, 0, 0, 0, 0, 0), (6, 1, 5, 0, 1, 1, 1, 1, 1)]
+
+
+def test_what_is_unpriced(engine):
+    exchange = settled("a", service_tier="flex")
+    lines = [charge("output", 20, None, reason="unknown model"), charge("cache_read", 40, 1)]
+    put(
+        engine,
+        (exchange, reading(exchange), lines),
+        (settled("b"), reading(settled("b")), ()),
+        whole(settled("c")),
+    )
+    assert rows(
+        engine,
+        "SELECT exchange_id, model, service_tier, line, quantity, reason FROM unpriced "
+        "ORDER BY exchange_id",
+    ) == [
+        ("a", "model-1", "flex", "output", 20, "unknown model"),
+        ("b", "model-1", None, None, None, "no line was charged"),
+    ]
+
+
+def test_hours_and_days_are_utc_whatever_the_session_says(new_postgres):
+    engine = db.open_engine(new_postgres())
+    put(engine, whole(settled("a", at=NOON.replace(hour=23, minute=59))))
+    with engine.connect() as connection:
+        connection.exec_driver_sql("SET TIME ZONE 'Asia/Tokyo'")
+        assert connection.scalar(sa.text("SELECT day::text FROM usage_daily")) == "2026-11-02"
+        assert (
+            connection.scalar(sa.text("SELECT (hour AT TIME ZONE 'UTC')::text FROM completeness"))
+            == "2026-11-02 23:00:00"
+        )
+    engine.dispose()
+
+
+test_hours_and_days_are_utc_whatever_the_session_says = pytest.mark.postgres(
+    test_hours_and_days_are_utc_whatever_the_session_says
+)
+
+
+def test_amounts_up_to_the_bound_of_money(engine):
+    exchange = settled("a")
+    most = 2**63 - 1
+    put(
+        engine,
+        (exchange, reading(exchange, usage=Usage(input_tokens=most)), [charge("x", most, 1)]),
+    )
+    assert row(engine, "SELECT input_tokens, cost_picousd FROM requests") == (most, most)
+
+
+def test_replacing_nothing(engine):
+    exchange = settled("a")
+    put(engine, whole(exchange), whole(replace(exchange, provider="other")))
+    assert row(engine, "SELECT provider, cost_picousd FROM requests") == ("example", COST)

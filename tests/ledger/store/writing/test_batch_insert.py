@@ -1,0 +1,365 @@
+"""Batches as one statement: what it writes, twice, in any order; and that linking stays cheap."""
+
+import sqlite3
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.model.duplicates import Link, Member, link
+from ledger.model.records import Outcome, State, UsageSource
+from ledger.model.usage import FurtherUsage, Usage
+from ledger.store import db
+from ledger.store.writing import batch_insert
+from tests.ledger.written import COST, NOON, ORIGIN, opened, priced, reading, settled
+
+
+@pytest.fixture
+def connection(new_sqlite):
+    return intake_on(new_sqlite())
+
+
+def intake_on(url: str) -> sqlite3.Connection:
+    pooled = db.open_engine(url).raw_connection()
+    found = pooled.driver_connection
+    pooled.detach()
+    for statement in batch_insert.setup(spooling=True):
+        found.execute(statement)
+    return found
+
+
+def settled_row(exchange, read=None, *, node=None):
+    read = read or reading(exchange)
+    return batch_insert.settled_row(exchange, read, priced(exchange, read), node)
+
+
+def take(connection, *rows):
+    connection.execute(*batch_insert.statement(rows))
+
+
+def figures(connection):
+    return connection.execute(
+        "SELECT COUNT(*), SUM(input_tokens), SUM(cost_picousd) FROM requests"
+    ).fetchone()
+
+
+def test_every_column_arrives(connection):
+    moments = {
+        name: NOON + timedelta(microseconds=number)
+        for number, name in enumerate(("first_byte_at", "first_token_at", "settled_at"))
+    }
+    words = {
+        name: f"the {name}"
+        for name in batch_insert.EXCHANGE_COLUMNS
+        if batch_insert.exchanges.c[name].type.python_type is str
+        and name not in ("state", "outcome", "source", "tags", "id")
+    }
+    counts = {
+        name: number
+        for number, name in enumerate(
+            name for name in batch_insert.EXCHANGE_COLUMNS if name.endswith("_bytes")
+        )
+    }
+    facts = ("streamed", "usage_asked", "usage_injected", "usage_stripped", "resent", "id_unstable")
+    exchange = settled(
+        "a",
+        tags={"k": "ü"},
+        events=7,
+        http_status=200,
+        **moments,
+        **words,
+        **counts,
+        **dict.fromkeys(facts, True),
+    )
+    usage = Usage(
+        input_tokens=1000,
+        cache_read_tokens=200,
+        cache_write_tokens=30,
+        cache_write_5m_tokens=10,
+        cache_write_1h_tokens=20,
+        output_tokens=60,
+        reasoning_tokens=6,
+        input_audio_tokens=7,
+        output_audio_tokens=8,
+        tool_units={"web_searches": 2},
+        further=(FurtherUsage(kind="compaction", model=None, usage=Usage(input_tokens=5)),),
+        remarks=("no count: -1",),
+        reported_cost_picousd=11,
+        reported_upstream_cost_picousd=12,
+        is_byok=True,
+    )
+    read = reading(exchange, usage=usage, estimated_output_tokens=13, reason="why")
+    take(connection, batch_insert.settled_row(exchange, read, priced(exchange, read), None))
+
+    connection.row_factory = sqlite3.Row
+    kept = dict(connection.execute("SELECT * FROM exchanges").fetchone())
+    for name, value in (words | counts).items():
+        assert kept[name] == value, name
+    assert all(kept[name] == 1 for name in facts)
+    assert kept["first_token_at"] == "2026-11-02 12:00:00.000001Z"
+    assert kept["tags"] == '{"k":"ü"}'
+    assert (kept["events"], kept["http_status"], kept["state"]) == (7, 200, "settled")
+    kept = dict(connection.execute("SELECT * FROM readings").fetchone())
+    for name in Usage.__dataclass_fields__:
+        if name.endswith(("_tokens", "_picousd")):
+            assert kept[name] == getattr(usage, name), name
+    assert kept["tool_units"] == '{"web_searches":2}'
+    assert '"kind":"compaction"' in kept["further"]
+    assert kept["remarks"] == '["no count: -1"]'
+    assert kept["usage_json"] == '{"in": 100,  "out": 20}'
+    assert (kept["is_byok"], kept["estimated_output_tokens"], kept["reason"]) == (1, 13, "why")
+    assert [
+        tuple(line)
+        for line in connection.execute(
+            "SELECT line, quantity, unit_picousd, amount_picousd, price_source, ordinal, revision "
+            "FROM charges ORDER BY ordinal"
+        )
+    ] == [
+        ("uncached_input", 800, 10, 8000, "list 1", 0, 1),
+        ("cache_read", 200, 1, 200, "list 1", 1, 1),
+        ("output", 60, 50, 3000, "list 1", 2, 1),
+    ]
+
+
+def test_nothing_stays_null_and_zero_stays_zero(connection):
+    exchange = settled("a", tags={})
+    read = reading(exchange, usage=Usage(input_tokens=0), usage_json=None)
+    take(connection, batch_insert.settled_row(exchange, read, (), None))
+    assert connection.execute(
+        "SELECT input_tokens, output_tokens, usage_json, tool_units, further, remarks FROM readings"
+    ).fetchone() == (0, None, None, "{}", "[]", "[]")
+    assert connection.execute("SELECT tags, events FROM exchanges").fetchone() == ("{}", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ('{"a": NaN}', '"{\\"a\\": NaN}"'),
+        ("", '""'),
+        ("{'a'}", "\"{'a'}\""),
+        ('{"a": 1}', '{"a": 1}'),
+    ],
+)
+def test_usage_that_is_no_json_is_kept_as_a_text(connection, text, kept):
+    exchange = settled("a")
+    take(connection, settled_row(exchange, reading(exchange, usage_json=text)))
+    assert connection.execute("SELECT usage_json FROM readings").fetchone() == (kept,)
+
+
+def test_opened_and_then_settled(connection):
+    take(connection, batch_insert.open_row(opened("a"), "host/9/9"))
+    assert connection.execute("SELECT state, node FROM exchanges").fetchone() == (
+        "open",
+        "host/9/9",
+    )
+    take(connection, settled_row(settled("a")))
+    assert figures(connection) == (1, 100, COST)
+    take(connection, batch_insert.open_row(opened("a"), "host/9/9"))
+    assert figures(connection) == (1, 100, COST)
+
+
+def test_settled_twice_is_settled_once(connection):
+    take(connection, settled_row(settled("a")))
+    other = settled("a", provider="other", outcome=Outcome.CLIENT_LEFT)
+    read = reading(other, usage=Usage(input_tokens=7, output_tokens=7))
+    take(connection, settled_row(other, read), settled_row(other, read))
+    assert figures(connection) == (1, 100, COST)
+    assert connection.execute("SELECT provider, outcome FROM exchanges").fetchone() == (
+        "example",
+        "complete",
+    )
+    assert connection.execute("SELECT COUNT(*) FROM readings").fetchone() == (1,)
+    assert connection.execute("SELECT COUNT(*) FROM charges").fetchone() == (3,)
+
+
+def test_settling_again_as_something_else_links_nothing(connection):
+    take(connection, settled_row(settled("a", response_id="r", content_digest="x")))
+    take(connection, settled_row(settled("b", response_id="s", content_digest="y")))
+    take(connection, settled_row(settled("b", response_id="r", content_digest="x")))
+    take(connection, settled_row(settled("b", response_id="r", content_digest="z")))
+    assert connection.execute(
+        "SELECT id, response_id, duplicate_of, id_collision FROM exchanges ORDER BY id"
+    ).fetchall() == [("a", "r", None, 0), ("b", "s", None, 0)]
+
+
+def test_what_was_given_up_is_settled_after_all(connection):
+    take(connection, batch_insert.open_row(opened("a"), "n"))
+    connection.execute(
+        "UPDATE exchanges SET state = 'lost', outcome = 'lost', settled_at = opened_at"
+    )
+    lost = reading(
+        opened("a"), revision=0, usage_source=UsageSource.NONE, usage=Usage(), usage_json=None
+    )
+    connection.execute(
+        "INSERT INTO readings (id, exchange_id, opened_at, revision, meter_version, usage_source, "
+        "tool_units, further, remarks, read_at) VALUES ('lost.a', 'a', "
+        "(SELECT opened_at FROM exchanges), ?, 'none', 'none', '{}', '[]', '[]', "
+        "(SELECT opened_at FROM exchanges))",
+        (lost.revision,),
+    )
+    assert figures(connection) == (1, None, None)
+    take(connection, settled_row(settled("a")))
+    assert figures(connection) == (1, 100, COST)
+    assert connection.execute("SELECT state, outcome FROM exchanges").fetchone() == (
+        "settled",
+        "complete",
+    )
+
+
+def test_a_batch_is_all_or_nothing(connection):
+    bad = settled_row(settled("b", events=-1))
+    with pytest.raises(sqlite3.IntegrityError, match="events_not_negative"):
+        take(connection, settled_row(settled("a")), bad, settled_row(settled("c")))
+    assert figures(connection)[0] == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 9, batch_insert.ROWS_MAX])
+def test_batches_of_any_size(connection, count):
+    take(connection, *(settled_row(settled(f"a{number}")) for number in range(count)))
+    assert figures(connection) == (count, 100 * count, COST * count)
+    assert connection.execute("SELECT COUNT(DISTINCT exchange_id) FROM outbox").fetchone() == (
+        count,
+    )
+
+
+def test_what_can_be_cleaned_is_cleaned(connection):
+    row = settled_row(settled("a", user_agent="\ud800", path="ok"))
+    with pytest.raises(UnicodeEncodeError):
+        take(connection, row)
+    take(connection, batch_insert.cleaned(row))
+    assert connection.execute("SELECT user_agent, path FROM exchanges").fetchone() == ("?", "ok")
+
+
+def test_a_reading_has_one_id_wherever_it_is_written():
+    exchange = settled("a")
+    read = reading(exchange)
+    lines = priced(exchange, read)
+    assert batch_insert.reading_id(read, lines) == batch_insert.reading_id(read, lines)
+    others = [
+        (reading(exchange, revision=2), lines),
+        (reading(exchange, read_at=NOON + timedelta(1)), lines),
+        (reading(exchange, usage=Usage(input_tokens=0)), lines),
+        (reading(settled("b")), lines),
+        (read, lines[:2]),
+        (read, ()),
+    ]
+    assert len({batch_insert.reading_id(*other) for other in [(read, lines), *others]}) == 7
+
+
+MEMBERS = st.lists(
+    st.builds(
+        Member,
+        id=st.text("abcdefgh", min_size=1, max_size=1),
+        opened_at=st.sampled_from([NOON, NOON + timedelta(seconds=1), NOON - timedelta(days=40)]),
+        origin=st.sampled_from([ORIGIN, "https://other:443"]),
+        response_id=st.sampled_from(["r", "s", None]),
+        content_digest=st.sampled_from(["x", "y", "z", None]),
+    ),
+    unique_by=lambda member: member.id,
+    max_size=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(MEMBERS, st.randoms(), st.integers(1, 8))
+def test_linking_is_the_rule_in_any_order(blank, members, random, size):
+    random.shuffle(members)
+    blank.execute("INSERT INTO meta (key, value) VALUES ('retention', 'test')")
+    for table in ("charges", "readings", "exchanges", "outbox", "meta"):
+        blank.execute(f"DELETE FROM {table}")
+    exchanges = [
+        settled(
+            member.id,
+            at=member.opened_at,
+            origin=member.origin,
+            response_id=member.response_id,
+            content_digest=member.content_digest,
+        )
+        for member in members
+    ]
+    for start in range(0, len(exchanges), size):
+        take(blank, *(settled_row(exchange) for exchange in exchanges[start : start + size]))
+    found = {
+        name: Link(duplicate_of=first, id_collision=bool(flag))
+        for name, first, flag in blank.execute(
+            "SELECT id, duplicate_of, id_collision FROM exchanges"
+        )
+    }
+    assert found == link(members)
+
+
+@pytest.fixture(scope="module")
+def blank(migrated_file, tmp_path_factory):
+    path = tmp_path_factory.mktemp("intake") / "ledger.sqlite3"
+    path.write_bytes(migrated_file.read_bytes())
+    connection = intake_on(f"sqlite:///{path}")
+    connection.execute("PRAGMA synchronous = OFF")
+    yield connection
+    connection.close()
+
+
+def steps_of(connection, work) -> int:
+    """How many steps of SQLite's machine that takes: time that no other program takes part in."""
+    count = 0
+
+    def step():
+        nonlocal count
+        count += 1
+
+    connection.set_progress_handler(step, 100)
+    work()
+    connection.set_progress_handler(None, 0)
+    return count
+
+
+@pytest.mark.parametrize(
+    "digest", [pytest.param("{}", id="other content"), pytest.param("same", id="same content")]
+)
+def test_an_id_that_thousands_share_stays_cheap(connection, digest):
+    """OpenToken calls every response chatcmpl-1."""
+    connection.execute("PRAGMA synchronous = OFF")
+
+    def some(start, count):
+        rows = [
+            settled_row(
+                settled(
+                    f"e{number:05}",
+                    at=NOON + timedelta(seconds=number),
+                    response_id="chatcmpl-1",
+                    content_digest=digest.format(number),
+                )
+            )
+            for number in range(start, start + count)
+        ]
+        for at in range(0, count, 200):
+            take(connection, *rows[at : at + 200])
+
+    some(0, 200)
+    early = steps_of(connection, lambda: some(200, 200))
+    some(400, 3000)
+    late = steps_of(connection, lambda: some(3400, 200))
+    assert late <= 1.2 * early
+    counted = 1 if digest == "same" else 3600
+    assert figures(connection)[0] == counted
+    flagged = connection.execute("SELECT SUM(id_collision) FROM exchanges").fetchone()
+    assert flagged == (0 if digest == "same" else 3600,)
+
+
+def test_states_only_go_forward():
+    """The SQL that says so, spelt out for each pair of states."""
+    order = [State.OPEN, State.LOST, State.SETTLED]
+    check = sqlite3.connect(":memory:")
+    check.execute("CREATE TABLE exchanges (state)")
+    check.execute("CREATE TABLE excluded (state)")
+    for before in order:
+        for after in order:
+            check.execute("DELETE FROM exchanges")
+            check.execute("DELETE FROM excluded")
+            check.execute("INSERT INTO exchanges VALUES (?)", (before,))
+            check.execute("INSERT INTO excluded VALUES (?)", (after,))
+            (takes,) = check.execute(
+                f"SELECT {batch_insert.FURTHER} FROM exchanges, excluded"
+            ).fetchone()
+            assert bool(takes) == (order.index(after) > order.index(before)), (before, after)
+    check.close()

@@ -1,0 +1,412 @@
+"""Merging ledgers: order, repetition and interruption do not matter, whatever the databases."""
+
+import shutil
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.model.duplicates import Link, Member, link
+from ledger.model.errors import LedgerError
+from ledger.model.records import Outcome, State, UsageSource
+from ledger.model.usage import Usage
+from ledger.store import db
+from ledger.store.tables import charges, exchanges, readings
+from ledger.sync import merging
+from tests.ledger.written import (
+    COST,
+    NOON,
+    charge,
+    opened,
+    priced,
+    put,
+    reading,
+    row,
+    rows,
+    settled,
+    whole,
+)
+
+TABLES = (exchanges, readings, charges)
+
+
+@pytest.fixture
+def two(request, new_sqlite):
+    """Two empty ledgers, as the parameter says."""
+
+    def make(kind, name):
+        if kind == "sqlite":
+            return new_sqlite(name)
+        return request.getfixturevalue("new_postgres")()
+
+    return make(request.param[0], "source"), make(request.param[1], "target")
+
+
+every_way = pytest.mark.parametrize(
+    "two",
+    [
+        pytest.param(("sqlite", "sqlite"), id="sqlite to sqlite"),
+        pytest.param(("sqlite", "pg"), id="sqlite to postgres", marks=pytest.mark.postgres),
+        pytest.param(("pg", "sqlite"), id="postgres to sqlite", marks=pytest.mark.postgres),
+        pytest.param(("pg", "pg"), id="postgres to postgres", marks=pytest.mark.postgres),
+    ],
+    indirect=True,
+)
+
+
+def contents(url):
+    """Every value of every fact, as the code reads it from either database."""
+    engine = db.open_engine(url)
+    with engine.connect() as connection:
+        found = [
+            sorted(tuple(map(repr, line)) for line in connection.execute(sa.select(table)))
+            for table in TABLES
+        ]
+    engine.dispose()
+    return found
+
+
+def totals(url):
+    engine = db.open_engine(url)
+    found = row(
+        engine,
+        "SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cost_picousd) FROM requests",
+    )
+    engine.dispose()
+    return tuple(found)
+
+
+def fill(url, *entries):
+    engine = db.open_engine(url)
+    put(engine, *entries)
+    engine.dispose()
+
+
+@every_way
+def test_everything_arrives_as_it_was(two):
+    source, target = two
+    odd = settled(
+        "odd",
+        at=NOON + timedelta(microseconds=1),
+        tags={"k": 'ü"\\'},
+        user_agent="a\tb",
+        streamed=True,
+        usage_asked=False,
+        events=2**40,
+        outcome=Outcome.ERROR_FRAME,
+    )
+    usage = Usage(input_tokens=2**63 - 1, output_tokens=0, tool_units={"x": 1}, is_byok=False)
+    fill(
+        source,
+        whole(settled("a", response_id="r", content_digest="x")),
+        whole(settled("b", at=NOON + timedelta(1), response_id="r", content_digest="x")),
+        whole(settled("c", response_id="r", content_digest="y")),
+        (opened("open"), None, ()),
+        (odd, reading(odd, usage=usage, usage_json='{"\\u0000": [1.50,  "é"]}'), ()),
+    )
+    merged = merging.sync(source, target)
+    assert (merged.exchanges, merged.refused) == (5, ())
+    assert contents(target) == contents(source)
+    before = contents(target)
+    merging.sync(source, target)
+    assert contents(target) == before
+
+
+@every_way
+def test_what_has_gone_further_stays(two):
+    source, target = two
+    lost = replace(settled("b"), state=State.LOST, outcome=Outcome.LOST)
+    none = reading(lost, revision=0, usage_source=UsageSource.NONE, usage=Usage(), usage_json=None)
+    fill(source, whole(settled("a")), (lost, none, ()), (opened("c"), None, ()))
+    fill(target, (opened("a"), None, ()), whole(settled("b")), (opened("c"), None, ()))
+    merging.sync(source, target)
+    engine = db.open_engine(target)
+    assert rows(engine, "SELECT id, state FROM exchanges ORDER BY id") == [
+        ("a", "settled"),
+        ("b", "settled"),
+        ("c", "open"),
+    ]
+    assert row(engine, "SELECT SUM(input_tokens), SUM(cost_picousd) FROM requests") == (
+        200,
+        2 * COST,
+    )
+    engine.dispose()
+
+
+@every_way
+def test_links_move_to_the_earliest_member_of_both(two):
+    source, target = two
+    late = NOON + timedelta(hours=1)
+    fill(source, whole(settled("early", response_id="r", content_digest="x")))
+    fill(
+        target,
+        whole(settled("late", at=late, response_id="r", content_digest="x")),
+        whole(settled("later", at=late + late.resolution, response_id="r", content_digest="x")),
+    )
+    assert totals(target)[0] == 1
+    merging.sync(source, target)
+    engine = db.open_engine(target)
+    assert rows(engine, "SELECT id, duplicate_of FROM exchanges ORDER BY id") == [
+        ("early", None),
+        ("late", "early"),
+        ("later", "early"),
+    ]
+    engine.dispose()
+
+
+@every_way
+def test_two_bookings_of_one_exchange_count_once(two):
+    """Recorded here, replayed there, priced from two lists: the earlier booking stands."""
+    source, target = two
+    exchange = settled("a")
+    later = reading(exchange, read_at=NOON + timedelta(days=9))
+    fill(source, whole(exchange))
+    fill(target, (exchange, later, [charge("output", 20, 999)]))
+    merging.sync(source, target)
+    assert totals(target) == (1, 100, 20, COST)
+
+
+def test_a_row_that_the_target_refuses_stands_alone(new_sqlite):
+    source, target = new_sqlite("source"), new_sqlite("target")
+    fill(source, *(whole(settled(f"a{number}")) for number in range(9)))
+    engine = db.open_engine(target)
+    with db.writing(engine) as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER refuse BEFORE INSERT ON readings WHEN NEW.exchange_id = 'a4' "
+            "BEGIN SELECT RAISE(ABORT, 'not this one'); END"
+        )
+    engine.dispose()
+    merged = merging.sync(source, target)
+    assert [(refused.key[1], refused.error) for refused in merged.refused] == [
+        ("a4", "not this one")
+    ]
+    assert totals(target) == (8, 800, 160, 8 * COST)
+
+
+@pytest.mark.postgres
+def test_text_that_postgres_does_not_take_is_put_right(new_sqlite, new_postgres):
+    source, target = new_sqlite(), new_postgres()
+    fill(source, whole(settled("a", user_agent="x\0y", error_message="\\u0000 is no NUL")))
+    assert merging.sync(source, target).refused == ()
+    engine = db.open_engine(target)
+    assert row(engine, "SELECT user_agent, error_message FROM requests") == (
+        "x\N{REPLACEMENT CHARACTER}y",
+        "\\u0000 is no NUL",
+    )
+    engine.dispose()
+
+
+@pytest.mark.postgres
+def test_months_get_their_partitions(new_sqlite, new_postgres):
+    source, target = new_sqlite(), new_postgres()
+    moments = {"a": NOON - timedelta(days=40), "b": NOON, "ancient": NOON.replace(year=1990)}
+    fill(source, *(whole(settled(name, at=at)) for name, at in moments.items()))
+    merging.sync(source, target)
+    engine = db.open_engine(target)
+    found = rows(engine, "SELECT id, tableoid::regclass::text FROM exchanges ORDER BY id")
+    assert found == [
+        ("a", "exchanges_p2026_09"),
+        ("ancient", "exchanges_pdefault"),
+        ("b", "exchanges_p2026_11"),
+    ]
+    engine.dispose()
+
+
+def test_an_interrupted_sync_goes_on(new_sqlite, monkeypatch):
+    source, target = new_sqlite("source"), new_sqlite("target")
+    monkeypatch.setattr(merging, "BUNDLE_EXCHANGES_MAX", 2)
+    fill(source, *(whole(settled(f"a{number}")) for number in range(7)))
+    seen = []
+
+    def cut(done, total):
+        seen.append((done, total))
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        merging.sync(source, target, on_progress=cut)
+    assert totals(target)[0] == 4
+    merging.sync(source, target, on_progress=lambda *progress: seen.append(progress))
+    assert totals(target) == (7, 700, 140, 7 * COST)
+    assert seen == [(2, 7), (4, 7), (2, 7), (4, 7), (6, 7), (7, 7)]
+
+
+def test_an_older_source_is_read_as_it_is(new_sqlite, tmp_path):
+    """A column that it lacks is what the target makes of it; its file is not migrated."""
+    source, target = new_sqlite("source"), new_sqlite("target")
+    fill(source, whole(settled("a", service_tier="flex")))
+    engine = db.open_engine(source)
+    with db.writing(engine) as connection:
+        for view in sa.inspect(connection).get_view_names():
+            connection.exec_driver_sql(f"DROP VIEW {view}")
+        connection.exec_driver_sql("DROP TRIGGER exchanges_settled")
+        connection.exec_driver_sql("ALTER TABLE exchanges DROP COLUMN service_tier")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+    merging.sync(source, target)
+    assert totals(target) == (1, 100, 20, COST)
+    assert db.revision_of(engine) == "0001"
+    engine.dispose()
+
+
+def test_what_is_no_source(new_sqlite, tmp_path):
+    target = new_sqlite()
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        merging.sync(f"sqlite:///{tmp_path / 'none.sqlite3'}", target)
+    with pytest.raises(LedgerError, match="the same ledger"):
+        merging.sync(target, target)
+    assert not (tmp_path / "none.sqlite3").exists()
+
+
+# The laws. An entry may be in several ledgers, as one that was recorded, replayed, corrected.
+
+IDS = st.sampled_from("abcde")
+MOMENTS = {name: NOON + timedelta(hours=number) for number, name in enumerate("abcde")}
+
+
+@st.composite
+def entries(draw):
+    name = draw(IDS)
+    kind = draw(st.sampled_from(["open", "lost", "settled", "settled", "settled"]))
+    at = MOMENTS[name]
+    if kind == "open":
+        return opened(name, at=at), None, ()
+    if kind == "lost":
+        lost = replace(settled(name, at=at), state=State.LOST, outcome=Outcome.LOST)
+        none = reading(lost, revision=0, usage_source=UsageSource.NONE, usage=Usage())
+        return lost, none, ()
+    # What is settled is the same wherever it was recorded; what was read of it may differ.
+    facts = {
+        "a": ("r", "x"),
+        "b": ("r", "x"),
+        "c": ("r", "y"),
+        "d": (None, None),
+        "e": ("s", "x"),
+    }[name]
+    exchange = settled(name, at=at, response_id=facts[0], content_digest=facts[1])
+    read = reading(
+        exchange,
+        revision=draw(st.integers(1, 2)),
+        read_at=NOON + timedelta(seconds=draw(st.integers(0, 2))),
+        usage=Usage(input_tokens=draw(st.integers(0, 9)), output_tokens=draw(st.integers(0, 9))),
+    )
+    return exchange, read, priced(exchange, read)
+
+
+LEDGER = st.lists(entries(), max_size=5)
+
+
+@pytest.fixture(scope="module")
+def empty(migrated_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("laws")
+    count = 0
+
+    def make(*contents):
+        nonlocal count
+        count += 1
+        path = folder / f"{count}.sqlite3"
+        shutil.copy(migrated_file, path)
+        url = f"sqlite:///{path}"
+        fill(url, *contents)
+        return url
+
+    return make
+
+
+@settings(max_examples=8, deadline=None)
+@given(LEDGER, LEDGER, LEDGER)
+def test_merging_is_idempotent_commutative_and_associative(empty, one, two, three):
+    a, b, c = empty(*one), empty(*two), empty(*three)
+    left = empty()
+    for source in (a, b, c):
+        merging.sync(source, left)
+    right = empty()
+    for source in (c, b, a, b, c):
+        merging.sync(source, right)
+    # (b + c) first, then a: the other way of bracketing.
+    inner = empty()
+    for source in (b, c):
+        merging.sync(source, inner)
+    nested = empty(*one)
+    merging.sync(inner, nested)
+    assert totals(left) == totals(right) == totals(nested)
+    engine = db.open_engine(left)
+    with engine.connect() as connection:
+        members = [
+            Member(
+                id=line.id,
+                opened_at=line.opened_at,
+                origin=line.origin,
+                response_id=line.response_id,
+                content_digest=line.content_digest,
+            )
+            for line in connection.execute(sa.select(exchanges))
+        ]
+        found = {
+            line.id: Link(duplicate_of=line.duplicate_of, id_collision=line.id_collision)
+            for line in connection.execute(sa.select(exchanges))
+        }
+    engine.dispose()
+    assert found == link(members)
+
+
+@pytest.mark.postgres
+@settings(max_examples=15, deadline=None)
+@given(LEDGER, st.randoms())
+def test_postgres_links_by_the_same_rule(shared, one, random):
+    random.shuffle(one)
+    engine = db.open_engine(shared)
+    with engine.connect() as connection, connection.begin():
+        connection.exec_driver_sql("SET LOCAL tokentee.retention = 'on'")
+        for table in reversed(TABLES):
+            connection.execute(sa.delete(table))
+    put(engine, *one)
+    with engine.connect() as connection:
+        found = list(connection.execute(sa.select(exchanges)))
+    engine.dispose()
+    members = [
+        Member(
+            id=line.id,
+            opened_at=line.opened_at,
+            origin=line.origin,
+            response_id=line.response_id,
+            content_digest=line.content_digest,
+        )
+        for line in found
+    ]
+    links = {
+        line.id: Link(duplicate_of=line.duplicate_of, id_collision=line.id_collision)
+        for line in found
+    }
+    assert links == link(members)
+
+
+@pytest.fixture(scope="module")
+def shared(postgres_server, administer, migrated_database):
+    administer(f"CREATE DATABASE laws TEMPLATE {migrated_database}")
+    yield postgres_server("laws")
+    administer("DROP DATABASE laws WITH (FORCE)")
+
+
+@pytest.mark.postgres
+def test_two_that_link_at_once_agree(new_postgres):
+    """Both have committed their facts, neither has linked yet: whoever comes later sees both."""
+    engine = db.open_engine(new_postgres())
+    one = settled("a", response_id="r", content_digest="x")
+    other = settled("b", at=NOON + timedelta(1), response_id="r", content_digest="x")
+    from tests.ledger.written import bundle_of
+
+    sent = [bundle_of(whole(other)), bundle_of(whole(one))]
+    for bundle in sent:
+        with db.writing(engine) as connection:
+            bundles.write(connection, bundle)
+    for bundle in sent:
+        with db.writing(engine) as connection:
+            bundles.link(connection, bundle.keys)
+    assert rows(engine, "SELECT id, duplicate_of FROM exchanges ORDER BY id") == [
+        ("a", None),
+        ("b", "a"),
+    ]
+    engine.dispose()

@@ -1,0 +1,483 @@
+"""Shipping to PostgreSQL: whatever is wrong with it, late and never lost, once and never twice."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.model.errors import LedgerError
+from ledger.store import db, partitions
+from ledger.sync import bundles, merging, shipper, spool
+from ledger.sync.shipper import Shipper
+from tests.ledger.written import (
+    COST,
+    NOON,
+    bundle_of,
+    opened,
+    put,
+    row,
+    rows,
+    settled,
+    whole,
+    writing,
+)
+
+pytestmark = [pytest.mark.postgres, pytest.mark.usefixtures("own_data_directory")]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(shipper, "GATHER_SECONDS", 0.01)
+    monkeypatch.setattr(shipper, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(shipper, "RETRY_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(shipper, "TURN_SECONDS", 0.05)
+
+
+@pytest.fixture
+def target(new_postgres):
+    return new_postgres()
+
+
+@pytest.fixture
+def shared(target):
+    engine = db.open_engine(target)
+    yield engine
+    engine.dispose()
+
+
+class Log:
+    """What a shipper says, and a way to wait for it."""
+
+    def __init__(self):
+        self.lines = []
+        self._said = threading.Condition()
+
+    def __call__(self, level, line):
+        with self._said:
+            self.lines.append(line)
+            self._said.notify_all()
+
+    def wait_for(self, word, times=1):
+        with self._said:
+            found = self._said.wait_for(
+                lambda: sum(word in line for line in self.lines) >= times, 30
+            )
+        assert found, self.lines
+
+
+class Running:
+    """A spool that is being shipped."""
+
+    def __init__(self, path, target):
+        self.path = path
+        self.engine = db.ensure(f"sqlite:///{path}")
+        self.log = Log()
+        self.shipper = Shipper(path, db.parse_url(target), log=self.log)
+        self.shipper.start()
+
+    def put(self, *entries):
+        """Row and note in one transaction, as the writer does: what is old and in no outbox
+        counts as shipped, and is dropped."""
+        for entry in entries:
+            bundle = bundle_of(entry)
+            with db.writing(self.engine) as connection:
+                bundles.write(connection, bundle)
+                connection.execute(
+                    sa.insert(spool.outbox).values(
+                        exchange_id=entry[0].id, opened_at=entry[0].opened_at
+                    )
+                )
+            with db.writing(self.engine) as connection:
+                bundles.link(connection, bundle.keys)
+        self.shipper.wake()
+
+    def wait_until_shipped(self):
+        """Until the outbox is empty: looked at whenever something was shipped."""
+        for _ in range(3_000):
+            if spool.status_of(self.path).waiting == 0:
+                return
+            self.shipper._stopping.wait(0.01)
+        raise AssertionError((spool.status_of(self.path), self.log.lines))
+
+    def close(self):
+        self.shipper.stop(30)
+        self.engine.dispose()
+
+
+@pytest.fixture
+def run(tmp_path, migrated_file):
+    """Starts shippers, each with a spool of its own."""
+    started = []
+
+    def start(target, name="spool"):
+        path = tmp_path / f"{name}.sqlite3"
+        if not path.exists():
+            path.write_bytes(migrated_file.read_bytes())
+        started.append(Running(path, target))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.close()
+
+
+def totals(engine):
+    return tuple(row(engine, "SELECT COUNT(*), SUM(input_tokens), SUM(cost_picousd) FROM requests"))
+
+
+def some(count, prefix="a"):
+    return [whole(settled(f"{prefix}{number}")) for number in range(count)]
+
+
+def test_what_a_proxy_writes_arrives(target, shared):
+    with writing(target) as written:
+        written.ledger.open(opened("a"))
+        assert written.settle(settled("a")).committed
+        written.ledger.open(opened("b"))
+        assert written.ledger.shown_url == db.shown(target)
+    assert totals(shared) == (1, 100, COST)
+    assert rows(shared, "SELECT id, state FROM exchanges ORDER BY id") == [
+        ("a", "settled"),
+        ("b", "open"),
+    ]
+    assert written.lines() == []
+    (path,) = spool.all_paths()
+    status = spool.status_of(path)
+    assert (status.waiting, status.trouble, status.refused) == (0, None, ())
+    assert status.target == db.shown(target)
+    assert status.shipped_at is not None
+
+
+def test_shipping_again_adds_nothing(target, shared, run):
+    running = run(target)
+    entries = some(20)
+    running.put(*entries)
+    running.wait_until_shipped()
+    running.put(*entries)
+    running.wait_until_shipped()
+    assert totals(shared) == (20, 2000, 20 * COST)
+
+
+def test_many_shippers_agree(target, shared, run):
+    """Each has members of the same groups, the earliest anywhere."""
+    count = 3
+    proxies = [run(target, f"spool{number}") for number in range(count)]
+    for number, running in enumerate(proxies):
+        entries = []
+        for group in range(40):
+            at = NOON + timedelta(seconds=(group * 7 + number * 3) % 5)
+            name = f"g{group}-{number}"
+            same = settled(name, at=at, response_id=f"r{group}", content_digest="x")
+            other = settled(f"{name}-o", at=at, response_id="all", content_digest=f"{name}")
+            entries += [whole(same), whole(other)]
+        running.put(*entries)
+    for running in proxies:
+        running.wait_until_shipped()
+    assert totals(shared) == (40 + 120, 160 * 100, 160 * COST)
+    assert row(
+        shared,
+        "SELECT COUNT(*) FROM exchanges e WHERE response_id <> 'all' AND duplicate_of IS DISTINCT "
+        "FROM (SELECT NULLIF(f.id, e.id) FROM exchanges f WHERE f.response_id = e.response_id "
+        "ORDER BY f.opened_at, f.id LIMIT 1)",
+    ) == (0,)
+    assert row(
+        shared,
+        "SELECT COUNT(*), COUNT(*) FILTER (WHERE id_collision) FROM exchanges "
+        "WHERE response_id = 'all'",
+    ) == (120, 120)
+
+
+FAILURES = [
+    pytest.param("53100", "could not extend file: No space left on device", id="disk full"),
+    pytest.param("40P01", "deadlock detected", id="deadlock"),
+    pytest.param("57014", "canceling statement due to statement timeout", id="too slow"),
+    pytest.param("55P03", "canceling statement due to lock timeout", id="locked"),
+    pytest.param("25006", "cannot execute INSERT in a read-only transaction", id="failed over"),
+    pytest.param("57P01", "terminating connection due to administrator command", id="restart"),
+]
+
+
+@pytest.mark.parametrize(("code", "said"), FAILURES)
+def test_a_database_in_trouble_is_said_once_and_tried_again(target, shared, run, code, said):
+    with db.writing(shared) as connection:
+        connection.exec_driver_sql(
+            "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            f"RAISE EXCEPTION '{said}' USING ERRCODE = '{code}'; END $$"
+        )
+        connection.exec_driver_sql(
+            "CREATE TRIGGER fail BEFORE INSERT ON readings FOR EACH ROW EXECUTE FUNCTION fail()"
+        )
+    running = run(target)
+    running.put(*some(10))
+    running.log.wait_for(said)
+    assert spool.status_of(running.path).waiting == 10
+    assert spool.status_of(running.path).trouble == said
+    assert totals(shared)[0] == 0
+    with db.writing(shared) as connection:
+        connection.exec_driver_sql("DROP TRIGGER fail ON readings")
+    running.log.wait_for("is written again")
+    running.wait_until_shipped()
+    assert totals(shared) == (10, 1000, 10 * COST)
+    assert spool.status_of(running.path).trouble is None
+    assert len(running.log.lines) == 2
+
+
+def test_a_database_that_goes_away_and_comes_back(target, shared, run, administer):
+    running = run(target)
+    running.put(*some(5))
+    running.wait_until_shipped()
+    name = sa.make_url(target).database
+    shared.dispose()
+    administer(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+    administer(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+    running.put(*some(5, "b"))
+    running.log.wait_for("not currently accepting connections")
+    administer(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    running.log.wait_for("is written again")
+    running.wait_until_shipped()
+    assert totals(shared) == (10, 1000, 10 * COST)
+
+
+def test_a_table_that_somebody_holds_makes_rows_late(target, shared, run, monkeypatch):
+    monkeypatch.setattr(merging, "LOCK_MS_MAX", 50)
+    monkeypatch.setattr(partitions, "LOCK_MS_MAX", 50)
+    running = run(target)
+    running.put(*some(1))
+    running.wait_until_shipped()
+    with shared.connect() as holder:
+        holder.exec_driver_sql("LOCK TABLE readings IN ACCESS EXCLUSIVE MODE")
+        running.put(*some(3, "b"))
+        running.log.wait_for("lock timeout")
+        holder.rollback()
+    running.log.wait_for("is written again")
+    running.wait_until_shipped()
+    assert totals(shared) == (4, 400, 4 * COST)
+
+
+@pytest.mark.parametrize(
+    ("revision", "said"),
+    [("0003", "run `tokentee db upgrade`"), ("9999", "written by a newer tokentee")],
+)
+def test_a_schema_that_is_not_ours_is_waited_for(target, shared, run, revision, said):
+    def set_revision(value):
+        with db.writing(shared) as connection:
+            connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{value}'")
+
+    set_revision(revision)
+    running = run(target)
+    running.put(*some(3))
+    running.log.wait_for(said)
+    set_revision(db.REVISION)
+    running.wait_until_shipped()
+    assert totals(shared)[0] == 3
+
+
+def test_a_poisoned_row_is_set_aside_alone(target, shared, run):
+    with db.writing(shared) as connection:
+        connection.exec_driver_sql(
+            "ALTER TABLE exchanges ADD CONSTRAINT ck_no_poison CHECK (user_agent <> 'poison')"
+        )
+    running = run(target)
+    running.put(*some(6), whole(settled("bad", user_agent="poison")), *some(6, "b"))
+    running.wait_until_shipped()
+    assert totals(shared) == (12, 1200, 12 * COST)
+    (refused,) = spool.status_of(running.path).refused
+    assert refused.key[1] == "bad"
+    assert "ck_no_poison" in refused.error
+    assert "poison," not in refused.error
+    assert any("refuses exchange bad" in line for line in running.log.lines)
+    running.close()
+
+    with db.writing(shared) as connection:
+        connection.exec_driver_sql("ALTER TABLE exchanges DROP CONSTRAINT ck_no_poison")
+    again = run(target)
+    again.wait_until_shipped()
+    for _ in range(3_000):
+        if totals(shared)[0] == 13:
+            break
+        again.shipper._stopping.wait(0.01)
+    assert totals(shared)[0] == 13
+    assert spool.status_of(again.path).refused == ()
+
+
+def test_of_those_that_share_a_spool_one_ships_and_the_next_takes_over(target, shared, run):
+    first, second = run(target), run(target)
+    first.put(*some(3))
+    first.wait_until_shipped()
+    shippers = [running.shipper for running in (first, second)]
+    assert sum(one._turn is not None for one in shippers) == 1
+    holder, other = (first, second) if first.shipper._turn else (second, first)
+    holder.close()
+    other.put(*some(3, "b"))
+    other.wait_until_shipped()
+    assert totals(shared)[0] == 6
+
+
+def test_a_cut_between_commit_and_clearing_ships_again_to_no_effect(
+    target, shared, run, monkeypatch
+):
+    real = spool.settle_outbox
+    cut = threading.Event()
+
+    def settle_outbox(*arguments, **more):
+        if not cut.is_set():
+            cut.set()
+            raise OSError("the power went out")
+        real(*arguments, **more)
+
+    monkeypatch.setattr(spool, "settle_outbox", settle_outbox)
+    running = run(target)
+    running.put(*some(10))
+    running.wait_until_shipped()
+    assert cut.is_set()
+    assert totals(shared) == (10, 1000, 10 * COST)
+
+
+def test_a_proxy_starts_without_its_database(own_data_directory):
+    url = "postgresql+psycopg://u:secret@127.0.0.1:1/ledger"
+    with writing(url) as written:
+        assert written.settle(settled("a")).committed
+    (path,) = spool.all_paths()
+    assert spool.status_of(path).waiting == 1
+    assert any("exchanges wait in" in line for line in written.lines())
+    assert not any("secret" in line for line in written.lines())
+    assert path.is_relative_to(own_data_directory)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_database_that_never_was_ends_the_start(postgres_server):
+    with pytest.raises(LedgerError, match="does not exist"), writing(postgres_server("nowhere")):
+        pass
+
+
+def test_a_spool_goes_on_where_its_database_was_lost(new_database, administer, migrated_database):
+    url = new_database(migrated_database)
+    with writing(url) as written:
+        written.settle(settled("a"))
+    name = sa.make_url(url).database
+    administer(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+    with writing(url) as written:
+        assert written.settle(settled("b")).committed
+    administer(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    with writing(url):
+        pass
+    engine = db.open_engine(url)
+    assert totals(engine)[0] == 2
+    engine.dispose()
+
+
+def test_all_proxies_of_a_database_hash_keys_alike(target, shared, monkeypatch, tmp_path):
+    secrets = []
+    for machine in ("one", "two"):
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / machine))
+        with writing(target) as written:
+            secrets.append(written.ledger.secret)
+    assert secrets[0] == secrets[1] == db.secret_of(shared)
+
+
+def test_a_proxy_that_began_alone_takes_over_the_secret(target, shared, own_data_directory):
+    path = spool.path_for(db.parse_url(target))
+    engine = db.ensure(f"sqlite:///{path}")
+    own = db.secret_of(engine)
+    put(engine, whole(settled("a")))
+    engine.dispose()
+    theirs = db.secret_of(shared)
+    assert own != theirs
+    with writing(target) as written:
+        assert written.ledger.secret == theirs
+    assert any("have other fingerprints" in line for line in written.lines())
+
+
+def test_a_password_makes_no_other_spool():
+    one, other = (
+        spool.path_for(db.parse_url(f"postgresql+psycopg://u:{password}@h/d"))
+        for password in ("a", "b")
+    )
+    assert one == other
+    assert spool.path_for(db.parse_url("postgresql+psycopg://u@h/e")) != one
+
+
+def test_what_is_shipped_is_dropped_in_time(new_sqlite):
+    engine = db.open_engine(new_sqlite())
+    now = datetime.now(UTC)
+    old = now - timedelta(days=spool.KEPT_DAYS, minutes=1)
+    put(
+        engine,
+        *(whole(settled(name, at=old)) for name in ("shipped", "waits", "refused")),
+        whole(settled("new", at=now)),
+        (opened("open", at=old), None, ()),
+    )
+    with db.writing(engine) as connection:
+        for name, table in (("waits", spool.outbox), ("refused", spool.set_aside)):
+            more = {"error": "e", "refused_at": now} if table is spool.set_aside else {}
+            connection.execute(sa.insert(table).values(exchange_id=name, opened_at=old, **more))
+    assert spool.drop_shipped(engine, now=now) == 1
+    assert spool.drop_shipped(engine, now=now) == 0
+    kept = rows(engine, "SELECT id FROM exchanges ORDER BY id")
+    assert kept == [("new",), ("open",), ("refused",), ("waits",)]
+    engine.dispose()
+
+
+def test_coming_months_are_made_ahead(target, shared, run):
+    running = run(target)
+    running.put(*some(1))
+    running.wait_until_shipped()
+    running.close()
+    names = {name for (name,) in rows(shared, "SELECT relname FROM pg_class")}
+    today = datetime.now(UTC).date()
+    months = {today.replace(day=1), (today.replace(day=1) + timedelta(days=40)).replace(day=1)}
+    for month in months:
+        for table in db.PARTITIONED:
+            assert f"{table}_p{month:%Y_%m}" in names
+
+
+def test_a_role_that_may_not_make_partitions_is_said_so_once(
+    target, shared, run, administer, new_sqlite
+):
+    role = f"writer_{sa.make_url(target).database[:20]}"
+    administer(f"CREATE ROLE {role} LOGIN")
+    with db.writing(shared) as connection:
+        connection.exec_driver_sql(
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}"
+        )
+    url = sa.make_url(target).set(username=role).render_as_string(hide_password=False)
+    running = run(url)
+    running.put(*some(3))
+    running.wait_until_shipped()
+    running.log.wait_for("no partition for")
+    running.close()
+    assert rows(shared, "SELECT DISTINCT tableoid::regclass::text FROM exchanges") == [
+        ("exchanges_pdefault",)
+    ]
+    with db.writing(shared) as connection:
+        connection.exec_driver_sql(f"DROP OWNED BY {role}")
+    administer(f"DROP ROLE {role}")
+
+
+def test_nodes_with_something_under_way_are_spoken_for(target, shared):
+    with writing(target, node="host/7/7") as written:
+        written.ledger.open(opened("a"))
+        written.settle(settled("b"))
+        for _ in range(3_000):
+            if rows(shared, "SELECT node FROM nodes"):
+                break
+            written.ledger._shipper._stopping.wait(0.01)
+        assert rows(shared, "SELECT node FROM nodes") == [("host/7/7",)]
+
+
+def test_a_bundle_is_bounded(target, shared, run, monkeypatch):
+    monkeypatch.setattr(shipper, "BUNDLE_EXCHANGES_MAX", 4)
+    sizes = []
+    real = merging.deliver
+
+    def deliver(source, engine, keys, months):
+        sizes.append(len(keys))
+        return real(source, engine, keys, months)
+
+    monkeypatch.setattr(shipper, "deliver", deliver)
+    running = run(target)
+    running.put(*some(10))
+    running.wait_until_shipped()
+    assert max(sizes) <= 4
+    assert totals(shared)[0] == 10

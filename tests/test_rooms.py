@@ -1,0 +1,222 @@
+"""The rooms of the house: which modules there are, and which room may use which.
+
+The table of arrows is literal. A room may use itself and the rooms named beside it, nothing else;
+a new arrow fails here, with its file and line. Imports under `TYPE_CHECKING` and inside functions
+count like all others.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted([*ROOT.glob("addon/**/*.py"), *ROOT.glob("ledger/**/*.py")])
+
+MODEL = {"ledger.model"}
+PRICING = MODEL | {"ledger.pricing"}
+STORE = PRICING | {"ledger.store", "ledger.store.writing"}
+SYNC = STORE | {"ledger.sync"}
+MAINTENANCE = SYNC | {"ledger.maintenance"}
+REPORTS = MAINTENANCE | {"ledger.reports"}
+RECONCILE = REPORTS | {"ledger.reconcile"}
+LEDGER = RECONCILE | {"ledger.commands", "ledger"}
+
+FRAMING = {"addon.framing"}
+DIALECTS = FRAMING | MODEL | {"addon.dialects"}
+OPT_IN = DIALECTS | {"addon.usage_opt_in"}
+METERING = OPT_IN | {"addon.metering"}
+RECORDINGS = METERING | LEDGER | {"addon.recordings"}
+PROXY = RECORDINGS | {"addon.proxy", "addon.proxy.patches"}
+
+ARROWS: dict[str, set[str]] = {
+    "ledger.model": MODEL,
+    "ledger.pricing": PRICING,
+    "ledger.store": STORE,
+    "ledger.store.writing": STORE,
+    "ledger.sync": SYNC,
+    "ledger.maintenance": MAINTENANCE,
+    "ledger.reports": REPORTS,
+    "ledger.reconcile": RECONCILE,
+    "ledger.commands": LEDGER,
+    "ledger": LEDGER,
+    "addon.framing": FRAMING,
+    "addon.dialects": DIALECTS | {"addon.dialects.*"},
+    "addon.dialects.openai": DIALECTS | {"addon.dialects.*"},
+    "addon.dialects.google": DIALECTS | {"addon.dialects.*"},
+    "addon.dialects.vendors": DIALECTS | {"addon.dialects.*"},
+    "addon.usage_opt_in": OPT_IN | {"addon.dialects.*"},
+    "addon.metering": METERING | {"addon.dialects.*"},
+    "addon.recordings": RECORDINGS | {"addon.dialects.*"},
+    "addon.proxy": PROXY | {"addon.dialects.*"},
+    "addon.proxy.patches": {"addon.proxy.patches"},
+    "addon.demo": LEDGER | {"addon.demo", "addon"},
+    "addon.run": PROXY | {"addon.run"},
+    "addon.commands": PROXY | {"addon.commands", "addon.run", "addon.demo"},
+    "addon": PROXY | {"addon.commands", "addon.run", "addon.demo"},
+}
+"""Room -> the rooms that it may use."""
+
+STILL_WRONG = {
+    ("addon.recordings", "addon.proxy"),
+    ("ledger.maintenance", "ledger.reports"),
+    ("ledger.store.writing", "ledger.maintenance"),
+    ("ledger.store.writing", "ledger.sync"),
+    ("ledger.sync", "ledger.maintenance"),
+}
+"""Arrows that must go. This set only ever gets smaller."""
+
+IMPORT_MITMPROXY = {"addon.proxy", "addon.proxy.patches", "addon.recordings", "addon.run"}
+"""Rooms whose modules may import mitmproxy."""
+IMPORT_SQLALCHEMY = {
+    "ledger.store",
+    "ledger.store.writing",
+    "ledger.sync",
+    "ledger.maintenance",
+    "ledger.reports",
+    "ledger.reconcile",
+}
+"""Rooms whose modules may import sqlalchemy, alembic or psycopg; and sqlite3, as may the demo,
+which asks its ledger as a user would."""
+SANS_IO = {
+    "addon.framing",
+    "addon.dialects",
+    "addon.dialects.openai",
+    "addon.dialects.google",
+    "addon.dialects.vendors",
+    "addon.usage_opt_in",
+    "addon.metering",
+    "ledger.model",
+}
+"""Rooms that take values and return values."""
+IO_MODULES = {
+    "asyncio",
+    "http",
+    "io",
+    "os",
+    "pathlib",
+    "queue",
+    "select",
+    "socket",
+    "sqlite3",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "urllib.request",
+}
+KINDS = ("Pure", "Edge", "Wiring", "Database")
+FORBIDDEN_NAMES = {"utils", "helpers", "common", "core", "manager"}
+LINES_MAX = 600
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room_of(module: str) -> str:
+    """The package that a module lies in."""
+    path = ROOT / module.replace(".", "/")
+    return module if path.is_dir() else module.rpartition(".")[0]
+
+
+NAMES = {name_of(path) for path in MODULES}
+
+
+def imports_of(path: Path) -> Iterator[tuple[str, int]]:
+    """Whole names of what a module imports: of ours, down to the module."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            assert node.module is not None
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield (name if name in NAMES else node.module), node.lineno
+
+
+def ids(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def is_ours(name: str) -> bool:
+    return name.split(".", maxsplit=1)[0] in ("addon", "ledger")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ids)
+def test_a_module_uses_only_the_rooms_that_its_own_room_may_use(path: Path):
+    room = room_of(name_of(path))
+    allowed = ARROWS[room]
+    for name, line in imports_of(path):
+        if not is_ours(name):
+            continue
+        target = room_of(name)
+        if (room, target) in STILL_WRONG:
+            continue
+        is_listed = target in allowed or any(
+            target.startswith(entry[:-1]) for entry in allowed if entry.endswith("*")
+        )
+        assert is_listed or target == room, f"{ids(path)}:{line} imports {name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ids)
+def test_mitmproxy_sqlalchemy_and_io_stay_in_their_rooms(path: Path):
+    room = room_of(name_of(path))
+    for name, line in imports_of(path):
+        where = f"{ids(path)}:{line} imports {name}"
+        top = name.split(".")[0]
+        if top == "mitmproxy":
+            assert room in IMPORT_MITMPROXY, where
+        if top in ("sqlalchemy", "alembic", "psycopg"):
+            assert room in IMPORT_SQLALCHEMY, where
+        if top == "sqlite3":
+            assert room in IMPORT_SQLALCHEMY | {"addon.demo"}, where
+        if room in SANS_IO:
+            assert top not in IO_MODULES, where
+            assert name not in IO_MODULES, where
+
+
+def test_there_are_no_circles():
+    """Between modules, `TYPE_CHECKING` imports included."""
+    graph = {
+        name_of(path): {name for name, _ in imports_of(path) if name in NAMES} for path in MODULES
+    }
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " -> ".join((*trail[trail.index(name) :], name))
+        if name not in done:
+            for target in sorted(graph[name]):
+                if target != name:
+                    visit(target, (*trail, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+
+
+@pytest.mark.parametrize("path", MODULES, ids=ids)
+def test_a_module_states_its_kind_and_stays_small(path: Path):
+    text = path.read_text()
+    docstring = ast.get_docstring(ast.parse(text)) or ""
+    assert docstring, f"{ids(path)} has no docstring"
+    if path.name != "__init__.py":
+        kind = docstring.split(" ")[0].rstrip(".:,")
+        assert kind in KINDS, "the docstring begins with Pure, Edge, Wiring or Database"
+    assert path.stem not in FORBIDDEN_NAMES
+    assert len(text.splitlines()) <= LINES_MAX
+
+
+def test_no_module_of_the_addon_shadows_the_standard_library():
+    """mitmproxy puts a script's folder on `sys.path` while it loads it (MITMPROXY.md)."""
+    for path in (ROOT / "addon").iterdir():
+        assert path.stem not in sys.stdlib_module_names, path
+
+
+def test_every_room_is_in_the_table_of_arrows():
+    assert {room_of(name) for name in NAMES} == set(ARROWS)
