@@ -15,7 +15,7 @@ from ledger.model.records import Outcome, State, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.tables import charges, exchanges, readings
-from ledger.sync import merging
+from ledger.sync import bundles, merging
 from tests.ledger.written import (
     COST,
     NOON,
