@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from ledger import cli as ledger_cli
-from ledger.commands.money import Prices, Since
-from ledger.commands.options import LedgerOption
+from ledger.commands.options import LedgerOption, Prices, Since
 
 app = typer.Typer(
     name="tokentee",

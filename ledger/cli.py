@@ -9,13 +9,18 @@ from collections.abc import Callable
 
 import typer
 
-from ledger.commands import db, money
+from ledger.commands import db, export, prices, reconcile, report, reprice, show
 from ledger.model.errors import LedgerError
 
 
 def add_commands(app: typer.Typer) -> None:
     """Put the ledger's commands on the `tokentee` command."""
-    money.add(app)
+    app.command()(report.report)
+    app.command()(show.show)
+    app.command()(reprice.reprice)
+    app.command()(reconcile.reconcile)
+    app.command()(export.export)
+    app.add_typer(prices.prices, name="prices")
     db.add(app)
 
 

@@ -1,0 +1,49 @@
+"""Wiring. `tokentee report`: tokens, cache, cost and times by model, key, day, …."""
+
+from typing import Annotated
+
+import typer
+
+from ledger.commands.options import Format, LedgerOption, Only, Since, TableFormat, Until
+from ledger.commands.output import say, write
+from ledger.commands.scope import scope_of
+
+
+def report(
+    *,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by",
+            metavar="WORD",
+            help="model, provider, origin, dialect, operation, tier, outcome, key, tag, tag:NAME, "
+            "session, end_user, user_agent, source, day, hour or month; several make a row of each "
+            "combination.  [default: model]",
+            show_default=False,
+        ),
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    only: Only = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="The rows that cost most, the rest as one.")
+    ] = None,
+    format: TableFormat = Format.TABLE,  # noqa: A002
+    ledger: LedgerOption = None,
+) -> None:
+    """Tokens, cache, cost and times by model, key, day, …"""
+    from ledger.reports import queries, report_tables
+    from ledger.reports.queries import open_ledger
+    from ledger.store import db
+
+    words = [word.strip() for group in by or ["model"] for word in group.split(",")]
+    scope = scope_of(since, until, only)
+    engine = open_ledger(ledger)
+    found = queries.report(engine, words, scope, top=top)
+    table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
+    write(format, table, report_tables.document(found))
+    if not found.total.figures.requests:
+        within = " in this period" if since or until or only else ""
+        say(f"the ledger {db.shown(engine.url)} has no requests{within}")
+    for note in report_tables.notes(found):
+        say(note)

@@ -1,0 +1,27 @@
+"""Wiring. `--since`, `--until` and `--only` as a scope."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ledger.reports.queries import Scope
+
+
+def scope_of(since: str | None, until: str | None, only: list[str] | None) -> "Scope":
+    """The scope that the options name; LedgerError for a word that is none."""
+    from ledger.model import period
+    from ledger.model.errors import LedgerError
+    from ledger.reports.queries import Scope
+
+    now = datetime.now(UTC)
+    pairs = []
+    for condition in only or []:
+        word, separator, value = condition.partition("=")
+        if not separator:
+            raise LedgerError(f"not a condition: {condition!r}; write --only model=gpt-5")
+        pairs.append((word, value))
+    return Scope(
+        since=period.moment(since, now) if since else None,
+        until=period.moment(until, now) if until else None,
+        only=tuple(pairs),
+    )

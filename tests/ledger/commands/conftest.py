@@ -1,0 +1,48 @@
+"""The ledger's commands, as they are called."""
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from ledger import cli
+from ledger.model.errors import LedgerError
+from tests.ledger.priced import exchange, fill, reading, settled
+from tests.ledger.reports.test_queries import entries
+
+
+@pytest.fixture(scope="session")
+def app():
+    """The ledger's part of the `tokentee` command."""
+    made = typer.Typer()
+    cli.add_commands(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory):
+    url = f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.sqlite3'}"
+    fill(url, entries(), still_open=[exchange()])
+    return url
+
+
+@pytest.fixture
+def own_ledger(tmp_path):
+    """One that a test may change."""
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    fill(url, [(settled(exchange("gpt-4.1")), reading(input_tokens=10, output_tokens=5))])
+    return url
+
+
+@pytest.fixture
+def run(app, ledger):
+    """Calls a command; a LedgerError comes through."""
+
+    def call(*words, url=ledger):
+        environment = {"TOKENTEE_LEDGER": url, "TOKENTEE_PRICES": None}
+        result = CliRunner().invoke(app, words, env=environment)
+        if isinstance(result.exception, LedgerError):
+            raise result.exception
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result
+
+    return call

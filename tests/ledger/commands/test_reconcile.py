@@ -1,0 +1,28 @@
+"""`tokentee reconcile`, as it is called."""
+
+import json
+
+
+def test_a_statement_that_agrees_and_one_that_does_not(run, own_ledger, tmp_path):
+    path = tmp_path / "statement.csv"
+    path.write_text("day,model,input_tokens,output_tokens\n2026-11-02,gpt-4.1,10,5\n")
+    result = run("reconcile", str(path), "--provider", "openai", url=own_ledger)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [f"{path}: CSV of openai, 1 lines", "2 equal"]
+    path.write_text("day,model,input_tokens,output_tokens\n2026-11-02,gpt-4.1,10,6\n")
+    result = run("reconcile", str(path), "--differences", "-f", "csv", url=own_ledger)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[1:] == ["2026-11-02,gpt-4.1,output tokens,5,6,-1,differs"]
+    found = json.loads(run("reconcile", str(path), "-f", "json", url=own_ledger).stdout)
+    assert found["agrees"] is False
+    result = run("reconcile", str(path), "--tolerance", "20%", url=own_ledger)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[-1] == "1 equal, 1 within tolerance"
+
+
+def test_a_page_that_goes_on_is_warned_of(run, own_ledger, tmp_path):
+    path = tmp_path / "page.json"
+    path.write_text('{"object": "page", "data": [], "has_more": true}')
+    result = run("reconcile", str(path), url=own_ledger)
+    assert f"{path}: has_more is true" in result.stderr
+    assert result.stderr.endswith("the statements say nothing of this period\n")

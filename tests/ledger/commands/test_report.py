@@ -1,0 +1,106 @@
+"""`tokentee report`, as it is called."""
+
+import csv
+import io
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from ledger.model.errors import LedgerError
+from ledger.store import db
+from tests.ledger.priced import exchange, fill, reading, settled
+
+
+def test_a_report_is_a_table_by_model(run):
+    result = run("report")
+    assert result.exit_code == 0
+    head = result.stdout.split("\n")[1].split()
+    assert head[:3] == ["model", "Requests", "Errors"]
+    assert "lines of 2 of 10 requests" in result.stderr
+    assert "still open, and in no figure: 1 request" in result.stderr
+
+
+def test_a_report_as_json_adds_up(run):
+    found = json.loads(run("report", "--by", "day,provider", "-f", "json").stdout)
+    assert found["by"] == ["day", "provider"]
+    assert sum(row["requests"] for row in found["rows"]) == found["total"]["requests"] == 10
+    known = [row["cost_picousd"] for row in found["rows"] if row["cost_picousd"] is not None]
+    assert sum(known) == found["total"]["cost_picousd"]
+
+
+def test_a_report_as_csv_has_one_line_per_row(run):
+    rows = list(csv.DictReader(io.StringIO(run("report", "--by", "key", "-f", "csv").stdout)))
+    assert [row["key"] for row in rows] == ["k1", "k2"]
+    assert rows[0]["input_tokens"] == "1500"
+
+
+def test_a_report_as_markdown(run):
+    lines = run("report", "--top", "1", "-f", "markdown").stdout.splitlines()
+    assert lines[0].startswith("| model | Requests |")
+    assert lines[3].startswith("| (2 more) |")
+    assert lines[4].startswith("| **Total** |")
+
+
+def test_a_report_of_a_part(run):
+    found = json.loads(
+        run("report", "--only", "model=gpt-4.1", "--since", "2026-11-03", "-f", "json").stdout
+    )
+    assert found["total"]["requests"] == 2
+    assert found["since"] == "2026-11-03T00:00:00+00:00"
+
+
+def test_a_report_of_nothing_says_so(run, new_sqlite):
+    result = run("report", url=new_sqlite())
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.endswith("has no requests\n")
+    result = run("report", "--until", "2020-01-01", "-f", "csv")
+    assert result.stdout.count("\n") == 1
+    assert result.stderr.endswith("has no requests in this period\n")
+
+
+def test_asking_does_not_make_a_ledger(run, tmp_path):
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        run("report", url=f"sqlite:///{tmp_path / 'none.sqlite3'}")
+    assert not (tmp_path / "none.sqlite3").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["report", "--by", "colour"], "nothing is by 'colour'"),
+        (["report", "--since", "soon"], "not a moment: 'soon'"),
+        (["report", "--only", "gpt"], "not a condition: 'gpt'"),
+        (["show", "nope"], "no exchange has the id"),
+        (["reconcile", "none.csv"], "cannot read none.csv"),
+        (["reconcile", "none.csv", "--tolerance", "much"], "not a percentage: 'much'"),
+        (["reconcile", "none.csv", "--tolerance", "-1"], "not a percentage: '-1'"),
+        (["reprice", "--prices", "none.toml"], "cannot read the price file none.toml"),
+    ],
+)
+def test_what_the_operator_did_wrong_is_one_line(run, words, problem):
+    with pytest.raises(LedgerError) as error:
+        run(*words)
+    assert str(error.value).startswith(problem)
+    assert "\n" not in str(error.value)
+
+
+def test_what_came_over_the_wire_does_nothing_to_the_terminal(run, tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    evil = exchange("gpt\x1b]0;owned\x07", error_message="\x1b[2J", tags={"team": "\x1b[31m"})
+    fill(url, [(settled(evil), reading(output_tokens=1, reported_cost_picousd=1))])
+    for words in (["show", "e1"], ["report"], ["report", "--by", "tag:team", "-f", "csv"]):
+        assert "\x1b" not in run(*words, url=url).output
+
+
+def test_every_command_has_help(run):
+    for words in (["report"], ["show"], ["reprice"], ["prices"], ["reconcile"], ["export"]):
+        assert run(*words, "--help").exit_code == 0
+
+
+def test_the_ledger_is_that_which_is_recorded_into(app, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("TOKENTEE_LEDGER", raising=False)
+    fill(db.default_url(), [(settled(exchange()), reading(output_tokens=1))])
+    result = CliRunner().invoke(app, ["report", "-f", "json"])
+    assert json.loads(result.stdout)["total"]["requests"] == 1
