@@ -6,33 +6,10 @@ proxy variables and a CA bundle that trusts the proxy as well as what was truste
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from ledger.model import providers
 
-@dataclass(frozen=True, slots=True)
-class BaseUrl:
-    """An environment variable from which SDKs take where to go, and their default."""
-
-    variable: str
-    default: str | None
-    """None: there is none, and the variable is redirected only where it is set."""
-
-
-BASE_URLS = (
-    BaseUrl("OPENAI_BASE_URL", "https://api.openai.com/v1"),
-    BaseUrl("OPENAI_API_BASE", "https://api.openai.com/v1"),
-    BaseUrl("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),
-    BaseUrl("GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com"),
-    BaseUrl("GROQ_BASE_URL", "https://api.groq.com"),
-    BaseUrl("CO_API_URL", "https://api.cohere.com"),
-    BaseUrl("AZURE_OPENAI_ENDPOINT", None),
-    BaseUrl("OPENROUTER_BASE_URL", None),
-    BaseUrl("DEEPSEEK_BASE_URL", None),
-    BaseUrl("MISTRAL_BASE_URL", None),
-    BaseUrl("XAI_BASE_URL", None),
-    BaseUrl("OLLAMA_HOST", None),
-)
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
 _PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")
 _LOOPBACK = "localhost,127.0.0.1,::1"
@@ -41,7 +18,7 @@ _LOOPBACK = "localhost,127.0.0.1,::1"
 def base_urls(environment: Mapping[str, str]) -> dict[str, str]:
     """Variable -> the URL that the child would have gone to: its own setting or the default."""
     found = {}
-    for entry in BASE_URLS:
+    for entry in providers.TABLE.base_urls():
         url = environment.get(entry.variable) or entry.default
         if url is not None and urlsplit(url).scheme in ("http", "https"):
             found[entry.variable] = url

@@ -4,16 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from ledger.model import providers
+from ledger.model.providers import StreamUsage
 from ledger.model.records import Learned
-
-OPT_IN_PROVIDERS = frozenset(
-    {"openai", "azure.ai.openai", "aivene", "chuizi", "dashscope", "fireworks", "together"}
-)
-"""Providers whose streams carry usage only when asked, by their documentation."""
-AUTOMATIC_PROVIDERS = frozenset(
-    {"opentoken", "sansa", "openrouter", "perplexity", "mistral_ai", "deepseek", "groq", "x_ai"}
-)
-"""Usage comes by itself (WIRE §2), or the parameter is refused: never anything to ask."""
 
 
 class Verdict(StrEnum):
@@ -36,12 +29,12 @@ def asks_of(provider: str, learned: Learned | None, *, now: datetime) -> bool:
     """Whether `auto` asks here. What was learned outranks the table: it was seen here."""
     if learned is not None and learned.expires_at > now:
         return learned.verdict == Verdict.OPT_IN
-    return provider in OPT_IN_PROVIDERS
+    return providers.TABLE.stream_usage_of(provider) is StreamUsage.OPT_IN
 
 
 def is_known(provider: str) -> bool:
     """Whether there is nothing to learn about a provider's streams."""
-    return provider in OPT_IN_PROVIDERS or provider in AUTOMATIC_PROVIDERS
+    return providers.TABLE.stream_usage_of(provider) is not StreamUsage.UNKNOWN
 
 
 def lesson(

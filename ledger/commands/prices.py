@@ -42,7 +42,8 @@ def show_prices(
 ) -> None:
     """What each line of a model costs at a host and a moment, and where that price stands."""
     from ledger.model import period
-    from ledger.pricing.price_lists import VENDOR, Question
+    from ledger.model.providers import VENDOR
+    from ledger.pricing.price_lists import Question
     from ledger.pricing.prices import PriceBook
     from ledger.reports.price_tables import sheet_table
 

@@ -1,85 +1,446 @@
-"""Pure. Host -> provider: who answers. A row here names a new provider.
+"""Pure. The one table of providers: who answers where, what for, and how a client is led there.
 
-OpenTelemetry's `gen_ai.provider.name` where it has one
-(https://opentelemetry.io/docs/specs/semconv/registry/attributes/gen-ai/), the provider's own
-short name where not.
+A row says everything that differs from provider to provider and is not wire format: hosts, price
+list, whether streams carry usage unasked, the variables from which SDKs take a base URL, and the
+names under which gateways sell its models. Adding a provider is one row. Wire formats stand in
+`addon/dialects`.
+
+Names are OpenTelemetry's `gen_ai.provider.name` where it has one
+(https://opentelemetry.io/docs/specs/semconv/registry/attributes/gen-ai/), the provider's own short
+name elsewhere.
 """
 
-PROVIDERS = {
-    "openai.com": "openai",
-    "chatgpt.com": "openai",
-    "openai.azure.com": "azure.ai.openai",
-    "cognitiveservices.azure.com": "azure.ai.openai",
-    "services.ai.azure.com": "azure.ai.inference",
-    "inference.ai.azure.com": "azure.ai.inference",
-    "amazonaws.com": "aws.bedrock",
-    "api.aws": "aws.bedrock",
-    "anthropic.com": "anthropic",
-    "generativelanguage.googleapis.com": "gcp.gemini",
-    "cloudcode-pa.googleapis.com": "gcp.gemini",
-    "aiplatform.googleapis.com": "gcp.vertex_ai",
-    "firebasevertexai.googleapis.com": "gcp.vertex_ai",
-    "cohere.com": "cohere",
-    "cohere.ai": "cohere",
-    "mistral.ai": "mistral_ai",
-    "deepseek.com": "deepseek",
-    "groq.com": "groq",
-    "x.ai": "x_ai",
-    "perplexity.ai": "perplexity",
-    "ml.cloud.ibm.com": "ibm.watsonx.ai",
-    "aivene.com": "aivene",
-    "opentoken.kr": "opentoken",
-    "chuizi.ai": "chuizi",
-    "sansaml.com": "sansa",
-    "trysansa.com": "sansa",
-    "ai21.com": "ai21",
-    "aliyuncs.com": "dashscope",
-    "avian.io": "avian",
-    "cerebras.ai": "cerebras",
-    "cloudflare.com": "cloudflare",
-    "crusoecloud.com": "crusoe",
-    "azuredatabricks.net": "databricks",
-    "cloud.databricks.com": "databricks",
-    "deepinfra.com": "deepinfra",
-    "doubleword.ai": "doubleword",
-    "fireworks.ai": "fireworks",
-    "githubcopilot.com": "github_copilot",
-    "models.github.ai": "github_models",
-    "heroku.com": "heroku",
-    "huggingface.co": "huggingface",
-    "huggingface.cloud": "huggingface",
-    "moonshot.ai": "moonshot",
-    "moonshot.cn": "moonshot",
-    "nebius.com": "nebius",
-    "novita.ai": "novita",
-    "ollama.com": "ollama",
-    "openrouter.ai": "openrouter",
-    "portkey.ai": "portkey",
-    "replicate.com": "replicate",
-    "sambanova.ai": "sambanova",
-    "snowflakecomputing.com": "snowflake",
-    "together.ai": "together",
-    "together.xyz": "together",
-    "venice.ai": "venice",
-    "ai-gateway.vercel.sh": "vercel",
-    "voyageai.com": "voyage",
-    "writer.com": "writer",
-    "z.ai": "zai",
-    "bigmodel.cn": "zai",
-}
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import translate
+
+VENDOR = "vendor"
+"""In place of a price list: the list of the vendor that made the model."""
+HOST_LENGTH_MAX = 253
+"""Characters of the longest DNS name; a longer host is no provider's."""
+
+
+class StreamUsage(StrEnum):
+    """How a provider's streams come to carry usage."""
+
+    OPT_IN = "opt_in"
+    """Only when the request asks for it, by the provider's documentation."""
+    AUTOMATIC = "automatic"
+    """Always, or the parameter is refused: there is never anything to ask."""
+    UNKNOWN = "unknown"
+    """To be learned from its streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseUrl:
+    """An environment variable from which SDKs take the URL to call."""
+
+    variable: str
+    default: str | None = None
+    """Where the SDK goes without it; None if that is not one place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """One row."""
+
+    name: str
+    hosts: tuple[str, ...] = ()
+    """A name stands for itself and all names below it; with a `*` it is a glob."""
+    unlisted_hosts: tuple[str, ...] = ()
+    """Hosts of the same provider that do not bill by its price list (a subscription)."""
+    hosts_are_shared: bool = False
+    """Other services answer at these hosts too, so that a path alone makes no LLM call."""
+    under_paths: Mapping[str, str] | None = None
+    """Part of a path -> the provider that answers under it at the same hosts."""
+    prices: str = ""
+    """The price list that its hosts bill by: an id of genai-prices or, for lists it lacks,
+    LiteLLM's provider name. `VENDOR` for a gateway whose own prices no list has. Empty: no list is
+    known; a list of the provider's name is tried."""
+    prices_at: Mapping[str, str] | None = None
+    """One of the hosts -> the list it bills by, where that is another."""
+    stream_usage: StreamUsage = StreamUsage.UNKNOWN
+    base_urls: tuple[BaseUrl, ...] = ()
+    model_prefixes: tuple[str, ...] = ()
+    """What stands before the slash where gateways sell this vendor's models: `openai/gpt-5`."""
+    closed_models: str = ""
+    """The bare names of models that only this vendor sells, as a regular expression for their
+    beginning: a reseller buys them here."""
+    open_models: str = ""
+    """The same for models that others may host themselves."""
+
+
+_OPENAI = "https://api.openai.com/v1"
+_OPT_IN = StreamUsage.OPT_IN
+_AUTOMATIC = StreamUsage.AUTOMATIC
+
+PROVIDERS: tuple[Provider, ...] = (
+    Provider(
+        name="openai",
+        hosts=("openai.com",),
+        unlisted_hosts=("chatgpt.com",),
+        prices="openai",
+        stream_usage=_OPT_IN,
+        base_urls=(BaseUrl("OPENAI_BASE_URL", _OPENAI), BaseUrl("OPENAI_API_BASE", _OPENAI)),
+        model_prefixes=("openai", "azure"),
+        closed_models=r"(ft:)?(gpt-(?!oss)|chatgpt-|o\d(-|$)|codex-|davinci-|babbage-"
+        r"|text-embedding-)|dall-e-|whisper-1|tts-1|sora-",
+    ),
+    Provider(
+        name="azure.ai.openai",
+        hosts=("openai.azure.com", "cognitiveservices.azure.com"),
+        prices="azure",
+        stream_usage=_OPT_IN,
+        base_urls=(BaseUrl("AZURE_OPENAI_ENDPOINT"),),
+    ),
+    Provider(
+        name="azure.ai.inference",
+        hosts=("services.ai.azure.com",),
+        unlisted_hosts=("inference.ai.azure.com",),
+        under_paths={"/openai/": "azure.ai.openai"},
+        prices="azure",
+    ),
+    Provider(
+        name="azure.api_management",
+        hosts=("azure-api.net",),
+        hosts_are_shared=True,
+        prices="azure",
+    ),
+    Provider(
+        name="aws.bedrock",
+        hosts=("bedrock-runtime*.amazonaws.com*", "bedrock-mantle.*.api.aws"),
+        unlisted_hosts=("bedrock-agent-runtime*.amazonaws.com*",),
+        prices="aws",
+        base_urls=(BaseUrl("AWS_ENDPOINT_URL_BEDROCK_RUNTIME"),),
+    ),
+    Provider(
+        # Billed by the hour of the machine; the models are of all kinds.
+        name="aws.sagemaker",
+        hosts=("runtime.sagemaker*.amazonaws.com*", "runtime-fips.sagemaker*.amazonaws.com*"),
+        hosts_are_shared=True,
+    ),
+    Provider(
+        name="anthropic",
+        hosts=("anthropic.com",),
+        prices="anthropic",
+        base_urls=(BaseUrl("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),),
+        model_prefixes=("anthropic",),
+        closed_models=r"claude-",
+    ),
+    Provider(
+        name="gcp.gemini",
+        hosts=("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com"),
+        prices="google",
+        base_urls=(BaseUrl("GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com"),),
+        model_prefixes=("google", "gemini", "vertex"),
+        closed_models=r"gemini-",
+    ),
+    Provider(
+        name="gcp.vertex_ai",
+        # A region stands before the name: us-east5-aiplatform.googleapis.com.
+        hosts=(
+            "aiplatform.googleapis.com",
+            "*-aiplatform.googleapis.com",
+            "firebasevertexai.googleapis.com",
+        ),
+        prices="google",
+        base_urls=(BaseUrl("GOOGLE_VERTEX_BASE_URL"),),
+    ),
+    Provider(
+        name="cohere",
+        hosts=("cohere.com", "cohere.ai"),
+        prices="cohere",
+        base_urls=(BaseUrl("CO_API_URL", "https://api.cohere.com"),),
+        model_prefixes=("cohere",),
+        open_models=r"command-|c4ai-|embed-|rerank-",
+    ),
+    Provider(
+        name="mistral_ai",
+        hosts=("mistral.ai",),
+        prices="mistral",
+        stream_usage=_AUTOMATIC,
+        base_urls=(BaseUrl("MISTRAL_BASE_URL"),),
+        model_prefixes=("mistralai", "mistral"),
+        open_models=r"mistral-|ministral-|magistral-|codestral|devstral-|pixtral-|voxtral-",
+    ),
+    Provider(
+        name="deepseek",
+        hosts=("deepseek.com",),
+        prices="deepseek",
+        stream_usage=_AUTOMATIC,
+        base_urls=(BaseUrl("DEEPSEEK_BASE_URL"),),
+        model_prefixes=("deepseek", "deepseek-ai"),
+        open_models=r"deepseek-",
+    ),
+    Provider(
+        name="groq",
+        hosts=("groq.com",),
+        prices="groq",
+        stream_usage=_AUTOMATIC,
+        base_urls=(BaseUrl("GROQ_BASE_URL", "https://api.groq.com"),),
+    ),
+    Provider(
+        name="x_ai",
+        hosts=("x.ai",),
+        prices="x-ai",
+        stream_usage=_AUTOMATIC,
+        base_urls=(BaseUrl("XAI_BASE_URL"),),
+        model_prefixes=("x-ai", "xai"),
+        closed_models=r"grok-",
+    ),
+    Provider(
+        name="perplexity",
+        hosts=("perplexity.ai",),
+        prices="perplexity",
+        stream_usage=_AUTOMATIC,
+        model_prefixes=("perplexity",),
+        open_models=r"sonar",
+    ),
+    Provider(name="ibm.watsonx.ai", hosts=("ml.cloud.ibm.com",), prices="watsonx"),
+    # The five systems that the ledger was first made for.
+    Provider(name="aivene", hosts=("aivene.com",), prices=VENDOR, stream_usage=_OPT_IN),
+    Provider(name="opentoken", hosts=("opentoken.kr",), prices=VENDOR, stream_usage=_AUTOMATIC),
+    Provider(name="chuizi", hosts=("chuizi.ai",), prices=VENDOR, stream_usage=_OPT_IN),
+    Provider(
+        name="sansa",
+        hosts=("sansaml.com", "trysansa.com"),
+        prices=VENDOR,
+        stream_usage=_AUTOMATIC,
+    ),
+    # Model makers and hosts of models.
+    Provider(name="ai21", hosts=("ai21.com",), prices="ai21"),
+    Provider(name="aleph_alpha", hosts=("aleph-alpha.com",), prices="aleph_alpha"),
+    Provider(name="arcee", hosts=("api.arcee.ai",), prices="arcee", model_prefixes=("arcee-ai",)),
+    Provider(name="avian", hosts=("avian.io",), prices="avian"),
+    Provider(name="baidu", hosts=("aip.baidubce.com", "qianfan.baidubce.com")),
+    Provider(name="baseten", hosts=("baseten.co",), prices="baseten"),
+    Provider(
+        name="cerebras",
+        hosts=("cerebras.ai",),
+        prices="cerebras",
+        base_urls=(BaseUrl("CEREBRAS_BASE_URL"),),
+    ),
+    Provider(name="charm", hosts=("hyper.charm.land",)),
+    Provider(
+        name="cloudflare",
+        hosts=("api.cloudflare.com",),
+        hosts_are_shared=True,
+        prices="cloudflare",
+    ),
+    Provider(name="crusoe", hosts=("crusoecloud.com",)),
+    Provider(
+        name="dashscope",
+        hosts=("dashscope*.aliyuncs.com",),
+        prices="dashscope",
+        stream_usage=_OPT_IN,
+        base_urls=(BaseUrl("DASHSCOPE_HTTP_BASE_URL"),),
+    ),
+    Provider(
+        name="databricks",
+        hosts=("azuredatabricks.net", "cloud.databricks.com", "gcp.databricks.com"),
+        hosts_are_shared=True,
+        prices="databricks",
+    ),
+    Provider(name="deepinfra", hosts=("deepinfra.com",), prices="deepinfra"),
+    Provider(name="dify", hosts=("api.dify.ai",)),
+    Provider(name="doubleword", hosts=("doubleword.ai",), prices="doubleword"),
+    Provider(name="fireworks", hosts=("fireworks.ai",), prices="fireworks", stream_usage=_OPT_IN),
+    Provider(name="gigachat", hosts=("gigachat.devices.sberbank.ru", "api.giga.chat")),
+    Provider(name="github_copilot", hosts=("githubcopilot.com",), prices="github-copilot"),
+    Provider(name="github_models", hosts=("models.github.ai",)),
+    Provider(
+        name="huggingface",
+        hosts=("router.huggingface.co", "api-inference.huggingface.co", "huggingface.cloud"),
+        hosts_are_shared=True,
+    ),
+    Provider(name="lambda", hosts=("api.lambda.ai",)),
+    Provider(name="meta", hosts=("api.meta.ai", "api.llama.com"), prices="meta"),
+    Provider(
+        name="minimax",
+        hosts=("api.minimax*.*",),
+        prices="minimax",
+        model_prefixes=("minimax", "minimaxai"),
+        open_models=r"minimax-",
+    ),
+    Provider(
+        name="moonshot",
+        hosts=("moonshot.ai", "moonshot.cn"),
+        prices="moonshotai",
+        model_prefixes=("moonshotai", "moonshot"),
+        open_models=r"kimi-|moonshot-",
+    ),
+    Provider(name="nebius", hosts=("nebius.com",)),
+    Provider(name="novita", hosts=("novita.ai",), prices="novita"),
+    Provider(name="nvidia", hosts=("integrate.api.nvidia.com",)),
+    Provider(name="oci", hosts=("inference.generativeai.*.oraclecloud.com",), prices="oci"),
+    Provider(name="ollama", hosts=("ollama.com",), base_urls=(BaseUrl("OLLAMA_HOST"),)),
+    Provider(name="ovhcloud", hosts=("*.ai.cloud.ovh.net",), prices="ovhcloud"),
+    Provider(name="replicate", hosts=("api.replicate.com",)),
+    Provider(name="sambanova", hosts=("sambanova.ai",), prices="sambanova"),
+    Provider(name="sap", hosts=("api.ai.*.ml.hana.ondemand.com",)),
+    Provider(name="scaleway", hosts=("api.scaleway.ai",)),
+    Provider(name="siliconflow", hosts=("api.siliconflow.com", "api.siliconflow.cn")),
+    Provider(
+        name="snowflake",
+        hosts=("snowflakecomputing.com",),
+        hosts_are_shared=True,
+        prices="snowflake",
+    ),
+    Provider(
+        name="tencent",
+        hosts=("hunyuan*.tencentcloudapi.com", "api.hunyuan.cloud.tencent.com"),
+    ),
+    Provider(
+        name="together",
+        hosts=("together.ai", "together.xyz"),
+        prices="together",
+        stream_usage=_OPT_IN,
+        base_urls=(BaseUrl("TOGETHER_BASE_URL"),),
+    ),
+    Provider(name="volcengine", hosts=("ark.*.volces.com",), prices="volcengine"),
+    Provider(
+        name="voyage",
+        hosts=("voyageai.com",),
+        prices="voyageai",
+        model_prefixes=("voyage", "voyageai"),
+    ),
+    Provider(name="writer", hosts=("api.writer.com",), base_urls=(BaseUrl("WRITER_BASE_URL"),)),
+    Provider(name="yandex", hosts=("llm.api.cloud.yandex.net", "ai.api.cloud.yandex.net")),
+    Provider(
+        name="zai",
+        hosts=("z.ai", "bigmodel.cn"),
+        prices="zai",
+        prices_at={"bigmodel.cn": "zhipuai"},
+        model_prefixes=("z-ai", "zai", "zai-org"),
+        open_models=r"glm-",
+    ),
+    # Gateways.
+    Provider(name="cloudflare_gateway", hosts=("gateway.ai.cloudflare.com",), prices=VENDOR),
+    Provider(name="heroku", hosts=("inference.heroku.com",), prices=VENDOR),
+    Provider(
+        name="openrouter",
+        hosts=("openrouter.ai",),
+        prices="openrouter",
+        stream_usage=_AUTOMATIC,
+        base_urls=(BaseUrl("OPENROUTER_BASE_URL"),),
+    ),
+    Provider(name="portkey", hosts=("portkey.ai",), prices=VENDOR),
+    Provider(name="pydantic_gateway", hosts=("gateway.pydantic.dev",), prices=VENDOR),
+    Provider(name="requesty", hosts=("requesty.ai",), prices=VENDOR),
+    Provider(name="venice", hosts=("venice.ai",), prices=VENDOR),
+    Provider(name="vercel", hosts=("ai-gateway.vercel.sh",), prices=VENDOR),
+)
+
+
+class ProviderTable:
+    """The rows, indexed for every question that is asked of them. Immutable."""
+
+    def __init__(self, rows: Iterable[Provider]) -> None:
+        self.rows = tuple(rows)
+        self._named = {row.name: row for row in self.rows}
+        assert len(self._named) == len(self.rows), "two providers of one name"
+        self._suffixes: dict[str, Provider] = {}
+        self._globs: list[tuple[re.Pattern[str], Provider]] = []
+        for row in self.rows:
+            for host in (*row.hosts, *row.unlisted_hosts):
+                if "*" in host:
+                    self._globs.append((re.compile(translate(host)), row))
+                else:
+                    self._suffixes[host] = row
+        self._unlisted = [
+            pattern for row in self.rows for pattern in map(_host_pattern, row.unlisted_hosts)
+        ]
+        self._lists_at = [
+            (_host_pattern(host), list_id)
+            for row in self.rows
+            for host, list_id in (row.prices_at or {}).items()
+        ]
+        self._list_of_prefix = {
+            prefix: row.prices for row in self.rows for prefix in row.model_prefixes
+        }
+        self._closed = _families((row.closed_models, row.prices) for row in self.rows)
+        self._open = _families((row.open_models, row.prices) for row in self.rows)
+
+    def at(self, host: str, path: str = "") -> Provider | None:
+        """The provider that answers at a host; None for a host that no row names."""
+        host = _normalised(host)
+        row = self._at(host)
+        if row is not None and row.under_paths is not None:
+            for part, name in row.under_paths.items():
+                if part in path:
+                    return self._named[name]
+        return row
+
+    def named(self, name: str) -> Provider | None:
+        """The row of a provider, by the name that the ledger has for it."""
+        return self._named.get(name)
+
+    def price_list_at(self, host: str) -> str:
+        """The price list that a host bills by; empty if none is known."""
+        host = _normalised(host)
+        row = self._at(host)
+        if row is None or any(pattern.fullmatch(host) for pattern in self._unlisted):
+            return ""
+        for pattern, list_id in self._lists_at:
+            if pattern.fullmatch(host):
+                return list_id
+        return row.prices
+
+    def price_list_of_vendor(self, prefix: str) -> str | None:
+        """The list of the vendor that gateways call so: `openai` in `openai/gpt-5`."""
+        return self._list_of_prefix.get(prefix)
+
+    def price_list_of_model(self, bare_name: str, *, with_open: bool) -> str | None:
+        """The list of the vendor that makes a model, by the model's name without a prefix."""
+        for pattern, list_id in (*self._closed, *(self._open if with_open else ())):
+            if pattern.match(bare_name):
+                return list_id
+        return None
+
+    def stream_usage_of(self, name: str) -> StreamUsage:
+        """How the streams of the provider of that name come to carry usage."""
+        row = self._named.get(name)
+        return row.stream_usage if row is not None else StreamUsage.UNKNOWN
+
+    def base_urls(self) -> tuple[BaseUrl, ...]:
+        """All variables from which SDKs take a base URL."""
+        return tuple(entry for row in self.rows for entry in row.base_urls)
+
+    def _at(self, host: str) -> Provider | None:
+        if len(host) > HOST_LENGTH_MAX:
+            return None
+        suffix = host
+        while suffix:
+            row = self._suffixes.get(suffix)
+            if row is not None:
+                return row
+            suffix = suffix.partition(".")[2]
+        for pattern, row in self._globs:
+            if pattern.fullmatch(host):
+                return row
+        return None
+
+
+def _normalised(host: str) -> str:
+    return host.lower().rstrip(".")
+
+
+def _host_pattern(host: str) -> re.Pattern[str]:
+    if "*" in host:
+        return re.compile(translate(host))
+    return re.compile(rf"(?:.*\.)?{re.escape(host)}")
+
+
+def _families(rows: Iterable[tuple[str, str]]) -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(pattern), list_id) for pattern, list_id in rows if pattern)
+
+
+TABLE = ProviderTable(PROVIDERS)
 
 
 def provider_of(host: str, path: str) -> str:
-    """Who answers at a host; the host itself if no row fits any suffix of it."""
-    host = host.lower().rstrip(".")
-    if host.endswith("services.ai.azure.com") and "/openai/" in path:
-        return "azure.ai.openai"  # one resource answers for both, by path
-    if host.endswith("-aiplatform.googleapis.com"):
-        return "gcp.vertex_ai"  # a region stands before it: us-east5-aiplatform.…
-    suffix = host
-    while suffix:
-        provider = PROVIDERS.get(suffix)
-        if provider is not None:
-            return provider
-        suffix = suffix.partition(".")[2]
-    return host
+    """The name of the provider that answers at a host; the host itself if no row names it."""
+    row = TABLE.at(host, path)
+    return row.name if row is not None else _normalised(host)

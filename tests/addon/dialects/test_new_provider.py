@@ -1,4 +1,4 @@
-"""Adding a provider is one file and one row: here is the file, and here is the row.
+"""Adding a wire format is one file and one row: here is the file, and here is the row.
 
 Lumen is made up. Its streams say `{"say": "text"}` and end with `{"over": {...}}`.
 """
@@ -13,9 +13,7 @@ from addon.dialects import routes
 from addon.dialects.counts import Counts, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
-from addon.dialects.openai import chat as openai_chat
 from addon.metering.meter import Meter
-from ledger.model import providers
 from ledger.model.usage import Usage
 
 # addon/dialects/lumen.py: from here …
@@ -76,11 +74,3 @@ def test_a_new_wire_format_is_one_file_and_one_row() -> None:
     assert meter.estimated_output_tokens() == 450
     assert facts.unknown_keys == {"glow"}
     assert meter.frames == 301
-
-
-def test_a_new_provider_of_a_known_wire_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(providers.PROVIDERS, "lumen.example", "lumen")
-    route = routes.match("POST", "api.lumen.example", "/v1/chat/completions")
-    assert route is not None
-    assert route.dialect is openai_chat.CHAT
-    assert routes.provider_of("api.lumen.example", "/v1/chat/completions") == "lumen"
