@@ -21,7 +21,7 @@ STORE = PRICING | {"ledger.store", "ledger.store.writing"}
 SYNC = STORE | {"ledger.sync"}
 MAINTENANCE = SYNC | {"ledger.maintenance"}
 REPORTS = MAINTENANCE | {"ledger.reports"}
-RECONCILE = REPORTS | {"ledger.reconcile"}
+RECONCILE = REPORTS | {"ledger.reconcile", "ledger.reconcile.vendors"}
 LEDGER = RECONCILE | {"ledger.commands", "ledger"}
 
 FRAMING = {"addon.framing"}
@@ -40,6 +40,7 @@ ARROWS: dict[str, set[str]] = {
     "ledger.maintenance": MAINTENANCE,
     "ledger.reports": REPORTS,
     "ledger.reconcile": RECONCILE,
+    "ledger.reconcile.vendors": MODEL | {"ledger.reconcile"},
     "ledger.commands": LEDGER,
     "ledger": LEDGER,
     "addon.framing": FRAMING,

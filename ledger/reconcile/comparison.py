@@ -1,28 +1,39 @@
-"""Pure. A provider's statement beside the ledger, per day and model.
+"""Pure. A vendor's statement beside the ledger, per day and model, key or project.
 
-Statements and ledgers name models a little differently (dated snapshots, "Claude Opus 4.6"), so
-they meet under a common spelling. Costs that a statement does not give by model (searches, an
-ungrouped report) are compared by day.
+Statements and ledgers spell models a little differently (dated snapshots, "Claude Opus 4.6"), so
+both are compared under a common spelling. A cost item without a model (searches, storage) is one
+row of its own per day, beside what the ledger charged for such items. A statement whose costs name
+no model at all is compared by day.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
 
-from ledger.reconcile.statements import FIGURES, Line
+from ledger.reconcile.statement import FIGURES, Line
 
-CENT_PICOUSD = 10**10
-"""Statements are rounded to cents and their fractions; half of one is no difference."""
+ROUNDING_PICOUSD = 10**10 // 2
+"""Half a cent: statements round to cents, so less is no difference."""
 
-type Key = tuple[date, str | None]
-type Figures = Mapping[str, int]
+type Key = tuple[date, str | None, str | None]
+"""Day, model in the common spelling, and the item or None."""
+
+
+class Dimension(StrEnum):
+    """What a comparison is by, beside the day."""
+
+    MODEL = "model"
+    KEY = "key"
+    PROJECT = "project"
 
 
 class Verdict(StrEnum):
+    """How one figure compares."""
+
     EQUAL = "equal"
     WITHIN = "within tolerance"
     DIFFERS = "differs"
@@ -32,14 +43,20 @@ class Verdict(StrEnum):
 
 AGREES = frozenset({Verdict.EQUAL, Verdict.WITHIN})
 
+OTHER_ITEMS = "items without a model"
+"""The row of what is billed beside the tokens of models."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One figure of one day and model on both sides. None: that side has nothing there."""
+    """One figure of one day and model (or key, or project) on both sides. None: that side has
+    nothing there."""
 
     day: date
-    model: str | None
-    """None: of all models."""
+    name: str | None
+    """The model, key or project; None: all of them together."""
+    item: str | None = None
+    """What is billed instead of a model's tokens; `name` is then None."""
     figure: str
     ledger: int | None
     statement: int | None
@@ -47,6 +64,7 @@ class Entry:
 
     @property
     def difference(self) -> int:
+        """The ledger's figure less the statement's."""
         return (self.ledger or 0) - (self.statement or 0)
 
 
@@ -57,39 +75,53 @@ def spelling(model: str) -> str:
 
 
 def compare(
-    ledger: Iterable[Line], statement: Iterable[Line], *, tolerance: Decimal
+    ledger: Iterable[Line],
+    statement: Iterable[Line],
+    *,
+    by: Dimension = Dimension.MODEL,
+    tolerance: Decimal,
 ) -> tuple[Entry, ...]:
-    """Every figure that the statement speaks of, by day and model.
+    """Every figure that the statement reports, by day and `by`.
 
     `tolerance` is a part of the statement's figure: 0.001 for a thousandth.
     """
     booked, stated = list(ledger), list(statement)
-    names = _names([*booked, *stated])
+    names = _names([*booked, *stated], by)
     entries: list[Entry] = []
     for figure in FIGURES:
         of_figure = [line for line in stated if figure in line.figures]
         if not of_figure:
             continue
-        by_model = all(line.model is not None for line in of_figure)
-        theirs = _sums(of_figure, figure, by_model=by_model)
-        ours = _sums(booked, figure, by_model=by_model)
-        for key in sorted(theirs.keys() | ours.keys(), key=lambda key: (key[0], key[1] or "")):
+        is_split = any(_name(line, by) is not None for line in of_figure)
+        has_items = is_split and any(_is_item(line, by) for line in of_figure)
+        theirs = _sums(of_figure, figure, by, is_split=is_split, has_items=has_items)
+        ours = _sums(booked, figure, by, is_split=is_split, has_items=has_items)
+        for key in sorted(theirs.keys() | ours.keys(), key=_order):
             left, right = ours.get(key), theirs.get(key)
-            if not left and not right:
-                continue
-            day, model = key
-            entries.append(
-                Entry(
-                    day=day,
-                    model=names[model] if model else None,
-                    figure=figure,
-                    ledger=left,
-                    statement=right,
-                    verdict=_verdict(figure, left, right, tolerance),
+            if left or right:
+                day, name, item = key
+                entries.append(
+                    Entry(
+                        day=day,
+                        name=names[name] if name else None,
+                        item=item,
+                        figure=figure,
+                        ledger=left,
+                        statement=right,
+                        verdict=_verdict(figure, left, right, tolerance),
+                    )
                 )
-            )
-    entries.sort(key=lambda entry: (entry.day, entry.model or "", FIGURES.index(entry.figure)))
+    entries.sort(key=lambda e: (e.day, e.item is not None, e.name or "", FIGURES.index(e.figure)))
     return tuple(entries)
+
+
+def unnamed_items(lines: Sequence[Line]) -> Mapping[str, int]:
+    """What stands in `OTHER_ITEMS`: the statement's own word for each item -> pico-USD."""
+    found: dict[str, int] = defaultdict(int)
+    for line in lines:
+        if line.model is None and "cost_picousd" in line.figures:
+            found[line.item or "not named"] += line.figures["cost_picousd"]
+    return dict(found)
 
 
 def _verdict(figure: str, ledger: int | None, statement: int | None, tolerance: Decimal) -> Verdict:
@@ -100,24 +132,53 @@ def _verdict(figure: str, ledger: int | None, statement: int | None, tolerance: 
     difference = abs(ledger - statement)
     if difference == 0:
         return Verdict.EQUAL
-    rounding = CENT_PICOUSD // 2 if figure == "cost_picousd" else 0
+    rounding = ROUNDING_PICOUSD if figure == "cost_picousd" else 0
     is_within = difference <= rounding or difference <= abs(statement) * tolerance
     return Verdict.WITHIN if is_within else Verdict.DIFFERS
 
 
-def _sums(lines: Iterable[Line], figure: str, *, by_model: bool) -> dict[Key, int]:
+def _sums(
+    lines: Iterable[Line], figure: str, by: Dimension, *, is_split: bool, has_items: bool
+) -> dict[Key, int]:
+    """The figure by day and name. Items without a model are summed apart only where the statement
+    has some; where it has none, it counts them to their models."""
     sums: dict[Key, int] = defaultdict(int)
     for line in lines:
-        if figure in line.figures:
-            model = spelling(line.model) if by_model and line.model else None
-            sums[line.day, model] += line.figures[figure]
+        if figure not in line.figures:
+            continue
+        item = OTHER_ITEMS if has_items and _is_item(line, by) else None
+        name = _name(line, by) if is_split and item is None else None
+        sums[line.day, _common(name, by), item] += line.figures[figure]
     return sums
 
 
-def _names(lines: Iterable[Line]) -> dict[str, str]:
+def _is_item(line: Line, by: Dimension) -> bool:
+    return by is Dimension.MODEL and (line.item is not None or line.model is None)
+
+
+def _name(line: Line, by: Dimension) -> str | None:
+    match by:
+        case Dimension.MODEL:
+            return line.model
+        case Dimension.KEY:
+            return line.key
+        case Dimension.PROJECT:
+            return line.project
+
+
+def _common(name: str | None, by: Dimension) -> str | None:
+    return spelling(name) if name and by is Dimension.MODEL else name
+
+
+def _names(lines: Iterable[Line], by: Dimension) -> dict[str, str]:
     """The common spelling -> a name as it is used; the ledger's if it has one."""
     names: dict[str, str] = {}
     for line in lines:
-        if line.model:
-            names.setdefault(spelling(line.model), line.model)
+        name = _name(line, by)
+        if name:
+            names.setdefault(_common(name, by) or "", name)
     return names
+
+
+def _order(key: Key) -> tuple[date, str, str]:
+    return key[0], key[1] or "", key[2] or ""

@@ -2,6 +2,10 @@
 
 import json
 
+import pytest
+
+from ledger.model.errors import LedgerError
+
 
 def test_a_statement_that_agrees_and_one_that_does_not(run, own_ledger, tmp_path):
     path = tmp_path / "statement.csv"
@@ -25,4 +29,11 @@ def test_a_page_that_goes_on_is_warned_of(run, own_ledger, tmp_path):
     path.write_text('{"object": "page", "data": [], "has_more": true}')
     result = run("reconcile", str(path), url=own_ledger)
     assert f"{path}: has_more is true" in result.stderr
-    assert result.stderr.endswith("the statements say nothing of this period\n")
+    assert result.stderr.endswith("the statements report nothing for this period\n")
+
+
+def test_a_pair_that_is_none_is_refused(run, own_ledger, tmp_path):
+    path = tmp_path / "statement.csv"
+    path.write_text("day,model\n")
+    with pytest.raises(LedgerError, match="--same 'key_abc' is not THEIRS=OURS"):
+        run("reconcile", str(path), "--by", "key", "--same", "key_abc", url=own_ledger)

@@ -5,9 +5,16 @@ from decimal import Decimal
 
 import pytest
 
-from ledger.reconcile.comparison import Verdict, compare, spelling
-from ledger.reconcile.comparison_tables import document, summary, table
-from ledger.reconcile.statements import Line
+from ledger.reconcile.comparison import (
+    OTHER_ITEMS,
+    Dimension,
+    Verdict,
+    compare,
+    spelling,
+    unnamed_items,
+)
+from ledger.reconcile.output import document, summary, table
+from ledger.reconcile.statement import Line
 
 DAY, NEXT = date(2026, 11, 2), date(2026, 11, 3)
 CENT = 10**10
@@ -19,7 +26,7 @@ def line(model="gpt-5", day=DAY, **figures):
 
 def verdicts(ledger, statement, tolerance="0"):
     return [
-        (entry.day, entry.model, entry.figure, entry.difference, entry.verdict)
+        (entry.day, entry.name, entry.figure, entry.difference, entry.verdict)
         for entry in compare(ledger, statement, tolerance=Decimal(tolerance))
     ]
 
@@ -111,22 +118,58 @@ def test_names_meet_and_the_ledgers_is_shown():
     ]
 
 
-def test_costs_without_a_model_are_compared_by_day():
+def test_costs_that_name_no_model_at_all_are_compared_by_day():
+    ledger = [line("a", cost_picousd=10 * CENT), line("b", cost_picousd=5 * CENT)]
+    statement = [line(None, cost_picousd=8 * CENT), line(None, cost_picousd=7 * CENT)]
+    assert verdicts(ledger, statement) == [(DAY, None, "cost_picousd", 0, Verdict.EQUAL)]
+
+
+def test_one_item_without_a_model_leaves_the_models_apart():
     """Searches stand without a model in a cost report, and tokens beside them with one."""
     ledger = [
-        line("a", cost_picousd=10 * CENT, input_tokens=1),
-        line("b", cost_picousd=5 * CENT, input_tokens=2),
+        line("a", cost_picousd=8 * CENT),
+        line("b", cost_picousd=5 * CENT),
+        Line(day=DAY, model="a", item="web_searches", figures={"cost_picousd": 2 * CENT}),
     ]
     statement = [
         line("a", cost_picousd=8 * CENT),
-        line(None, cost_picousd=7 * CENT),
-        line("a", input_tokens=1),
-        line("b", input_tokens=2),
+        line("b", cost_picousd=6 * CENT),
+        Line(day=DAY, model=None, item="web search", figures={"cost_picousd": 2 * CENT}),
     ]
-    assert verdicts(ledger, statement) == [
-        (DAY, None, "cost_picousd", 0, Verdict.EQUAL),
-        (DAY, "a", "input_tokens", 0, Verdict.EQUAL),
-        (DAY, "b", "input_tokens", 0, Verdict.EQUAL),
+    entries = compare(ledger, statement, tolerance=Decimal(0))
+    assert [(entry.name, entry.item, entry.verdict) for entry in entries] == [
+        ("a", None, Verdict.EQUAL),
+        ("b", None, Verdict.DIFFERS),
+        (None, OTHER_ITEMS, Verdict.EQUAL),
+    ]
+    assert unnamed_items(statement) == {"web search": 2 * CENT}
+
+
+def test_where_the_statement_has_no_items_the_ledger_counts_its_own_to_their_models():
+    ledger = [
+        line("a", cost_picousd=8 * CENT),
+        Line(day=DAY, model="a", item="web_searches", figures={"cost_picousd": 2 * CENT}),
+    ]
+    statement = [line("a", cost_picousd=10 * CENT)]
+    assert verdicts(ledger, statement) == [(DAY, "a", "cost_picousd", 0, Verdict.EQUAL)]
+
+
+@pytest.mark.parametrize("by", [Dimension.KEY, Dimension.PROJECT])
+def test_by_key_and_by_project(by):
+    def one(name, cost, model=None):
+        names = {"key": name} if by is Dimension.KEY else {"project": name}
+        return Line(day=DAY, model=model, figures={"cost_picousd": cost * CENT}, **names)
+
+    entries = compare(
+        [one("k1", 10), one(None, 3)],
+        [one("k1", 4, "a"), one("k1", 6, "b"), one("k2", 1, "a")],
+        by=by,
+        tolerance=Decimal(0),
+    )
+    assert [(entry.name, entry.difference // CENT, entry.verdict) for entry in entries] == [
+        (None, 3, Verdict.ONLY_LEDGER),
+        ("k1", 0, Verdict.EQUAL),
+        ("k2", -1, Verdict.ONLY_STATEMENT),
     ]
 
 
@@ -137,7 +180,7 @@ def test_as_tables():
         tolerance=Decimal(0),
     )
     assert table(entries).rows == (
-        ("2026-11-02", "(all models)", "cost usd", "$1.5000", "$2.0000", "-$0.5000", "differs"),
+        ("2026-11-02", "(all)", "cost usd", "$1.5000", "$2.0000", "-$0.5000", "differs"),
         ("2026-11-02", "gpt-5", "input tokens", 10, 10, None, "equal"),
     )
     found = document(entries)

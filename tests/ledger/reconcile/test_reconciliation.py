@@ -9,10 +9,10 @@ import pytest
 from ledger.model.errors import LedgerError
 from ledger.model.records import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
-from ledger.reconcile import booked
+from ledger.reconcile import reconciliation
 from ledger.reconcile.comparison import Verdict
-from ledger.reconcile.statement_files import FILE_BYTES_MAX, load
-from ledger.reconcile.statements import Line, Statement
+from ledger.reconcile.reading import FILE_BYTES_MAX, load
+from ledger.reconcile.statement import Line, Statement
 from ledger.reports.queries import Scope
 from ledger.store import db
 from tests.ledger.priced import NOVEMBER, exchange, fill, reading, settled
@@ -60,7 +60,7 @@ def test_the_ledger_day_by_day(engine):
     """What a provider counts: with further iterations, without what we only estimate."""
     found = {
         (line.day, line.model): dict(line.figures)
-        for line in booked.lines(engine, DAY, DAY, Scope(only=(("provider", "anthropic"),)))
+        for line in reconciliation.lines(engine, DAY, DAY, Scope(only=(("provider", "anthropic"),)))
     }
     (figures,) = found.values()
     # claude-haiku-4-5: 50 x $1 + 900 x $0.10 + 50 x $1.25 + 10 x $5; 70 x $1 + 7 x $5; 10 x $5
@@ -84,7 +84,7 @@ def line(model, day=DAY, **figures):
 
 def test_statements_of_one_provider_are_one(engine):
     """Usage in one file, costs in another; the other provider's requests are not asked for."""
-    entries = booked.reconcile(
+    entries = reconciliation.reconcile(
         engine,
         [
             statement("anthropic", line("claude-haiku-4-5", input_tokens=1070)),
@@ -100,10 +100,10 @@ def test_statements_of_one_provider_are_one(engine):
 
 
 def test_a_statement_of_no_provider_is_of_the_whole_ledger(engine):
-    entries = booked.reconcile(
+    entries = reconciliation.reconcile(
         engine, [statement(None, line("gpt-4.1", input_tokens=5))], Scope(), tolerance=Decimal(0)
     )
-    assert {(entry.model, entry.verdict) for entry in entries} == {
+    assert {(entry.name, entry.verdict) for entry in entries} == {
         ("gpt-4.1", Verdict.EQUAL),
         ("claude-haiku-4-5-20251001", Verdict.ONLY_LEDGER),
     }
@@ -111,7 +111,7 @@ def test_a_statement_of_no_provider_is_of_the_whole_ledger(engine):
 
 def test_only_the_days_of_the_statement_are_compared(engine):
     stated = statement("openai", line("gpt-4.1", input_tokens=5))
-    (entry,) = booked.reconcile(engine, [stated], Scope(), tolerance=Decimal(0))
+    (entry,) = reconciliation.reconcile(engine, [stated], Scope(), tolerance=Decimal(0))
     assert (entry.day, entry.verdict) == (DAY, Verdict.EQUAL)
 
 
@@ -129,7 +129,7 @@ def test_whole_days_of_a_period(engine, scope, days):
         line("gpt-4.1", input_tokens=5),
         line("gpt-4.1", DAY + timedelta(days=1), input_tokens=5),
     )
-    entries = booked.reconcile(engine, [stated], scope, tolerance=Decimal(0))
+    entries = reconciliation.reconcile(engine, [stated], scope, tolerance=Decimal(0))
     assert [entry.day.day for entry in entries] == days
     assert {entry.verdict for entry in entries} <= {Verdict.EQUAL}
 

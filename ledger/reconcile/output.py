@@ -1,21 +1,22 @@
-"""Pure. A reconciliation as a table, and as JSON-to-be."""
+"""Pure. A reconciliation as a table, and as a document for JSON."""
 
 from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from ledger.reconcile.comparison import AGREES, Entry
+from ledger.reconcile.comparison import AGREES, Dimension, Entry
 from ledger.reports.render import Cell, Column, Table, short_usd, usd
 
-ALL = "(all models)"
+ALL = "(all)"
+"""A row that the statement does not split any further."""
 
 
-def table(entries: Iterable[Entry]) -> Table:
+def table(entries: Iterable[Entry], by: Dimension = Dimension.MODEL) -> Table:
     """One line per figure."""
     columns = (
         ("day", False),
-        ("model", False),
+        (str(by), False),
         ("figure", False),
         ("ledger", True),
         ("statement", True),
@@ -32,7 +33,7 @@ def table(entries: Iterable[Entry]) -> Table:
 
 
 def document(entries: Iterable[Entry]) -> dict[str, Any]:
-    """All entries, and how many of each verdict."""
+    """All entries, and the count of each verdict."""
     listed = list(entries)
     return {
         "agrees": all(entry.verdict in AGREES for entry in listed),
@@ -40,7 +41,8 @@ def document(entries: Iterable[Entry]) -> dict[str, Any]:
         "entries": [
             {
                 "day": entry.day.isoformat(),
-                "model": entry.model,
+                "name": entry.name,
+                "item": entry.item,
                 "figure": _name(entry),
                 "ledger": _exact(entry, entry.ledger),
                 "statement": _exact(entry, entry.statement),
@@ -53,7 +55,7 @@ def document(entries: Iterable[Entry]) -> dict[str, Any]:
 
 
 def summary(entries: Iterable[Entry]) -> str:
-    """How it went, in one line."""
+    """How many figures there are of each verdict, in one line."""
     counts = Counter(str(entry.verdict) for entry in entries)
     return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
 
@@ -61,7 +63,7 @@ def summary(entries: Iterable[Entry]) -> str:
 def _cells(entry: Entry) -> tuple[Cell, ...]:
     return (
         entry.day.isoformat(),
-        entry.model or ALL,
+        f"({entry.item})" if entry.item else entry.name or ALL,
         _name(entry).replace("_", " "),
         _shown(entry, entry.ledger),
         _shown(entry, entry.statement),

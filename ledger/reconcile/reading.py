@@ -1,0 +1,142 @@
+"""Edge. Vendors' statements from files. The content tells which export a file is, not its name."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from ledger.model.errors import LedgerError
+from ledger.reconcile.statement import CsvShape, JsonShape, Statement, Unreadable
+from ledger.reconcile.vendors import anthropic, azure, bedrock, openai, openrouter, plain, vertex
+
+FILE_BYTES_MAX = 256 * 1024 * 1024
+"""A year of an organisation by the minute; a larger file is not a statement."""
+
+JSON_SHAPES: tuple[JsonShape, ...] = (
+    *openai.JSON_SHAPES,
+    *anthropic.JSON_SHAPES,
+    *openrouter.JSON_SHAPES,
+    *vertex.JSON_SHAPES,
+)
+CSV_SHAPES: tuple[CsvShape, ...] = (
+    *anthropic.CSV_SHAPES,
+    *openrouter.CSV_SHAPES,
+    *bedrock.CSV_SHAPES,
+    *azure.CSV_SHAPES,
+    *plain.CSV_SHAPES,
+)
+"""Every export that is known; the first that fits is taken, the plain CSV last."""
+
+_NOT_KNOWN = (
+    "not a known statement: OpenAI usage or costs JSON, Anthropic usage or cost JSON or CSV, "
+    "OpenRouter activity JSON or CSV, AWS Cost and Usage Report CSV, Azure cost details CSV, "
+    "Google Cloud billing export JSON, or a CSV with the columns day, model, input_tokens, "
+    "output_tokens, cost_usd"
+)
+
+
+def load(name: str, *, provider: str | None) -> Statement:
+    """One file. `provider`: whose it is where the export does not say. Raises LedgerError."""
+    try:
+        with Path(name).open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise LedgerError(f"cannot read {name}: {error.strerror}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise LedgerError(f"{name} is larger than {FILE_BYTES_MAX} bytes: not a statement")
+    try:
+        statement = read(name, data.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise LedgerError(f"{name} is not UTF-8 text: not a statement") from None
+    return replace(statement, provider=statement.provider or provider)
+
+
+def read(name: str, text: str) -> Statement:
+    """The statement in a file's text; LedgerError, with `name` in it, if it is none."""
+    try:
+        if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "["):
+            return _read_json(text)
+        return _read_csv(text)
+    except Unreadable as error:
+        raise LedgerError(f"{name}: {error}") from None
+
+
+def _read_json(text: str) -> Statement:
+    pages = _pages(text)
+    rows = [pair for page in pages for pair in _results(page)]
+    warnings: tuple[str, ...] = ()
+    if pages and pages[-1].get("has_more") is True:
+        warnings = ("has_more is true in its last page: the report continues in another",)
+    for shape in JSON_SHAPES:
+        if rows and all(shape.fits(result) for _, result in rows):
+            lines = (shape.line(bucket, result) for bucket, result in rows)
+            return Statement(
+                kind=shape.kind,
+                provider=shape.provider,
+                lines=tuple(line for line in lines if line is not None),
+                warnings=warnings,
+            )
+    if pages and not rows:
+        return Statement(kind="empty report", provider=None, lines=(), warnings=warnings)
+    raise Unreadable(_NOT_KNOWN)
+
+
+def _pages(text: str) -> list[dict[str, Any]]:
+    """One page, a list of pages, or a page on each line."""
+    text = text.lstrip("\ufeff")
+    try:
+        whole = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError, ArithmeticError) as error:
+        try:
+            whole = [json.loads(line, parse_float=Decimal) for line in text.splitlines() if line]
+        except (ValueError, RecursionError, ArithmeticError):
+            raise Unreadable(f"not JSON: {str(error)[:200]}") from None
+    pages = whole if isinstance(whole, list) else [whole]
+    if not all(isinstance(page, dict) for page in pages):
+        raise Unreadable(_NOT_KNOWN)
+    return pages
+
+
+def _results(page: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each result with the bucket of time that it is in; where there are no buckets, itself."""
+    if "data" not in page and any(shape.fits(page) for shape in vertex.JSON_SHAPES):
+        yield page, page
+        return
+    data = page.get("data")
+    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
+        raise Unreadable(_NOT_KNOWN)
+    for item in data:
+        results = item.get("results", item.get("result"))
+        if isinstance(results, list):
+            yield from ((item, result) for result in results if isinstance(result, dict))
+        else:
+            yield item, item
+
+
+def _read_csv(text: str) -> Statement:
+    reader = csv.DictReader(io.StringIO(text.lstrip("\ufeff")))
+    try:
+        shape = _csv_shape(reader.fieldnames or ())
+        if shape is None:
+            raise Unreadable(_NOT_KNOWN)
+        lines = []
+        for row in reader:
+            try:
+                line = shape.line(row)
+            except Unreadable as error:
+                raise Unreadable(f"line {reader.line_num}: {error}") from None
+            if line is not None:
+                lines.append(line)
+    except csv.Error as error:
+        # The line that the reader refused is not counted.
+        raise Unreadable(f"line {reader.line_num + 1}: {error}") from None
+    return Statement(kind=shape.kind, provider=shape.provider, lines=tuple(lines))
+
+
+def _csv_shape(names: Iterable[str]) -> CsvShape | None:
+    there = frozenset(names)
+    return next((shape for shape in CSV_SHAPES if shape.known_by <= there), None)

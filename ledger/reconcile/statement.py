@@ -1,0 +1,194 @@
+"""Pure. A vendor's statement as values, and how its days, counts and amounts are read.
+
+Input tokens are all input and output tokens all output here, as everywhere in the ledger.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from ledger.model.money import PICOUSD_PER_USD
+from ledger.model.usage import COUNT_MAX
+
+FIGURES = (
+    "requests",
+    "input_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "output_tokens",
+    "cost_picousd",
+)
+"""What a statement may report, in the order in which it is shown."""
+
+AMOUNT_LENGTH_MAX = 64
+"""Characters of an amount. Exports write at most some 30; arithmetic on a longer exponent takes
+time and memory without bound."""
+DIGITS_MAX = 12
+"""Digits of an amount before the point: a line of a trillion USD is a mistake, and an exponent of
+a million is an attack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What a statement reports for one model, key and project on one UTC day."""
+
+    day: date
+    model: str | None
+    """None: the line names no model."""
+    item: str | None = None
+    """What the line bills instead of a model's tokens (`web search tool calls`); None: nothing
+    else is named."""
+    project: str | None = None
+    """The vendor's id of the project or workspace; None: not reported."""
+    key: str | None = None
+    """The vendor's id of the API key, never the key itself; None: not reported."""
+    figures: Mapping[str, int]
+    """Names of `FIGURES` -> values; a name that is missing is not reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One export."""
+
+    kind: str
+    """In words: `OpenAI usage`."""
+    provider: str | None
+    """As the ledger names it; None: the export does not say."""
+    lines: tuple[Line, ...]
+    warnings: tuple[str, ...] = ()
+    invoice_id: str | None = None
+    """The vendor's invoice that the lines stand on; None: not reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonShape:
+    """One JSON export of a vendor."""
+
+    kind: str
+    provider: str
+    fits: Callable[[dict[str, Any]], bool]
+    """Whether a result has the keys of this export."""
+    line: Callable[[dict[str, Any], dict[str, Any]], Line | None]
+    """A bucket of time and one of its results -> a line; None: the result bills nothing of an LLM.
+    Raises `Unreadable`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvShape:
+    """One CSV export of a vendor."""
+
+    kind: str
+    provider: str | None
+    known_by: frozenset[str]
+    """The columns that only this export has together."""
+    line: Callable[[Mapping[str, str]], Line | None]
+    """A row -> a line; None: the row bills nothing of an LLM. Raises `Unreadable`."""
+
+
+class Unreadable(Exception):  # noqa: N818  # it describes one line, on its way to the file's error
+    """A value that its export cannot hold; the text names the value."""
+
+
+def line_of(
+    day: date,
+    model: object,
+    *,
+    item: object = None,
+    project: object = None,
+    key: object = None,
+    **figures: int | None,
+) -> Line:
+    """A line; empty texts and figures of None count as not reported."""
+    return Line(
+        day=day,
+        model=_text(model),
+        item=_text(item),
+        project=_text(project),
+        key=_text(key),
+        figures={name: figure for name, figure in figures.items() if figure is not None},
+    )
+
+
+def count(row: Mapping[str, Any], name: str) -> int | None:
+    """A count of a JSON result; None: not reported."""
+    value = row.get(name)
+    if value is None:
+        return None
+    if type(value) is not int or not 0 <= value <= COUNT_MAX:
+        raise Unreadable(f"{name}: {str(value)[:40]!r} is not a count")
+    return value
+
+
+def csv_count(row: Mapping[str, str], name: str) -> int | None:
+    """A count of a CSV row, with or without thousands separators; None: empty."""
+    text = (row.get(name) or "").strip().replace(",", "")
+    if not text:
+        return None
+    if not re.fullmatch(r"\d{1,18}(\.0*)?", text):
+        raise Unreadable(f"{name}: {text[:40]!r} is not a count")
+    return int(text.partition(".")[0])
+
+
+def picousd(value: object, *, per_usd: int = 1) -> int | None:
+    """An amount in pico-USD, rounded to one; `per_usd` units of the amount are one USD. Refunds
+    are negative. None: not reported."""
+    if value is None:
+        return None
+    amount = decimal_of(str(value))
+    if amount is None or amount.adjusted() > DIGITS_MAX:
+        raise Unreadable(f"{str(value)[:40]!r} is not an amount")
+    return int((amount * PICOUSD_PER_USD / per_usd).to_integral_value())
+
+
+def decimal_of(text: str) -> Decimal | None:
+    """A finite number of bounded length; None if the text is none. Its exponent is not bounded:
+    look at `adjusted()` before any arithmetic."""
+    if len(text) > AMOUNT_LENGTH_MAX:
+        return None
+    try:
+        amount = Decimal(text)
+    except InvalidOperation:
+        return None
+    return amount if amount.is_finite() else None
+
+
+def csv_picousd(row: Mapping[str, str], name: str) -> int | None:
+    """An amount in USD of a CSV row; None: empty."""
+    text = (row.get(name) or "").strip().replace(",", "").replace("$", "")
+    return picousd(text) if text else None
+
+
+def sum_of(*parts: int | None) -> int | None:
+    """The sum of what is reported; None: nothing is."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+def require_usd(currency: object) -> None:
+    """Raises `Unreadable` for an amount in another currency."""
+    if str(currency).upper() != "USD":
+        raise Unreadable(f"an amount that is not in USD: {str(currency)[:20]}")
+
+
+def epoch_day(value: object) -> date:
+    """The UTC day of seconds since 1970."""
+    if type(value) is int and 0 <= value < 1 << 33:
+        return datetime.fromtimestamp(value, UTC).date()
+    raise Unreadable(f"start_time: {str(value)[:40]!r} is not a time")
+
+
+def iso_day(value: object) -> date:
+    """The UTC day of an ISO date or time; without an offset it is UTC."""
+    text = str(value).strip()
+    try:
+        moment = datetime.fromisoformat(text.removesuffix(" UTC"))
+        return moment.astimezone(UTC).date() if moment.tzinfo else moment.date()
+    except (ValueError, OverflowError):
+        raise Unreadable(f"{text[:40]!r} is not a day; write 2026-11-01") from None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
