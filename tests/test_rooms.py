@@ -62,10 +62,6 @@ ARROWS: dict[str, set[str]] = {
 
 STILL_WRONG = {
     ("addon.recordings", "addon.proxy"),
-    ("ledger.maintenance", "ledger.reports"),
-    ("ledger.store.writing", "ledger.maintenance"),
-    ("ledger.store.writing", "ledger.sync"),
-    ("ledger.sync", "ledger.maintenance"),
 }
 """Arrows that must go. This set only ever gets smaller."""
 

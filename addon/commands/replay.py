@@ -19,10 +19,10 @@ from addon.proxy.options import Settings
 from addon.recordings import serving
 from addon.recordings.reading import Recorded, files_of, read
 from addon.recordings.replay import Commits, Tally, replay
+from ledger import recording
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
 from ledger.store.db import default_url
-from ledger.store.writing.writer import Ledger
 
 CLOSE_SECONDS_MAX = 60.0
 """Nobody waits for a stream here; a slow disk may take its time."""
@@ -39,7 +39,7 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, prices: 
     book = PriceBook.load(str(prices) if prices else None)
     node = f"replay/{os.getpid()}/{int(time.time())}"
     commits = Commits()
-    writer = Ledger.start(
+    writer = recording.open_ledger(
         settings.ledger_url,
         node=node,
         price=book.price,

@@ -36,9 +36,10 @@ from addon.proxy.live import Live, Running, attempt, plain
 from addon.proxy.options import Settings
 from addon.proxy.patches import hook_lists, http_stream
 from addon.recordings.capture import Capture, append, file_for
+from ledger import recording
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
-from ledger.store.writing.writer import Ledger, Receipt
+from ledger.store.writing.writer import Receipt
 
 logger = logging.getLogger(__name__)
 
@@ -366,7 +367,7 @@ class Recorder:
             running.ledger.on_commit = _notify_on(asyncio.get_running_loop())
             return running
         book = PriceBook.load(str(settings.prices) if settings.prices else None)
-        ledger = Ledger.start(
+        ledger = recording.open_ledger(
             settings.ledger_url,
             node=self._node,
             price=book.price,

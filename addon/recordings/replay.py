@@ -45,7 +45,7 @@ class Commits:
         self._resolved = threading.Semaphore(0)
 
     def on_commit(self, receipts: Sequence[Receipt]) -> None:
-        """For `Ledger.start`; called on the writer's thread."""
+        """For `ledger.recording.open_ledger`; called on the writer's thread."""
         self._resolved.release(len(receipts))
 
     def wait(self, count: int) -> None:

@@ -8,6 +8,7 @@ from rich.markup import escape
 from ledger.model.errors import LedgerError
 from ledger.reports import queries, render, report_tables
 from ledger.store import db
+from ledger.store.scope import Scope
 from ledger.sync.spool import path_for
 
 
@@ -19,7 +20,7 @@ def show_summary(ledger_url: str, run_id: str) -> None:
         # What goes to a shared database was committed to the spool first, and is all there.
         local = parsed if db.file_of(parsed) else f"sqlite:///{path_for(parsed)}"
         engine = db.open_engine(local)
-        scope = queries.Scope(only=(("tag:run", run_id),))
+        scope = Scope(only=(("tag:run", run_id),))
         found = queries.report(engine, ["model"], scope)
     except LedgerError as error:
         console.print(escape(f"tokentee: {error}"))

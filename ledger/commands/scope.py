@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ledger.reports.queries import Scope
+    from ledger.store.scope import Scope
 
 
 def scope_of(since: str | None, until: str | None, only: list[str] | None) -> "Scope":
     """The scope that the options name; LedgerError for a word that is none."""
     from ledger.model import period
     from ledger.model.errors import LedgerError
-    from ledger.reports.queries import Scope
+    from ledger.store.scope import Scope
 
     now = datetime.now(UTC)
     pairs = []

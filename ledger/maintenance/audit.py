@@ -16,9 +16,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.maintenance.retention import DROPPED_UNTIL
 from ledger.pricing.price_lines import INPUT_LINES, OUTPUT_LINES
-from ledger.reports.queries import snapshot
+from ledger.store.dropping import DROPPED_UNTIL
+from ledger.store.scope import snapshot
 from ledger.store.tables import Instant
 from ledger.sync.merging import reason_of
 

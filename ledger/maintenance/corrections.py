@@ -15,8 +15,8 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.model.records import Charge, Exchange, Reading
-from ledger.reports.queries import current_charge
 from ledger.store import db
+from ledger.store.current import current_charge
 from ledger.store.rows import exchange_of, reading_of
 from ledger.store.tables import charges, exchanges, readings
 from ledger.store.writing import batch_insert

@@ -8,7 +8,7 @@ the old figures stay where they were.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,11 +20,10 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.model.records import Charge
 from ledger.pricing.charges import NO_SOURCE, charge
 from ledger.pricing.prices import PriceBook
-from ledger.reports.price_tables import Change
-from ledger.reports.queries import Scope, conditions
 from ledger.store import db
 from ledger.store.requests_view import requests
 from ledger.store.rows import exchange_of, reading_of
+from ledger.store.scope import Scope, conditions
 from ledger.store.tables import charges, exchanges, readings
 
 BATCH = 1000
@@ -33,6 +32,24 @@ BATCH = 1000
 _FIGURES = ("line", "model", "quantity", "unit_picousd", "amount_picousd")
 
 type Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What repricing changes for one model. None: no line had, or has, a price."""
+
+    requests: int = 0
+    lines: int = 0
+    before_picousd: int | None = None
+    after_picousd: int | None = None
+
+    def __add__(self, other: "Change") -> "Change":
+        return Change(
+            requests=self.requests + other.requests,
+            lines=self.lines + other.lines,
+            before_picousd=_total((self.before_picousd, other.before_picousd)),
+            after_picousd=_total((self.after_picousd, other.after_picousd)),
+        )
 
 
 def changes(
@@ -209,6 +226,6 @@ def _append(engine: Engine, rows: Sequence[Row]) -> int:
     return len(rows)
 
 
-def _total(amounts: Iterator[int | None]) -> int | None:
+def _total(amounts: Iterable[int | None]) -> int | None:
     known = [amount for amount in amounts if amount is not None]
     return sum(known) if known else None

@@ -7,28 +7,12 @@ go with their partitions, without touching a row; the rest, and SQLite, goes in 
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 
-import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db, partitions
-from ledger.store.tables import (
-    charges,
-    daily,
-    exchanges,
-    hourly,
-    instant_text,
-    meta,
-    readings,
-    stale_days,
-)
-from ledger.sync.bundles import Key
-
-DROPPED_UNTIL = "dropped_until"
-"""The key in `meta` of how recent the newest exchange is that was dropped: what points at one that
-is not there any more (`duplicate_of`) is then no fault."""
-DROP_EXCHANGES_MAX = 500
-"""In one transaction, which a proxy's commits wait behind: some 20 ms."""
+from ledger.store.dropping import drop, note_dropped_until
+from ledger.store.tables import daily, exchanges, hourly, stale_days
 
 
 def drop_before(
@@ -50,52 +34,8 @@ def count_before(engine: Engine, before: datetime) -> int:
         ).scalar_one()
 
 
-def drop(engine: Engine, which: sa.ColumnElement[bool]) -> int:
-    """Drop some of these exchanges, the oldest first; 0 when there are none left."""
-    with db.writing(engine) as connection:
-        rows = connection.execute(
-            sa.select(exchanges.c.opened_at, exchanges.c.id)
-            .where(which)
-            .order_by(exchanges.c.opened_at, exchanges.c.id)
-            .limit(DROP_EXCHANGES_MAX)
-        ).all()
-        if rows:
-            _allow(connection, allowed=True)
-            _delete(connection, [(instant_text(row.opened_at), row.id) for row in rows])
-            _allow(connection, allowed=False)
-            _note(connection, rows[-1].opened_at)
-    return len(rows)
-
-
 def _ended_before(moment: datetime) -> sa.ColumnElement[bool]:
     return sa.and_(exchanges.c.opened_at < moment, exchanges.c.state != "open")
-
-
-def _allow(connection: Connection, *, allowed: bool) -> None:
-    """What the guards of the tables look for (migration 0002); it ends with the transaction."""
-    if connection.dialect.name == "postgresql":
-        value = "on" if allowed else "off"
-        connection.exec_driver_sql(f"SET LOCAL tokentee.retention = '{value}'")
-    elif allowed:
-        connection.execute(sa.insert(meta).values(key="retention", value="under way"))
-    else:
-        connection.execute(sa.delete(meta).where(meta.c.key == "retention"))
-
-
-def _delete(connection: Connection, keys: list[Key]) -> None:
-    if connection.dialect.name == "postgresql":
-        chosen = (
-            "SELECT (k ->> 0)::timestamptz, k ->> 1 "
-            "FROM jsonb_array_elements(CAST(:keys AS jsonb)) k"
-        )
-    else:
-        chosen = "SELECT value ->> 0, value ->> 1 FROM json_each(:keys)"
-    for table in (charges, readings, exchanges):
-        key = "id" if table is exchanges else "exchange_id"
-        connection.execute(
-            sa.text(f"DELETE FROM {table.name} WHERE (opened_at, {key}) IN ({chosen})"),
-            {"keys": orjson.dumps(keys).decode()},
-        )
 
 
 def _drop_months(engine: Engine, before: datetime) -> int:
@@ -117,18 +57,8 @@ def _drop_months(engine: Engine, before: datetime) -> int:
                 table = name.partition("_p")[0]
                 connection.exec_driver_sql(f"ALTER TABLE {table} DETACH PARTITION {name}")
                 connection.exec_driver_sql(f"DROP TABLE {name}")
-            _note(connection, datetime(end.year, end.month, end.day, tzinfo=UTC))
+            note_dropped_until(connection, datetime(end.year, end.month, end.day, tzinfo=UTC))
     return dropped
-
-
-def _note(connection: Connection, until: datetime) -> None:
-    connection.execute(
-        sa.text(
-            "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) "
-            "DO UPDATE SET value = excluded.value WHERE meta.value < excluded.value"
-        ),
-        {"key": DROPPED_UNTIL, "value": instant_text(until)},
-    )
 
 
 def _months(connection: Connection) -> list[date]:

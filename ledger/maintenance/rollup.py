@@ -132,8 +132,11 @@ class Keeper:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """A day under way is summed up to its end, or not: it is stale until it is."""
+    def wake(self) -> None:
+        """Sums are made at intervals, whatever is written."""
+
+    def stop(self, timeout_seconds: float) -> None:  # noqa: ARG002  # a Companion has it
+        """Stop at once: a day whose sums are not committed yet stays stale."""
         self._stopping.set()
 
     def _run(self) -> None:

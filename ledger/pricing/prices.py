@@ -44,7 +44,7 @@ class PriceBook:
         return book
 
     def price(self, exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
-        """The charges of a reading, for `Ledger.start(price=...)`."""
+        """The charges of a reading, for `ledger.recording.open_ledger(price=...)`."""
         return charge(exchange, reading, self)
 
     def sheet(self, exchange: Exchange, *, model: str | None = None) -> Sheet:

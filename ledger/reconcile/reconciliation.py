@@ -17,16 +17,10 @@ from ledger.reconcile.comparison import Dimension, Entry, compare
 from ledger.reconcile.statement import Line, Statement
 from ledger.reports.explain import is_token_line
 from ledger.reports.figures import Figures, plus
-from ledger.reports.queries import (
-    SPLIT,
-    Scope,
-    conditions,
-    current_charge,
-    dimension,
-    report,
-    snapshot,
-)
+from ledger.reports.queries import SPLIT, report
+from ledger.store.current import current_charge
 from ledger.store.requests_view import requests
+from ledger.store.scope import Scope, conditions, dimension, snapshot
 from ledger.store.tables import charges
 
 _WORDS = {Dimension.MODEL: "model", Dimension.KEY: "key", Dimension.PROJECT: "tag:project"}

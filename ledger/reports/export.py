@@ -16,8 +16,10 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.reports import focus
 from ledger.reports.day_files import BATCH_ROWS, FileFormat, Written, write
-from ledger.reports.queries import SPLIT, Scope, conditions, current_charge, snapshot
+from ledger.reports.queries import SPLIT
+from ledger.store.current import current_charge
 from ledger.store.requests_view import REQUEST_COLUMNS, requests
+from ledger.store.scope import Scope, conditions, snapshot
 from ledger.store.tables import Instant, charges
 
 type Columns = tuple[tuple[str, str], ...]

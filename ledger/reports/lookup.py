@@ -8,7 +8,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.reports.explain import Facts, Found
-from ledger.reports.queries import snapshot
+from ledger.store.scope import snapshot
 from ledger.store.tables import charges, exchanges, readings
 
 PREFIX_LENGTH_MIN = 4

@@ -1,31 +1,12 @@
 """Pure. Prices, and what repricing changes, as tables."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from ledger.maintenance.reprice import Change
 from ledger.model.money import usd_text
 from ledger.pricing.price_lines import Rate, Sheet
 from ledger.reports.explain import is_token_line
-from ledger.reports.figures import plus
 from ledger.reports.render import Cell, Column, Table, short_usd
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What repricing changes for one model. None: no line had, or has, a price."""
-
-    requests: int = 0
-    lines: int = 0
-    before_picousd: int | None = None
-    after_picousd: int | None = None
-
-    def __add__(self, other: "Change") -> "Change":
-        return Change(
-            requests=self.requests + other.requests,
-            lines=self.lines + other.lines,
-            before_picousd=plus(self.before_picousd, other.before_picousd),
-            after_picousd=plus(self.after_picousd, other.after_picousd),
-        )
 
 
 def sheet_table(sheet: Sheet) -> Table:

@@ -7,41 +7,21 @@ snapshot, and what its rows add up to is held against the view's own sums before
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from datetime import datetime
+from dataclasses import fields
 from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.model.errors import LedgerError
 from ledger.model.money import AMOUNT_MAX
 from ledger.pricing.charges import PROVIDER
 from ledger.reports.figures import Figures, Key, Report, Row, Times, order, percentiles, top_of
 from ledger.store import db
+from ledger.store.current import current_charge
 from ledger.store.requests_view import requests
+from ledger.store.scope import TIMES, Scope, conditions, dimension, snapshot, within
 from ledger.store.tables import charges, exchanges
-
-COLUMNS = {
-    "model": "model",
-    "provider": "provider",
-    "origin": "origin",
-    "dialect": "dialect",
-    "operation": "operation",
-    "tier": "service_tier",
-    "outcome": "outcome",
-    "key": "key_fingerprint",
-    "session": "session_id",
-    "end_user": "end_user",
-    "user_agent": "user_agent",
-    "source": "source",
-    "tag": "tags",
-}
-"""What a report can be by -> its column; beside these the times, and `tag:NAME`."""
-TIMES = {"month": 7, "day": 10, "hour": 13}
-"""Characters of `YYYY-MM-DD HH`."""
 
 SPLIT = 10**6
 """Everything is summed in two parts: SQLite's sum ends at 64 bits, which is 9.2 million USD."""
@@ -51,16 +31,6 @@ TOKENS_MAX = 10**9
 figures beyond that are left out where products of two would not fit 64 bits."""
 
 CACHE_LINES = ("cache_read", "cache_write", "cache_write_5m", "cache_write_1h")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """Which requests are asked for."""
-
-    since: datetime | None = None
-    until: datetime | None = None
-    only: tuple[tuple[str, str], ...] = ()
-    """(a word that a report can be by, its value)."""
 
 
 def report(engine: Engine, by: Sequence[str], scope: Scope, *, top: int | None = None) -> Report:
@@ -96,57 +66,6 @@ def open_ledger(url: str | None) -> Engine:
     url = url or db.default_url()
     db.open_existing(url).dispose()
     return db.ensure(url)
-
-
-@contextmanager
-def snapshot(engine: Engine) -> Iterator[Connection]:
-    """A connection whose questions all see the same ledger."""
-    with engine.connect() as connection:
-        if engine.dialect.name == "postgresql":
-            # SQLite's readers have a snapshot in WAL mode anyway.
-            connection.execution_options(isolation_level="REPEATABLE READ")
-        yield connection
-
-
-def dimension(word: str, dialect: str) -> sa.ColumnElement[Any]:
-    """The expression that a report is by."""
-    if word in COLUMNS:
-        column = requests.c[COLUMNS[word]]
-        # PostgreSQL has no order of JSON.
-        return sa.cast(column, sa.Text) if word == "tag" else column
-    if word in TIMES:
-        text: sa.ColumnElement[str] = sa.cast(requests.c.opened_at, sa.Text)
-        if dialect == "postgresql":
-            at = sa.func.timezone("UTC", requests.c.opened_at)
-            text = sa.func.to_char(at, "YYYY-MM-DD HH24")
-        return sa.func.substr(text, 1, TIMES[word])
-    name = word.removeprefix("tag:")
-    if name != word and name and '"' not in name:
-        path = name if dialect == "postgresql" else f'$."{name}"'
-        return requests.c.tags.op("->>")(sa.literal(path, sa.Text))
-    known = ", ".join((*COLUMNS, "tag:NAME", *TIMES))
-    raise LedgerError(f"nothing is by {word[:60]!r}; by one of {known}")
-
-
-def conditions(scope: Scope, dialect: str) -> list[sa.ColumnElement[bool]]:
-    """What a request must meet to be in a scope."""
-    return _within(scope, requests.c.opened_at) + [
-        dimension(word, dialect) == value for word, value in scope.only
-    ]
-
-
-def current_charge(charge: sa.FromClause) -> sa.ColumnElement[bool]:
-    """No later charge supersedes it; as in the view."""
-    later = charges.alias()
-    return ~sa.exists().where(
-        later.c.opened_at == charge.c.opened_at,
-        later.c.exchange_id == charge.c.exchange_id,
-        later.c.reading_id == charge.c.reading_id,
-        later.c.ordinal == charge.c.ordinal,
-        later.c.revision > 1,  # has an index: most charges are never superseded
-        (later.c.revision > charge.c.revision)
-        | ((later.c.revision == charge.c.revision) & (later.c.id < charge.c.id)),
-    )
 
 
 class _Questions:
@@ -247,7 +166,7 @@ def _costs(scope: Scope) -> sa.Subquery:
             _further(("output", "reasoning", "citation")).label("extra_output_tokens"),
             _further(("uncached_input", "cache_", "input_")).label("extra_input_tokens"),
         )
-        .where(current_charge(charges), *_within(scope, c.opened_at))
+        .where(current_charge(charges), *within(scope, c.opened_at))
         .group_by(c.opened_at, c.exchange_id, c.reading_id)
         .subquery("costs")
     )
@@ -347,17 +266,8 @@ def _still_open(scope: Scope) -> sa.Select[Any]:
     return (
         sa.select(sa.func.count())
         .select_from(exchanges)
-        .where(exchanges.c.state == "open", *_within(scope, exchanges.c.opened_at))
+        .where(exchanges.c.state == "open", *within(scope, exchanges.c.opened_at))
     )
-
-
-def _within(scope: Scope, opened_at: sa.ColumnElement[datetime]) -> list[sa.ColumnElement[bool]]:
-    where = []
-    if scope.since is not None:
-        where.append(opened_at >= scope.since)
-    if scope.until is not None:
-        where.append(opened_at < scope.until)
-    return where
 
 
 def _count(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:

@@ -20,14 +20,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Connection, Dialect
 
+from ledger.store.keys import Key
 from ledger.store.tables import Instant, charges, exchanges, readings
 from ledger.store.writing import batch_insert
 
 LINK_LOCK = 0x746F6B656E6C6E6B
 """`tokenlnk` as a number: who links holds it on PostgreSQL, so that two agree on a group."""
-
-type Key = tuple[str, str]
-"""opened_at as text, and the exchange's id."""
 
 _POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]  # not annotated
 

@@ -13,9 +13,9 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.store import db, partitions
+from ledger.store.keys import Key
 from ledger.store.tables import exchanges, instant_text
 from ledger.sync import bundles
-from ledger.sync.bundles import Key
 
 BUNDLE_EXCHANGES_MAX = 500
 """On SQLite a bundle holds the write lock for about 0.1 s; a proxy's own commits wait behind it."""

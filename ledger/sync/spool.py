@@ -15,11 +15,11 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
-from ledger.maintenance import retention
 from ledger.model.records import State
 from ledger.store import db
+from ledger.store.dropping import drop
+from ledger.store.keys import Key
 from ledger.store.tables import exchanges, instant_text, meta, outbox, set_aside
-from ledger.sync.bundles import Key
 from ledger.sync.merging import Refused
 
 KEPT_DAYS = 7
@@ -136,4 +136,4 @@ def drop_shipped(engine: Engine, *, now: datetime) -> int:
     )
     old = exchanges.c.opened_at < now - timedelta(days=KEPT_DAYS)
     ended = exchanges.c.state != State.OPEN
-    return retention.drop(engine, sa.and_(old, ended, ~waits, ~refused))
+    return drop(engine, sa.and_(old, ended, ~waits, ~refused))

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from ledger import recording
 from ledger.model.records import Exchange, Outcome, Reading, State, UsageSource
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
-from ledger.store.writing.writer import Ledger
 from ledger.sync.merging import sync
 
 NOVEMBER = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
@@ -75,7 +75,7 @@ def settled(about, *, outcome=Outcome.COMPLETE, took_ms=None, first_token_ms=Non
 def fill(url, settled_with_readings, *, book=None, still_open=()):
     """Write exchanges as a proxy would, priced by a book."""
     problems = []
-    ledger = Ledger.start(
+    ledger = recording.open_ledger(
         url,
         node="test/1/1",
         price=(book or PriceBook()).price,

@@ -11,6 +11,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from ledger import recording
 from ledger.model.records import Charge, Exchange, Outcome, Reading, State, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
@@ -129,7 +130,7 @@ def writing(url: str, *, node: str = "host/1/1", price: Any = priced) -> Iterato
             written.batches.append(receipts)
             written.resolved.notify_all()
 
-    ledger = Ledger.start(
+    ledger = recording.open_ledger(
         url,
         node=node,
         price=price,

@@ -28,19 +28,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from ledger.maintenance import rollup
 from ledger.model.errors import LedgerError
 from ledger.model.records import Charge, Exchange, Learned, Reading, Source, State
 from ledger.store import db, nodes
 from ledger.store.recovery import give_up_lost
 from ledger.store.tables import instant_text, learned
 from ledger.store.writing import batch_insert
-from ledger.sync.shipper import Shipper, open_spool
 
 WAITING_MAX = 50_000
 """Rows in memory: about 150 MB, and more than a minute of a busy proxy core."""
@@ -73,6 +71,19 @@ _TROUBLE = (sqlite3.Error, sa.exc.DBAPIError, LedgerError, OSError)
 
 type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
 type Log = Callable[[str, str], None]
+
+
+class Companion(Protocol):
+    """A thread that works on a ledger beside the writer: it ships it, or keeps its sums."""
+
+    def start(self) -> None:
+        """Begin to work."""
+
+    def wake(self) -> None:
+        """The writer has committed a batch."""
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Finish, within so many seconds."""
 
 
 class Receipt:
@@ -117,12 +128,14 @@ class Ledger:
         price: Price | None,
         on_commit: Callable[[Sequence[Receipt]], None] | None,
         log: Log,
-        shipper: Shipper | None = None,
+        shown_url: str | None = None,
+        spooling: bool = False,
+        companions: Sequence[Companion] = (),
     ) -> None:
         path = db.file_of(engine.url)
         assert path is not None
         self.on_commit = on_commit
-        self.shown_url = db.shown(engine.url)
+        self.shown_url = shown_url or db.shown(engine.url)
         self.dropped = 0
         """Settled exchanges that could not be kept."""
         self._engine = engine
@@ -130,8 +143,8 @@ class Ledger:
         self._node = node
         self._price = price
         self._log = log
-        self._shipper = shipper
-        self._keeper: rollup.Keeper | None = None
+        self._spooling = spooling
+        self._companions = companions
         self._queue: SimpleQueue[_Job | Learned | _Stop] = SimpleQueue()
         self._closed = False
         self._under_way = 0
@@ -141,48 +154,33 @@ class Ledger:
         self._look_at = 0.0
         self._inode: int | None = None
         self._connection: sqlite3.Connection
-        self._claim = nodes.Claim(path, node)
-        self._open_connection()
-        self.secret = db.secret_of(engine)
-        self.learned = _learned(engine, datetime.now(UTC))
+        self._claim: nodes.Claim
+        self.secret = b""
+        self.learned: dict[tuple[str, str], Learned] = {}
         self._thread = threading.Thread(target=self._run, name="tokentee-writer", daemon=True)
 
-    @classmethod
-    def start(
-        cls,
-        url: str,
-        *,
-        node: str,
-        price: Price | None = None,
-        on_commit: Callable[[Sequence[Receipt]], None] | None = None,
-        log: Log,
-    ) -> "Ledger":
-        """Open the ledger, give up what dead processes left open, and start writing."""
-        parsed = db.parse_url(url)
-        shipper = None
-        if parsed.drivername == "sqlite":
-            engine = db.ensure(parsed)
-        else:
-            engine, shipper = open_spool(parsed, log=log)
+    def start(self) -> None:
+        """Give up what dead processes left open, and start writing."""
         try:
-            ledger = cls(
-                engine, node=node, price=price, on_commit=on_commit, log=log, shipper=shipper
-            )
+            self._claim = nodes.Claim(self._path, self._node)
+            self._open_connection()
+            self.secret = db.secret_of(self._engine)
+            self.learned = _learned(self._engine, datetime.now(UTC))
             lost = give_up_lost(
-                engine, ledger._path, node, now=datetime.now(UTC), spooling=shipper is not None
+                self._engine,
+                self._path,
+                self._node,
+                now=datetime.now(UTC),
+                spooling=self._spooling,
             )
         except (sqlite3.Error, sa.exc.DBAPIError, OSError) as error:
-            engine.dispose()
-            raise LedgerError(f"cannot write the ledger {db.shown(url)}: {error}") from error
+            self._engine.dispose()
+            raise LedgerError(f"cannot write the ledger {self.shown_url}: {error}") from error
         if lost:
-            log("warning", f"{lost} exchanges of a process that died are recorded as lost")
-        ledger.shown_url = db.shown(url)
-        ledger._thread.start()
-        if shipper is not None:
-            shipper.start()
-        ledger._keeper = rollup.Keeper(parsed)
-        ledger._keeper.start()
-        return ledger
+            self._log("warning", f"{lost} exchanges of a process that died are recorded as lost")
+        self._thread.start()
+        for companion in self._companions:
+            companion.start()
 
     def open(self, exchange: Exchange) -> None:
         """Note that a request goes upstream; its row is on disk about then."""
@@ -220,15 +218,13 @@ class Ledger:
             self._closed = True
             self._queue.put(_Stop())
         deadline = time.monotonic() + timeout_seconds
-        if self._keeper is not None:
-            self._keeper.stop()
         self._thread.join(timeout_seconds)
         if self._thread.is_alive():
             count = self._queue.qsize()
             self._log("error", f"{count} writes did not end within {timeout_seconds:g} s")
             return
-        if self._shipper is not None:
-            self._shipper.stop(max(0.0, deadline - time.monotonic()))
+        for companion in self._companions:
+            companion.stop(max(0.0, deadline - time.monotonic()))
         self._claim.release()
         self._engine.dispose()
 
@@ -291,8 +287,8 @@ class Ledger:
                 return waiting
             self._end_trouble()
             self._resolve(batch, error=None)
-            if self._shipper is not None:
-                self._shipper.wake()
+            for companion in self._companions:
+                companion.wake()
             waiting = waiting[batch_insert.ROWS_MAX :]
         return waiting
 
@@ -470,7 +466,7 @@ class Ledger:
         # exchanges: a tenth less time per row).
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-        for statement in batch_insert.setup(spooling=self._shipper is not None):
+        for statement in batch_insert.setup(spooling=self._spooling):
             connection.execute(statement)
         self._connection = connection
 

@@ -11,8 +11,8 @@ from ledger.maintenance.audit import PROMISES, SHOWN_MAX, verify
 from ledger.model.records import Outcome, State
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
-from ledger.reports.queries import Scope
 from ledger.store import db
+from ledger.store.scope import Scope
 from tests.ledger.written import (
     COST,
     NOON,

@@ -5,12 +5,12 @@ from datetime import date, timedelta
 import pytest
 
 from ledger.maintenance import retention
-from ledger.store import db, partitions
+from ledger.store import db, dropping, partitions
 from tests.ledger.written import NOON, opened, put, row, rows, settled, whole
 
 
 def test_what_is_old_and_has_ended_goes_whole(engine, monkeypatch):
-    monkeypatch.setattr(retention, "DROP_EXCHANGES_MAX", 2)
+    monkeypatch.setattr(dropping, "DROP_EXCHANGES_MAX", 2)
     at = {name: NOON + timedelta(days=number) for number, name in enumerate("abcdefg")}
     put(engine, *(whole(settled(name, at=moment)) for name, moment in at.items() if name != "b"))
     put(engine, (opened("b", at=at["b"]), None, ()))

@@ -239,7 +239,7 @@ def test_the_keeper_sums_up_beside_a_proxy(new_sqlite, monkeypatch):
         if rows(engine, "SELECT * FROM daily"):
             break
         keeper._stopping.wait(0.01)
-    keeper.stop()
+    keeper.stop(0)
     keeper._thread.join(30)
     assert rows(engine, "SELECT day FROM daily")[0][0] in ("2026-11-02", date(2026, 11, 2))
     engine.dispose()
@@ -254,7 +254,7 @@ def test_a_keeper_without_its_ledger_keeps_quiet(monkeypatch):
     def fail(url):
         tried.append(url)
         if len(tried) == 2:
-            keeper.stop()
+            keeper.stop(0)
         raise LedgerError("cannot be had")
 
     monkeypatch.setattr(db, "ensure", fail)

@@ -13,8 +13,8 @@ from ledger.reconcile import reconciliation
 from ledger.reconcile.comparison import Verdict
 from ledger.reconcile.reading import FILE_BYTES_MAX, load
 from ledger.reconcile.statement import Line, Statement
-from ledger.reports.queries import Scope
 from ledger.store import db
+from ledger.store.scope import Scope
 from tests.ledger.priced import NOVEMBER, exchange, fill, reading, settled
 
 DAY = date(2026, 11, 2)

@@ -7,7 +7,8 @@ import pytest
 
 from ledger.reports.day_files import FileFormat
 from ledger.reports.export import DATASETS, export, unpriced_lines
-from ledger.reports.queries import Scope, report
+from ledger.reports.queries import report
+from ledger.store.scope import Scope
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled
 from tests.ledger.reports.test_queries import entries
 

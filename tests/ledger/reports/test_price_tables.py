@@ -1,7 +1,8 @@
 """Prices, and what repricing changes, as tables."""
 
+from ledger.maintenance.reprice import Change
 from ledger.pricing.price_lines import Rate, Sheet
-from ledger.reports.price_tables import Change, difference, sheet_table
+from ledger.reports.price_tables import difference, sheet_table
 
 
 def test_each_line_with_its_price_and_source():

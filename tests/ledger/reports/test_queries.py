@@ -10,8 +10,9 @@ from ledger.model.errors import LedgerError
 from ledger.model.records import Outcome, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.reports.figures import Times
-from ledger.reports.queries import Scope, report
+from ledger.reports.queries import report
 from ledger.store import db
+from ledger.store.scope import Scope
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled
 
 DAY = timedelta(days=1)

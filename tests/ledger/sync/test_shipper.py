@@ -462,7 +462,7 @@ def test_nodes_with_something_under_way_are_spoken_for(target, shared):
         for _ in range(3_000):
             if rows(shared, "SELECT node FROM nodes"):
                 break
-            written.ledger._shipper._stopping.wait(0.01)
+            written.ledger._companions[0]._stopping.wait(0.01)
         assert rows(shared, "SELECT node FROM nodes") == [("host/7/7",)]
 
 

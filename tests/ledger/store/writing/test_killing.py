@@ -19,7 +19,7 @@ LOAD = """
 import sys, threading, os
 from dataclasses import replace
 from tests.ledger.written import opened, settled, reading, priced
-from ledger.store.writing.writer import Ledger
+from ledger import recording
 
 url, run = sys.argv[1:]
 out = os.fdopen(1, "wb", buffering=0)
@@ -31,7 +31,7 @@ def on_commit(receipts):
     for _ in receipts:
         room.release()
 
-ledger = Ledger.start(url, node=f"host/{os.getpid()}/{run}", price=priced, on_commit=on_commit,
+ledger = recording.open_ledger(url, node=f"host/{os.getpid()}/{run}", price=priced, on_commit=on_commit,
                       log=lambda *_: None)
 number = 0
 while True:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from ledger import recording
 from ledger.model.errors import LedgerError
 from ledger.model.records import Learned, Source
 from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.writing import writer
-from ledger.store.writing.writer import Ledger
 from tests.ledger.written import (
     COST,
     NOON,
@@ -385,7 +385,7 @@ def test_a_damaged_ledger_ends_the_start_with_one_line(new_sqlite):
     url = new_sqlite()
     file_of(url).write_bytes(b"\0garbage" * 8_000)
     with pytest.raises(LedgerError, match="not a database; move the file away"):
-        Ledger.start(url, node="n", log=lambda *_: None)
+        recording.open_ledger(url, node="n", log=lambda *_: None)
 
 
 def test_a_bug_in_a_row_costs_that_row_alone(new_sqlite):

@@ -1,0 +1,55 @@
+"""Wiring. Opens a ledger for recording: the writer, and the threads that work beside it.
+
+SQLite       the writer, and the keeper of its sums
+PostgreSQL   a writer into this machine's spool, the shipper of the spool, the keeper of the
+             shared ledger's sums
+"""
+
+from collections.abc import Callable, Sequence
+
+from ledger.maintenance.rollup import Keeper
+from ledger.store import db
+from ledger.store.writing.writer import Ledger, Log, Price, Receipt
+from ledger.sync.shipper import open_spool
+
+
+def open_ledger(
+    url: str,
+    *,
+    node: str,
+    price: Price | None = None,
+    on_commit: Callable[[Sequence[Receipt]], None] | None = None,
+    log: Log,
+) -> Ledger:
+    """A ledger that is being written, and its threads running. LedgerError if it cannot be."""
+    parsed = db.parse_url(url)
+    keeper = Keeper(parsed)
+    if parsed.drivername == "sqlite":
+        return _started(
+            Ledger(
+                db.ensure(parsed),
+                node=node,
+                price=price,
+                on_commit=on_commit,
+                log=log,
+                companions=(keeper,),
+            )
+        )
+    engine, shipper = open_spool(parsed, log=log)
+    return _started(
+        Ledger(
+            engine,
+            node=node,
+            price=price,
+            on_commit=on_commit,
+            log=log,
+            shown_url=db.shown(parsed),
+            spooling=True,
+            companions=(shipper, keeper),
+        )
+    )
+
+
+def _started(ledger: Ledger) -> Ledger:
+    ledger.start()
+    return ledger

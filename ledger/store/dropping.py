@@ -1,0 +1,75 @@
+"""Database. Dropping whole exchanges: the only way in which settled facts leave a ledger.
+
+The guards of the tables (migration 0002) let it pass, and nothing else.
+"""
+
+from datetime import datetime
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.store import db
+from ledger.store.keys import Key
+from ledger.store.tables import charges, exchanges, instant_text, meta, readings
+
+DROPPED_UNTIL = "dropped_until"
+"""The key in `meta` of how recent the newest exchange is that was dropped: what points at one that
+is not there any more (`duplicate_of`) is then no fault."""
+DROP_EXCHANGES_MAX = 500
+"""In one transaction, which a proxy's commits wait behind: some 20 ms."""
+
+
+def drop(engine: Engine, which: sa.ColumnElement[bool]) -> int:
+    """Drop some of these exchanges, the oldest first; 0 when there are none left."""
+    with db.writing(engine) as connection:
+        rows = connection.execute(
+            sa.select(exchanges.c.opened_at, exchanges.c.id)
+            .where(which)
+            .order_by(exchanges.c.opened_at, exchanges.c.id)
+            .limit(DROP_EXCHANGES_MAX)
+        ).all()
+        if rows:
+            _allow(connection, allowed=True)
+            _delete(connection, [(instant_text(row.opened_at), row.id) for row in rows])
+            _allow(connection, allowed=False)
+            note_dropped_until(connection, rows[-1].opened_at)
+    return len(rows)
+
+
+def note_dropped_until(connection: Connection, until: datetime) -> None:
+    """Record how recent the newest dropped exchange is."""
+    connection.execute(
+        sa.text(
+            "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) "
+            "DO UPDATE SET value = excluded.value WHERE meta.value < excluded.value"
+        ),
+        {"key": DROPPED_UNTIL, "value": instant_text(until)},
+    )
+
+
+def _allow(connection: Connection, *, allowed: bool) -> None:
+    """What the guards of the tables look for (migration 0002); it ends with the transaction."""
+    if connection.dialect.name == "postgresql":
+        value = "on" if allowed else "off"
+        connection.exec_driver_sql(f"SET LOCAL tokentee.retention = '{value}'")
+    elif allowed:
+        connection.execute(sa.insert(meta).values(key="retention", value="under way"))
+    else:
+        connection.execute(sa.delete(meta).where(meta.c.key == "retention"))
+
+
+def _delete(connection: Connection, keys: list[Key]) -> None:
+    if connection.dialect.name == "postgresql":
+        chosen = (
+            "SELECT (k ->> 0)::timestamptz, k ->> 1 "
+            "FROM jsonb_array_elements(CAST(:keys AS jsonb)) k"
+        )
+    else:
+        chosen = "SELECT value ->> 0, value ->> 1 FROM json_each(:keys)"
+    for table in (charges, readings, exchanges):
+        key = "id" if table is exchanges else "exchange_id"
+        connection.execute(
+            sa.text(f"DELETE FROM {table.name} WHERE (opened_at, {key}) IN ({chosen})"),
+            {"keys": orjson.dumps(keys).decode()},
+        )
