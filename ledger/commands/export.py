@@ -37,6 +37,14 @@ def export(
     format: Annotated[  # noqa: A002
         ExportFormat, typer.Option("--format", "-f")
     ] = ExportFormat.PARQUET,
+    statement: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --what focus: a vendor's statement that names its invoice (AWS, Azure); "
+            "fills InvoiceId. May be repeated.",
+        ),
+    ] = None,
     since: Since = None,
     until: Until = None,
     only: Only = None,
@@ -49,10 +57,33 @@ def export(
 
     scope = scope_of(since, until, only)
     engine = open_ledger(ledger)
+    invoices = _invoices(statement or [])
     rows = 0
-    for written in exporting.export(engine, what, directory, FileFormat(format), scope):
+    for written in exporting.export(
+        engine, what, directory, FileFormat(format), scope, invoices=invoices
+    ):
         rows += written.rows
         say(f"{written.path}: {written.rows:,} rows")
     say(f"{rows:,} rows in all" if rows else "nothing to export in this period")
     if what is What.FOCUS and (left := exporting.unpriced_lines(engine, scope)):
         say(f"{left:,} lines have no price and are left out: FOCUS knows no unknown cost")
+
+
+def _invoices(files: list[str]) -> dict[tuple[str, str], str]:
+    """(provider, month) -> the one invoice that the statements name for it."""
+    from ledger.model.errors import LedgerError
+    from ledger.reconcile import reading
+
+    found: dict[tuple[str, str], set[str]] = {}
+    for file in files:
+        statement = reading.load(file, provider=None)
+        for line in statement.lines:
+            if line.invoice is not None and statement.provider is not None:
+                key = (statement.provider, f"{line.day:%Y-%m}")
+                found.setdefault(key, set()).add(line.invoice)
+        if not any(line.invoice for line in statement.lines):
+            raise LedgerError(f"--statement {file}: a {statement.kind} names no invoice")
+    for (provider, month), ids in found.items():
+        if len(ids) > 1:
+            say(f"{provider} {month}: several invoices, InvoiceId is left empty: {sorted(ids)}")
+    return {key: ids.pop() for key, ids in found.items() if len(ids) == 1}

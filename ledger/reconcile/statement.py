@@ -45,6 +45,8 @@ class Line:
     """The vendor's id of the project or workspace; None: not reported."""
     key: str | None = None
     """The vendor's id of the API key, never the key itself; None: not reported."""
+    invoice: str | None = None
+    """The vendor's invoice that the line is on; None: not reported."""
     figures: Mapping[str, int]
     """Names of `FIGURES` -> values; a name that is missing is not reported."""
 
@@ -59,8 +61,6 @@ class Statement:
     """As the ledger names it; None: the export does not say."""
     lines: tuple[Line, ...]
     warnings: tuple[str, ...] = ()
-    invoice_id: str | None = None
-    """The vendor's invoice that the lines stand on; None: not reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +99,7 @@ def line_of(
     item: object = None,
     project: object = None,
     key: object = None,
+    invoice: object = None,
     **figures: int | None,
 ) -> Line:
     """A line; empty texts and figures of None count as not reported."""
@@ -108,6 +109,7 @@ def line_of(
         item=_text(item),
         project=_text(project),
         key=_text(key),
+        invoice=_text(invoice),
         figures={name: figure for name, figure in figures.items() if figure is not None},
     )
 

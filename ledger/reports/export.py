@@ -14,6 +14,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from ledger.pricing.price_lists import Question
+from ledger.pricing.prices import PriceBook
 from ledger.reports import focus
 from ledger.reports.day_files import BATCH_ROWS, FileFormat, Written, write
 from ledger.reports.queries import SPLIT
@@ -24,6 +26,10 @@ from ledger.store.tables import Instant, charges
 
 type Columns = tuple[tuple[str, str], ...]
 type Rows = Iterator[tuple[date, tuple[Any, ...]]]
+type Invoices = Mapping[tuple[str, str], str]
+"""(provider, month as `2026-11`) -> the id of the provider's invoice."""
+
+NO_INVOICES: Invoices = {}
 
 CHARGE_COLUMNS: Mapping[str, str] = {
     "opened_at": "instant",
@@ -50,17 +56,27 @@ class Dataset:
     """What can be exported: columns, and where their rows come from."""
 
     columns: Columns
-    rows: Callable[[Connection, Scope], Rows]
+    rows: Callable[[Connection, Scope, Invoices], Rows]
 
 
 def export(
-    engine: Engine, name: str, directory: Path, form: FileFormat, scope: Scope
+    engine: Engine,
+    name: str,
+    directory: Path,
+    form: FileFormat,
+    scope: Scope,
+    *,
+    invoices: Invoices = NO_INVOICES,
 ) -> Iterator[Written]:
-    """Write a dataset, a file for each day; yields each when it is there."""
+    """Write a dataset, a file for each day; yields each when it is written.
+
+    `invoices`: for FOCUS, the invoice of each provider and billing month, where it is known.
+    """
     dataset = DATASETS[name]
     with snapshot(engine) as connection:
         connection.execution_options(yield_per=BATCH_ROWS)
-        yield from write(directory, name, dataset.columns, dataset.rows(connection, scope), form)
+        rows = dataset.rows(connection, scope, invoices)
+        yield from write(directory, name, dataset.columns, rows, form)
 
 
 def unpriced_lines(engine: Engine, scope: Scope) -> int:
@@ -73,7 +89,7 @@ def unpriced_lines(engine: Engine, scope: Scope) -> int:
         ).scalar_one()
 
 
-def _requests(connection: Connection, scope: Scope) -> Rows:
+def _requests(connection: Connection, scope: Scope, _: Invoices) -> Rows:
     query = (
         sa.select(*(_text(requests.c[name]).label(name) for name in REQUEST_COLUMNS))
         .where(*conditions(scope, connection.dialect.name))
@@ -83,7 +99,7 @@ def _requests(connection: Connection, scope: Scope) -> Rows:
         yield row[0].date(), (*row, _usd(row.cost_picousd), _usd(row.reported_cost_picousd))
 
 
-def _charges(connection: Connection, scope: Scope) -> Rows:
+def _charges(connection: Connection, scope: Scope, _: Invoices) -> Rows:
     query = (
         sa.select(
             *(charges.c[name] for name in CHARGE_COLUMNS if name != "model"),
@@ -107,7 +123,7 @@ def _charges(connection: Connection, scope: Scope) -> Rows:
         )
 
 
-def _focus(connection: Connection, scope: Scope) -> Rows:
+def _focus(connection: Connection, scope: Scope, invoices: Invoices) -> Rows:
     r, c = requests.c, charges.c
     is_postgresql = connection.dialect.name == "postgresql"
     hour: sa.ColumnElement[Any] = (
@@ -144,13 +160,36 @@ def _focus(connection: Connection, scope: Scope) -> Rows:
         .group_by(*named.values())
         .order_by(*named.values())
     )
+    published = PriceBook()
     for row in connection.execute(query):
         known = dict(row._mapping)
         known["quantity"] = int(row.quantity)
         known["amount_picousd"] = int(row.high) * SPLIT + int(row.low)
         if not is_postgresql:
             known["hour"] = datetime.strptime(row.hour, "%Y-%m-%d %H").replace(tzinfo=UTC)
+        month = f"{known['hour']:%Y-%m}"
+        known["invoice_id"] = invoices.get((known["provider"], month))
+        known["list_unit_picousd"] = _list_unit(published, known)
+        known |= dict.fromkeys(("key_name", "team", "cost_centre", "project"))
         yield known["hour"].date(), focus.row_of(known)
+
+
+def _list_unit(published: PriceBook, known: Mapping[str, Any]) -> int | None:
+    """The published price of one unit, where the booked one is the operator's own; None where
+    none is published, or the booked price is the published one.
+
+    The price for ordinary input lengths: rows sum an hour's requests, and long ones are not told
+    apart.
+    """
+    if not known["price_source"].startswith("override"):
+        return None
+    question = Question(
+        origin=known["origin"], provider=known["provider"], response_model=known["model"]
+    )
+    sheet = published.look_up(question, tier=known["service_tier"], at=known["hour"])
+    line = known["line"].rpartition(".")[2]
+    rate = sheet.rate(line)
+    return None if rate is None or rate.is_once else rate.picousd
 
 
 def _charged() -> sa.FromClause:

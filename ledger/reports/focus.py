@@ -5,8 +5,9 @@ hour. `BilledCost` must not be null there, and a cost of 0 would be a lie, so li
 are left out; whoever exports says how many. What the specification has no column for stands in
 `x_` columns, behind the others, which are in alphabetical order.
 
-The ledger knows no billing account and no invoice: the account is the API key that was used, the
-issuer is who answered.
+The billing account is the provider that bills; the API key that was used is the sub account. List
+prices are the published ones and contracted prices the booked ones, so that a negotiated price
+shows as a saving. `InvoiceId` comes from the vendors' statements, where whoever exports has them.
 """
 
 import json
@@ -35,10 +36,15 @@ COLUMNS: Mapping[str, str] = {
     "ContractedCost": "decimal",
     "ContractedUnitPrice": "decimal",
     "EffectiveCost": "decimal",
+    "InvoiceId": "text",
     "InvoiceIssuerName": "text",
     "ListCost": "decimal",
     "ListUnitPrice": "decimal",
     "PricingCategory": "text",
+    "PricingCurrency": "text",
+    "PricingCurrencyContractedUnitPrice": "decimal",
+    "PricingCurrencyEffectiveCost": "decimal",
+    "PricingCurrencyListUnitPrice": "decimal",
     "PricingQuantity": "decimal",
     "PricingUnit": "text",
     "ProviderName": "text",
@@ -50,13 +56,19 @@ COLUMNS: Mapping[str, str] = {
     "SkuMeter": "text",
     "SkuPriceDetails": "text",
     "SkuPriceId": "text",
+    "SubAccountId": "text",
+    "SubAccountName": "text",
+    "SubAccountType": "text",
     "Tags": "text",
+    "x_CostCentre": "text",
     "x_Estimated": "boolean",
     "x_Model": "text",
     "x_Origin": "text",
     "x_PriceSource": "text",
+    "x_Project": "text",
     "x_Requests": "integer",
     "x_ServiceTier": "text",
+    "x_Team": "text",
 }
 """Column -> kind of its values."""
 
@@ -65,20 +77,27 @@ MILLION = 10**6
 
 
 def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The values of `COLUMNS`, from the sums of one line at one price in one hour."""
+    """The values of `COLUMNS`, from the sums of one line at one price in one hour.
+
+    `charge` holds the columns of the export's query, and `list_unit_picousd` (the published price
+    of one unit; None: none is published, and the list price is the booked one), `invoice_id`,
+    `key_name`, `team`, `cost_centre` (each None where it is not known).
+    """
     hour: datetime = charge["hour"]
     line, model, provider = charge["line"], charge["model"] or "unknown", charge["provider"]
     is_tokens = is_token_line(line)
     per = MILLION if is_tokens else 1
     cost = _usd(charge["amount_picousd"])
-    unit_price = _usd(charge["unit_picousd"] * per)
+    unit = charge["unit_picousd"]
+    listed = charge["list_unit_picousd"]
+    list_cost = cost if listed is None else _usd(listed * charge["quantity"])
     sku = f"{provider}/{model}/{line}"
     # FOCUS: keys of its own names only, all others begin with x_.
     details = {"x_Model": model, "x_ServiceTier": charge["service_tier"]}
     values = {
         "BilledCost": cost,
-        "BillingAccountId": charge["key_fingerprint"] or provider,
-        "BillingAccountName": f"…{charge['key_hint']}" if charge["key_hint"] else None,
+        "BillingAccountId": provider,
+        "BillingAccountName": _ascii(provider),
         "BillingCurrency": "USD",
         "BillingPeriodEnd": _next_month(hour),
         "BillingPeriodStart": _month(hour),
@@ -91,32 +110,59 @@ def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
         "ConsumedQuantity": Decimal(charge["quantity"]),
         "ConsumedUnit": "Tokens" if is_tokens else "Units",
         "ContractedCost": cost,
-        "ContractedUnitPrice": unit_price,
+        "ContractedUnitPrice": _usd(unit * per),
         "EffectiveCost": cost,
-        "InvoiceIssuerName": provider,
-        "ListCost": cost,
-        "ListUnitPrice": unit_price,
+        "InvoiceId": charge["invoice_id"],
+        "InvoiceIssuerName": _ascii(provider),
+        "ListCost": list_cost,
+        "ListUnitPrice": _usd((unit if listed is None else listed) * per),
         "PricingCategory": "Standard",
+        "PricingCurrency": "USD",
+        "PricingCurrencyContractedUnitPrice": _usd(unit * per),
+        "PricingCurrencyEffectiveCost": cost,
+        "PricingCurrencyListUnitPrice": _usd((unit if listed is None else listed) * per),
         "PricingQuantity": Decimal(charge["quantity"]) / per,
         "PricingUnit": f"{MILLION} Tokens" if is_tokens else "Units",
-        "ProviderName": provider,
-        "PublisherName": provider,
+        "ProviderName": _ascii(provider),
+        "PublisherName": _ascii(provider),
         "ServiceCategory": "AI and Machine Learning",
-        "ServiceName": f"{provider} {charge['operation']}",
+        "ServiceName": _ascii(f"{provider} {charge['operation']}"),
         "ServiceSubcategory": "Generative AI",
         "SkuId": sku,
         "SkuMeter": line,
         "SkuPriceDetails": json.dumps({k: v for k, v in details.items() if v}),
-        "SkuPriceId": f"{sku}/{charge['unit_picousd']}",
+        "SkuPriceId": f"{sku}/{unit}",
+        **_sub_account(charge),
         "Tags": charge["tags"],
+        "x_CostCentre": charge["cost_centre"],
         "x_Estimated": bool(charge["is_estimated"]),
         "x_Model": charge["model"],
         "x_Origin": charge["origin"],
         "x_PriceSource": charge["price_source"],
+        "x_Project": charge["project"],
         "x_Requests": charge["requests"],
         "x_ServiceTier": charge["service_tier"],
+        "x_Team": charge["team"],
     }
     return tuple(values[name] for name in COLUMNS)
+
+
+def _sub_account(charge: Mapping[str, Any]) -> dict[str, str | None]:
+    """The API key: its fingerprint, and its name or last characters."""
+    fingerprint = charge["key_fingerprint"]
+    if fingerprint is None:
+        return {"SubAccountId": None, "SubAccountName": None, "SubAccountType": None}
+    name = charge["key_name"] or (f"...{charge['key_hint']}" if charge["key_hint"] else None)
+    return {
+        "SubAccountId": fingerprint,
+        "SubAccountName": _ascii(name or fingerprint[:8]),
+        "SubAccountType": "API key",
+    }
+
+
+def _ascii(text: str) -> str:
+    """FOCUS wants names in ASCII; what is not becomes a question mark."""
+    return text.encode("ascii", "replace").decode("ascii")
 
 
 def _usd(picousd: int) -> Decimal:

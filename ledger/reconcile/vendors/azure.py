@@ -39,6 +39,7 @@ def _row(row: Mapping[str, str]) -> Line | None:
         None,
         item=values.get("metername") or values.get("productname"),
         project=values.get("resourcegroup") or values.get("resourcegroupname"),
+        invoice=values.get("invoiceid"),
         cost_picousd=csv_picousd(values, column),
     )
 

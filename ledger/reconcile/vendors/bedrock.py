@@ -53,6 +53,7 @@ def _row(row: Mapping[str, str]) -> Line | None:
         named["model"] if named else None,
         item=None if named else usage_type,
         project=row.get("line_item_usage_account_id"),
+        invoice=row.get("bill_invoice_id"),
         cost_picousd=csv_picousd(row, "line_item_unblended_cost"),
         **figures,
     )

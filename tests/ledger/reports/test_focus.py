@@ -32,6 +32,12 @@ CHARGE = {
     "is_estimated": 0,
     "requests": 4,
     "quantity": 1_500_000,
+    "list_unit_picousd": None,
+    "invoice_id": None,
+    "key_name": None,
+    "team": None,
+    "cost_centre": None,
+    "project": None,
 }
 
 
@@ -54,7 +60,9 @@ def test_a_line_of_tokens():
     assert (found["PricingQuantity"], found["PricingUnit"]) == (Decimal("1.5"), "1000000 Tokens")
     assert found["ListUnitPrice"] == Decimal("0.5")
     assert found["ListUnitPrice"] * found["PricingQuantity"] == found["ListCost"]
-    assert (found["BillingAccountId"], found["BillingAccountName"]) == ("k1", "…wxyz")
+    assert (found["BillingAccountId"], found["BillingAccountName"]) == ("openai", "openai")
+    assert (found["SubAccountId"], found["SubAccountName"]) == ("k1", "...wxyz")
+    assert found["SubAccountType"] == "API key"
     assert found["ChargeDescription"] == "gpt-4.1: cache read"
     assert found["SkuId"] == "openai/gpt-4.1/cache_read"
     assert found["SkuPriceDetails"] == '{"x_Model": "gpt-4.1", "x_ServiceTier": "flex"}'
@@ -98,7 +106,26 @@ def test_the_billing_period_is_the_month(hour, start, end):
 
 def test_what_is_not_known_is_null_or_named_so():
     found = row(model=None, key_fingerprint=None, key_hint=None, service_tier=None)
-    assert found["BillingAccountId"] == "openai"
-    assert found["BillingAccountName"] is None
+    assert found["SubAccountId"] is None
+    assert found["SubAccountName"] is None
+    assert found["SubAccountType"] is None
     assert found["x_Model"] is None
     assert found["SkuId"] == "openai/unknown/cache_read"
+
+
+def test_a_negotiated_price_is_a_saving_against_the_published_one():
+    """1.5 million cached tokens, published at $0.50 per million, bought at $0.40."""
+    found = row(unit_picousd=400_000, amount_picousd=600_000_000_000, list_unit_picousd=500_000)
+    assert found["ListCost"] == Decimal("0.75")
+    assert found["ContractedCost"] == found["BilledCost"] == found["EffectiveCost"]
+    assert found["BilledCost"] == Decimal("0.60")
+    assert (found["ListUnitPrice"], found["ContractedUnitPrice"]) == (
+        Decimal("0.5"),
+        Decimal("0.4"),
+    )
+
+
+def test_names_are_ascii():
+    found = row(key_name="Büro …", provider="größe")
+    assert (found["SubAccountName"], found["BillingAccountName"]) == ("B?ro ?", "gr??e")
+    assert row(key_fingerprint="0123456789abcdef", key_hint=None)["SubAccountName"] == "01234567"
