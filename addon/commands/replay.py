@@ -14,8 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from addon.proxy.live import Running
-from addon.proxy.options import Settings
+from addon.metering.opening import Rules
 from addon.recordings import serving
 from addon.recordings.reading import Recorded, files_of, read
 from addon.recordings.replay import Commits, Tally, replay
@@ -35,12 +34,12 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, prices: 
     files = files_of(paths, bodies=url is not None)
     if not files:
         raise LedgerError(f"nothing to replay in {', '.join(map(str, paths))}")
-    settings = Settings(ledger_url=ledger or default_url(), tags={}, prices=prices)
+    ledger_url = ledger or default_url()
     book = PriceBook.load(str(prices) if prices else None)
     node = f"replay/{os.getpid()}/{int(time.time())}"
     commits = Commits()
     writer = recording.open_ledger(
-        settings.ledger_url,
+        ledger_url,
         node=node,
         price=book.price,
         on_commit=commits.on_commit,
@@ -55,16 +54,16 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, prices: 
 
         try:
             tally = replay(
-                Running(settings=settings, ledger=writer),
+                writer,
+                Rules(node=node, secret=writer.secret),
                 files,
                 url=url,
-                node=node,
                 commits=commits,
                 progress=show,
             )
         finally:
             writer.close(CLOSE_SECONDS_MAX)
-    _show(console, tally, settings.ledger_url)
+    _show(console, tally, ledger_url)
     bad = [item for item in tally.unreadable if not item.is_other_kind]
     return 1 if bad or tally.refused or not tally.metered else 0
 

@@ -3,12 +3,15 @@
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from addon.dialects.facts import clean
 
 TAG_HEADER = "x-tokentee-tag"
 SESSION_HEADER = "x-tokentee-session"
+TAGS_MAX = 32
+"""Tags of one exchange; more is a mistake."""
+TAG_LENGTH_MAX = 256
 HINT_LENGTH = 4
 KEY_LENGTH_MIN = 16
 """Of a shorter key the last four characters would be too much of it."""
@@ -18,6 +21,17 @@ _BEARER = re.compile(r"(?:bearer|token|basic)\s+(\S+)", re.IGNORECASE)
 _AWS_CREDENTIAL = re.compile(r"Credential=([A-Za-z0-9]+)/")
 _QUERY_KEY = re.compile(r"[?&](?:key|api[-_]key|access_token)=([^&]+)")
 """Gemini clients send `?key=` (FIELD 45)."""
+
+
+def tags_of_headers(values: Sequence[str]) -> dict[str, str]:
+    """Tags of a client's headers: what is not KEY=VALUE is left out, for a request is not to fail
+    over a label."""
+    tags: dict[str, str] = {}
+    for part in ",".join(values).split(",")[:TAGS_MAX]:
+        key, equals, value = part.partition("=")
+        if equals and key.strip():
+            tags[key.strip()[:TAG_LENGTH_MAX]] = value.strip()[:TAG_LENGTH_MAX]
+    return tags
 
 
 def api_key_of(headers: Mapping[str, str], path: str) -> str | None:

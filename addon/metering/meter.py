@@ -17,6 +17,7 @@ from addon.framing import json_values
 from addon.framing.choice import FRAMINGS, framing_of
 from addon.framing.document import Document
 from addon.framing.frame import Frame, Framing
+from addon.framing.sse import SSE
 from addon.metering.decoding import Decoder
 from addon.metering.passed_text import PassedText
 from addon.metering.templates import Ordinary, learn
@@ -56,6 +57,7 @@ class Meter:
         decoder = Decoder(content_encoding)
         self._decoder = None if decoder.is_identity else decoder
         self._framing: Framing | None = FRAMINGS[framing]() if framing is not None else None
+        self._is_sse = False
         self._begun = b""
         self._frames = 0
         self._ordinary: Ordinary | None = None
@@ -78,6 +80,14 @@ class Meter:
             return
         for piece in self._decoder.decode(data):
             self._frame(piece)
+
+    def feed_events(self, run: bytes) -> None:
+        """Whole server-sent events, which the editor of an unencoded stream has framed already."""
+        if self._is_sse and not self._is_ordinary(run):
+            self._read_run(run)
+        elif not self._is_sse:
+            # Nothing has been chosen yet, or the body is no event stream whatever its type says.
+            self._frame(run)
 
     def feed_message(self, message: bytes) -> None:
         """One message of a WebSocket: a frame as it is."""
@@ -147,6 +157,7 @@ class Meter:
         if framing is None:
             return
         self._framing = framing
+        self._is_sse = isinstance(framing, SSE)
         begun, self._begun = self._begun, b""
         self._read_run(framing.feed(begun))
 

@@ -1,14 +1,14 @@
-"""Pure. One exchange's states: open -> streaming -> settled.
+"""Pure. How an exchange ended and what was read from it, as the two values that the ledger keeps.
 
-It is opened when its request goes upstream, streams while its meter is fed, and is settled once,
-by whatever comes first of the hooks that can end it. Settling answers with the two values that
-the ledger keeps: the exchange as it ended, and the reading.
+An exchange is opened when its request goes upstream, streams while its meter is fed, and is
+settled once, by the first event that ends it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
+from typing import NamedTuple
 
 from addon.dialects.facts import Facts, clean
 from addon.metering.meter import Meter
@@ -49,13 +49,21 @@ class Passed:
     first_byte_at: datetime | None = None
     first_token_at: datetime | None = None
     stripped: bool = False
-    degraded: str | None = None
+    is_whole: bool = True
+    """False: a failure of ours ended the reading, and the rest passed unread."""
 
 
 NOTHING_PASSED = Passed()
 
 
-def settle(
+class Settled(NamedTuple):
+    """One exchange that is over."""
+
+    exchange: Exchange
+    reading: Reading
+
+
+def result_of(
     opened: Exchange,
     *,
     end: End,
@@ -65,7 +73,7 @@ def settle(
     estimate_input: Callable[[], int | None],
     cause: str | None,
     now: datetime,
-) -> tuple[Exchange, Reading]:
+) -> Settled:
     """An exchange as it ended, and what was read from it.
 
     `status` is None when no response headers came; `meter` is None when there was nothing to
@@ -74,9 +82,9 @@ def settle(
     """
     assert opened.state is State.OPEN, opened.state
     facts = meter.facts if meter else Facts()
-    # A meter that failed may not have heard the answer's own end: then HTTP's has to do.
-    heard_all = meter is not None and passed.degraded is None
-    outcome = outcome_of(end, facts, status=status, streamed=opened.streamed and heard_all)
+    # A meter that failed may have missed the answer's own end: then HTTP's has to do.
+    read_all = meter is not None and passed.is_whole
+    outcome = outcome_of(end, facts, status=status, streamed=opened.streamed and read_all)
     if outcome not in (Outcome.UPSTREAM_CUT, Outcome.LOST):
         cause = None  # what the provider said of it is the better reason, or there is none
     reading = _reading(opened, outcome, meter, estimate_input, now)
@@ -104,7 +112,6 @@ def settle(
         removed_digest=passed.removed_digest,
         events=meter.frames if meter else None,
         usage_stripped=passed.stripped,
-        degraded=passed.degraded or (meter.trouble if meter else None),
         content_digest=content_digest(
             response_model=facts.response_model,
             created=facts.created,
@@ -114,13 +121,13 @@ def settle(
         if facts.response_id is not None
         else None,
     )
-    return settled, reading
+    return Settled(settled, reading)
 
 
-def settle_unread(
+def result_without_reading(
     opened: Exchange, *, end: End, status: int | None, now: datetime
-) -> tuple[Exchange, Reading]:
-    """The least that can be said of an exchange, for when saying more has failed."""
+) -> Settled:
+    """The exchange as it ended, for when its reading failed."""
     read = Facts(ended=end is End.FINISHED)
     outcome = outcome_of(end, read, status=status, streamed=opened.streamed)
     settled = replace(
@@ -130,7 +137,7 @@ def settle_unread(
         http_status=status,
         settled_at=now,
     )
-    return settled, _nothing_read(opened, now)
+    return Settled(settled, _nothing_read(opened, now))
 
 
 def outcome_of(end: End, facts: Facts, *, status: int | None, streamed: bool) -> Outcome:

@@ -1,13 +1,14 @@
-"""Edge (the clock). The callable on `flow.response.stream`: every byte of an answer passes here.
+"""Pure. The callable on `flow.response.stream`: every byte of an answer passes here.
 
 Two ways of standing in the stream:
 
     listening   the very object that came goes on; a reference is kept until about 4 KB are
                 together, and they are hashed and metered in one go
-    editing     usage that we asked for is taken out; what is complete goes on at once
+    editing     usage that we asked for is stripped; what is complete goes on at once. The
+                stripper frames the stream, and the meter reads the blocks that it framed
 
-It never raises: mitmproxy loses the chunk of a callable that does (MITMPROXY.md). A bug of ours
-in reading ends the reading, one in editing the editing too; the bytes go on, and the row says so.
+It never raises: mitmproxy loses the chunk of a callable that does. A bug of ours in reading ends
+the reading, one in editing the editing too; the bytes go on, and the row says so.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from datetime import UTC, datetime
 
 from addon.metering.meter import Meter
 from addon.metering.settlement import Passed
+from addon.metering.troubles import Troubles
 from addon.usage_opt_in.rewrite import Stripper
 
 BATCH_BYTES = 4_000
@@ -31,26 +33,29 @@ it back from the ledger's writer can cost the event loop 5 ms."""
 class Tap:
     """One answer's way through the proxy. Give it each chunk, and b"" at the end of the body.
 
-    `clock` gives seconds since the epoch; `on_failure` is told, once, when a bug of ours makes the
-    tap give way.
+    `clock` gives seconds since the epoch. `capture` is given each chunk as upstream sent it.
     """
 
     __slots__ = (
+        "_capture",
         "_client_hash",
         "_clock",
         "_first_byte_at",
         "_first_token_at",
+        "_is_flushed",
         "_kept",
-        "_on_failure",
         "_pending",
         "_pending_bytes",
         "_removed_bytes",
         "_removed_hash",
         "_stripper",
         "_times",
+        "_troubles",
+        "_unframed",
+        "_unframed_bytes",
         "_upstream_bytes",
         "_upstream_hash",
-        "degraded",
+        "gave_way",
         "meter",
     )
 
@@ -60,17 +65,25 @@ class Tap:
         *,
         stripper: Stripper | None,
         clock: Callable[[], float],
-        on_failure: Callable[[Exception], None],
+        troubles: Troubles,
+        capture: Callable[[bytes], None] | None = None,
     ) -> None:
         self.meter = meter
         self._stripper = stripper
         self._clock = clock
-        self._on_failure = on_failure
+        self._troubles = troubles
+        self._capture = capture
         self._times: list[float] | None = []
         """When each pending chunk came, until generated content has been among them."""
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._kept: list[bytes] = []
+        """What went on to the client and is not hashed yet, where the stream is edited."""
+        self._unframed: list[bytes] = []
+        """What belongs to no complete event yet, where the stream is edited."""
+        self._unframed_bytes = 0
+        self._is_flushed = False
+        """The end of the body came, and with it what the stripper still held."""
         self._upstream_bytes = 0
         self._upstream_hash = hashlib.sha256()
         self._client_hash = hashlib.sha256() if stripper else None
@@ -78,7 +91,8 @@ class Tap:
         self._removed_hash = hashlib.sha256() if stripper else None
         self._first_byte_at: datetime | None = None
         self._first_token_at: datetime | None = None
-        self.degraded: str | None = None
+        self.gave_way = False
+        """A bug of ours ended the reading."""
 
     @property
     def edits(self) -> bool:
@@ -88,16 +102,28 @@ class Tap:
     @property
     def callable(self) -> Callable[[bytes], bytes | list[bytes]]:
         """What to set as `flow.response.stream`."""
+        if self._capture is not None:
+            return self._record
         return self._listen if self._stripper is None else self._edit
+
+    def _record(self, data: bytes) -> bytes | list[bytes]:
+        """As the other two, with each chunk given to the capture first."""
+        if self._capture is not None and data:
+            try:
+                self._capture(data)
+            except Exception as failure:  # noqa: BLE001  # as below
+                self._capture = None
+                self._troubles.add_failure(failure, "this exchange is not captured")
+        return self._listen(data) if self._stripper is None else self._edit(data)
 
     def _listen(self, data: bytes) -> bytes | list[bytes]:
         # `b""` would end a chunked body early (mitmproxy PR #8242), so the end is `[]`.
-        if self.degraded is not None:
+        if self.gave_way:
             return data or []
         if not data:
             return []
         try:
-            # As `_keep`, without the call: this is the path of nearly every chunk.
+            # No call of a function of ours: this is the path of nearly every chunk.
             self._pending.append(data)
             self._pending_bytes += len(data)
             if self._times is not None:
@@ -112,50 +138,71 @@ class Tap:
         stripper = self._stripper
         if stripper is None:
             return data or []
-        held = stripper.held
         try:
             kept = stripper.feed(data) if data else stripper.end()
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the client
             self._stripper = None
             self._give_way(failure)
-            return held + data or []
+            return b"".join(self._unframed) + data or []
+        if data:
+            self._keep_unframed(data, len(stripper.framed))
+        else:
+            self._is_flushed = True
         # A meter that fails leaves the stripper at work: what we asked for is not for the client.
-        if self.degraded is not None:
+        if self.gave_way:
             self._removed_bytes += sum(map(len, stripper.removed))
             stripper.removed.clear()
             return kept or []
         try:
-            self._kept.append(kept)
+            if kept:
+                self._kept.append(kept)
             if data:
-                self._keep(data)
+                self._keep_framed(stripper.framed)
         except Exception as failure:  # noqa: BLE001  # as above
             self._give_way(failure)
         return kept or []
 
+    def _keep_unframed(self, data: bytes, framed_bytes: int) -> None:
+        """Remember what belongs to no complete event yet, for when a bug ends the editing."""
+        if not framed_bytes:
+            self._unframed.append(data)
+            self._unframed_bytes += len(data)
+            return
+        rest_bytes = self._unframed_bytes + len(data) - framed_bytes
+        if rest_bytes > len(data):
+            data = b"".join([*self._unframed, data])
+        self._unframed = [data[-rest_bytes:]] if rest_bytes else []
+        self._unframed_bytes = rest_bytes
+
     def end(self) -> None:
         """Look at what is left; to be called once, when the exchange ends in any way."""
-        if self.degraded is None:
+        if not self.gave_way:
             try:
                 self._look()
+                if self._unframed:
+                    tail = b"".join(self._unframed)
+                    self._upstream_bytes += len(tail)
+                    _hash(self._upstream_hash, tail)
+                    self.meter.feed(tail)
                 self.meter.end()
             except Exception as failure:  # noqa: BLE001  # as above: the row must still be settled
                 self._give_way(failure)
 
     def passed(self) -> Passed:
         """What went through, for the ledger."""
-        if self.degraded is not None:
+        if self.gave_way:
             # Digests and lengths stop where we gave way; half a proof is none.
             return Passed(
                 first_byte_at=self._first_byte_at,
                 first_token_at=self._first_token_at,
                 stripped=bool(self._removed_bytes),
-                degraded=self.degraded,
+                is_whole=False,
             )
         digest = self._upstream_hash.hexdigest()
-        held = len(self._stripper.held) if self._stripper else 0
+        held_bytes = 0 if self._is_flushed else self._unframed_bytes
         return Passed(
             response_bytes=self._upstream_bytes,
-            client_bytes=self._upstream_bytes - self._removed_bytes - held,
+            client_bytes=self._upstream_bytes - self._removed_bytes - held_bytes,
             removed_bytes=self._removed_bytes,
             upstream_digest=digest,
             client_digest=self._client_hash.hexdigest() if self._client_hash else digest,
@@ -167,9 +214,13 @@ class Tap:
             stripped=bool(self._removed_bytes),
         )
 
-    def _keep(self, data: bytes) -> None:
-        self._pending.append(data)
-        self._pending_bytes += len(data)
+    def _keep_framed(self, events: bytes) -> None:
+        if self._first_byte_at is None:
+            self._first_byte_at = _instant(self._clock())
+        if not events:
+            return
+        self._pending.append(events)
+        self._pending_bytes += len(events)
         if self._times is not None:
             self._times.append(self._clock())
         if self._pending_bytes >= BATCH_BYTES:
@@ -185,18 +236,21 @@ class Tap:
         run = pending[0] if len(pending) == 1 else b"".join(pending)
         self._upstream_bytes += len(run)
         _hash(self._upstream_hash, run)
+        feed = self.meter.feed if self._stripper is None else self.meter.feed_events
         if self._times is None:
-            self.meter.feed(run)
+            feed(run)
         else:
-            self._time(pending, self._times)
+            self._time(pending, self._times, feed)
 
-    def _time(self, pending: list[bytes], times: list[float]) -> None:
+    def _time(
+        self, pending: list[bytes], times: list[float], feed: Callable[[bytes], None]
+    ) -> None:
         """Meter chunk by chunk, to tell with which of them the first content came."""
         if self._first_byte_at is None:
             self._first_byte_at = _instant(times[0])
         at = 0
         while at < len(pending) and not self.meter.token_seen:
-            self.meter.feed(pending[at])
+            feed(pending[at])
             at += 1
         times_left: list[float] | None = []
         if self.meter.token_seen:
@@ -204,7 +258,7 @@ class Tap:
             times_left = None
         self._times = times_left
         if at < len(pending):
-            self.meter.feed(b"".join(pending[at:]))
+            feed(b"".join(pending[at:]))
 
     def _account_for_edits(self, stripper: Stripper) -> None:
         assert self._client_hash is not None
@@ -218,9 +272,10 @@ class Tap:
 
     def _give_way(self, failure: Exception) -> None:
         """Read no more from here on."""
-        self.degraded = f"{type(failure).__name__} in {place_of(failure)}"
+        self.gave_way = True
         self._pending.clear()
-        self._on_failure(failure)
+        self._kept.clear()
+        self._troubles.add_failure(failure, "the rest of this exchange passes unread")
 
 
 def _hash(digest: hashlib._Hash, data: bytes) -> None:
@@ -234,13 +289,3 @@ def _hash(digest: hashlib._Hash, data: bytes) -> None:
 
 def _instant(timestamp: float) -> datetime:
     return datetime.fromtimestamp(timestamp, UTC)
-
-
-def place_of(failure: Exception) -> str:
-    """Module and line that raised: no message, for it may hold what passed."""
-    trace = failure.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return "unknown place"
-    return f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"

@@ -2,67 +2,69 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from addon.dialects.dialect import Asking
 from addon.metering import attribution
-from addon.proxy.live import PROVEN_MAX, Live, Running, Unasked, plain
+from addon.metering.messages import header_map
+from addon.metering.settlement import Settled
 from addon.proxy.options import Inject
+from addon.proxy.running import PROVEN_MAX, Live, OriginalRequest, Running
 from addon.usage_opt_in import policy, rewrite
-from ledger.model.records import Exchange, Outcome, Reading, UsageSource
+from ledger.model.records import Exchange, Outcome, UsageSource
 
 
 def ask(running: Running, live: Live) -> None:
     """Ask for usage where the client did not and the policy says so; all of it or nothing."""
-    flow = live.flow
-    request = flow.request
-    if live.is_recorded or not live.opened.streamed or live.request.usage_asked:
+    request = live.flow.request
+    exchange = live.exchange
+    if exchange.is_recorded or not exchange.opened.streamed or exchange.request.usage_asked:
         return
-    if live.route.dialect.asking is not Asking.STREAM_OPTIONS:
+    if exchange.route.dialect.asking is not Asking.STREAM_OPTIONS:
         return
-    if request.stream or attribution.is_signed(plain(request.headers), request.path):
+    if request.stream or attribution.is_signed(header_map(request.headers.fields), request.path):
         return
-    if not _policy_asks(running, live):
+    if not _policy_asks(running, exchange.opened):
         return
-    body = request.get_content()
+    body = exchange.request_body()
     asking = rewrite.ask(body) if body else None
     if asking is None:
         return
-    unasked = Unasked(request.raw_content, request.headers.get("accept-encoding"))
+    original = OriginalRequest(request.raw_content, request.headers.get("accept-encoding"))
     request.content = asking
     # An encoded answer cannot be edited as it passes.
     request.headers["accept-encoding"] = "identity"
-    live.unasked = unasked
-    live.opened = replace(live.opened, usage_injected=True)
+    live.original = original
+    exchange.mark_injected()
 
 
-def take_back(running: Running, live: Live) -> bool:
+def revert_if_refused(running: Running, live: Live) -> bool:
     """Undo the question if the answer refuses it; True: the request is to be sent once more."""
-    flow = live.flow
-    assert flow.response is not None
-    if live.unasked is None or not rewrite.is_refusal(
-        flow.response.status_code,
-        flow.response.raw_content or b"",
-        proven=(live.opened.origin, live.opened.path) in running.proven,
+    response = live.flow.response
+    opened = live.exchange.opened
+    assert response is not None
+    if live.original is None or not rewrite.is_refusal(
+        response.status_code,
+        response.raw_content or b"",
+        proven=(opened.origin, opened.path) in running.proven,
     ):
         return False
-    request = flow.request
-    request.raw_content = live.unasked.body
+    request = live.flow.request
+    request.raw_content = live.original.body
     if "content-length" in request.headers:
-        request.headers["content-length"] = str(len(live.unasked.body or b""))
-    if live.unasked.accept_encoding is None:
+        request.headers["content-length"] = str(len(live.original.body or b""))
+    if live.original.accept_encoding is None:
         request.headers.pop("accept-encoding", None)
     else:
-        request.headers["accept-encoding"] = live.unasked.accept_encoding
-    live.unasked = None
-    live.opened = replace(live.opened, usage_injected=False, resent=True)
-    live.tap = None
+        request.headers["accept-encoding"] = live.original.accept_encoding
+    live.original = None
+    live.capture = None
+    live.exchange.revert_injection()
     return True
 
 
-def learn(running: Running, live: Live, exchange: Exchange, reading: Reading) -> None:
+def learn(running: Running, live: Live, settled: Settled) -> None:
     """Remember what an exchange taught about asking its upstream for usage."""
-    if live.route.dialect.asking is not Asking.STREAM_OPTIONS or not exchange.streamed:
+    exchange, reading = settled
+    if live.exchange.route.dialect.asking is not Asking.STREAM_OPTIONS or not exchange.streamed:
         return
     if exchange.outcome is not Outcome.COMPLETE:
         return
@@ -85,15 +87,15 @@ def learn(running: Running, live: Live, exchange: Exchange, reading: Reading) ->
 
 
 def _is_no_openai_stream(live: Live) -> bool:
-    """A wire that only looks like OpenAI's (the `stream:chat:` endpoint): its usage comes and
-    goes as it pleases, and what we took out would be what the client should have had."""
-    return live.tap is not None and live.tap.meter.facts.closes_without_mark
+    """Whether the wire only looks like OpenAI's (the `stream:chat:` endpoint). Its usage comes
+    and goes, and stripping it would take away what the client should have had."""
+    tap = live.exchange.tap
+    return tap is not None and tap.meter.facts.closes_without_mark
 
 
-def _policy_asks(running: Running, live: Live) -> bool:
+def _policy_asks(running: Running, opened: Exchange) -> bool:
     settings = running.settings
     if settings.inject is not Inject.AUTO:
         return settings.inject is Inject.ALWAYS
-    opened = live.opened
     learned = running.ledger.learned.get((opened.origin, opened.path))
     return policy.asks_of(opened.provider, learned, now=opened.opened_at)

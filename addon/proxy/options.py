@@ -4,7 +4,7 @@ Every option is text and is parsed here: mitmproxy drops an addon without a word
 a typed option is bad, and does not enforce choices.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Protocol
 
 from mitmproxy.addonmanager import Loader
 
+from addon.metering.attribution import TAG_LENGTH_MAX, TAGS_MAX
+from addon.metering.opening import Rules, Upstream
 from ledger.store.db import default_url
 
 
@@ -21,15 +23,6 @@ class Inject(StrEnum):
     AUTO = "auto"
     ALWAYS = "always"
     NEVER = "never"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upstream:
-    """A host to treat as an LLM upstream. None: any port; the provider is told by the host."""
-
-    host: str
-    port: int | None = None
-    provider: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +37,9 @@ class Settings:
     tags: Mapping[str, str]
     prices: Path | None = None
 
-    def upstream(self, host: str, port: int) -> Upstream | None:
-        """The configured upstream for a host and port, or None."""
-        for upstream in self.upstreams:
-            if upstream.host == host and upstream.port in (None, port):
-                return upstream
-        return None
+    def rules(self, *, node: str, secret: bytes) -> Rules:
+        """What they say about every exchange. `secret` is the ledger's."""
+        return Rules(node=node, secret=secret, tags=self.tags, upstreams=self.upstreams)
 
 
 class Values(Protocol):
@@ -78,9 +68,6 @@ HELP = {
     "tee_tags": "Tags for every exchange: team=search,env=prod.",
     "tee_prices": "Price override file (TOML).",
 }
-TAGS_MAX = 32
-"""Tags of one exchange; more is a mistake, and upstream of the ledger is the place to say so."""
-TAG_LENGTH_MAX = 256
 
 
 def add(loader: Loader) -> None:
@@ -115,19 +102,6 @@ def parse_tags(name: str, text: str) -> dict[str, str]:
         tags[key.strip()[:TAG_LENGTH_MAX]] = value.strip()[:TAG_LENGTH_MAX]
     if len(tags) > TAGS_MAX:
         raise ValueError(f"{name}: {len(tags)} tags; at most {TAGS_MAX} are kept")
-    return tags
-
-
-def parse_tags_leniently(values: Sequence[str]) -> dict[str, str]:
-    """Tags of a client's headers: what is not KEY=VALUE is left out, for a request is not to fail
-    over a label."""
-    tags: dict[str, str] = {}
-    if not values:
-        return tags
-    for part in ",".join(values).split(",")[:TAGS_MAX]:
-        key, equals, value = part.partition("=")
-        if equals and key.strip():
-            tags[key.strip()[:TAG_LENGTH_MAX]] = value.strip()[:TAG_LENGTH_MAX]
     return tags
 
 

@@ -6,21 +6,18 @@
                       ends bring which hooks)
     done              settled: whatever is still open when the proxy stops
 
-Nothing here may hurt the traffic: each step that can fail does so inside `attempt`, which leaves
-the exchange as it is, notes the reason on its row and logs one line.
+Nothing here may hurt the traffic: each step that can fail runs inside `Troubles.attempt`, which
+leaves the exchange as it is, notes the reason on its row and logs one line.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
 import logging
 import os
 import socket
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,34 +26,25 @@ from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
+from addon.metering.exchange import MeteredExchange
 from addon.metering.meter import Meter
-from addon.metering.settlement import End, settle_unread
-from addon.proxy import metering, opening, opt_in, options, websockets
-from addon.proxy.live import Live, Running, attempt, plain
+from addon.metering.opening import open_exchange
+from addon.metering.session import MeteredSession
+from addon.metering.settlement import End, Settled
+from addon.metering.troubles import Troubles
+from addon.proxy import answers, flows, lifecycle, opt_in, options, websockets
+from addon.proxy.commits import wait_for_commit
+from addon.proxy.host_process import tune_garbage_collector
 from addon.proxy.options import Settings
 from addon.proxy.patches import hook_lists, http_stream
+from addon.proxy.running import Live, Running
+from addon.recordings import flows as saved
 from addon.recordings.capture import Capture, append, file_for
-from ledger import recording
 from ledger.model.errors import LedgerError
-from ledger.pricing.prices import PriceBook
+from ledger.model.records import Source
 from ledger.store.writing.writer import Receipt
 
 logger = logging.getLogger(__name__)
-
-COMMIT_WAIT_SECONDS_MAX = 5.0
-"""How long the end of an answer waits for its commit. An fsync takes milliseconds; a disk that
-takes longer than this is in trouble, and the traffic is worth more than the promise: the wait
-ends, one line is logged, and the reading is written when the disk can."""
-DRAIN_SECONDS_MAX = 5.0
-"""How long a stopping proxy lets open answers end by themselves. Container runtimes kill 10 s
-after they ask, and the ledger needs some of that."""
-CLOSE_SECONDS_MAX = 4.0
-
-
-_handed_over: list[Running] = []
-"""From the recorder that a reload of the script ends to the one that it starts. mitmproxy makes
-the new addon from nothing, while open streams still call the old one's taps; without this one
-piece of module state those exchanges would never be settled."""
 
 
 class Recorder:
@@ -101,7 +89,7 @@ class Recorder:
                 "tokentee: stream_large_bodies=%s: usage cannot be asked for in larger requests",
                 ctx.options.stream_large_bodies,
             )
-        self._let_refusals_be_seen()
+        _connect_per_request()
         try:
             self._uninstalls.append(http_stream.install(self))
         except AttributeError as missing:
@@ -111,7 +99,7 @@ class Recorder:
                 missing,
             )
         self._uninstalls.append(hook_lists.install(ctx.master.addons))
-        _settle_garbage()
+        tune_garbage_collector()
         settings = self._running.settings
         logger.info(
             "tokentee: ledger %s, commit %s, inject %s",
@@ -131,8 +119,9 @@ class Recorder:
         if self._running is None:
             return None
         if ctx.master.should_exit.is_set():
-            return self._stop()
-        _handed_over.append(self._running)
+            self._stopping = True
+            return self._stop(self._running)
+        lifecycle.hand_over(self._running)
         self._running = None
         return None
 
@@ -147,65 +136,60 @@ class Recorder:
         running = self._running
         if running is None or (_is_killed(flow) and flow.response is None):
             return  # killed by another addon: nothing goes upstream
-        troubles: list[str] = []
-        live = attempt(
-            troubles,
-            opening.open_exchange,
-            running.settings,
-            running.ledger.secret,
-            flow,
-            troubles,
-            node=self._node,
-        )
-        if live is None:
+        troubles = Troubles()
+        exchange = troubles.attempt(self._open, running, flow, troubles)
+        if exchange is None:
             return
-        running.live[flow.id] = live
-        if live.is_handshake:
+        live = running.live[flow.id] = Live(flow=flow, exchange=exchange)
+        if exchange.is_handshake:
             return
-        attempt(live.troubles, opt_in.ask, running, live)
-        attempt(live.troubles, running.ledger.open, live.opened)
+        troubles.attempt(opt_in.ask, running, live)
+        troubles.attempt(running.ledger.open, exchange.opened)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         running = self._running
         live = running.live.get(flow.id) if running else None
         if running is None or live is None or flow.response is None:
             return
-        live.status = flow.response.status_code
-        if live.status == 101:
+        exchange = live.exchange
+        exchange.status = flow.response.status_code
+        if exchange.status == 101:
             return
-        if live.is_recorded:
+        if exchange.is_recorded:
             return  # its body is there, and no stream will pass
         # First of all: an exception before this would make mitmproxy hold the whole answer.
         flow.response.stream = True
-        attempt(live.troubles, self._tap, running, flow, flow.response, live)
+        exchange.troubles.attempt(answers.begin, running, live, flow.response)
 
     async def response(self, flow: http.HTTPFlow) -> None:
         running = self._running
         live = running.live.get(flow.id) if running else None
         if running is None or live is None or flow.response is None:
             return
-        if live.is_recorded and flow.error is not None:
+        exchange = live.exchange
+        if exchange.is_recorded and flow.error is not None:
             return  # it ended in an error, whose hook comes next
         del running.live[flow.id]
         if flow.websocket is not None:
-            live.status = flow.response.status_code
-            session = attempt(live.troubles, websockets.begin, live)
+            exchange.status = flow.response.status_code
+            session = exchange.troubles.attempt(MeteredSession, exchange)
             if session is not None:
                 running.sessions[flow.id] = session
             return
         if not flow.response.stream:
-            attempt(live.troubles, self._read_whole, running, flow, flow.response, live)
+            exchange.troubles.attempt(answers.read_whole, running, live, flow.response)
         receipt = self._settle(running, live, End.FINISHED, cause=None)
         if receipt is not None and running.settings.commit_before_end:
-            await self._committed(receipt)
+            await wait_for_commit(receipt)
 
     def error(self, flow: http.HTTPFlow) -> None:
         running = self._running
         live = running.live.pop(flow.id, None) if running else None
         if running is None or live is None:
             return
-        if live.is_recorded and flow.response is not None:
-            attempt(live.troubles, self._read_whole, running, flow, flow.response, live)
+        exchange = live.exchange
+        if exchange.is_recorded and flow.response is not None:
+            exchange.troubles.attempt(answers.read_whole, running, live, flow.response)
         message = flow.error.msg if flow.error else ""
         if _is_killed(flow):
             end = End.STOPPED
@@ -223,13 +207,13 @@ class Recorder:
         if running is None or session is None or flow.websocket is None:
             return
         message = flow.websocket.messages[-1]
-        troubles = session.handshake.troubles
-        receipts = attempt(troubles, websockets.take, running, session, message) or []
+        attempt = session.handshake.troubles.attempt
+        receipts = attempt(websockets.read_message, running.ledger, session, message) or []
         if not session.handshake.is_recorded:
-            websockets.let_go_of_messages(flow)
+            websockets.drop_read_messages(flow)
         if running.settings.commit_before_end:
             for receipt in receipts:
-                await self._committed(receipt)
+                await wait_for_commit(receipt)
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         running = self._running
@@ -237,9 +221,10 @@ class Recorder:
         if running is None or session is None or flow.websocket is None:
             return
         ended = flow.websocket.timestamp_end
-        at = datetime.fromtimestamp(ended, UTC) if ended else metering.now()
+        at = datetime.fromtimestamp(ended, UTC) if ended else flows.now()
         how = End.CLIENT_LEFT if flow.websocket.closed_by_client else End.UPSTREAM_BROKE
-        attempt(session.handshake.troubles, websockets.end, running, session, how, at)
+        attempt = session.handshake.troubles.attempt
+        attempt(websockets.end_session, running.ledger, session, how, at)
 
     # What `http_stream` asks
 
@@ -251,91 +236,65 @@ class Recorder:
     def asks_again(self, flow: http.HTTPFlow) -> bool:
         running = self._running
         live = running.live.get(flow.id) if running else None
-        if running is None or live is None or live.unasked is None:
+        if running is None or live is None or live.original is None:
             return False
-        return bool(attempt(live.troubles, opt_in.take_back, running, live))
+        attempt = live.exchange.troubles.attempt
+        return bool(attempt(opt_in.revert_if_refused, running, live))
 
-    # Streaming
+    # One exchange
 
-    def _tap(
-        self, running: Running, flow: http.HTTPFlow, response: http.Response, live: Live
-    ) -> None:
-        headers = plain(response.headers)
-        if metering.is_held(response, headers, asked=live.unasked is not None):
-            response.stream = False
-        live.tap = metering.tap_for(live, response, headers, may_edit=bool(response.stream))
-        if running.settings.capture is not None:
-            live.capture = Capture()
-        if not response.stream:
-            return
-        if live.tap.edits and "content-length" in headers:
-            del response.headers["content-length"]
-            if flow.request.http_version == "HTTP/1.1":
-                response.headers["transfer-encoding"] = "chunked"
-        into = live.tap.callable
-        response.stream = live.capture.around(into) if live.capture else into
-
-    def _read_whole(
-        self, running: Running, flow: http.HTTPFlow, response: http.Response, live: Live
-    ) -> None:
-        """An answer that mitmproxy held until it was complete."""
-        if live.tap is None:
-            self._tap(running, flow, response, live)
-        assert live.tap is not None
-        if response.raw_content:
-            live.tap.callable(response.raw_content)
-            if live.capture is not None:
-                live.capture.add(response.raw_content)
-
-    # Settling
-
-    def _settle(
-        self, running: Running, live: Live, end: End, *, cause: str | None
-    ) -> Receipt | None:
-        exchange, reading = attempt(live.troubles, metering.settled, live, end, cause) or (
-            settle_unread(live.opened, end=end, status=live.status, now=metering.now())
+    def _open(
+        self, running: Running, flow: http.HTTPFlow, troubles: Troubles
+    ) -> MeteredExchange | None:
+        request = flows.request_of(flow)
+        flows.remove_own_headers(flow.request)
+        return open_exchange(
+            request,
+            running.rules,
+            exchange_id=flow.id,
+            source=Source.LIVE if flow.live else Source.REPLAY,
+            troubles=troubles,
         )
-        if live.troubles:
-            reasons = [*live.troubles, *filter(None, [exchange.degraded])]
-            exchange = replace(exchange, degraded="; ".join(reasons)[:1000])
-        if live.tap is not None:
-            self._say_unknown_keys(live.tap.meter)
-        if live.capture is not None and running.settings.capture is not None:
-            path = attempt(live.troubles, self._write_capture, running.settings.capture, live)
-            exchange = replace(exchange, capture=f"{path}#{exchange.id}" if path else None)
-        attempt(live.troubles, opt_in.learn, running, live, exchange, reading)
-        return attempt(live.troubles, running.ledger.settle, exchange, reading)
 
-    def _write_capture(self, directory: Path, live: Live) -> Path | None:
-        """Write an exchange's capture off the loop; the file, or None if it was too large."""
-        capture = live.capture
-        assert capture is not None
+    def _settle(self, running: Running, live: Live, end: End, cause: str | None) -> Receipt | None:
+        """Settle an exchange and hand it to the ledger; its receipt."""
+        exchange = live.exchange
+
+        def finish(settled: Settled) -> Settled:
+            exchange.troubles.attempt(opt_in.learn, running, live, settled)
+            return self._with_capture(running, live, settled)
+
+        settled = exchange.settle(
+            end,
+            cause=cause,
+            now=flows.now(),
+            times=saved.times_of(live.flow) if exchange.is_recorded else None,
+            finish=finish,
+        )
+        if exchange.tap is not None:
+            self._log_unknown_keys(exchange.tap.meter)
+        return exchange.troubles.attempt(running.ledger.settle, *settled)
+
+    def _with_capture(self, running: Running, live: Live, settled: Settled) -> Settled:
+        """Write an exchange's capture off the loop, and name its place in the row."""
+        capture, directory = live.capture, running.settings.capture
+        if capture is None or directory is None:
+            return settled
         if capture.overflowed:
-            return None
-        path = file_for(directory, node=self._node, now=metering.now())
-        line = capture.line(live.flow, started_at=live.opened.opened_at)
-        writing = asyncio.get_running_loop().run_in_executor(None, append, path, line)
-        writing.add_done_callback(_say_if_failed)
-        return path
+            live.exchange.troubles.add("the answer is too large for a capture")
+            return settled
+        path = live.exchange.troubles.attempt(self._write_capture, directory, live, capture)
+        if path is None:
+            return settled
+        exchange = replace(settled.exchange, capture=f"{path}#{settled.exchange.id}")
+        return Settled(exchange, settled.reading)
 
-    async def _committed(self, receipt: Receipt) -> None:
-        """Wait until a reading is on disk, or has been given up, or the bound is reached."""
-        if receipt.committed or receipt.error:
-            return
-        loop = asyncio.get_running_loop()
-        waiting = loop.create_future()
-        receipt.context = waiting
-        bound = loop.call_later(COMMIT_WAIT_SECONDS_MAX, _resolve, waiting)
-        try:
-            await waiting
-        finally:
-            bound.cancel()
-        if not receipt.committed and not receipt.error:
-            logger.warning(
-                "tokentee: exchange %s not committed within %.0f s; its end goes on to the client",
-                receipt.exchange_id,
-                COMMIT_WAIT_SECONDS_MAX,
-            )
+    def _write_capture(self, directory: Path, live: Live, capture: Capture) -> Path:
+        path = file_for(directory, node=self._node, now=flows.now())
+        line = capture.line(live.flow, started_at=live.exchange.opened.opened_at)
+        writing = asyncio.get_running_loop().run_in_executor(None, append, path, line)
+        writing.add_done_callback(_log_if_failed)
+        return path
 
     # Starting and stopping
 
@@ -353,62 +312,24 @@ class Recorder:
 
     def _apply(self, settings: Settings) -> None:
         settings = replace(settings, tags={**settings.tags, **self._tags})
-        if self._running is None:
-            self._running = self._start(settings)
-        elif settings.ledger_url != self._running.settings.ledger_url:
+        running = self._running
+        if running is None:
+            self._running = lifecycle.start(settings, node=self._node)
+        elif settings.ledger_url != running.settings.ledger_url:
             raise ValueError("ledger_url: stays as it was at the start; restart to change it")
         else:
-            self._running.settings = settings
-
-    def _start(self, settings: Settings) -> Running:
-        while _handed_over:
-            running = _handed_over.pop()
             running.settings = settings
-            running.ledger.on_commit = _notify_on(asyncio.get_running_loop())
-            return running
-        book = PriceBook.load(str(settings.prices) if settings.prices else None)
-        ledger = recording.open_ledger(
-            settings.ledger_url,
-            node=self._node,
-            price=book.price,
-            on_commit=_notify_on(asyncio.get_running_loop()),
-            log=_log,
-        )
-        return Running(settings=settings, ledger=ledger)
+            running.rules = settings.rules(node=self._node, secret=running.ledger.secret)
 
-    async def _stop(self) -> None:
-        running = self._running
-        assert running is not None
-        self._stopping = True
-        deadline = time.monotonic() + DRAIN_SECONDS_MAX
-        if running.live:
-            logger.info(
-                "tokentee: waiting up to %.0f s for %d open exchanges",
-                DRAIN_SECONDS_MAX,
-                len(running.live),
-            )
-        while running.live and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)
+    async def _stop(self, running: Running) -> None:
+        await lifecycle.drain(running)
         self._running = None
-        for live in list(running.live.values()):
-            self._settle(running, live, End.STOPPED, cause="the proxy was stopped")
-        running.live.clear()
-        for session in running.sessions.values():
-            troubles = session.handshake.troubles
-            attempt(troubles, websockets.end, running, session, End.STOPPED, metering.now())
-        running.sessions.clear()
-        await asyncio.to_thread(running.ledger.close, CLOSE_SECONDS_MAX)
+        cause = "the proxy was stopped"
+        lifecycle.end_all(running, lambda live: self._settle(running, live, End.STOPPED, cause))
+        await lifecycle.close(running)
 
-    def _let_refusals_be_seen(self) -> None:
-        """In reverse mode, connect upstream per request: mitmproxy's `eager` default closes the
-        client's connection before any request is read when upstream refuses, and nothing could
-        be recorded (MITMPROXY.md)."""
-        specs = ctx.options.mode
-        if specs and all(spec.startswith("reverse:") for spec in specs):
-            ctx.options.update(connection_strategy="lazy")
-
-    def _say_unknown_keys(self, meter: Meter) -> None:
-        """A usage key never seen before is kept verbatim, and said once."""
+    def _log_unknown_keys(self, meter: Meter) -> None:
+        """Log each unknown usage key once; the row keeps it verbatim."""
         for key in meter.facts.unknown_keys:
             if key not in self._unknown_keys and len(self._unknown_keys) < 1_000:
                 self._unknown_keys.add(key)
@@ -419,56 +340,15 @@ def _is_killed(flow: http.HTTPFlow) -> bool:
     return flow.error is not None and flow.error.msg == Error.KILLED_MESSAGE
 
 
-def _notify_on(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[Receipt]], None]:
-    """What the writer calls, on its own thread, once for each batch that it has committed.
-
-    One wake-up at a time is under way, whatever the loop is busy with: each is a byte in the pipe
-    that asyncio also takes signals from, and a SIGTERM that finds it full is lost.
-    """
-    committed: deque[Receipt] = deque()
-    is_called = False
-
-    def resolve_all() -> None:
-        nonlocal is_called
-        is_called = False  # first, so that what comes from here on calls again
-        while committed:
-            receipt = committed.popleft()
-            if receipt.context is not None:
-                _resolve(receipt.context)
-
-    def notify(receipts: Sequence[Receipt]) -> None:
-        nonlocal is_called
-        committed.extend(receipts)
-        if is_called:
-            return
-        is_called = True
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(resolve_all)
-
-    return notify
-
-
-def _resolve(waiting: object) -> None:
-    assert isinstance(waiting, asyncio.Future)
-    if not waiting.done():
-        waiting.set_result(None)
-
-
-def _say_if_failed(writing: asyncio.Future[None]) -> None:
+def _log_if_failed(writing: asyncio.Future[None]) -> None:
     if not writing.cancelled() and (failure := writing.exception()):
         logger.warning("tokentee: a capture was not written: %s", failure)
 
 
-def _log(level: str, message: str) -> None:
-    logger.log(logging.getLevelNamesMapping()[level.upper()], "tokentee: %s", message)
-
-
-def _settle_garbage() -> None:
-    """Take what was loaded at the start out of the garbage collector's sight.
-
-    Modules, tables and price lists stay for good, and walking them again and again costs a busy
-    proxy several percent; so do the young collections that every few hundred objects bring.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+def _connect_per_request() -> None:
+    """In reverse mode, connect upstream per request. mitmproxy's default `eager` closes the
+    client's connection before any request is read when upstream refuses, and nothing could be
+    recorded."""
+    specs = ctx.options.mode
+    if specs and all(spec.startswith("reverse:") for spec in specs):
+        ctx.options.update(connection_strategy="lazy")

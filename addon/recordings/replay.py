@@ -11,15 +11,16 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
-from addon.metering.settlement import End
-from addon.proxy import metering
-from addon.proxy.live import Running, plain
-from addon.proxy.opening import open_exchange
+from addon.metering.opening import Rules, open_exchange
+from addon.metering.settlement import End, Settled
+from addon.metering.troubles import Troubles
+from addon.recordings import flows
 from addon.recordings.reading import Recorded, Unreadable, read
-from ledger.model.records import Exchange, Outcome, Reading, Source
-from ledger.store.writing.writer import Receipt
+from ledger.model.records import Outcome, Source
+from ledger.store.writing.writer import Ledger, Receipt
 
 IN_FLIGHT_MAX = 2_000
 """Exchanges handed to the writer and not committed yet: some batches, a few MB."""
@@ -55,11 +56,11 @@ class Commits:
 
 
 def replay(
-    running: Running,
+    ledger: Ledger,
+    rules: Rules,
     files: Sequence[Path],
     *,
     url: str | None,
-    node: str,
     commits: Commits,
     progress: Callable[[Path], None],
 ) -> Tally:
@@ -70,27 +71,22 @@ def replay(
     tally = Tally()
     for path in files:
         progress(path)
-        metered = _metered(running, read(path, url=url), path, tally, node=node)
+        metered = _metered(rules, read(path, url=url), path, tally)
         for batch in itertools.batched(metered, IN_FLIGHT_MAX):
-            receipts = [running.ledger.settle(exchange, reading) for exchange, reading in batch]
+            receipts = [ledger.settle(exchange, reading) for exchange, reading in batch]
             commits.wait(len(receipts))
             tally.refused += sum(not receipt.committed for receipt in receipts)
     return tally
 
 
 def _metered(
-    running: Running,
-    items: Iterable[Recorded | Unreadable],
-    path: Path,
-    tally: Tally,
-    *,
-    node: str,
-) -> Iterable[tuple[Exchange, Reading]]:
+    rules: Rules, items: Iterable[Recorded | Unreadable], path: Path, tally: Tally
+) -> Iterable[Settled]:
     for item in items:
         if isinstance(item, Unreadable):
             tally.unreadable.append(item)
             continue
-        read_one = meter(running, item, node=node)
+        read_one = meter(item, rules)
         if read_one is None:
             tally.foreign += 1
             continue
@@ -99,24 +95,36 @@ def _metered(
         assert exchange.outcome is not None
         tally.by_dialect[exchange.dialect, exchange.outcome] += 1
         capture = f"{path.resolve()}#{item.name}"
-        yield replace(exchange, capture=capture), reading
+        yield Settled(replace(exchange, capture=capture), reading)
 
 
-def meter(running: Running, item: Recorded, *, node: str) -> tuple[Exchange, Reading] | None:
+def meter(item: Recorded, rules: Rules) -> Settled | None:
     """What the meter reads from one recorded exchange; None if it is no LLM call."""
     flow = item.flow
-    flow.live = False
-    secret = running.ledger.secret
-    live = open_exchange(running.settings, secret, flow, [], node=node, is_llm=item.is_llm)
-    if live is None:
+    exchange = open_exchange(
+        flows.request_of(flow),
+        rules,
+        exchange_id=flow.id,
+        source=Source.REPLAY,
+        troubles=Troubles(),
+        is_llm=item.is_llm,
+    )
+    if exchange is None:
         return None
-    live.opened = replace(live.opened, source=Source.REPLAY)
+    end = End.FINISHED
     if flow.response is None:
-        return metering.settled(live, End.UPSTREAM_BROKE, None)
-    live.status = flow.response.status_code
-    headers = plain(flow.response.headers)
-    live.tap = metering.tap_for(live, flow.response, headers, may_edit=False)
-    if flow.response.raw_content:
-        live.tap.callable(flow.response.raw_content)
-    cut = flow.error is not None
-    return metering.settled(live, End.UPSTREAM_BROKE if cut else End.FINISHED, None)
+        end = End.UPSTREAM_BROKE
+    else:
+        response = flows.response_of(flow.response)
+        tap = exchange.answer(response, edits=False, clock=_no_clock)
+        if flow.response.raw_content:
+            tap.callable(flow.response.raw_content)
+        if flow.error is not None:
+            end = End.UPSTREAM_BROKE
+    now = datetime.now(UTC)
+    return exchange.settle(end, cause=None, now=now, times=flows.times_of(flow))
+
+
+def _no_clock() -> float:
+    """Recorded bodies are read in one go: the recording times them, or nothing does."""
+    return 0.0

@@ -10,22 +10,21 @@ import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mitmproxy import http
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from addon.metering.settlement import TRANSPORT, End
-from addon.proxy import metering
-from addon.proxy.live import Unasked, plain
-from addon.proxy.opening import open_exchange
-from addon.proxy.options import Settings, Upstream
+from addon.metering.exchange import may_refuse
+from addon.metering.opening import Rules, Upstream, open_exchange
+from addon.metering.settlement import TRANSPORT, End, Settled
+from addon.metering.troubles import Troubles
+from addon.recordings import flows
 from addon.recordings.reading import Recorded, Unreadable, read
-from ledger.model.records import Exchange, Outcome, Reading, Source
+from ledger.model.records import Exchange, Outcome, Source
 
 UNREADABLE_SHOWN_MAX = 10
 
@@ -103,40 +102,39 @@ def digest_of(item: Recorded) -> str:
     return hashlib.sha256(body_of(item) or b"").hexdigest()
 
 
-def reread(
-    item: Recorded, booked: Exchange, *, reached_end: bool = True
-) -> tuple[Exchange, Reading] | None:
+def reread(item: Recorded, booked: Exchange, *, reached_end: bool = True) -> Settled | None:
     """What the tap and the meter of today make of the answer; None if it is no LLM call to them.
 
-    `reached_end`: the body's end came by, and with it what the stripper still held.
+    `reached_end`: the end of the body came, and with it what the stripper still held.
     """
     flow = item.flow
-    flow.live = False
-    request = flow.request
-    upstream = Upstream(host=request.host, port=request.port, provider=booked.provider)
-    settings = Settings(ledger_url="", upstreams=(upstream,), tags={})
-    # Whose key it was is in the ledger; the recording no longer says it, and needs no secret.
-    live = open_exchange(settings, b"", flow, [], node="", is_llm=True)
-    if live is None or flow.response is None:
+    if flow.response is None:
         return None
-    live.opened = replace(live.opened, source=Source.REPLAY, usage_injected=booked.usage_injected)
-    live.status = flow.response.status_code
-    if booked.usage_injected:
-        live.unasked = Unasked(None, None)
-    live.tap = metering.tap_for(
-        live, flow.response, plain(flow.response.headers), may_edit=_passed(flow.response, booked)
+    request = flows.request_of(flow)
+    upstream = Upstream(host=request.host, port=request.port, provider=booked.provider)
+    # Whose key it was is in the ledger; the recording no longer says it, and needs no secret.
+    exchange = open_exchange(
+        request,
+        Rules(node="", upstreams=(upstream,)),
+        exchange_id=flow.id,
+        source=Source.REPLAY,
+        troubles=Troubles(),
+        is_llm=True,
     )
+    if exchange is None:
+        return None
+    if booked.usage_injected:
+        exchange.mark_injected()
+    response = flows.response_of(flow.response)
+    # An error answer that was held until it was whole was not edited.
+    edits = not may_refuse(response, injected=booked.usage_injected)
+    tap = exchange.answer(response, edits=edits, clock=lambda: 0.0)
     if flow.response.raw_content:
-        live.tap.callable(flow.response.raw_content)
+        tap.callable(flow.response.raw_content)
     if reached_end:
-        live.tap.callable(b"")
-    return metering.settled(live, _end_of(booked), None)
-
-
-def _passed(response: http.Response, booked: Exchange) -> bool:
-    """Whether the answer went by as it came; one that was held until it was whole is not edited."""
-    headers = plain(response.headers)
-    return not metering.is_held(response, headers, asked=booked.usage_injected)
+        tap.callable(b"")
+    now = datetime.now(UTC)
+    return exchange.settle(_end_of(booked), cause=None, now=now, times=flows.times_of(flow))
 
 
 def _end_of(booked: Exchange) -> End:

@@ -65,6 +65,8 @@ class Stripper:
         self._is_between_events = True
         self.removed: list[bytes] = []
         """Pieces taken out since the caller last emptied the list."""
+        self.framed = b""
+        """The events that the last `feed` completed, as upstream sent them."""
 
     @property
     def held(self) -> bytes:
@@ -75,9 +77,10 @@ class Stripper:
         """What goes on to the client now."""
         is_one_event = 0 <= data.find(b"\n\n") == len(data) - 2 and b"\r" not in data
         if is_one_event and self._is_between_events:
+            self.framed = data
             return self._strip_block(data)
-        run = self._framing.feed(data)
-        self._is_between_events = not self._framing.held
+        run = self.framed = self._framing.feed(data)
+        self._is_between_events = not self._framing.is_holding
         return run if b'"usage"' not in run else self._strip(run)
 
     def end(self) -> bytes:

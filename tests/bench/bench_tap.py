@@ -18,6 +18,7 @@ from rich.table import Table
 from addon.dialects.routes import DIALECTS
 from addon.metering.meter import Meter
 from addon.metering.tap import Tap
+from addon.metering.troubles import Troubles
 from addon.usage_opt_in.rewrite import Stripper
 from tests.bench import upstream
 from tests.proxy.wires import WIRES
@@ -32,12 +33,8 @@ def tap(dialect: str, content_type: str, *, edits: bool) -> Tap:
         meter,
         stripper=Stripper() if edits else None,
         clock=time.time,
-        on_failure=fail,
+        troubles=Troubles(),
     )
-
-
-def fail(failure: Exception) -> None:
-    raise AssertionError from failure
 
 
 def pass_on(data: bytes) -> bytes:

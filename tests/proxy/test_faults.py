@@ -13,29 +13,42 @@ pytestmark = pytest.mark.proxy
 
 ASKED, UNASKED = (b"".join(OPENAI.answer(asked=asked)) for asked in (True, False))
 ALWAYS_STEPS = [
-    "addon.proxy.opening:read_request",
+    "addon.metering.opening:read_request",
     "addon.metering.attribution:api_key_of",
     "addon.metering.attribution:fingerprint_of",
-    "addon.proxy.options:parse_tags_leniently",
+    "addon.metering.attribution:tags_of_headers",
     "addon.proxy.opt_in:ask",
-    "addon.metering.meter:Meter.feed@1",
     "addon.metering.meter:Meter.usage",
     "addon.metering.meter:Meter.end",
-    "addon.proxy.metering:settled",
-    "addon.proxy.metering:settle",
+    "addon.metering.exchange:MeteredExchange._result",
+    "addon.metering.exchange:result_of",
 ]
 """Steps that every exchange takes: without them it passes as if they had been taken."""
 ASKING_STEPS = ["addon.usage_opt_in.rewrite:ask", "addon.usage_opt_in.policy:asks_of"]
 """Steps of asking for usage: it is not asked then."""
-TAP_STEPS = ["addon.proxy.metering:tap_for", "addon.metering.meter:Meter.__init__"]
+TAP_STEPS = [
+    "addon.metering.exchange:MeteredExchange.answer",
+    "addon.metering.meter:Meter.__init__",
+]
+LISTENING_STEPS = ["addon.metering.meter:Meter.feed@1"]
+EDITING_STEPS = ["addon.metering.meter:Meter.feed_events@1"]
 STRIP_STEPS = [
     "addon.usage_opt_in.rewrite:Stripper.feed@2",
     "addon.usage_opt_in.rewrite:Stripper.end",
 ]
-OPENING_STEPS = ["addon.proxy.opening:open_exchange", "addon.dialects.routes:match"]
+OPENING_STEPS = ["addon.proxy.recorder:open_exchange", "addon.dialects.routes:match"]
 LATE_STEPS = ["addon.proxy.opt_in:learn", "ledger.pricing.prices:PriceBook.price"]
-STEPS = [*ALWAYS_STEPS, *ASKING_STEPS, *TAP_STEPS, *STRIP_STEPS, *OPENING_STEPS, *LATE_STEPS]
-STEPS += ["addon.proxy.opt_in:take_back"]
+STEPS = [
+    *ALWAYS_STEPS,
+    *LISTENING_STEPS,
+    *EDITING_STEPS,
+    *ASKING_STEPS,
+    *TAP_STEPS,
+    *STRIP_STEPS,
+    *OPENING_STEPS,
+    *LATE_STEPS,
+]
+STEPS += ["addon.proxy.opt_in:revert_if_refused"]
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +86,8 @@ def strike(faulty: Pair, step: str, asked: bool | None) -> tuple[bytes, rows.Row
     ("step", "asked"),
     [
         *(pytest.param(step, asked) for step in ALWAYS_STEPS for asked in (True, None)),
-        *(pytest.param(step, None) for step in ASKING_STEPS),
+        *(pytest.param(step, True) for step in LISTENING_STEPS),
+        *(pytest.param(step, None) for step in [*EDITING_STEPS, *ASKING_STEPS]),
         *(pytest.param(step, True) for step in TAP_STEPS),
     ],
 )
@@ -134,7 +148,9 @@ def test_a_fault_in_taking_a_question_back_hands_the_answer_on(faulty: Pair) -> 
 
     faulty.upstream.script = answer
     tag = new_tag()
-    received = exchange(faulty.tee, OPENAI, tag, ("x-fault", "addon.proxy.opt_in:take_back"))
+    received = exchange(
+        faulty.tee, OPENAI, tag, ("x-fault", "addon.proxy.opt_in:revert_if_refused")
+    )
     assert (received.status, received.body) == (400, refusal)
     row = faulty.row(tag)
     assert row["outcome"] == "http_error"
@@ -146,7 +162,11 @@ def test_a_plain_answer_survives_too(faulty: Pair) -> None:
     faulty.upstream.script = lambda _: Answer(
         pieces=(document,), content_type="application/json", framing=Framing.LENGTH
     )
-    for step in (*TAP_STEPS, "addon.metering.meter:Meter.feed", "addon.proxy.metering:settle"):
+    for step in (
+        *TAP_STEPS,
+        "addon.metering.meter:Meter.feed",
+        "addon.metering.exchange:result_of",
+    ):
         tag = new_tag()
         body = b'{"model":"m","messages":[]}'
         received = exchange(faulty.tee, OPENAI, tag, ("x-fault", step), body=body)

@@ -7,7 +7,7 @@ import pytest
 from addon.dialects.facts import Facts
 from addon.dialects.routes import DIALECTS
 from addon.metering.meter import Meter
-from addon.metering.settlement import NOTHING_PASSED, End, outcome_of, settle
+from addon.metering.settlement import NOTHING_PASSED, End, outcome_of, result_of
 from ledger.model.records import Exchange, Outcome, State, UsageSource
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -100,7 +100,7 @@ def fed(body: bytes) -> Meter:
 
 
 def settled(body: bytes | None, end: End, **kwargs):
-    return settle(
+    return result_of(
         opened(),
         end=end,
         status=200,

@@ -2,6 +2,8 @@
 
 import hashlib
 import itertools
+import random
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from addon.dialects.routes import DIALECTS
 from addon.metering.meter import Meter
 from addon.metering.tap import BATCH_BYTES, Tap
+from addon.metering.troubles import Troubles
 from addon.usage_opt_in.rewrite import Stripper
 
 WORD = b'data: {"id":"c1","model":"m","choices":[{"delta":{"content":"hi"}}],"usage":null}\n\n'
@@ -29,12 +32,20 @@ def ticking():
     return lambda: float(next(counter))
 
 
-def tap_of(*, strips: bool, failures: list | None = None, metered=None) -> Tap:
+def tap_of(
+    *,
+    strips: bool,
+    troubles: Troubles | None = None,
+    metered: Meter | None = None,
+    stripper: Stripper | None = None,
+    capture: Callable[[bytes], None] | None = None,
+) -> Tap:
     return Tap(
         metered or meter(),
-        stripper=Stripper() if strips else None,
+        stripper=stripper or (Stripper() if strips else None),
         clock=ticking(),
-        on_failure=(failures if failures is not None else []).append,
+        troubles=troubles if troubles is not None else Troubles(),
+        capture=capture,
     )
 
 
@@ -122,61 +133,144 @@ class Failing(Meter):
         super().feed(data)
 
 
-@pytest.mark.parametrize("at", [1, 2, 3])
-@pytest.mark.parametrize("size", [1, 50, BATCH_BYTES + 1, len(BODY)])
-def test_a_bug_in_the_meter_costs_the_reading_and_no_byte(at: int, size: int):
-    failures: list[Exception] = []
-    tap = tap_of(strips=False, failures=failures, metered=Failing(at))
-    chunks = [BODY[i : i + size] for i in range(0, len(BODY), size)]
-    assert drink(tap, chunks) == BODY
+def feeds_of(size: int) -> int:
+    """How often a tap calls the meter for the body cut into chunks of this size, if none fails."""
+    metered = Failing(at=0)
+    tap = tap_of(strips=False, metered=metered)
+    drink(tap, [BODY[i : i + size] for i in range(0, len(BODY), size)])
     tap.end()
-    if len(failures) == 0:
-        assert at > 1  # fewer batches than that
-        return
-    assert len(failures) == 1
-    degraded = tap.passed().degraded
-    assert degraded is not None
-    assert degraded.startswith("ZeroDivisionError in ")
-    assert "secret" not in degraded
-    assert tap.passed().upstream_digest is None
+    return -metered.calls_left
 
 
-@pytest.mark.parametrize("at", [1, 5])
-def test_a_bug_while_editing_hands_on_what_was_held_back(at: int):
-    class FailingStripper(Stripper):
-        left = at
+@pytest.mark.parametrize("size", [1, 50, BATCH_BYTES + 1, len(BODY)])
+def test_a_bug_in_the_meter_costs_the_reading_and_no_byte(size: int):
+    """Wherever it strikes: at every call of the meter that there is."""
+    calls = feeds_of(size)
+    assert calls >= 1
+    for at in sorted({1, 2, calls // 2, calls} & set(range(1, calls + 1))):
+        troubles = Troubles()
+        tap = tap_of(strips=False, troubles=troubles, metered=Failing(at))
+        assert drink(tap, [BODY[i : i + size] for i in range(0, len(BODY), size)]) == BODY
+        tap.end()
+        assert tap.gave_way
+        assert troubles.text is not None
+        assert troubles.text.startswith("ZeroDivisionError in ")
+        assert "secret" not in troubles.text
+        passed = tap.passed()
+        assert not passed.is_whole
+        assert passed.upstream_digest is None
 
-        def feed(self, data: bytes) -> bytes:
-            out = super().feed(data)
-            self.left -= 1
-            if self.left == 0:
-                raise ZeroDivisionError
-            return out
 
-    tap = Tap(meter(), stripper=FailingStripper(), clock=ticking(), on_failure=lambda _: None)
-    chunks = [BODY[i : i + 31] for i in range(0, len(BODY), 31)]
-    # What was edited before the bug stays edited; from the held tail on, all passes as it came.
-    edited = tap_of(strips=True)
-    before = b"".join(
-        piece if isinstance(piece, bytes) else b"".join(piece)
-        for piece in map(edited.callable, chunks[: at - 1])
-    )
-    held = b"".join(chunks[: at - 1])[len(before) :] if at == 1 else None
-    got = drink(tap, chunks)
-    assert tap.degraded is not None
-    if held is not None:
-        assert got == BODY
-    else:
-        assert got.startswith(before)
-        assert BODY.endswith(got[len(before) :])
-        assert len(got[len(before) :]) > len(BODY) - 31 * at - len(WORD)
+class FailingStripper(Stripper):
+    """A stripper with a bug that shows at one call, before or after it has taken the bytes."""
+
+    def __init__(self, at: int, *, is_late: bool) -> None:
+        super().__init__()
+        self.left = at
+        self.is_late = is_late
+
+    def feed(self, data: bytes) -> bytes:
+        self.left -= 1
+        if self.left == 0 and not self.is_late:
+            raise ZeroDivisionError
+        kept = super().feed(data)
+        if self.left == 0:
+            raise ZeroDivisionError
+        return kept
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("at", [1, 2, 3, 5, 20])
+@pytest.mark.parametrize("size", [7, 31, 200])
+def test_a_bug_while_editing_hands_on_what_was_held_back(at: int, size: int, is_late: bool):
+    """What was edited before stays edited. From the first event that was incomplete at the bug,
+    every byte passes as it came."""
+    troubles = Troubles()
+    stripper = FailingStripper(at, is_late=is_late)
+    tap = tap_of(strips=True, stripper=stripper, troubles=troubles)
+    chunks = [BODY[i : i + size] for i in range(0, len(BODY), size)]
+    fed = b"".join(chunks[: at - 1])
+    whole_events = fed[: fed.rfind(b"\n\n") + 2] if b"\n\n" in fed else b""
+    edited = whole_events.replace(b',"usage":null', b"")
+    assert drink(tap, chunks) == edited + BODY[len(whole_events) :]
+    tap.end()
+    assert tap.gave_way
+    assert "ZeroDivisionError" in (troubles.text or "")
 
 
 @pytest.mark.parametrize("at", [1, 2])
 def test_a_bug_in_the_meter_leaves_the_editing_at_work(at: int):
     """What we asked for is not for the client, whether we could read it or not."""
-    tap = Tap(Failing(at), stripper=Stripper(), clock=ticking(), on_failure=lambda _: None)
+
+    class FailingEvents(Failing):
+        def feed_events(self, run: bytes) -> None:
+            self.feed(run)
+
+    tap = tap_of(strips=True, metered=FailingEvents(at))
     assert drink(tap, [BODY[i : i + 1000] for i in range(0, len(BODY), 1000)]) == UNASKED
     tap.end()
-    assert tap.degraded is not None
+    assert tap.gave_way
     assert tap.passed().stripped is True
+
+
+@pytest.mark.parametrize("strips", [False, True])
+@given(edges=st.lists(st.integers(0, len(BODY)), max_size=30))
+def test_a_capture_gets_each_chunk_as_upstream_sent_it(strips: bool, edges: list[int]):
+    captured: list[bytes] = []
+    tap = tap_of(strips=strips, capture=captured.append)
+    chunks = cut(BODY, edges)
+    assert drink(tap, chunks) == (UNASKED if strips else BODY)
+    assert captured == chunks
+
+
+def test_a_bug_in_the_capture_costs_the_capture_alone():
+    def fail(_: bytes) -> None:
+        raise ZeroDivisionError
+
+    troubles = Troubles()
+    tap = tap_of(strips=False, capture=fail, troubles=troubles)
+    assert drink(tap, [BODY]) == BODY
+    tap.end()
+    assert tap.meter.usage().output_tokens == 2
+    assert "ZeroDivisionError" in (troubles.text or "")
+
+
+def test_a_client_that_leaves_within_an_event_is_accounted_for():
+    """The end of the body never comes: what the editor holds went to nobody, and is read."""
+    tap = tap_of(strips=True)
+    at = len(BODY) - len(DONE) - 5
+    passed_on = tap.callable(BODY[:at])
+    tap.end()
+    passed = tap.passed()
+    assert passed.response_bytes == at
+    assert passed.upstream_digest == hashlib.sha256(BODY[:at]).hexdigest()
+    assert passed.client_bytes == len(passed_on)
+    assert isinstance(passed_on, bytes)
+    assert passed.client_digest == hashlib.sha256(passed_on).hexdigest()
+
+
+def test_a_document_under_the_type_of_a_stream_is_read_while_edited():
+    document = b'{"id":"c1","model":"m","choices":[{"delta":{}}],"usage":{"prompt_tokens":7}}'
+    tap = tap_of(strips=True)
+    assert drink(tap, [document[:9], document[9:]])
+    tap.end()
+    assert tap.meter.usage().input_tokens == 7
+    assert tap.passed().response_bytes == len(document)
+
+
+def test_the_end_of_an_unfinished_event_of_many_chunks_costs_linear_work():
+    """Each chunk is looked at a bounded number of times, however much is held."""
+    body = b"data: " + b"x" * 100_000
+    for strips in (False, True):
+        tap = tap_of(strips=strips)
+        assert drink(tap, [body[i : i + 1] for i in range(len(body))]) == body
+        tap.end()
+        assert tap.passed().response_bytes == len(body)
+
+
+def test_random_streams_come_out_as_the_unasked_ones():
+    rng = random.Random(7)
+    for _ in range(30):
+        edges = sorted(rng.sample(range(1, len(BODY)), rng.randint(0, 300)))
+        tap = tap_of(strips=True)
+        assert drink(tap, cut(BODY, edges)) == UNASKED

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from addon.proxy.options import TAGS_MAX, Inject, Upstream, parse, parse_tags_leniently
+from addon.metering.attribution import tags_of_headers
+from addon.proxy.options import TAGS_MAX, Inject, Upstream, parse
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
 )
 def test_an_upstream_is_found_by_host_and_port(host: str, port: int, provider: str | None) -> None:
     settings = parse(Values(tee_hosts="127.0.0.1:8001=aivene,gateway.example=own"))
-    found = settings.upstream(host, port)
+    found = settings.rules(node="", secret=b"").upstream(host, port)
     assert (found.provider if found else None) == provider
 
 
@@ -111,9 +112,9 @@ def test_a_capture_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
 
 def test_a_clients_own_tags_are_taken_as_far_as_they_go() -> None:
     """What a client writes cannot stop it: what is no tag is left out."""
-    assert parse_tags_leniently(["team=search,nonsense", "=x, env = prod "]) == {
+    assert tags_of_headers(["team=search,nonsense", "=x, env = prod "]) == {
         "team": "search",
         "env": "prod",
     }
-    many = parse_tags_leniently([",".join(f"k{n}=v" for n in range(TAGS_MAX * 2))])
+    many = tags_of_headers([",".join(f"k{n}=v" for n in range(TAGS_MAX * 2))])
     assert len(many) <= TAGS_MAX

@@ -1,0 +1,236 @@
+"""Pure. One exchange being metered, from its request to its reading.
+
+    open_exchange   makes it from a request (`opening.py`)
+    answer          the response's headers came: gives the tap that its body is to pass through
+    settle          the exchange is over, whatever ended it: the two values that the ledger keeps
+
+Live traffic, `mitmdump -nr`, replay, rebuild and verify all take this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from addon.dialects.request import RequestFacts
+from addon.dialects.routes import Route
+from addon.metering import estimate
+from addon.metering.decoding import Decoder
+from addon.metering.messages import RecordedTimes, Response
+from addon.metering.meter import Meter
+from addon.metering.settlement import (
+    NOTHING_PASSED,
+    End,
+    Settled,
+    result_of,
+    result_without_reading,
+)
+from addon.metering.tap import Tap
+from addon.metering.troubles import Troubles
+from addon.usage_opt_in import rewrite
+from ledger.model.records import Exchange, Source
+
+REQUEST_BYTES_MAX = 64 * 1024 * 1024
+"""A request that decodes to more is not read: a compressed body can claim any size."""
+REFUSAL_BYTES_MAX = 64 * 1024
+"""An error answer longer than this is not held back to see whether it refuses our question."""
+STREAM_TYPES = (
+    "text/event-stream",
+    "application/x-ndjson",
+    "application/stream+json",
+    "application/vnd.amazon.eventstream",
+)
+"""Content types that are streams, whatever the request said (Ollama streams unless told not to)."""
+
+
+class MeteredExchange:
+    """One exchange under way. It belongs to whoever opened it, and is not shared."""
+
+    __slots__ = (
+        "_body",
+        "_content_encoding",
+        "is_handshake",
+        "opened",
+        "request",
+        "route",
+        "status",
+        "tap",
+        "troubles",
+    )
+
+    def __init__(
+        self,
+        opened: Exchange,
+        *,
+        route: Route,
+        request: RequestFacts,
+        body: bytes,
+        content_encoding: str,
+        is_handshake: bool,
+        troubles: Troubles,
+    ) -> None:
+        self.opened = opened
+        """As the ledger knows it while it is open."""
+        self.route = route
+        self.request = request
+        self.is_handshake = is_handshake
+        """Of a WebSocket: what is billed are the responses of the session that it begins."""
+        self.troubles = troubles
+        self.tap: Tap | None = None
+        self.status: int | None = None
+        """Of the response; None while no headers have come."""
+        self._body = body
+        self._content_encoding = content_encoding
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it is read from a file, and not under way."""
+        return self.opened.source is not Source.LIVE
+
+    def request_body(self) -> bytes:
+        """The client's request body with its content-encoding undone."""
+        return decoded_body(self._body, self._content_encoding, self.troubles)
+
+    def mark_injected(self) -> None:
+        """Usage was asked for in the client's name."""
+        self.opened = replace(self.opened, usage_injected=True)
+
+    def revert_injection(self) -> None:
+        """The question was refused; the request goes upstream again as the client sent it."""
+        self.opened = replace(self.opened, usage_injected=False, resent=True)
+        self.tap = None
+
+    def answer(
+        self,
+        response: Response,
+        *,
+        edits: bool,
+        clock: Callable[[], float],
+        capture: Callable[[bytes], None] | None = None,
+    ) -> Tap:
+        """The tap for a response whose headers have come.
+
+        `edits`: usage that was asked for in the client's name may be taken out as the body
+        passes. `clock` gives seconds since the epoch. `capture` is given each chunk.
+        """
+        self.status = response.status
+        content_type = response.headers.get("content-type", "")
+        encoding = response.headers.get("content-encoding", "")
+        if content_type.lower().startswith(STREAM_TYPES) and not self.opened.streamed:
+            self.opened = replace(self.opened, streamed=True)
+        edits = edits and self.opened.usage_injected and is_event_stream(content_type)
+        if edits and encoding.strip().lower() not in ("", "identity"):
+            self.troubles.add(
+                f"upstream sent {encoding[:64]!r} though identity was asked for: "
+                "the usage that was asked for stays in the stream"
+            )
+            edits = False
+        meter = Meter(
+            self.route.dialect,
+            content_type=content_type,
+            content_encoding=encoding,
+            headers=response.headers,
+            provider=self.opened.provider,
+            status=response.status,
+            path_model=self.route.path_model,
+        )
+        self.tap = Tap(
+            meter,
+            stripper=rewrite.Stripper() if edits else None,
+            clock=clock,
+            troubles=self.troubles,
+            capture=capture,
+        )
+        return self.tap
+
+    def settle(
+        self,
+        end: End,
+        *,
+        cause: str | None,
+        now: datetime,
+        times: RecordedTimes | None = None,
+        finish: Callable[[Settled], Settled] | None = None,
+    ) -> Settled:
+        """The exchange as it ended, and what was read from it. Never raises.
+
+        `cause` says in words what broke the exchange; `times` are a recorded exchange's own.
+        `finish` gets the result and gives back what is to be kept of it. The row's `degraded` is
+        made last, so that what fails in `finish` stands in it too.
+        """
+        settled = self.troubles.attempt(self._result, end, cause, now)
+        if settled is None:
+            settled = result_without_reading(self.opened, end=end, status=self.status, now=now)
+        exchange, reading = settled
+        if times is not None:
+            began_at = times.first_byte_at
+            exchange = replace(
+                exchange,
+                first_byte_at=began_at if began_at and began_at > exchange.opened_at else None,
+                first_token_at=None,
+                settled_at=times.ended_at or exchange.opened_at,
+            )
+        if finish is not None:
+            finished = self.troubles.attempt(finish, Settled(exchange, reading))
+            exchange, reading = finished or (exchange, reading)
+        if self.troubles:
+            exchange = replace(exchange, degraded=self.troubles.text)
+        return Settled(exchange, reading)
+
+    def _result(self, end: End, cause: str | None, now: datetime) -> Settled:
+        tap = self.tap
+        if tap is not None:
+            tap.end()
+        settled = result_of(
+            self.opened,
+            end=end,
+            status=self.status,
+            meter=tap.meter if tap else None,
+            passed=tap.passed() if tap else NOTHING_PASSED,
+            estimate_input=lambda: estimate.input_tokens_of(self.request_body()),
+            cause=cause,
+            now=now,
+        )
+        if tap is not None and (unread := tap.meter.trouble):
+            self.troubles.add(unread)
+        return settled
+
+
+def is_event_stream(content_type: str) -> bool:
+    """Whether an answer is server-sent events, the one stream that usage is asked for in."""
+    return content_type.lower().startswith("text/event-stream")
+
+
+def is_stream(response: Response) -> bool:
+    """Whether a content type promises a stream."""
+    return response.headers.get("content-type", "").lower().startswith(STREAM_TYPES)
+
+
+def may_refuse(response: Response, *, injected: bool) -> bool:
+    """Whether an answer may refuse the question that was added, and is short enough to wait for."""
+    if not injected or response.status < 400:
+        return False
+    length = response.headers.get("content-length", "")
+    return not length.isdigit() or int(length) <= REFUSAL_BYTES_MAX
+
+
+def decoded_body(body: bytes, content_encoding: str, troubles: Troubles) -> bytes:
+    """A request body with its content-encoding undone; what cannot be is noted, and left out."""
+    if not body or not content_encoding:
+        return body
+    decoder = Decoder(content_encoding)
+    if decoder.is_identity:
+        return body
+    pieces = []
+    size = 0
+    for piece in decoder.decode(body):
+        size += len(piece)
+        if size > REQUEST_BYTES_MAX:
+            troubles.add(f"a request that decodes to more than {REQUEST_BYTES_MAX} bytes")
+            return b""
+        pieces.append(piece)
+    if decoder.trouble is not None:
+        troubles.add(f"request: {decoder.trouble}")
+        return b""
+    return b"".join(pieces)

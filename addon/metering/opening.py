@@ -1,0 +1,143 @@
+"""Pure. A request -> the exchange that is to be metered, or None where it is no LLM call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlsplit
+
+from addon.dialects import routes
+from addon.dialects.facts import clean
+from addon.dialects.request import RequestFacts, read_request
+from addon.metering import attribution
+from addon.metering.exchange import MeteredExchange, decoded_body
+from addon.metering.messages import Request
+from addon.metering.troubles import Troubles
+from ledger.model.records import Exchange, Source
+
+PATH_LENGTH_MAX = 512
+HEADER_LENGTH_MAX = 256
+MODEL_LENGTH_MAX = 256
+QUERY_LENGTH_MAX = 4_096
+"""Characters of a query that are searched for `model=`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """A host to treat as an LLM upstream. None: any port; the provider is told by the host."""
+
+    host: str
+    port: int | None = None
+    provider: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What holds for every exchange of one run."""
+
+    node: str
+    """The recording process."""
+    secret: bytes = b""
+    """The ledger's, for fingerprints of keys."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """For every exchange; they win over a client's tags."""
+    takes_client_tags: bool = True
+    upstreams: tuple[Upstream, ...] = ()
+
+    def upstream(self, host: str, port: int) -> Upstream | None:
+        """The configured upstream for a host and port, or None."""
+        for upstream in self.upstreams:
+            if upstream.host == host and upstream.port in (None, port):
+                return upstream
+        return None
+
+
+def open_exchange(
+    request: Request,
+    rules: Rules,
+    *,
+    exchange_id: str,
+    source: Source,
+    troubles: Troubles,
+    is_llm: bool = False,
+) -> MeteredExchange | None:
+    """The exchange of a request to an LLM; None for any other traffic.
+
+    A request whose path says nothing is one if its host was configured, or if the caller knows
+    (`is_llm`); it is then recorded under dialect `unknown`. What cannot be read is left out and
+    noted in `troubles`.
+    """
+    headers = request.headers
+    path, _, query = request.path.partition("?")
+    upstream = rules.upstream(request.host, request.port)
+    is_handshake = headers.get("upgrade", "").lower() == "websocket"
+    route = (
+        routes.match_websocket(path)
+        if is_handshake
+        else routes.match(request.method, request.host, path)
+    )
+    if route is None:
+        if is_handshake or request.method != "POST" or (upstream is None and not is_llm):
+            return None
+        route = routes.UNKNOWN
+    attempt = troubles.attempt
+    encoding = headers.get("content-encoding", "")
+    body = attempt(decoded_body, request.body, encoding, troubles) or b""
+    facts = attempt(read_request, route, body) or RequestFacts()
+    model = facts.model
+    if is_handshake and model is None and query:
+        model = attempt(_model_in, query)
+    fingerprint, hint = attempt(_key_of, rules.secret, request) or (None, None)
+    session = headers.get(attribution.SESSION_HEADER)
+    provider = upstream.provider if upstream is not None else None
+    opened = Exchange(
+        id=exchange_id,
+        origin=f"{request.scheme}://{request.host}:{request.port}",
+        provider=provider or routes.provider_of(request.host, path),
+        dialect=route.dialect.name,
+        operation=route.dialect.operation,
+        path=path[:PATH_LENGTH_MAX],
+        # The request's own time, saved with it: a saved flow is read back onto its own row.
+        opened_at=request.began_at,
+        request_model=model,
+        streamed=facts.streamed,
+        request_bytes=len(request.body),
+        usage_asked=facts.usage_asked,
+        key_fingerprint=fingerprint,
+        key_hint=hint,
+        user_agent=headers.get("user-agent", "")[:HEADER_LENGTH_MAX] or None,
+        end_user=facts.end_user,
+        session_id=session[:HEADER_LENGTH_MAX] if session else facts.session_id,
+        tags=_tags(rules, request, troubles),
+        source=source,
+        node=rules.node,
+    )
+    return MeteredExchange(
+        opened,
+        route=route,
+        request=facts,
+        body=request.body,
+        content_encoding=encoding,
+        is_handshake=is_handshake,
+        troubles=troubles,
+    )
+
+
+def _tags(rules: Rules, request: Request, troubles: Troubles) -> dict[str, str]:
+    """The client's tags, where they are taken, and over them the operator's."""
+    if not request.tag_headers or not rules.takes_client_tags:
+        return dict(rules.tags)
+    of_client = troubles.attempt(attribution.tags_of_headers, request.tag_headers) or {}
+    return {**of_client, **rules.tags}
+
+
+def _model_in(query: str) -> str | None:
+    """The model that a WebSocket's URL names."""
+    found = parse_qs(urlsplit(f"?{query[:QUERY_LENGTH_MAX]}").query).get("model")
+    return clean(found[0], MODEL_LENGTH_MAX) if found else None
+
+
+def _key_of(secret: bytes, request: Request) -> tuple[str | None, str | None]:
+    """Fingerprint and hint of the API key that a request carries."""
+    key = attribution.api_key_of(request.headers, request.path)
+    return attribution.fingerprint_of(key, secret) if key else (None, None)

@@ -1,0 +1,77 @@
+"""Pure. The exchanges of one WebSocket connection: one for each response.
+
+The handshake is an exchange like any other if it is refused. Once it is accepted it stands for
+nothing billable, and each response of the session becomes an exchange of its own, attributed as
+the handshake was: id `<handshake id>/<number>`, opened when it was asked for or began.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from addon.metering.exchange import MeteredExchange
+from addon.metering.settlement import NOTHING_PASSED, End, Settled, result_of
+from addon.metering.websocket import Closed, Happening, Opened, WebSocketSession
+from ledger.model.records import Exchange
+
+
+class MeteredSession:
+    """Feed it each message of either side; it gives the exchanges that open and settle."""
+
+    __slots__ = ("_open", "_wire", "handshake")
+
+    def __init__(self, handshake: MeteredExchange) -> None:
+        self.handshake = handshake
+        opened = handshake.opened
+        self._wire = WebSocketSession(
+            handshake.route, provider=opened.provider, model=opened.request_model
+        )
+        self._open: dict[int, Exchange] = {}
+        """Responses under way, by the key that `_wire` gave them."""
+
+    def message(
+        self, content: bytes, *, from_client: bool, at: datetime
+    ) -> list[Exchange | Settled]:
+        """One message that passed: exchanges that it opened, and exchanges that it settled."""
+        read = self._wire.client_message if from_client else self._wire.server_message
+        return self._exchanges(read(content), End.FINISHED, at)
+
+    def end(self, how: End, *, at: datetime) -> list[Exchange | Settled]:
+        """The connection is over: responses under way end with it."""
+        return self._exchanges(self._wire.end(), how, at)
+
+    def _exchanges(
+        self, happenings: Iterable[Happening], how: End, at: datetime
+    ) -> list[Exchange | Settled]:
+        handshake = self.handshake.opened
+        exchanges: list[Exchange | Settled] = []
+        for happening in happenings:
+            match happening:
+                case Opened(key=key, request=request):
+                    opened = replace(
+                        handshake,
+                        id=f"{handshake.id}/{key}",
+                        opened_at=at,
+                        request_model=request.model or handshake.request_model,
+                        streamed=True,
+                        end_user=request.end_user or handshake.end_user,
+                        session_id=handshake.session_id or request.session_id,
+                    )
+                    self._open[key] = opened
+                    exchanges.append(opened)
+                case Closed(key=key, meter=meter):
+                    settled = result_of(
+                        self._open.pop(key),
+                        end=how,
+                        status=self.handshake.status,
+                        meter=meter,
+                        passed=NOTHING_PASSED,
+                        estimate_input=lambda: None,
+                        cause=None,
+                        now=at,
+                    )
+                    degraded = self.handshake.troubles.text
+                    exchanges.append(
+                        settled._replace(exchange=replace(settled.exchange, degraded=degraded))
+                    )
+        return exchanges

@@ -1,0 +1,75 @@
+"""Pure. What went wrong on our side while one exchange passed.
+
+Decoder, framing, meter, tap, capture and hooks all report here. The row's `degraded` is made from
+this list once, when the exchange ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+REASONS_MAX = 8
+"""Reasons kept for one exchange. More than a few follow from the first."""
+REASON_LENGTH_MAX = 300
+"""Characters of one reason."""
+
+
+class Troubles:
+    """The reasons why an exchange was not read, edited or captured in full."""
+
+    __slots__ = ("_left_out", "_reasons")
+
+    def __init__(self) -> None:
+        # Nearly all exchanges have no trouble, and a list of its own costs each of them 56 bytes.
+        self._reasons: list[str] | None = None
+        self._left_out = 0
+
+    def __bool__(self) -> bool:
+        return self._reasons is not None
+
+    def add(self, reason: str) -> None:
+        """Note a reason. A reason that is there already is not noted again."""
+        reason = reason[:REASON_LENGTH_MAX]
+        if self._reasons is None:
+            self._reasons = [reason]
+        elif reason in self._reasons:
+            return
+        elif len(self._reasons) < REASONS_MAX:
+            self._reasons.append(reason)
+        else:
+            self._left_out += 1
+
+    def add_failure(self, failure: Exception, consequence: str) -> None:
+        """Note an exception of ours, and log one line that names the `consequence`."""
+        reason = f"{type(failure).__name__} in {place_of(failure)}"
+        self.add(reason)
+        logger.warning("tokentee: %s; %s", reason, consequence)
+
+    def attempt[**P, T](self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """The step's result, or None where it raised: then the failure is noted and logged."""
+        try:
+            return step(*args, **kwargs)
+        except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the traffic
+            self.add_failure(failure, "the traffic goes on")
+            return None
+
+    @property
+    def text(self) -> str | None:
+        """All reasons in one line, in the order in which they came; None if there are none."""
+        if self._reasons is None:
+            return None
+        more = [f"{self._left_out} more"] if self._left_out else []
+        return "; ".join([*self._reasons, *more])
+
+
+def place_of(failure: Exception) -> str:
+    """Module and line that raised. Not the message, which may hold what passed."""
+    trace = failure.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return "unknown place"
+    return f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"

@@ -1,0 +1,67 @@
+"""Edge. Puts the tap into the stream of a flow's answer."""
+
+from __future__ import annotations
+
+import time
+
+from mitmproxy import http
+
+from addon.metering import exchange as metering
+from addon.metering.messages import Response
+from addon.metering.tap import Tap
+from addon.proxy.running import Live, Running
+from addon.recordings import flows as saved
+from addon.recordings.capture import Capture
+
+HELD_BODY_BYTES_MAX = 16 * 1024 * 1024
+"""A plain answer up to here is held until its reading is committed; the client of a longer one
+may see its end first."""
+
+
+def begin(running: Running, live: Live, response: http.Response) -> None:
+    """Set the tap for an answer whose headers have come; `response.stream` is True before."""
+    values = saved.response_of(response)
+    if is_held(values, injected=live.original is not None):
+        response.stream = False
+    tap = _tap(running, live, values, may_edit=bool(response.stream))
+    if not response.stream:
+        return
+    if tap.edits and "content-length" in values.headers:
+        del response.headers["content-length"]
+        if live.flow.request.http_version == "HTTP/1.1":
+            response.headers["transfer-encoding"] = "chunked"
+    response.stream = tap.callable
+
+
+def read_whole(running: Running, live: Live, response: http.Response) -> None:
+    """Meter an answer that mitmproxy held until it was complete, or that was saved."""
+    tap = live.exchange.tap or _tap(running, live, saved.response_of(response), may_edit=False)
+    if response.raw_content:
+        tap.callable(response.raw_content)
+
+
+def is_held(response: Response, *, injected: bool) -> bool:
+    """Whether mitmproxy is to hold an answer until it is complete, and its reading committed.
+
+    A body under a content-length is over for the client with its last byte, before any hook could
+    wait for the ledger; so a plain one is held (it is of no use to a client before it is whole),
+    while a stream never is. And where we asked for usage, an error answer is held to see whether
+    it refuses the question.
+    """
+    if injected and response.status >= 400:
+        return metering.may_refuse(response, injected=injected)
+    if metering.is_stream(response):
+        return False
+    length = response.headers.get("content-length", "")
+    return length.isdigit() and int(length) <= HELD_BODY_BYTES_MAX
+
+
+def _tap(running: Running, live: Live, response: Response, *, may_edit: bool) -> Tap:
+    if running.settings.capture is not None:
+        live.capture = Capture()
+    return live.exchange.answer(
+        response,
+        edits=may_edit,
+        clock=time.time,
+        capture=live.capture.add if live.capture is not None else None,
+    )

@@ -1,0 +1,73 @@
+"""Edge. Waiting on the event loop until the writer's thread has committed a reading."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ledger.store.writing.writer import Receipt
+
+logger = logging.getLogger(__name__)
+
+COMMIT_WAIT_SECONDS_MAX = 5.0
+"""How long the end of an answer waits for its commit. An fsync takes milliseconds; a disk that
+takes longer than this is in trouble, and the traffic is worth more than the promise: the wait
+ends, one line is logged, and the reading is written when the disk can."""
+
+
+async def wait_for_commit(receipt: Receipt) -> None:
+    """Wait until a reading is on disk, or has been given up, or the bound is reached."""
+    if receipt.committed or receipt.error:
+        return
+    loop = asyncio.get_running_loop()
+    waiting = loop.create_future()
+    receipt.context = waiting
+    bound = loop.call_later(COMMIT_WAIT_SECONDS_MAX, _resolve, waiting)
+    try:
+        await waiting
+    finally:
+        bound.cancel()
+    if not receipt.committed and not receipt.error:
+        logger.warning(
+            "tokentee: exchange %s not committed within %.0f s; its end goes on to the client",
+            receipt.exchange_id,
+            COMMIT_WAIT_SECONDS_MAX,
+        )
+
+
+def notifier(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[Receipt]], None]:
+    """The callback that the writer calls, on its own thread, for each batch that it committed.
+
+    At most one wake-up of the loop is under way: each is a byte in the pipe from which asyncio
+    also takes signals, and a SIGTERM that finds the pipe full is lost.
+    """
+    committed: deque[Receipt] = deque()
+    is_called = False
+
+    def resolve_all() -> None:
+        nonlocal is_called
+        is_called = False  # first, so that what comes from here on calls again
+        while committed:
+            receipt = committed.popleft()
+            if receipt.context is not None:
+                _resolve(receipt.context)
+
+    def notify(receipts: Sequence[Receipt]) -> None:
+        nonlocal is_called
+        committed.extend(receipts)
+        if is_called:
+            return
+        is_called = True
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(resolve_all)
+
+    return notify
+
+
+def _resolve(waiting: object) -> None:
+    assert isinstance(waiting, asyncio.Future)
+    if not waiting.done():
+        waiting.set_result(None)

@@ -1,0 +1,91 @@
+"""Edge. The ledger and the exchanges under way: started, handed over at a reload, stopped.
+
+start       opens the ledger, or takes over what a reload of the script left
+hand_over   keeps them for the recorder that a reload makes
+drain, end_all, close   the steps of stopping, in this order
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from addon.metering.settlement import End
+from addon.proxy import websockets
+from addon.proxy.commits import notifier
+from addon.proxy.flows import now
+from addon.proxy.options import Settings
+from addon.proxy.running import Live, Running
+from ledger import recording
+from ledger.pricing.prices import PriceBook
+
+logger = logging.getLogger(__name__)
+
+DRAIN_SECONDS_MAX = 5.0
+"""How long a stopping proxy lets open answers end by themselves. Container runtimes kill 10 s
+after they ask, and the ledger needs some of that."""
+DRAIN_POLL_SECONDS = 0.02
+CLOSE_SECONDS_MAX = 4.0
+"""How long the writer may take to write what is left."""
+
+_handed_over: list[Running] = []
+"""From the recorder that a reload of the script ends to the one that it starts. mitmproxy makes
+the new addon from nothing, while open streams still call the old one's taps; without this one
+piece of module state those exchanges would never be settled."""
+
+
+def start(settings: Settings, *, node: str) -> Running:
+    """A ledger that is being written, or what a reload handed over. Raises LedgerError."""
+    on_commit = notifier(asyncio.get_running_loop())
+    while _handed_over:
+        running = _handed_over.pop()
+        running.settings = settings
+        running.rules = settings.rules(node=node, secret=running.ledger.secret)
+        running.ledger.on_commit = on_commit
+        return running
+    book = PriceBook.load(str(settings.prices) if settings.prices else None)
+    ledger = recording.open_ledger(
+        settings.ledger_url, node=node, price=book.price, on_commit=on_commit, log=_log
+    )
+    rules = settings.rules(node=node, secret=ledger.secret)
+    return Running(settings=settings, rules=rules, ledger=ledger)
+
+
+def hand_over(running: Running) -> None:
+    """Keep what is running for the recorder that a reload of the script makes."""
+    _handed_over.append(running)
+
+
+async def drain(running: Running) -> None:
+    """Let open answers end by themselves, within the bound."""
+    deadline = time.monotonic() + DRAIN_SECONDS_MAX
+    if running.live:
+        logger.info(
+            "tokentee: waiting up to %.0f s for %d open exchanges",
+            DRAIN_SECONDS_MAX,
+            len(running.live),
+        )
+    while running.live and time.monotonic() < deadline:
+        await asyncio.sleep(DRAIN_POLL_SECONDS)
+
+
+def end_all(running: Running, settle: Callable[[Live], object]) -> None:
+    """Settle everything that is still open."""
+    for live in list(running.live.values()):
+        settle(live)
+    running.live.clear()
+    for session in running.sessions.values():
+        attempt = session.handshake.troubles.attempt
+        attempt(websockets.end_session, running.ledger, session, End.STOPPED, now())
+    running.sessions.clear()
+
+
+async def close(running: Running) -> None:
+    """Write what is left and close the ledger, off the loop and within the bound."""
+    await asyncio.to_thread(running.ledger.close, CLOSE_SECONDS_MAX)
+
+
+def _log(level: str, message: str) -> None:
+    logger.log(logging.getLevelNamesMapping()[level.upper()], "tokentee: %s", message)
