@@ -60,7 +60,7 @@ ARROWS: dict[str, set[str]] = {
 }
 """Room -> the rooms that it may use."""
 
-STILL_WRONG = {}
+STILL_WRONG: set[tuple[str, str]] = set()
 """Arrows that must go. This set only ever gets smaller."""
 
 IMPORT_MITMPROXY = {"addon.proxy", "addon.proxy.patches", "addon.recordings", "addon.run"}
