@@ -37,12 +37,14 @@ from addon.recordings.reread import (
 from ledger.maintenance import corrections
 from ledger.maintenance.corrections import Booked, Further
 from ledger.model.errors import LedgerError
+from ledger.model.printable import printable
 from ledger.model.records import Charge, Exchange, Reading
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
 from ledger.reports.figures import plus
+from ledger.reports.layout import Cell, Column, Table, short_usd
 from ledger.reports.queries import open_ledger
-from ledger.reports.render import Cell, Column, Table, print_table, printable, short_usd
+from ledger.reports.render import print_table
 from ledger.store.writing.batch_insert import READING_COLUMNS
 
 BATCH = 100

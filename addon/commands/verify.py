@@ -34,9 +34,9 @@ from ledger.maintenance.audit import verify as promises_of
 from ledger.maintenance.corrections import Booked
 from ledger.model import period
 from ledger.model.errors import LedgerError
+from ledger.model.printable import printable
 from ledger.model.records import Exchange
 from ledger.reports.queries import open_ledger
-from ledger.reports.render import printable
 
 CAPTURED = "captured"
 """What the ledger says of a recorded answer is what the recording holds."""

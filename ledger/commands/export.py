@@ -53,6 +53,7 @@ def export(
     """Write requests, charges or FOCUS billing rows as Parquet or CSV, partitioned by day."""
     from ledger.reports import export as exporting
     from ledger.reports.day_files import FileFormat
+    from ledger.reports.layout import counted
     from ledger.reports.queries import open_ledger
 
     scope = scope_of(since, until, only)
@@ -63,10 +64,10 @@ def export(
         engine, what, directory, FileFormat(format), scope, invoices=invoices
     ):
         rows += written.rows
-        say(f"{written.path}: {written.rows:,} rows")
-    say(f"{rows:,} rows in all" if rows else "nothing to export in this period")
+        say(f"{written.path}: {counted(written.rows, 'row')}")
+    say(f"{counted(rows, 'row')} in all" if rows else "nothing to export in this period")
     if what is What.FOCUS and (left := exporting.unpriced_lines(engine, scope)):
-        say(f"{left:,} lines have no price and are left out: FOCUS knows no unknown cost")
+        say(f"left out for want of a price: {counted(left, 'line')}; FOCUS knows no unknown cost")
 
 
 def _invoices(files: list[str]) -> dict[tuple[str, str], str]:

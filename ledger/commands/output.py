@@ -1,22 +1,37 @@
 """Wiring. How commands print: results to stdout, everything else to stderr."""
 
+import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
 from ledger.commands.options import Format
 
 if TYPE_CHECKING:
-    from ledger.reports.render import Table
+    from rich.console import Console
+
+    from ledger.reports.layout import Table
+
+PIPE_COLUMNS = 100
+"""Width of a table where neither `COLUMNS` nor a terminal states one."""
 
 
 def say(line: str) -> None:
-    """Print a line that is not the result, to stderr."""
+    """Print a line that is not the result, to stderr; a terminal gets it broken at spaces."""
+    if sys.stderr.isatty():
+        from ledger.reports.layout import wrapped
+
+        line = wrapped(line, console(is_error=True).width, indent="  ")
     typer.echo(line, err=True)
 
 
-def write(format: Format, table: "Table", document: object) -> None:  # noqa: A002
+def write(
+    format: Format,  # noqa: A002
+    table: "Table",
+    document: object,
+    title: str = "",
+) -> None:
     """Write one result in the format that was asked for."""
     from ledger.reports import render
 
@@ -25,17 +40,25 @@ def write(format: Format, table: "Table", document: object) -> None:  # noqa: A0
     elif format is Format.CSV:
         sys.stdout.write(render.as_csv(table))
     elif format is Format.MARKDOWN:
-        sys.stdout.write(render.as_markdown(table))
+        sys.stdout.write(render.as_markdown(table, title))
     elif table.rows:
-        print_table(table)
+        left_out = print_table(table, title)
+        if left_out:
+            say(f"no room for {', '.join(left_out)}; a wider terminal or --format csv has them")
 
 
-def print_table(table: "Table") -> None:
-    """Print a table to stdout."""
-    from rich.console import Console
-
+def print_table(table: "Table", title: str = "", *, is_error: bool = False) -> tuple[str, ...]:
+    """Print a table; the headings of the columns for which the terminal is too narrow."""
     from ledger.reports import render
 
-    # A pipe has no width of its own, and a table that wraps is of no use to grep.
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    render.print_table(table, console)
+    return render.print_table(table, console(is_error=is_error), title)
+
+
+def console(*, is_error: bool = False) -> "Console":
+    """Standard output or error, as wide as its terminal; bold and dim only, so that it reads on
+    light and dark."""
+    from rich.console import Console
+
+    stream: TextIO = sys.stderr if is_error else sys.stdout
+    is_sized = "COLUMNS" in os.environ or stream.isatty()
+    return Console(file=stream, width=None if is_sized else PIPE_COLUMNS, highlight=False)

@@ -19,15 +19,17 @@ def check_prices(
 ) -> None:
     """Say what is wrong in a price file; exit code 1 if anything is."""
     from ledger.pricing import overrides
+    from ledger.reports.layout import counted
 
     found, problems = overrides.check(file)
     for problem in problems:
         say(f"{file}: {problem}")
     if problems:
         raise typer.Exit(1)
-    count = f"{len(found.entries)} prices, {len(found.gateways)} gateways"
-    models = f", {len(found.litellm.models)} models of LiteLLM's" if found.litellm else ""
-    typer.echo(f"{file}: {count}{models}; sha256:{found.digest}")
+    count = f"{counted(len(found.entries), 'price')}, {counted(len(found.gateways), 'gateway')}"
+    if found.litellm:
+        count += f", {counted(len(found.litellm.models), 'model')} of LiteLLM's"
+    typer.echo(f"{file}: {count}; sha256:{found.digest}")
 
 
 @prices.command("show")
@@ -45,7 +47,7 @@ def show_prices(
     from ledger.model.providers import VENDOR
     from ledger.pricing.price_lists import Question
     from ledger.pricing.prices import PriceBook
-    from ledger.reports.price_tables import sheet_table
+    from ledger.reports.price_tables import sheet_table, sheet_title
 
     moment = period.moment(at, datetime.now(UTC))
     question = Question(
@@ -57,4 +59,4 @@ def show_prices(
     if not sheet.rates and sheet.rest is None:
         say(sheet.absent)
         raise typer.Exit(1)
-    print_table(sheet_table(sheet))
+    print_table(sheet_table(sheet), sheet_title(sheet, model, moment))

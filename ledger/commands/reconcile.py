@@ -54,15 +54,15 @@ def reconcile(
     """Compare vendors' statements with the ledger; exit code 1 if they do not agree."""
     from ledger.reconcile import output, reading, reconciliation
     from ledger.reconcile.comparison import AGREES, unnamed_items
+    from ledger.reports.layout import counted, short_usd
     from ledger.reports.queries import open_ledger
-    from ledger.reports.render import short_usd
 
     scope, part = scope_of(since, until, only), _percent(tolerance)
     alike = _pairs(same or [])
     statements = [reading.load(file, provider=provider) for file in files]
     for file, statement in zip(files, statements, strict=True):
         of = f" of {statement.provider}" if statement.provider else ""
-        say(f"{file}: {statement.kind}{of}, {len(statement.lines)} lines")
+        say(f"{file}: {statement.kind}{of}, {counted(len(statement.lines), 'line')}")
         for warning in statement.warnings:
             say(f"{file}: {warning}")
     engine = open_ledger(ledger)

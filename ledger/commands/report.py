@@ -41,9 +41,8 @@ def report(
     engine = open_ledger(ledger)
     found = queries.report(engine, words, scope, top=top)
     table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
-    write(format, table, report_tables.document(found))
+    write(format, table, report_tables.document(found), report_tables.title(found))
     if not found.total.figures.requests:
-        within = " in this period" if since or until or only else ""
-        say(f"the ledger {db.shown(engine.url)} has no requests{within}")
+        say(f"{db.shown(engine.url)} has no requests: {report_tables.period_text(found)}")
     for note in report_tables.notes(found):
         say(note)

@@ -27,6 +27,7 @@ def reprice(
     """Price what is booked once more. Superseding charges are added; the old ones stay."""
     from ledger.maintenance import reprice as repricing
     from ledger.pricing.prices import PriceBook
+    from ledger.reports.layout import counted
     from ledger.reports.price_tables import difference
     from ledger.reports.queries import open_ledger
 
@@ -42,4 +43,4 @@ def reprice(
         say("nothing was written")
         return
     added = repricing.apply(engine, book, scope, now=now, reason=reason)
-    say(f"{added} charges were added; the ones they replace stay in the table charges")
+    say(f"added: {counted(added, 'charge')}; the ones they replace stay in the table charges")

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ledger.commands.options import LedgerOption
-from ledger.commands.output import print_table
+from ledger.commands.output import console, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+HEADING_COLUMNS = 26
+"""Where the texts begin."""
 
 
 class ShowFormat(StrEnum):
@@ -35,10 +39,16 @@ def show(
 ) -> None:
     """Explain one request to the last line: frames, usage, prices and where each came from."""
     from ledger.reports import explain, render
-    from ledger.reports.lookup import find
+    from ledger.reports.lookup import AmbiguousError, candidates, find
     from ledger.reports.queries import open_ledger
 
-    found = find(open_ledger(ledger), word)
+    engine = open_ledger(ledger)
+    try:
+        found = find(engine, word)
+    except AmbiguousError as error:
+        say(str(error))
+        print_table(candidates(engine, error), is_error=True)
+        raise typer.Exit(1) from None
     if format is ShowFormat.JSON:
         sys.stdout.write(render.as_json(explain.document(found)))
         return
@@ -46,17 +56,23 @@ def show(
     for reading in found.readings:
         sys.stdout.write("\n")
         _facts(explain.reading_facts(reading))
+    sys.stdout.write("\n")
     if found.charges:
-        print_table(explain.charge_table(found.charges))
+        print_table(explain.charge_table(found.charges), explain.charge_title(found.charges))
     else:
-        sys.stdout.write("\nNo charges: nothing was reported to charge.\n")
+        sys.stdout.write("No charges: nothing was reported to charge.\n")
     if found.past_charges:
-        sys.stdout.write("Before, and in no total:\n")
-        print_table(explain.charge_table(found.past_charges))
+        sys.stdout.write("\nSuperseded, in no total:\n")
+        print_table(
+            explain.charge_table(found.past_charges), explain.charge_title(found.past_charges)
+        )
 
 
 def _facts(pairs: "Iterable[tuple[str, str]]") -> None:
-    from ledger.reports.render import printable
+    from ledger.model.printable import printable
+    from ledger.reports.layout import wrapped
 
+    width = console().width
     for heading, text in pairs:
-        sys.stdout.write(f"{heading:<26}{printable(text)}\n")
+        line = f"{heading:<{HEADING_COLUMNS}}{printable(text)}"
+        sys.stdout.write(f"{wrapped(line, width, ' ' * HEADING_COLUMNS)}\n")

@@ -134,4 +134,5 @@ def _unknown(question: Question, asked: list[Candidate]) -> str:
     lists = sorted({candidate.list_id for candidate in asked if candidate.own})
     if lists:
         return f"no price for {question.model!r} in the list of {', '.join(lists)}"
-    return f"no price for {question.model!r} at {question.host}; declare it in a price file"
+    at = f" at {question.host}" if question.host else ""
+    return f"no price for {question.model!r}{at}; declare it in a price file"

@@ -6,7 +6,8 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.reconcile.comparison import AGREES, Dimension, Entry
-from ledger.reports.render import Cell, Column, Table, short_usd, usd
+from ledger.reports.layout import Amount, Cell, Column, Table
+from ledger.reports.render import usd
 
 ALL = "(all)"
 """A row that the statement does not split any further."""
@@ -77,7 +78,7 @@ def _name(entry: Entry) -> str:
 
 
 def _shown(entry: Entry, value: int | None) -> Cell:
-    return short_usd(value) or None if entry.figure == "cost_picousd" else value
+    return Amount(picousd=value) if entry.figure == "cost_picousd" and value is not None else value
 
 
 def _exact(entry: Entry, value: int | None) -> int | Decimal | None:

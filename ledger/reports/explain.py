@@ -1,7 +1,7 @@
 """Pure. One exchange to the last line: what passed, what was reported, what it cost and why."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -9,7 +9,8 @@ from typing import Any
 
 from ledger.model.money import usd_text
 from ledger.pricing.price_lines import TOKEN_LINES
-from ledger.reports.render import Cell, Column, Table, short_count, usd
+from ledger.reports.layout import Cell, Column, Table, key_text, short_count, without_empty
+from ledger.reports.render import usd
 
 type Facts = Mapping[str, Any]
 """Column -> value, of one row."""
@@ -81,7 +82,7 @@ def facts(found: Found) -> Iterator[tuple[str, str]]:
         yield from _known("Model", e["request_model"], "as asked for; the answer names none")
     yield from _known("Service tier", e["service_tier"])
     yield from _known("Finish reason", e["finish_reason"])
-    yield from _known("Key", e["key_fingerprint"], _hint(e["key_hint"]))
+    yield from _known("Key", _key(e))
     yield from _known("Session", e["session_id"])
     yield from _known("End user", e["end_user"])
     yield from _known("Client", e["user_agent"])
@@ -116,38 +117,52 @@ def reading_facts(reading: Facts) -> Iterator[tuple[str, str]]:
 
 
 def charge_table(lines: tuple[Facts, ...]) -> Table:
-    """Quantity x unit = amount, and where each price came from."""
-    rows = tuple(tuple(_charge_cells(line)) for line in lines)
+    """Quantity x unit = amount, and where each price came from, unless all came from one place:
+    then it stands in `charge_title`."""
+    common = common_source(line["price_source"] for line in lines)
+    rows = tuple(tuple(_charge_cells(line, common)) for line in lines)
     known = [line["amount_picousd"] for line in lines if line["amount_picousd"] is not None]
-    total: list[Cell] = ["Total", None, None, None, usd(sum(known)) if known else None, None]
-    return Table(
-        columns=tuple(
-            Column(name=name, heading=name, is_number=is_number)
-            for name, is_number in (
-                ("Line", False),
-                ("Quantity", True),
-                ("Unit, USD", True),
-                ("per", False),
-                ("Amount, USD", True),
-                ("Price from", False),
-            )
+    total: list[Cell] = ["Total", "", "", "", usd(sum(known)) if known else None, ""]
+    return without_empty(
+        Table(
+            columns=(
+                Column(name="line", heading="Line", is_number=False),
+                Column(name="quantity", heading="Quantity"),
+                Column(name="unit_usd", heading="Unit, USD"),
+                Column(name="per", heading="per", is_number=False),
+                Column(name="amount_usd", heading="Amount, USD"),
+                Column(name="price_source", heading="Price from", is_number=False, wraps=True),
+            ),
+            rows=rows,
+            total=tuple(total),
         ),
-        rows=rows,
-        total=tuple(total),
+        "price_source",
     )
 
 
-def _charge_cells(line: Facts) -> Iterator[Cell]:
+def charge_title(lines: tuple[Facts, ...]) -> str:
+    """The one source of all prices, if there is one."""
+    common = common_source(line["price_source"] for line in lines)
+    return f"Prices from {common}" if common else ""
+
+
+def common_source(sources: Iterable[str]) -> str:
+    """The source that all prices have; empty if they differ."""
+    known = set(sources)
+    return known.pop() if len(known) == 1 else ""
+
+
+def _charge_cells(line: Facts, common: str) -> Iterator[Cell]:
     yield line["line"] + (f" ({line['model']})" if line["model"] else "")
     yield line["quantity"]
     unit = line["unit_picousd"]
     if unit is None:
         yield from ("unpriced", None, None)
     elif is_token_line(line["line"]):
-        yield from (Decimal(usd_text(unit * 10**6)), "1M", usd(line["amount_picousd"]))
+        yield from (Decimal(usd_text(unit * 10**6)), "1M tokens", usd(line["amount_picousd"]))
     else:
         yield from (usd(unit), "1", usd(line["amount_picousd"]))
-    source = "" if unit is None else line["price_source"]
+    source = "" if unit is None or common else line["price_source"]
     yield "; ".join(filter(None, (source, line["reason"])))
 
 
@@ -194,8 +209,9 @@ def _asked_for(exchange: Facts) -> str:
     return f"asked for {asked}" if asked and asked != exchange["response_model"] else ""
 
 
-def _hint(hint: str | None) -> str:
-    return f"ends in {hint}" if hint else ""
+def _key(exchange: Facts) -> str | None:
+    fingerprint = exchange["key_fingerprint"]
+    return key_text(fingerprint, exchange["key_hint"]) if fingerprint else None
 
 
 def _byok(reading: Facts) -> str:

@@ -16,6 +16,9 @@ class Figures:
     requests: int = 0
     errors: int = 0
     without_usage: int = 0
+    """Neither reported nor estimated, errors included."""
+    complete_without_usage: int = 0
+    """Of these, answered to the end: billed by somebody, and in no total here."""
     estimated: int = 0
     """Requests whose tokens are our estimate; those stand beside the reported ones."""
     input_tokens: int | None = None
@@ -32,8 +35,9 @@ class Figures:
     cacheable_input_tokens: int | None = None
     """Input of the requests for which cache reads were reported: what the hit rate is of."""
     cost_picousd: int | None = None
+    """Of reported usage; an estimate is in no total."""
     estimated_cost_picousd: int | None = None
-    """Part of the cost that comes from estimated tokens."""
+    """Of estimated tokens; beside `cost_picousd`, never inside."""
     saved_picousd: int | None = None
     """What the cached tokens would have cost more, had they been uncached input."""
     reported_cost_picousd: int | None = None
@@ -41,6 +45,7 @@ class Figures:
     difference_picousd: int | None = None
     """Our cost less the provider's, over the requests that have both."""
     priced: int = 0
+    """Requests by cost state. Those with estimated usage are in none of the four."""
     partial: int = 0
     unpriced: int = 0
     reported: int = 0
@@ -88,6 +93,8 @@ class Row:
     times: Times = field(default_factory=Times)
     merged: int = 0
     """So many groups in one line: the rest behind the top ones."""
+    hint: str | None = None
+    """The last characters of the API key, where the rows are by key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +108,13 @@ class Report:
     total: Row
     open_requests: int
     """In flight, or of a process that died and was not yet found dead: in no figure."""
+    now: datetime
+    """When it was asked."""
+    first: datetime | None = None
+    """The first and the last request of the ledger within the period."""
+    last: datetime | None = None
+    only: tuple[tuple[str, str], ...] = ()
+    """As in the scope."""
 
 
 def plus(left: int | None, right: int | None) -> int | None:

@@ -8,13 +8,76 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.reports.explain import Facts, Found
+from ledger.reports.layout import Column, Table
+from ledger.store.requests_view import requests
 from ledger.store.scope import snapshot
 from ledger.store.tables import charges, exchanges, readings
 
 PREFIX_LENGTH_MIN = 4
 """Shorter ones say little, and are more likely a slip."""
 MATCHES_MAX = 20
-"""Candidates named in an error."""
+"""Candidates that are shown."""
+SHORT_ID_LENGTH = 8
+"""An id is not shortened further: it must stay unique when the ledger grows a little."""
+
+
+class AmbiguousError(LedgerError):
+    """Several exchanges are called so."""
+
+    def __init__(self, word: str, rows: list[Facts]) -> None:
+        count = f"more than {MATCHES_MAX}" if len(rows) > MATCHES_MAX else str(len(rows))
+        super().__init__(f"{count} exchanges are called {word[:80]!r}: name one by its id")
+        self.keys = tuple((row["opened_at"], row["id"]) for row in rows[:MATCHES_MAX])
+
+
+def candidates(engine: Engine, error: AmbiguousError) -> Table:
+    """What tells the exchanges of an ambiguous word apart; ids as short as they are unique."""
+    r, e = requests.c, exchanges.c
+    rows = []
+    with snapshot(engine) as connection:
+        for opened_at, identity in error.keys:
+            about = connection.execute(
+                sa.select(
+                    e.response_id, e.outcome, e.state, e.request_model, e.response_model
+                ).where(e.opened_at == opened_at, e.id == identity)
+            ).one()
+            tokens = connection.execute(
+                sa.select(r.input_tokens, r.output_tokens).where(
+                    r.opened_at == opened_at, r.id == identity
+                )
+            ).one_or_none()
+            rows.append(
+                (
+                    unique_beginning(identity, [other for _, other in error.keys]),
+                    f"{opened_at:%Y-%m-%d %H:%M:%S}",
+                    about.response_model or about.request_model,
+                    tokens.input_tokens if tokens else None,
+                    tokens.output_tokens if tokens else None,
+                    about.outcome or about.state,
+                    about.response_id,
+                )
+            )
+    return Table(
+        columns=(
+            Column(name="id", heading="Id", is_number=False),
+            Column(name="opened_at", heading="Opened, UTC", is_number=False),
+            Column(name="model", heading="Model", is_number=False),
+            Column(name="input_tokens", heading="Input"),
+            Column(name="output_tokens", heading="Output"),
+            Column(name="outcome", heading="Outcome", is_number=False, drop=1),
+            Column(name="response_id", heading="Response id", is_number=False, drop=2),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def unique_beginning(identity: str, identities: list[str]) -> str:
+    """As much of an id as no other of these begins with, and at least SHORT_ID_LENGTH."""
+    others = [other for other in identities if other != identity]
+    for length in range(SHORT_ID_LENGTH, len(identity)):
+        if not any(other.startswith(identity[:length]) for other in others):
+            return identity[:length]
+    return identity
 
 
 def find(engine: Engine, word: str) -> Found:
@@ -64,9 +127,7 @@ def _pick(rows: list[Facts], word: str) -> Facts:
         return originals[0]
     if len(rows) == 1:
         return rows[0]
-    ids = ", ".join(row["id"] for row in rows[:MATCHES_MAX])
-    more = ", …" if len(rows) > MATCHES_MAX else ""
-    raise LedgerError(f"several exchanges are called {word[:80]!r}, name one: {ids}{more}")
+    raise AmbiguousError(word, rows)
 
 
 def _found(connection: Connection, exchange: Facts) -> Found:

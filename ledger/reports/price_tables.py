@@ -1,27 +1,42 @@
 """Pure. Prices, and what repricing changes, as tables."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal
 
 from ledger.maintenance.reprice import Change
 from ledger.model.money import usd_text
+from ledger.model.printable import printable
 from ledger.pricing.price_lines import Rate, Sheet
-from ledger.reports.explain import is_token_line
-from ledger.reports.render import Cell, Column, Table, short_usd
+from ledger.reports.explain import common_source, is_token_line
+from ledger.reports.layout import Amount, Cell, Column, Table, without_empty
 
 
 def sheet_table(sheet: Sheet) -> Table:
-    """Each line of a sheet: its price, its price in long contexts, where it stands."""
-    rates = sheet.rates if sheet.rest is None else {**sheet.rates, "every other line": sheet.rest}
-    return Table(
+    """Each line of a sheet: its price, its price in long contexts, where it stands, unless all
+    stand in one place: then it is in `sheet_title`."""
+    rates = _rates(sheet)
+    common = common_source(rate.source for rate in rates.values())
+    table = Table(
         columns=(
             Column(name="line", heading="Line", is_number=False),
             Column(name="usd", heading="USD"),
             Column(name="per", heading="per", is_number=False),
             Column(name="above", heading="Longer inputs", is_number=False),
-            Column(name="source", heading="Price from", is_number=False),
+            Column(name="source", heading="Price from", is_number=False, wraps=True),
         ),
-        rows=tuple((line, *_price(line, rate), _source(rate)) for line, rate in rates.items()),
+        rows=tuple(
+            (line, *_price(line, rate), _source(rate, common)) for line, rate in rates.items()
+        ),
     )
+    return without_empty(without_empty(table, "above"), "source")
+
+
+def sheet_title(sheet: Sheet, model: str, at: datetime) -> str:
+    """What the prices are of, and their one source, if there is one."""
+    common = common_source(rate.source for rate in _rates(sheet).values())
+    of = f"Prices of {printable(model)} at {at:%Y-%m-%d %H:%M} UTC"
+    return f"{of}, from {common}" if common else of
 
 
 def difference(changes: Mapping[str | None, Change]) -> Table:
@@ -39,24 +54,32 @@ def difference(changes: Mapping[str | None, Change]) -> Table:
 
 
 def _price(line: str, rate: Rate) -> Iterator[Cell]:
-    scale, per = (10**6, "1M") if is_token_line(line) else (1, "1")
-    yield usd_text(rate.picousd * scale)
+    scale, per = (10**6, "1M tokens") if is_token_line(line) else (1, "1")
+    yield Decimal(usd_text(rate.picousd * scale))
     yield per
     yield ", ".join(
         f"above {start:,} tokens {usd_text(picousd * scale)}" for start, picousd in rate.above
     )
 
 
-def _source(rate: Rate) -> str:
-    return f"{rate.source}; {rate.note}" if rate.note else rate.source
+def _rates(sheet: Sheet) -> Mapping[str, Rate]:
+    return sheet.rates if sheet.rest is None else {**sheet.rates, "every other line": sheet.rest}
+
+
+def _source(rate: Rate, common: str) -> str:
+    return "; ".join(part for part in ("" if common else rate.source, rate.note) if part)
 
 
 def _cells(change: Change) -> Iterator[Cell]:
     yield change.requests
     yield change.lines
-    yield short_usd(change.before_picousd) or "unpriced"
-    yield short_usd(change.after_picousd) or "unpriced"
-    yield short_usd(_difference(change))
+    yield _amount(change.before_picousd) or "unpriced"
+    yield _amount(change.after_picousd) or "unpriced"
+    yield _amount(_difference(change))
+
+
+def _amount(picousd: int | None) -> Amount | None:
+    return None if picousd is None else Amount(picousd=picousd)
 
 
 def _difference(change: Change) -> int | None:

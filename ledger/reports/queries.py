@@ -8,6 +8,7 @@ snapshot, and what its rows add up to is held against the view's own sums before
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
@@ -30,10 +31,18 @@ TOKENS_MAX = 10**9
 """No request has more, and no token costs a thousandth of a USD. Upstreams are not to be trusted:
 figures beyond that are left out where products of two would not fit 64 bits."""
 
+COUNTS = ("requests", "errors", "without_usage", "complete_without_usage", "estimated")
 CACHE_LINES = ("cache_read", "cache_write", "cache_write_5m", "cache_write_1h")
 
 
-def report(engine: Engine, by: Sequence[str], scope: Scope, *, top: int | None = None) -> Report:
+def report(
+    engine: Engine,
+    by: Sequence[str],
+    scope: Scope,
+    *,
+    top: int | None = None,
+    now: datetime | None = None,
+) -> Report:
     """The figures of a ledger. LedgerError for a word that nothing is by."""
     words = tuple(by)
     with snapshot(engine) as connection:
@@ -43,8 +52,9 @@ def report(engine: Engine, by: Sequence[str], scope: Scope, *, top: int | None =
         total = sum(groups.values(), Figures())
         ask.hold(total)
         still_open = connection.execute(_still_open(scope)).scalar_one()
+        first, last = _extent(connection, scope)
     rows = [
-        Row(key=key, figures=figures, times=times.get(key, Times()))
+        Row(key=key, figures=figures, times=times.get(key, Times()), hint=ask.hints.get(key))
         for key, figures in groups.items()
     ]
     rows.sort(key=order(words, TIMES))
@@ -57,6 +67,10 @@ def report(engine: Engine, by: Sequence[str], scope: Scope, *, top: int | None =
         rows=tuple(rows),
         total=Row(key=(), figures=total, times=times_of_all),
         open_requests=still_open,
+        now=now or datetime.now(UTC),
+        first=first,
+        last=last,
+        only=scope.only,
     )
 
 
@@ -77,6 +91,11 @@ class _Questions:
         self._by = [dimension(word, dialect).label(f"by_{place}") for place, word in enumerate(by)]
         self._where = conditions(scope, dialect)
         self._costs = _costs(scope)
+        self.hints: dict[Key, str] = {}
+        """Of the rows that are by key."""
+        is_by_key = "key" in by
+        hint: sa.ColumnElement[Any] = sa.func.max(requests.c.key_hint) if is_by_key else sa.null()
+        self._hint = hint.label("hint")
 
     def figures(self) -> dict[Key, Figures]:
         """By cost state as well, which is cheaper than to count each state."""
@@ -84,7 +103,7 @@ class _Questions:
         r, cost = requests.c, self._costs.c
         state = _cost_state(cost)
         query = (
-            sa.select(*self._by, state.label("state"), *_counts(), *_split(_sums(cost)))
+            sa.select(*self._by, state.label("state"), self._hint, *_counts(), *_split(_sums(cost)))
             .select_from(
                 requests.outerjoin(
                     self._costs,
@@ -98,6 +117,8 @@ class _Questions:
         )
         for row in self._connection.execute(query):
             groups[self._key(row)] += _figures(row)
+            if row.hint is not None:
+                self.hints[self._key(row)] = row.hint
         return dict(groups)
 
     def times(self) -> tuple[dict[Key, Times], Times]:
@@ -129,7 +150,7 @@ class _Questions:
         sums = {
             "input_tokens": sa.case((is_reported, r.input_tokens)),
             "output_tokens": sa.case((is_reported, r.output_tokens)),
-            "cost_picousd": r.cost_picousd,
+            "cost_picousd": sa.case((is_reported, r.cost_picousd)),
         }
         row = self._connection.execute(
             sa.select(sa.func.count().label("requests"), *_split(sums)).where(*self._where)
@@ -183,8 +204,9 @@ def _further(starts: tuple[str, ...]) -> sa.ColumnElement[Any]:
 
 
 def _cost_state(cost: Any) -> sa.ColumnElement[Any]:
-    """As in the view."""
+    """As in the view; NULL where the usage is estimated, as its cost is in no total."""
     return sa.case(
+        (requests.c.usage_source == "estimated", None),
         (
             cost.lines.is_(None),
             sa.case((sa.func.coalesce(requests.c.usage_source, "none") != "none", "unpriced")),
@@ -201,6 +223,8 @@ def _counts() -> Iterator[sa.ColumnElement[Any]]:
     yield sa.func.count().label("requests")
     yield _count(r.outcome.in_(("error_frame", "http_error"))).label("errors")
     yield _count(sa.func.coalesce(r.usage_source, "none") == "none").label("without_usage")
+    is_complete = (r.outcome == "complete") & (sa.func.coalesce(r.usage_source, "none") == "none")
+    yield _count(is_complete).label("complete_without_usage")
     yield _count(r.usage_source == "estimated").label("estimated")
 
 
@@ -234,9 +258,9 @@ def _sums(cost: Any) -> dict[str, sa.ColumnElement[Any]]:
         ),
         "generation_ms": sa.case((is_timed, r.duration_ms - r.first_token_ms)),
         "generated_tokens": sa.case((is_timed, r.output_tokens)),
-        "cost_picousd": cost.cost_picousd,
+        "cost_picousd": sa.case((is_reported, cost.cost_picousd)),
         "estimated_cost_picousd": sa.case((~is_reported, cost.cost_picousd)),
-        "saved_picousd": cost.saved_picousd,
+        "saved_picousd": sa.case((is_reported, cost.saved_picousd)),
         "reported_cost_picousd": reported_cost,
         "difference_picousd": sa.case((is_ours, cost.cost_picousd - reported_cost)),
     }
@@ -254,9 +278,7 @@ _SUMMED = frozenset(each.name for each in fields(Figures) if each.default is Non
 
 
 def _figures(row: Any) -> Figures:
-    counts = {
-        name: getattr(row, name) for name in ("requests", "errors", "without_usage", "estimated")
-    }
+    counts = {name: getattr(row, name) for name in COUNTS}
     state = {row.state: row.requests} if row.state else {}
     sums: dict[str, Any] = {name: _joined(row, name) for name in _SUMMED}
     return Figures(**counts, **state, **sums)
@@ -268,6 +290,16 @@ def _still_open(scope: Scope) -> sa.Select[Any]:
         .select_from(exchanges)
         .where(exchanges.c.state == "open", *within(scope, exchanges.c.opened_at))
     )
+
+
+def _extent(connection: Connection, scope: Scope) -> tuple[datetime | None, datetime | None]:
+    """The first and the last exchange of the period: two looks at the ends of the primary key."""
+    at = exchanges.c.opened_at
+    found: list[datetime | None] = [
+        connection.scalar(sa.select(at).where(*within(scope, at)).order_by(order).limit(1))
+        for order in (at, at.desc())
+    ]
+    return found[0], found[1]
 
 
 def _count(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:

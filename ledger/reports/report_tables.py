@@ -1,17 +1,43 @@
 """Pure. A report as tables: all of it for machines, what fits a screen for people."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+from ledger.model.printable import printable
 from ledger.reports.figures import Figures, Report, Row, plus
-from ledger.reports.render import Cell, Column, Table, short_count, short_usd, usd
+from ledger.reports.layout import (
+    Amount,
+    Cell,
+    Column,
+    Table,
+    counted,
+    key_text,
+    short_count,
+    short_usd,
+)
+from ledger.reports.render import usd
 
 NONE = "(none)"
 """What a row is called that has no model, tag, session … of the kind."""
 
-DROPPED = {"Tok/s": 7, "Duration": 6, "Reasoning": 5, "First token": 4, "Saved": 3, "Further": 2}
-"""What goes first where the screen is narrow."""
+STAYS = ("Requests", "Input", "Output", "Cost")
+"""What stays on every screen, beside what the report is by."""
+DROPPED = {
+    "Tok/s": 11,
+    "Duration": 10,
+    "First token": 9,
+    "Reasoning": 8,
+    "Further": 7,
+    "Saved": 6,
+    "Errors": 5,
+    "Estimated": 4,
+    "Cached": 3,
+    "No price": 2,
+    "No usage": 1,
+}
+"""What goes where the screen is narrow: the highest number first."""
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -20,6 +46,9 @@ def document(report: Report) -> dict[str, Any]:
         "by": list(report.by),
         "since": report.since.isoformat() if report.since else None,
         "until": report.until.isoformat() if report.until else None,
+        "first_request_at": report.first.isoformat() if report.first else None,
+        "last_request_at": report.last.isoformat() if report.last else None,
+        "only": [{"by": word, "value": value} for word, value in report.only],
         "rows": [_members(report, row) for row in report.rows],
         "total": dict(_figures(report.total)),
         "open_requests": report.open_requests,
@@ -28,7 +57,7 @@ def document(report: Report) -> dict[str, Any]:
 
 def flat(report: Report) -> Table:
     """One line per row, for CSV; no total, so that a sum over the file is right."""
-    names = [*report.by, "merged_groups", *(name for name, _ in _figures(report.total))]
+    names = [*_members(report, report.total)]
     return Table(
         columns=tuple(Column(name=name, heading=name) for name in names),
         rows=tuple(tuple(_members(report, row).values()) for row in report.rows),
@@ -36,24 +65,24 @@ def flat(report: Report) -> Table:
 
 
 def screen(report: Report) -> Table:
-    """What fits a screen; columns in which nothing stands are left out."""
-    headings = [*report.by, *(heading for heading, _ in _shown(report.total))]
+    """What fits a screen; columns in which every figure is absent or 0 are left out."""
+    headings = [heading_of(word) for word in report.by]
+    headings += [heading for heading, _ in _shown(report.total)]
     rows = [[*_labels(report, row), *(cell for _, cell in _shown(row))] for row in report.rows]
     total: list[Cell] = [*_total_labels(report), *(cell for _, cell in _shown(report.total))]
+    words = len(report.by)
     keep = [
         place
         for place, heading in enumerate(headings)
-        if place < len(report.by)
-        or heading in ("Requests", "Input", "Output", "Cost")
-        or any(row[place] for row in rows)
+        if place < words or heading in STAYS or any(row[place] for row in [*rows, total])
     ]
     return Table(
         columns=tuple(
             Column(
                 name=headings[place],
                 heading=headings[place],
-                is_number=place >= len(report.by),
-                drop=DROPPED.get(headings[place], 0) if place >= len(report.by) else 0,
+                is_number=place >= words,
+                drop=DROPPED.get(headings[place], 0) if place >= words else 0,
             )
             for place in keep
         ),
@@ -62,36 +91,92 @@ def screen(report: Report) -> Table:
     )
 
 
+def title(report: Report) -> str:
+    """What the figures are of: the period and the conditions."""
+    by = f" by {', '.join(report.by)}" if report.by else ""
+    only = ", ".join(f"{word}={printable(value)}" for word, value in report.only)
+    return f"Requests{by}, {period_text(report)}{f'; only {only}' if only else ''}"
+
+
+def period_text(report: Report) -> str:
+    """The period in words: what was asked for, and where it is open, what the ledger has of it."""
+    since, until = report.since, report.until
+    if since and until:
+        return f"{_span(since, until)} UTC"
+    seen = ""
+    if report.first and report.last:
+        first, last = _minute(report.first), _minute(report.last)
+        seen = f" ({first} to {last})" if not since else f" (last request {last})"
+        if until and not since:
+            seen = f" (first request {first})"
+    if since:
+        return f"from {_minute(since)} to now{seen} UTC"
+    return f"before {_minute(until)}{seen} UTC" if until else f"all time{seen} UTC"
+
+
 def notes(report: Report) -> Iterator[str]:
     """What the reader must know before believing the sums."""
     total = report.total.figures
     if unpriced := total.unpriced + total.partial:
         yield (
-            f"without a price, and so not in the cost: lines of {unpriced} of "
-            f"{_requests(total.requests)}; the view `unpriced` says which, and why"
+            f"no price: lines of {short_count(unpriced)} of "
+            f"{counted(total.requests, 'request')}, so the cost is a lower bound; "
+            "the view `unpriced` lists them with the reason"
         )
-    if total.estimated:
-        tokens = short_count(total.estimated_output_tokens)
-        cost = short_usd(total.estimated_cost_picousd)
+    if total.complete_without_usage or total.estimated or total.estimated_output_tokens:
         yield (
-            f"ended before usage was reported: {_requests(total.estimated)}, ~{tokens} output "
-            f"tokens by our estimate{f', {cost} of the cost' if cost else ''}"
+            f"without usage, in no total: {short_count(total.complete_without_usage)} completed, "
+            f"{short_count(total.estimated)} ended early{_estimates(total)}"
         )
     if total.reported:
-        yield f"at their provider's own figure, for want of a price: {_requests(total.reported)}"
+        yield (
+            f"no price of our own: {counted(total.reported, 'request')} at the provider's own "
+            "figure"
+        )
     if total.difference_picousd:
         yield f"our cost less the providers' own figures: {short_usd(total.difference_picousd)}"
     if report.open_requests:
-        yield f"still open, and in no figure: {_requests(report.open_requests)}"
+        yield f"still open, in no figure: {counted(report.open_requests, 'request')}"
 
 
-def _requests(count: int) -> str:
-    return "1 request" if count == 1 else f"{short_count(count)} requests"
+def heading_of(word: str) -> str:
+    """The heading of a column that a report is by."""
+    name = word.removeprefix("tag:").replace("_", " ")
+    return printable(name if word.startswith("tag:") else name.capitalize())
+
+
+def _estimates(total: Figures) -> str:
+    tokens = [
+        f"~{short_count(count)} {kind}"
+        for count, kind in (
+            (total.estimated_input_tokens, "input"),
+            (total.estimated_output_tokens, "output"),
+        )
+        if count
+    ]
+    cost = total.estimated_cost_picousd
+    parts = [f"{' and '.join(tokens)} tokens"] if tokens else []
+    parts += [f"~{short_usd(cost)}"] if cost else []
+    return f"; by our estimate {', '.join(parts)}" if parts else ""
+
+
+def _span(since: datetime, until: datetime) -> str:
+    if since.time() == until.time() == time() and until > since:
+        last = until - timedelta(days=1)
+        return f"{since:%Y-%m-%d}" if last == since else f"{since:%Y-%m-%d} to {last:%Y-%m-%d}"
+    return f"{_minute(since)} to {_minute(until)}"
+
+
+def _minute(moment: datetime) -> str:
+    moment = moment.astimezone(UTC)
+    return f"{moment:%Y-%m-%d}" if moment.time() == time() else f"{moment:%Y-%m-%d %H:%M}"
 
 
 def _members(report: Report, row: Row) -> dict[str, Cell]:
+    key = row.key or (None,) * len(report.by)
     return {
-        **dict(zip(report.by, row.key, strict=True)),
+        **dict(zip(report.by, key, strict=True)),
+        **({"key_hint": row.hint} if "key" in report.by else {}),
         "merged_groups": row.merged,
         **dict(_figures(row)),
     }
@@ -103,6 +188,7 @@ def _figures(row: Row) -> Iterator[tuple[str, Cell]]:
     yield "requests", f.requests
     yield "errors", f.errors
     yield "without_usage", f.without_usage
+    yield "complete_without_usage", f.complete_without_usage
     yield "input_tokens", f.input_tokens
     yield "uncached_input_tokens", f.uncached_input_tokens
     yield "cache_read_tokens", f.cache_read_tokens
@@ -153,26 +239,32 @@ def _shown(row: Row) -> Iterator[tuple[str, Cell]]:
     f, times = row.figures, row.times
     rate = cache_hit_rate(f)
     yield "Requests", f.requests
-    yield "Errors", f.errors or None
+    yield "Errors", f.errors
+    yield "No usage", f.complete_without_usage
     yield "Input", f.input_tokens
     yield "Cached", None if rate is None else f"{rate * 100:.1f}%"
     yield "Output", f.output_tokens
     yield "Reasoning", f.reasoning_tokens
     yield "Further", plus(f.extra_input_tokens, f.extra_output_tokens)
-    yield "Cost", _cost(f)
-    yield "Saved", short_usd(f.saved_picousd) or None
-    yield "Unpriced", f.unpriced + f.partial or None
+    yield "Cost", cost_cell(f)
+    yield "Estimated", _amount(f.estimated_cost_picousd, "~")
+    yield "Saved", _amount(f.saved_picousd)
+    yield "No price", f.unpriced + f.partial
     yield "First token", _spread(times.first_token_ms_p50, times.first_token_ms_p95)
     yield "Duration", _spread(times.duration_ms_p50, times.duration_ms_p95)
-    yield "Tok/s", _plain(tokens_per_second(f))
+    yield "Tok/s", tokens_per_second(f)
 
 
-def _cost(figures: Figures) -> str:
+def cost_cell(figures: Figures) -> Cell:
     """A cost with lines missing is a lower bound, and one with none known is not zero."""
-    cost = short_usd(figures.cost_picousd)
-    if not cost:
-        return "unpriced" if figures.unpriced or figures.partial else "-"
-    return f"≥ {cost}" if figures.unpriced or figures.partial else cost
+    is_missing = bool(figures.unpriced or figures.partial)
+    if figures.cost_picousd is None:
+        return "unpriced" if is_missing else None
+    return Amount(picousd=figures.cost_picousd, mark="≥ " if is_missing else "")
+
+
+def _amount(picousd: int | None, mark: str = "") -> Amount | None:
+    return None if not picousd else Amount(picousd=picousd, mark=mark)
 
 
 def _spread(middle: int | None, high: int | None) -> str | None:
@@ -190,13 +282,15 @@ def _seconds(milliseconds: int) -> str:
 
 def _labels(report: Report, row: Row) -> list[Cell]:
     if row.merged:
-        return [f"({row.merged} more)", *[""] * (len(report.by) - 1)]
-    return [NONE if part is None else part for part in row.key]
+        return [f"({counted(row.merged, 'more', 'more')})", *[""] * (len(report.by) - 1)]
+    return [_label(word, part, row.hint) for word, part in zip(report.by, row.key, strict=True)]
+
+
+def _label(word: str, part: str | None, hint: str | None) -> str:
+    if part is None:
+        return NONE
+    return key_text(part, hint) if word == "key" else part
 
 
 def _total_labels(report: Report) -> list[Cell]:
     return ["Total", *[""] * (len(report.by) - 1)] if report.by else []
-
-
-def _plain(number: Decimal | None) -> str | None:
-    return None if number is None else f"{number:f}"

@@ -37,8 +37,13 @@ def own_ledger(tmp_path):
 def run(app, ledger):
     """Calls a command; a LedgerError comes through."""
 
-    def call(*words, url=ledger):
-        environment = {"TOKENTEE_LEDGER": url, "TOKENTEE_PRICES": None}
+    def call(*words, url=ledger, columns=100):
+        environment = {
+            "TOKENTEE_LEDGER": url,
+            "TOKENTEE_PRICES": None,
+            "TOKENTEE_NAMES": None,
+            "COLUMNS": str(columns),
+        }
         result = CliRunner().invoke(app, words, env=environment)
         if isinstance(result.exception, LedgerError):
             raise result.exception

@@ -8,7 +8,7 @@ def test_an_export_tells_of_its_files(run, tmp_path):
         f"{tmp_path}/out/day=2026-11-02/focus.csv: 10 rows",
         f"{tmp_path}/out/day=2026-11-03/focus.csv: 2 rows",
         "12 rows in all",
-        "3 lines have no price and are left out: FOCUS knows no unknown cost",
+        "left out for want of a price: 3 lines; FOCUS knows no unknown cost",
     ]
     result = run("export", str(tmp_path / "out"), "--until", "2020-01-01")
     assert result.stderr == "nothing to export in this period\n"

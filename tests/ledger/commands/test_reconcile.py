@@ -12,7 +12,7 @@ def test_a_statement_that_agrees_and_one_that_does_not(run, own_ledger, tmp_path
     path.write_text("day,model,input_tokens,output_tokens\n2026-11-02,gpt-4.1,10,5\n")
     result = run("reconcile", str(path), "--provider", "openai", url=own_ledger)
     assert result.exit_code == 0
-    assert result.stderr.splitlines() == [f"{path}: CSV of openai, 1 lines", "2 equal"]
+    assert result.stderr.splitlines() == [f"{path}: CSV of openai, 1 line", "2 equal"]
     path.write_text("day,model,input_tokens,output_tokens\n2026-11-02,gpt-4.1,10,6\n")
     result = run("reconcile", str(path), "--differences", "-f", "csv", url=own_ledger)
     assert result.exit_code == 1

@@ -15,10 +15,11 @@ from tests.ledger.priced import exchange, fill, reading, settled
 def test_a_report_is_a_table_by_model(run):
     result = run("report")
     assert result.exit_code == 0
-    head = result.stdout.split("\n")[1].split()
-    assert head[:3] == ["model", "Requests", "Errors"]
+    title, head = result.stdout.split("\n")[:2]
+    assert title.startswith("Requests by model, all time (2026-11-02 12:00 to")
+    assert head.split()[:3] == ["Model", "Requests", "Errors"]
     assert "lines of 2 of 10 requests" in result.stderr
-    assert "still open, and in no figure: 1 request" in result.stderr
+    assert "still open, in no figure: 1 request" in result.stderr
 
 
 def test_a_report_as_json_adds_up(run):
@@ -37,9 +38,10 @@ def test_a_report_as_csv_has_one_line_per_row(run):
 
 def test_a_report_as_markdown(run):
     lines = run("report", "--top", "1", "-f", "markdown").stdout.splitlines()
-    assert lines[0].startswith("| model | Requests |")
-    assert lines[3].startswith("| (2 more) |")
-    assert lines[4].startswith("| **Total** |")
+    assert lines[0].startswith("Requests by model, all time")
+    assert lines[2].startswith("| Model | Requests |")
+    assert lines[5].startswith("| (2 more) |")
+    assert lines[6].startswith("| **Total** |")
 
 
 def test_a_report_of_a_part(run):
@@ -53,10 +55,10 @@ def test_a_report_of_a_part(run):
 def test_a_report_of_nothing_says_so(run, new_sqlite):
     result = run("report", url=new_sqlite())
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr.endswith("has no requests\n")
+    assert result.stderr.endswith("has no requests: all time UTC\n")
     result = run("report", "--until", "2020-01-01", "-f", "csv")
     assert result.stdout.count("\n") == 1
-    assert result.stderr.endswith("has no requests in this period\n")
+    assert result.stderr.endswith("has no requests: before 2020-01-01 UTC\n")
 
 
 def test_asking_does_not_make_a_ledger(run, tmp_path):

@@ -9,9 +9,9 @@ def test_repricing_is_shown_first_and_then_done(run, own_ledger, tmp_path):
     assert "$0.000005" in result.stdout
     assert result.stderr == "nothing was written\n"
     result = run(*with_prices, "--reason", "contract 7", url=own_ledger)
-    assert result.stderr.startswith("1 charges were added")
-    assert "contract 7" in run("show", "e1", url=own_ledger).stdout
-    assert "Before, and in no total:" in run("show", "e1", url=own_ledger).stdout
+    assert result.stderr.startswith("added: 1 charge;")
+    assert "contract 7" in " ".join(run("show", "e1", url=own_ledger).stdout.split())
+    assert "Superseded, in no total:" in run("show", "e1", url=own_ledger).stdout
     result = run(*with_prices, url=own_ledger)
     assert (result.stdout, result.stderr) == (
         "",

@@ -15,9 +15,14 @@ from ledger.reconcile.comparison import (
 )
 from ledger.reconcile.output import document, summary, table
 from ledger.reconcile.statement import Line
+from ledger.reports.layout import Amount
 
 DAY, NEXT = date(2026, 11, 2), date(2026, 11, 3)
 CENT = 10**10
+
+
+def usd(amount):
+    return Amount(picousd=int(Decimal(amount) * 10**12))
 
 
 def line(model="gpt-5", day=DAY, **figures):
@@ -180,7 +185,7 @@ def test_as_tables():
         tolerance=Decimal(0),
     )
     assert table(entries).rows == (
-        ("2026-11-02", "(all)", "cost usd", "$1.5000", "$2.0000", "-$0.5000", "differs"),
+        ("2026-11-02", "(all)", "cost usd", usd("1.5"), usd(2), usd("-0.5"), "differs"),
         ("2026-11-02", "gpt-5", "input tokens", 10, 10, None, "equal"),
     )
     found = document(entries)

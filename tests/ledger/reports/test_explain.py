@@ -8,6 +8,7 @@ import pytest
 from ledger.reports.explain import (
     Found,
     charge_table,
+    charge_title,
     cost_of,
     document,
     facts,
@@ -94,7 +95,7 @@ def test_only_what_is_known_is_told():
         ),
         ({"response_model": "gpt-5", "request_model": "gpt-5"}, "Model", "gpt-5"),
         ({"request_model": "gpt-5"}, "Model", "gpt-5 (as asked for; the answer names none)"),
-        ({"key_fingerprint": "f00", "key_hint": "wxyz"}, "Key", "f00 (ends in wxyz)"),
+        ({"key_fingerprint": "f00", "key_hint": "wxyz"}, "Key", "…wxyz (f00)"),
         ({"tags": '{"team":"a","env":"b"}'}, "Tags", "team=a, env=b"),
         (
             {
@@ -189,14 +190,25 @@ def test_every_line_shows_quantity_unit_amount_and_source():
             line("code_executions", 1, None, reason="not in the list"),
         )
     )
-    source = "list 1 openai/gpt"
     assert table.rows == (
-        ("output", 50, Decimal(8), "1M", Decimal("0.0004"), source),
-        ("advisor.output (opus)", 2, Decimal(25), "1M", Decimal("0.00005"), source),
-        ("web_searches", 3, Decimal("0.01"), "1", Decimal("0.03"), f"{source}; declared"),
+        ("output", 50, Decimal(8), "1M tokens", Decimal("0.0004"), ""),
+        ("advisor.output (opus)", 2, Decimal(25), "1M tokens", Decimal("0.00005"), ""),
+        ("web_searches", 3, Decimal("0.01"), "1", Decimal("0.03"), "declared"),
         ("code_executions", 1, "unpriced", None, None, "not in the list"),
     )
     assert table.total[4] == Decimal("0.03045")
+
+
+def test_the_one_source_of_all_prices_stands_once_above():
+    lines = (line("output", 50, 8_000_000), line("uncached_input", 2, 1_000_000))
+    assert charge_title(lines) == "Prices from list 1 openai/gpt"
+    assert [column.heading for column in charge_table(lines).columns][-1] == "Amount, USD"
+    other = {**lines[1], "price_source": "override sha256:1"}
+    assert charge_title((lines[0], other)) == ""
+    assert [row[-1] for row in charge_table((lines[0], other)).rows] == [
+        "list 1 openai/gpt",
+        "override sha256:1",
+    ]
 
 
 def test_no_price_at_all_has_no_total():

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from ledger.model.errors import LedgerError
-from ledger.reports.lookup import find
+from ledger.reports.lookup import AmbiguousError, candidates, find, unique_beginning
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled, reading, settled
 
 READ = reading(input_tokens=10, output_tokens=5)
@@ -64,13 +64,29 @@ def test_what_is_not_found(engine, word):
 
 def test_ids_that_collide_have_to_be_told_apart(engine):
     """FIELD 23: `chatcmpl-1` is sequential at some providers; both count."""
-    with pytest.raises(LedgerError, match=r"several exchanges .* name one: same-1, same-2"):
+    with pytest.raises(AmbiguousError, match="2 exchanges are called 'chatcmpl-1'") as error:
         find(engine, "chatcmpl-1")
+    table = candidates(engine, error.value)
+    assert [row[0] for row in table.rows] == ["same-1", "same-2"]
+    assert [column.name for column in table.columns][1:5] == [
+        "opened_at",
+        "model",
+        "input_tokens",
+        "output_tokens",
+    ]
+    assert {row[6] for row in table.rows} == {"chatcmpl-1"}
+
+
+def test_ids_are_shown_as_short_as_they_are_unique():
+    ids = ["0123456789-a", "0123456789-b", "f" * 36, "short"]
+    assert [unique_beginning(each, ids) for each in ids] == [*ids[:2], "f" * 8, "short"]
 
 
 def test_a_beginning_that_several_share(engine):
-    with pytest.raises(LedgerError, match=r"several exchanges .* name one: flow-1, flow-2, flow-3"):
+    with pytest.raises(AmbiguousError) as error:
         find(engine, "flow-")
+    rows = candidates(engine, error.value).rows
+    assert [row[0] for row in rows] == ["flow-1", "flow-2", "flow-3"]
 
 
 def test_readings_and_charges_come_with_it(engine):

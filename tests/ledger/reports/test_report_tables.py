@@ -1,10 +1,14 @@
 """A report as tables."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import pytest
+
 from ledger.reports.figures import Figures, Report, Row, Times
-from ledger.reports.report_tables import document, flat, notes, screen
+from ledger.reports.layout import Amount, layout
+from ledger.reports.report_tables import document, flat, notes, period_text, screen, title
 
 GPT = Figures(
     requests=3,
@@ -23,15 +27,27 @@ GPT = Figures(
 LLAMA = Figures(requests=1, input_tokens=10, output_tokens=1, unpriced=1)
 
 
+FULL = replace(
+    GPT,
+    complete_without_usage=1,
+    reasoning_tokens=5,
+    extra_input_tokens=6,
+    estimated_cost_picousd=7_000_000,
+)
+TIMES = Times(
+    first_token_ms_p50=80, first_token_ms_p95=999, duration_ms_p50=600, duration_ms_p95=12_340
+)
+NOW = datetime(2026, 11, 20, 15, 30, tzinfo=UTC)
+
+
 def make(*rows, by=("model",), **more):
+    more = {"since": datetime(2026, 11, 1, tzinfo=UTC), "until": None, **more}
     total = sum((row.figures for row in rows), Figures())
     return Report(
         by=by,
-        since=datetime(2026, 11, 1, tzinfo=UTC),
-        until=None,
         rows=rows,
         total=Row(key=(), figures=total, times=Times()),
-        **{"open_requests": 0, **more},
+        **{"open_requests": 0, "now": NOW, **more},
     )
 
 
@@ -74,7 +90,7 @@ def test_a_report_as_lines():
 def test_a_report_for_a_screen_leaves_out_what_is_empty():
     table = screen(make(Row(key=("gpt-5",), figures=GPT), Row(key=("llama",), figures=LLAMA)))
     assert [column.heading for column in table.columns] == [
-        "model",
+        "Model",
         "Requests",
         "Errors",
         "Input",
@@ -82,34 +98,28 @@ def test_a_report_for_a_screen_leaves_out_what_is_empty():
         "Output",
         "Cost",
         "Saved",
-        "Unpriced",
+        "No price",
         "Tok/s",
     ]
-    assert table.rows[0] == (
-        "gpt-5",
-        3,
-        1,
-        1000,
-        "25.0%",
-        100,
-        "≥ $0.0125",
-        "$0.000375",
-        1,
-        "33.3",
-    )
-    assert table.rows[1] == ("llama", 1, None, 10, None, 1, "unpriced", None, 1, None)
-    assert table.total == (
-        "Total",
-        4,
-        1,
-        1010,
-        "25.0%",
-        101,
-        "≥ $0.0125",
-        "$0.000375",
-        2,
-        "33.3",
-    )
+    cost, saved = Amount(picousd=12_500_000_000, mark="≥ "), Amount(picousd=375_000_000)
+    speed = Decimal("33.3")
+    assert table.rows[0] == ("gpt-5", 3, 1, 1000, "25.0%", 100, cost, saved, 1, speed)
+    assert table.rows[1] == ("llama", 1, 0, 10, None, 1, "unpriced", None, 1, None)
+    assert table.total == ("Total", 4, 1, 1010, "25.0%", 101, cost, saved, 2, speed)
+
+
+def test_columns_drop_out_in_the_stated_order():
+    table = screen(make(Row(key=("gpt-5",), figures=FULL, times=TIMES)))
+    assert layout(table, 200).left_out == ()
+    gone = ["Tok/s", "Duration", "First token", "Reasoning", "Further", "Saved", "Errors"]
+    gone += ["Estimated", "Cached", "No price", "No usage"]
+    width = len(layout(table, 200).rule)
+    for count in range(len(gone) + 1):
+        shown = layout(table, width)
+        assert set(shown.left_out) == set(gone[:count])
+        width = len(shown.rule) - 1
+    assert shown.heading.split() == ["Model", "Requests", "Input", "Output", "Cost"]
+    assert len(shown.rule) <= 80
 
 
 def test_rows_without_a_name_and_merged_ones_say_so():
@@ -124,12 +134,71 @@ def test_rows_without_a_name_and_merged_ones_say_so():
     assert table.total[:2] == ("Total", "")
 
 
+def test_a_key_is_never_32_hex_digits():
+    fingerprint = "3f2a9c" + "0" * 26
+    report = make(Row(key=(fingerprint,), figures=GPT, hint="1111"), by=("key",))
+    assert screen(report).rows[0][0] == "…1111 (3f2a9c)"
+    (row,) = document(report)["rows"]
+    assert (row["key"], row["key_hint"]) == (fingerprint, "1111")
+
+
 def test_a_cost_of_nothing_is_not_an_unknown_one():
     free = Figures(requests=1, cost_picousd=0, priced=1)
     failed = Figures(requests=1, errors=1)
     table = screen(make(Row(key=("a",), figures=free), Row(key=("b",), figures=failed)))
     place = [column.heading for column in table.columns].index("Cost")
-    assert [row[place] for row in table.rows] == ["$0.000000", "-"]
+    assert [row[place] for row in table.rows] == [Amount(picousd=0), None]
+
+
+def moment(*parts):
+    return datetime(*parts, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("period", "text"),
+    [
+        ({"since": None}, "all time UTC"),
+        (
+            {"since": None, "first": moment(2026, 11, 2, 12), "last": moment(2026, 11, 3)},
+            "all time (2026-11-02 12:00 to 2026-11-03) UTC",
+        ),
+        (
+            {"since": moment(2026, 11, 1), "until": moment(2026, 12, 1)},
+            "2026-11-01 to 2026-11-30 UTC",
+        ),
+        ({"since": moment(2026, 11, 1), "until": moment(2026, 11, 2)}, "2026-11-01 UTC"),
+        (
+            {"since": moment(2026, 11, 1, 6), "until": moment(2026, 11, 1, 7)},
+            "2026-11-01 06:00 to 2026-11-01 07:00 UTC",
+        ),
+        (
+            {"first": moment(2026, 11, 2), "last": moment(2026, 11, 3, 1, 2)},
+            "from 2026-11-01 to now (last request 2026-11-03 01:02) UTC",
+        ),
+        (
+            {"since": None, "until": moment(2026, 12, 1), "first": moment(2026, 11, 2)},
+            "before 2026-12-01 UTC",
+        ),
+        (
+            {
+                "since": None,
+                "until": moment(2026, 12, 1),
+                "first": moment(2026, 11, 2),
+                "last": moment(2026, 11, 3),
+            },
+            "before 2026-12-01 (first request 2026-11-02) UTC",
+        ),
+    ],
+)
+def test_the_period_is_always_stated(period, text):
+    report = make(Row(key=("a",), figures=GPT), **period)
+    assert period_text(report) == text
+    assert title(report) == f"Requests by model, {text}"
+
+
+def test_the_conditions_are_stated():
+    report = make(only=(("model", "gpt*"), ("tag:team", "\x1b[2J")), since=None, by=())
+    assert title(report) == "Requests, all time UTC; only model=gpt*, tag:team=\\x1b[2J"
 
 
 def test_times_share_a_unit():
@@ -138,12 +207,7 @@ def test_times_share_a_unit():
             Row(
                 key=("a",),
                 figures=GPT,
-                times=Times(
-                    first_token_ms_p50=80,
-                    first_token_ms_p95=999,
-                    duration_ms_p50=600,
-                    duration_ms_p95=12_340,
-                ),
+                times=TIMES,
             )
         )
     )
@@ -158,25 +222,31 @@ def test_what_the_reader_must_know():
         unpriced=1,
         partial=1,
         reported=3,
+        complete_without_usage=4,
         estimated=2,
+        estimated_input_tokens=1000,
         estimated_output_tokens=500,
         estimated_cost_picousd=10**12,
         difference_picousd=-(10**12),
     )
     told = list(notes(make(Row(key=("a",), figures=figures), open_requests=1)))
     assert told == [
-        (
-            "without a price, and so not in the cost: lines of 2 of 9 requests; the view "
-            "`unpriced` says which, and why"
-        ),
-        (
-            "ended before usage was reported: 2 requests, ~500 output tokens by our estimate, "
-            "$1.0000 of the cost"
-        ),
-        "at their provider's own figure, for want of a price: 3 requests",
+        "no price: lines of 2 of 9 requests, so the cost is a lower bound; "
+        "the view `unpriced` lists them with the reason",
+        "without usage, in no total: 4 completed, 2 ended early; "
+        "by our estimate ~1,000 input and ~500 output tokens, ~$1.0000",
+        "no price of our own: 3 requests at the provider's own figure",
         "our cost less the providers' own figures: -$1.0000",
-        "still open, and in no figure: 1 request",
+        "still open, in no figure: 1 request",
     ]
+
+
+def test_a_completed_request_without_usage_is_told_even_without_an_estimate():
+    figures = Figures(requests=3, complete_without_usage=3)
+    report = make(Row(key=("a",), figures=figures))
+    assert list(notes(report)) == ["without usage, in no total: 3 completed, 0 ended early"]
+    table = screen(report)
+    assert "No usage" in [column.heading for column in table.columns]
 
 
 def test_nothing_to_know_is_nothing_said():

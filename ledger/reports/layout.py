@@ -1,0 +1,306 @@
+"""Pure. A table as lines of text for a given width.
+
+Amounts: all amounts of one column have the same number of decimals, chosen by the largest of them:
+2 from 100 USD on, 4 from 1 USD on, otherwise 6. An amount too small for that shows as `<$0.01`,
+never as zero. Numbers align at the decimal point. What was not reported is `-`.
+
+Width: columns with the highest `drop` go first, one by one, until the table fits. What remains too
+wide is wrapped at spaces (`wraps`), and after that the widest text loses its middle (`…`). Nothing
+breaks inside a word or a number.
+"""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from rich.cells import cell_len, set_cell_size
+
+from ledger.model.money import usd_text
+from ledger.model.printable import printable
+
+GAP = 2
+"""Blanks between two columns."""
+WRAPPED_WIDTH_MIN = 24
+"""Columns that wrap get no narrower than this before other columns are dropped."""
+WORD_WIDTH_MAX = 40
+"""Nor narrower than their longest word, up to this."""
+TEXT_WIDTH_MIN = 12
+"""Shorter texts than this are not cut."""
+NOT_REPORTED = "-"
+FINGERPRINT_SHOWN = 6
+"""Characters of a key's fingerprint: enough to tell the keys of one ledger apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """An amount of money in a table."""
+
+    picousd: int
+    mark: str = ""
+    """`≥ ` for a lower bound, `~` for an estimate."""
+
+
+type Cell = str | int | Decimal | bool | Amount | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table: its name for machines, its heading for people."""
+
+    name: str
+    heading: str
+    is_number: bool = True
+    drop: int = 0
+    """On a narrow screen the column with the highest number goes first; 0 stays."""
+    wraps: bool = False
+    """A sentence, which may take several lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Cells by column, with a last row of totals where there is one."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    total: tuple[Cell, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A table as lines, all of them at most as wide as was asked for, if that is possible."""
+
+    heading: str
+    rule: str
+    rows: tuple[str, ...]
+    total: str | None
+    left_out: tuple[str, ...]
+    """Headings of the columns that had no room."""
+
+
+def layout(table: Table, width: int) -> Layout:
+    """The table in at most `width` columns of a terminal."""
+    texts = column_texts(table)
+    kept = list(range(len(table.columns)))
+    widths = [_width(texts[place]) for place in kept]
+    for place in kept:
+        if table.columns[place].wraps:
+            words = [word for text in texts[place] for word in text.split()]
+            longest = min(_width(words), WORD_WIDTH_MAX)
+            widths[place] = min(widths[place], max(longest, WRAPPED_WIDTH_MIN))
+    while _total(widths, kept) > width:
+        place = max(kept, key=lambda place: (table.columns[place].drop, place))
+        if not table.columns[place].drop:
+            break
+        kept.remove(place)
+    for place in kept:
+        if table.columns[place].wraps:
+            room = width - _total(widths, kept) + widths[place]
+            widths[place] = min(_width(texts[place]), max(room, widths[place]))
+    _cut_widest(table, widths, kept, width)
+    lines = _lines(table, texts, widths, kept)
+    body = len(table.rows)
+    return Layout(
+        heading=next(lines)[0],
+        rule="─" * min(_total(widths, kept), width),
+        rows=tuple(line for _ in range(body) for line in next(lines)),
+        total="\n".join(next(lines)) if table.total is not None else None,
+        left_out=tuple(
+            column.heading for place, column in enumerate(table.columns) if place not in kept
+        ),
+    )
+
+
+def without_empty(table: Table, name: str) -> Table:
+    """The table without this column, if the column holds no text."""
+    place = next(at for at, column in enumerate(table.columns) if column.name == name)
+    if any(row[place] for row in table.rows):
+        return table
+
+    def cut[T](cells: tuple[T, ...]) -> tuple[T, ...]:
+        return (*cells[:place], *cells[place + 1 :])
+
+    return Table(
+        columns=cut(table.columns),
+        rows=tuple(cut(row) for row in table.rows),
+        total=None if table.total is None else cut(table.total),
+    )
+
+
+def column_texts(table: Table) -> list[list[str]]:
+    """For each column its texts, without its heading; the total, if any, comes last."""
+    rows = table.rows if table.total is None else (*table.rows, table.total)
+    columns = []
+    for place, column in enumerate(table.columns):
+        cells = [row[place] for row in rows]
+        places = amount_places([cell for cell in cells if isinstance(cell, Amount)])
+        texts = [
+            cell_text(cell, places)
+            if cell is not None or not _is_total(table, number)
+            else ("" if not column.is_number else NOT_REPORTED)
+            for number, cell in enumerate(cells)
+        ]
+        columns.append([column.heading, *(aligned(texts) if column.is_number else texts)])
+    return columns
+
+
+def cell_text(cell: Cell, places: int = 6) -> str:
+    """One cell for people."""
+    if cell is None:
+        return NOT_REPORTED
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if isinstance(cell, Decimal):
+        return f"{cell:,f}"
+    if isinstance(cell, Amount):
+        return amount_text(cell, places)
+    return printable(cell)
+
+
+def amount_places(amounts: Sequence[Amount]) -> int:
+    """Decimals for amounts that stand in one column."""
+    largest = max((abs(amount.picousd) for amount in amounts), default=0)
+    return 2 if largest >= 100 * 10**12 else 4 if largest >= 10**12 else 6
+
+
+def amount_text(amount: Amount, places: int) -> str:
+    """`$12.3456`; an amount too small for the decimals is `<$0.0001`."""
+    picousd = amount.picousd
+    unit = 10 ** (12 - places)
+    sign = "-" if picousd < 0 else ""
+    if picousd and abs(picousd) * 2 <= unit:
+        least = f"{Decimal(unit).scaleb(-12):.{places}f}"
+        return f"{amount.mark}{sign}<${least}"
+    return f"{amount.mark}{sign}${Decimal(abs(picousd)).scaleb(-12):,.{places}f}"
+
+
+def short_usd(picousd: int | None) -> str:
+    """An amount that stands alone; nothing for None."""
+    if picousd is None:
+        return ""
+    amount = Amount(picousd=picousd)
+    if 0 < abs(picousd) < 10**6:
+        return f"{'-' if picousd < 0 else ''}${usd_text(abs(picousd))}"
+    return amount_text(amount, amount_places([amount]))
+
+
+def short_count(count: int | None) -> str:
+    """A count that stands alone; nothing for None."""
+    return "" if count is None else f"{count:,}"
+
+
+def key_text(fingerprint: str, hint: str | None) -> str:
+    """An API key for people: `…1111 (3f2a9c)`, its last characters and its short fingerprint."""
+    short = fingerprint[:FINGERPRINT_SHOWN]
+    return f"…{hint} ({short})" if hint else f"key {short}"
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """`1 request`, `2 requests`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def wrapped(text: str, width: int, indent: str = "") -> str:
+    """A sentence in lines of at most `width`, broken at spaces only."""
+    return "\n".join(_words(text, width, indent)) or text
+
+
+def aligned(texts: list[str]) -> list[str]:
+    """Numbers with their decimal points below each other; other texts end with the last digit."""
+    fractions = [len(text) - text.rindex(".") if _is_decimal(text) else 0 for text in texts]
+    widest = max(fractions, default=0)
+    return [
+        text + " " * (widest - fraction) if _is_number(text) else text
+        for text, fraction in zip(texts, fractions, strict=True)
+    ]
+
+
+def _is_number(text: str) -> bool:
+    return any(character.isdigit() for character in text) and not text.endswith(("s", "%"))
+
+
+def _is_decimal(text: str) -> bool:
+    return "." in text and _is_number(text) and text[text.rindex(".") + 1 :].isdigit()
+
+
+def _is_total(table: Table, number: int) -> bool:
+    return number == len(table.rows)
+
+
+def _width(texts: Sequence[str]) -> int:
+    return max(cell_len(text) for text in texts)
+
+
+def _total(widths: Sequence[int], kept: Sequence[int]) -> int:
+    return sum(widths[place] for place in kept) + GAP * (len(kept) - 1)
+
+
+def _cut_widest(table: Table, widths: list[int], kept: Sequence[int], width: int) -> None:
+    """Narrow the widest text column, again and again, until the table fits or nothing is left to
+    narrow."""
+    while (surplus := _total(widths, kept) - width) > 0:
+        texts = [place for place in kept if not table.columns[place].is_number]
+        if not texts:
+            return
+        widest = max(texts, key=lambda place: widths[place])
+        others = [widths[place] for place in texts if place != widest]
+        floor = max(TEXT_WIDTH_MIN, cell_len(table.columns[widest].heading))
+        target = max(
+            floor, widths[widest] - surplus, min(max(others, default=0), widths[widest] - 1)
+        )
+        if target >= widths[widest]:
+            return
+        widths[widest] = target
+
+
+def _lines(
+    table: Table, texts: list[list[str]], widths: list[int], kept: list[int]
+) -> Iterator[list[str]]:
+    """The heading, the rows and the total, each as the lines that it takes."""
+    for number in range(len(texts[0])):
+        cells = []
+        for place in kept:
+            text, width = texts[place][number], widths[place]
+            if table.columns[place].wraps and number:
+                cells.append([_cut(part, width) for part in _words(text, width)] or [""])
+            else:
+                cells.append([_cut(text, width)])
+        height = max(len(cell) for cell in cells)
+        yield [
+            (" " * GAP)
+            .join(
+                _padded(cell[line] if line < len(cell) else "", widths[place], table.columns[place])
+                for place, cell in zip(kept, cells, strict=True)
+            )
+            .rstrip()
+            for line in range(height)
+        ]
+
+
+def _padded(text: str, width: int, column: Column) -> str:
+    pad = " " * (width - cell_len(text))
+    return pad + text if column.is_number else text + pad
+
+
+def _cut(text: str, width: int) -> str:
+    """The text without its middle: models and paths differ at both ends."""
+    if cell_len(text) <= width:
+        return text
+    end = (width - 1) // 3
+    return f"{set_cell_size(text, width - 1 - end).rstrip()}…{_end(text, end)}"
+
+
+def _end(text: str, width: int) -> str:
+    return set_cell_size(text[::-1], width).rstrip()[::-1]
+
+
+def _words(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
