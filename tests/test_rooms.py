@@ -29,7 +29,7 @@ DIALECTS = FRAMING | MODEL | {"addon.dialects"}
 OPT_IN = DIALECTS | {"addon.usage_opt_in"}
 METERING = OPT_IN | {"addon.metering"}
 RECORDINGS = METERING | LEDGER | {"addon.recordings"}
-PROXY = RECORDINGS | {"addon.proxy", "addon.proxy.patches"}
+PROXY = RECORDINGS | {"addon.proxy", "addon.proxy.patches", "addon.telemetry"}
 
 ARROWS: dict[str, set[str]] = {
     "ledger.model": MODEL,
@@ -53,6 +53,7 @@ ARROWS: dict[str, set[str]] = {
     "addon.recordings": RECORDINGS | {"addon.dialects.*"},
     "addon.proxy": PROXY | {"addon.dialects.*"},
     "addon.proxy.patches": {"addon.proxy.patches"},
+    "addon.telemetry": MODEL | {"addon.telemetry"},
     "addon.demo": LEDGER | {"addon.demo", "addon"},
     "addon.run": PROXY | {"addon.run"},
     "addon.commands": PROXY | {"addon.commands", "addon.run", "addon.demo"},

@@ -1,0 +1,126 @@
+"""Edge. `/healthz`, `/readyz` and `/metrics` over HTTP, on a port and threads of their own.
+
+/healthz   200 while the process answers
+/readyz    200 while it records, 503 with the reasons when it does not
+/metrics   Prometheus' text format
+
+Only GET and HEAD are served, nothing of a request's body is read, a connection has
+`CONNECTION_SECONDS_MAX`, and at most `CONNECTIONS_MAX` are open.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import socket
+from typing import Any
+
+from addon.telemetry.health import Health, problems
+from addon.telemetry.metrics import CONTENT_TYPE, Metrics
+
+logger = logging.getLogger(__name__)
+
+CONNECTION_SECONDS_MAX = 5.0
+CONNECTIONS_MAX = 16
+"""A scraper, a load balancer and a person, with room; more are refused at once."""
+
+
+class Endpoint:
+    """The HTTP server of one process."""
+
+    def __init__(
+        self, host: str, port: int, *, health: Callable[[], Health], metrics: Metrics
+    ) -> None:
+        """Raises OSError if the address cannot be listened on. Port 0: any free one."""
+        self._server = _Server((host, port), health, metrics)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="tokentee-endpoint", daemon=True
+        )
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that are listened on."""
+        host, port = self._server.server_address[:2]
+        return str(host), int(port)
+
+    def start(self) -> None:
+        """Start to serve."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop to serve, and close the port."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(
+        self, address: tuple[str, int], health: Callable[[], Health], metrics: Metrics
+    ) -> None:
+        self.health = health
+        self.metrics = metrics
+        self._room = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
+        """A client that leaves is none of our errors."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = CONNECTION_SECONDS_MAX
+    server: _Server
+    server_version = "tokentee"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """Answer one of the three paths."""
+        match self.path.partition("?")[0]:
+            case "/healthz":
+                self._send(HTTPStatus.OK, "text/plain; charset=utf-8", b"ok\n")
+            case "/readyz":
+                health = self.server.health()
+                reasons = problems(health)
+                status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+                body = {"ready": not reasons, "problems": reasons, **asdict(health)}
+                self._send(status, "application/json", json.dumps(body).encode() + b"\n")
+            case "/metrics":
+                self._send(HTTPStatus.OK, CONTENT_TYPE, self.server.metrics.exposition())
+            case _:
+                self._send(
+                    HTTPStatus.NOT_FOUND,
+                    "text/plain; charset=utf-8",
+                    b"/healthz, /readyz or /metrics\n",
+                )
+
+    do_HEAD = do_GET  # noqa: N815  # the base class looks methods up by this name
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class names it
+        """Scrapes are not worth a log line."""
+
+    def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)

@@ -1,0 +1,158 @@
+"""Edge (prometheus-client). Counters and gauges of one recording process.
+
+Label sets are bounded: providers and models come from the wire, so each has a maximum, and what
+comes after it counts under `other`. Cost is in USD as Prometheus wants base units; a counter is a
+float there, so it is for watching, and the ledger's integers are for billing.
+"""
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from addon.telemetry.health import Health, problems
+from addon.telemetry.observed import Observed
+
+MODELS_MAX = 200
+PROVIDERS_MAX = 50
+"""Distinct label values; an upstream can invent names without end."""
+LABEL_LENGTH_MAX = 100
+OTHER = "other"
+SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
+"""Buckets for durations: a cached answer takes 50 ms, a long reasoning stream minutes."""
+PICOUSD_PER_USD = 10**12
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+class Metrics:
+    """A sink of observations; `exposition` is what a scrape gets."""
+
+    def __init__(
+        self,
+        health: Callable[[], Health],
+        *,
+        dropped_observations: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._registry = CollectorRegistry()
+        self._providers: set[str] = set()
+        self._models: set[str] = set()
+        by_model = ("provider", "model")
+        self._requests = self._counter("requests", "Exchanges settled", (*by_model, "outcome"))
+        self._tokens = self._counter(
+            "tokens", "Tokens that providers reported, by type", (*by_model, "type")
+        )
+        self._cost = self._counter("cost_usd", "Cost of priced lines, USD", by_model)
+        self._unpriced = self._counter("unpriced", "Exchanges with a line without price", by_model)
+        self._without_usage = self._counter(
+            "without_usage", "Exchanges whose provider reported no usage", by_model
+        )
+        self._degraded = self._counter(
+            "degraded", "Exchanges that were passed on partly unread", ("provider",)
+        )
+        self._duration = self._histogram("duration_seconds", "Request to settling")
+        self._first_token = self._histogram("time_to_first_token_seconds", "Request to first token")
+        self._registry.register(_HealthCollector(health, dropped_observations))
+
+    def observe(self, one: Observed) -> None:
+        """Count one exchange."""
+        provider = _bounded(one.provider, self._providers, PROVIDERS_MAX)
+        model = _bounded(one.model, self._models, MODELS_MAX)
+        self._requests.labels(provider, model, one.outcome).inc()
+        self._duration.labels(provider).observe(one.seconds)
+        if one.seconds_to_first_token is not None:
+            self._first_token.labels(provider).observe(one.seconds_to_first_token)
+        if one.is_degraded:
+            self._degraded.labels(provider).inc()
+        if not one.has_usage or one.is_estimated:
+            self._without_usage.labels(provider, model).inc()
+        else:
+            for kind, count in (
+                ("input", one.input_tokens),
+                ("cache_read", one.cache_read_tokens),
+                ("cache_write", one.cache_write_tokens),
+                ("output", one.output_tokens),
+                ("reasoning", one.reasoning_tokens),
+            ):
+                if count is not None:
+                    self._tokens.labels(provider, model, kind).inc(count)
+            if one.cost_picousd is not None:
+                self._cost.labels(provider, model).inc(one.cost_picousd / PICOUSD_PER_USD)
+        if one.is_unpriced:
+            self._unpriced.labels(provider, model).inc()
+
+    def close(self, timeout_seconds: float) -> None:
+        """Nothing waits: a scrape takes what is there."""
+
+    def exposition(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
+        return Counter(name, text, labels, namespace="tokentee", registry=self._registry)
+
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(
+            name,
+            text,
+            ("provider",),
+            namespace="tokentee",
+            registry=self._registry,
+            buckets=SECONDS,
+        )
+
+
+class _HealthCollector(Collector):
+    """Gauges that are read when a scrape comes."""
+
+    def __init__(self, health: Callable[[], Health], dropped: Callable[[], int]) -> None:
+        self._health = health
+        self._dropped = dropped
+
+    def collect(self) -> Iterator[Metric]:
+        health = self._health()
+        yield _gauge("ready", "1: recording; 0: see /readyz", float(not problems(health)))
+        yield _gauge("writer_alive", "1: the writer thread runs", float(health.writer_alive))
+        yield _gauge("queued_rows", "Rows that wait for the writer", health.queued_rows)
+        yield _gauge("open_exchanges", "Exchanges under way", health.open_exchanges)
+        yield _count("dropped", "Exchanges that could not be recorded", health.dropped)
+        yield _count("dropped_observations", "Observations not counted here", self._dropped())
+        optional = (
+            ("shipper_alive", "1: the shipper thread runs", health.shipper_alive),
+            (
+                "shipping_waiting",
+                "Exchanges that wait for the shared ledger",
+                health.waiting_to_ship,
+            ),
+            (
+                "shipping_lag_seconds",
+                "Age of the oldest exchange that waits for the shared ledger",
+                health.oldest_waiting_seconds,
+            ),
+            ("ledger_bytes", "Size of the ledger's or spool's file", health.ledger_bytes),
+            ("wal_bytes", "Size of its write-ahead log", health.wal_bytes),
+            ("disk_free_bytes", "Free bytes on its disk", health.disk_free_bytes),
+        )
+        for name, text, value in optional:
+            if value is not None:
+                yield _gauge(name, text, float(value))
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"tokentee_{name}", text, value=value)
+
+
+def _count(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"tokentee_{name}", text, value=value)
+
+
+def _bounded(name: str, known: set[str], count_max: int) -> str:
+    """The name as a label, or `other` when there are too many."""
+    label = "".join(char if char.isprintable() else "?" for char in name[:LABEL_LENGTH_MAX])
+    if label not in known:
+        if len(known) >= count_max:
+            return OTHER
+        known.add(label)
+    return label

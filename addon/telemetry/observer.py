@@ -1,0 +1,130 @@
+"""Edge (a thread). Takes committed exchanges from the ledger's writer to the sinks of telemetry.
+
+    writer thread ──price──▶ held until the commit ──on_commit──▶ queue ──▶ thread ──▶ sinks
+
+The writer prices an exchange and later reports its commit; the observer joins the two by the
+exchange's id. Both calls only append to a bounded structure, so a slow sink cannot slow the
+writer. A sink that raises is logged once a minute, and the thread goes on.
+"""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from queue import Empty, Full, Queue
+from typing import Protocol
+
+from addon.telemetry.observed import Observed, observed
+from ledger.model.records import Charge, Exchange, Reading
+
+logger = logging.getLogger(__name__)
+
+HELD_MAX = 60_000
+"""Priced exchanges whose commit is not reported yet: a little more than the writer itself holds
+while its disk is in trouble."""
+QUEUE_MAX = 20_000
+"""Observations that wait for the sinks; about 10 MB."""
+LOG_SECONDS = 60.0
+
+type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
+
+
+class Committed(Protocol):
+    """What the writer reports of an exchange: `ledger`'s receipt."""
+
+    exchange_id: str
+    committed: bool
+
+
+type OnCommit = Callable[[Sequence[Committed]], None]
+
+
+class Sink(Protocol):
+    """Somewhere that observations go."""
+
+    def observe(self, one: Observed) -> None:
+        """Take one exchange in; called on the observer's thread."""
+
+    def close(self, timeout_seconds: float) -> None:
+        """Send what waits, for so long at most."""
+
+
+class Observer:
+    """Joins prices and commits, and hands the result to the sinks on a thread of its own."""
+
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self.dropped = 0
+        """Observations that found the queue full."""
+        self._sinks = tuple(sinks)
+        self._held: OrderedDict[str, tuple[Exchange, Reading, tuple[Charge, ...]]] = OrderedDict()
+        self._queue: Queue[tuple[Exchange, Reading, tuple[Charge, ...]]] = Queue(QUEUE_MAX)
+        self._stopping = threading.Event()
+        self._log_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="tokentee-telemetry", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Hand over what waits and close the sinks, for so long at most."""
+        deadline = time.monotonic() + timeout_seconds
+        self._stopping.set()
+        self._thread.join(timeout_seconds)
+        for sink in self._sinks:
+            self._guarded(sink.close, max(0.1, deadline - time.monotonic()))
+
+    def pricing(self, price: Price) -> Price:
+        """The writer's price function, which remembers what it priced."""
+
+        def priced(exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
+            charges = price(exchange, reading)
+            self._held[exchange.id] = (exchange, reading, charges)
+            if len(self._held) > HELD_MAX:
+                self._held.popitem(last=False)
+                self.dropped += 1
+            return charges
+
+        return priced
+
+    def on_commit(self, then: OnCommit | None) -> OnCommit:
+        """The writer's commit callback; calls `then` first, for clients wait behind it."""
+
+        def committed(receipts: Sequence[Committed]) -> None:
+            if then is not None:
+                then(receipts)
+            for receipt in receipts:
+                found = self._held.pop(receipt.exchange_id, None)
+                if found is None or not receipt.committed:
+                    continue
+                try:
+                    self._queue.put_nowait(found)
+                except Full:
+                    self.dropped += 1
+
+        return committed
+
+    def _run(self) -> None:
+        while True:
+            try:
+                exchange, reading, charges = self._queue.get(timeout=0.2)
+            except Empty:
+                if self._stopping.is_set():
+                    return
+                continue
+            self._guarded(self._hand_over, exchange, reading, charges)
+
+    def _hand_over(self, exchange: Exchange, reading: Reading, charges: tuple[Charge, ...]) -> None:
+        one = observed(exchange, reading, charges)
+        for sink in self._sinks:
+            self._guarded(sink.observe, one)
+
+    def _guarded[**P](self, step: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            step(*args, **kwargs)
+        except Exception as failure:  # noqa: BLE001  # telemetry may fail; recording goes on
+            now = time.monotonic()
+            if now >= self._log_at:
+                self._log_at = now + LOG_SECONDS
+                logger.warning("tokentee: telemetry failed: %s", type(failure).__name__)

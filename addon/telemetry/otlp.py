@@ -1,0 +1,177 @@
+"""Edge (OpenTelemetry SDK). GenAI client spans and metrics of settled exchanges, over OTLP.
+
+https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/ and .../gen-ai-metrics/. Token
+counts are the reported ones: input includes cached tokens, output includes reasoning, as the
+conventions say; estimates are left out, as the conventions ask. No content is ever sent. An
+exporter that is down costs nothing but its spans: the SDK's queues are bounded, and its own error
+lines are throttled.
+
+Installed with `tokentee[otel]`.
+"""
+
+import logging
+import time
+from datetime import datetime
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import SpanKind, Status, StatusCode
+
+from addon.telemetry.observed import Observed
+
+logger = logging.getLogger(__name__)
+
+EXPORT_SECONDS_MAX = 5
+QUEUE_SPANS_MAX = 2_048
+METRIC_PERIOD_MS = 60_000
+LOG_SECONDS = 60.0
+MESSAGE_LENGTH_MAX = 300
+
+TOKEN_BUCKETS = tuple(4**power for power in range(14))
+"""1, 4, 16 … 67 108 864: the conventions' own boundaries."""
+DURATION_BUCKETS = tuple(0.01 * 2**power for power in range(14))
+"""10 ms, 20 ms … 81.92 s: the conventions' own boundaries."""
+
+type Attributes = dict[str, str | int | float | list[str]]
+
+
+class Otlp:
+    """A sink that exports to an OTLP/HTTP endpoint."""
+
+    def __init__(self, endpoint: str, *, service_name: str = "tokentee") -> None:
+        """`endpoint`: the base URL, as OTEL_EXPORTER_OTLP_ENDPOINT has it; headers, certificates
+        and compression come from the environment, as the specification has it."""
+        _throttle(logging.getLogger("opentelemetry"))
+        base = endpoint.rstrip("/")
+        resource = Resource.create({"service.name": service_name})
+        self._tracing = TracerProvider(resource=resource)
+        self._tracing.add_span_processor(
+            BatchSpanProcessor(
+                OTLPSpanExporter(endpoint=f"{base}/v1/traces", timeout=EXPORT_SECONDS_MAX),
+                max_queue_size=QUEUE_SPANS_MAX,
+            )
+        )
+        reader = PeriodicExportingMetricReader(
+            OTLPMetricExporter(endpoint=f"{base}/v1/metrics", timeout=EXPORT_SECONDS_MAX),
+            export_interval_millis=METRIC_PERIOD_MS,
+            export_timeout_millis=EXPORT_SECONDS_MAX * 1000,
+        )
+        self._metering = MeterProvider(resource=resource, metric_readers=[reader])
+        self._tracer = self._tracing.get_tracer("tokentee")
+        meter = self._metering.get_meter("tokentee")
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Number of input and output tokens used",
+            explicit_bucket_boundaries_advisory=TOKEN_BUCKETS,
+        )
+        self._duration = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="GenAI operation duration",
+            explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
+        )
+        self._first_chunk = meter.create_histogram(
+            "gen_ai.client.operation.time_to_first_chunk",
+            unit="s",
+            description="Time to receive the first chunk of the response",
+            explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
+        )
+
+    def observe(self, one: Observed) -> None:
+        """Make a span of an exchange, and record its figures."""
+        common = _common(one)
+        failed: Attributes = {"error.type": one.error_type} if one.error_type else {}
+        span = self._tracer.start_span(
+            f"{one.operation} {one.model}",
+            kind=SpanKind.CLIENT,
+            attributes={**common, **failed, **_of_span(one)},
+            start_time=_nanoseconds(one.opened_at),
+        )
+        if one.error_type is not None:
+            span.set_status(Status(StatusCode.ERROR, one.outcome))
+        span.end(max(_nanoseconds(one.opened_at), _nanoseconds(one.settled_at)))
+        self._duration.record(one.seconds, {**common, **failed})
+        if one.seconds_to_first_token is not None:
+            self._first_chunk.record(one.seconds_to_first_token, common)
+        if one.has_usage and not one.is_estimated:
+            for kind, count in (("input", one.input_tokens), ("output", one.output_tokens)):
+                if count is not None:
+                    self._tokens.record(count, {**common, "gen_ai.token.type": kind})
+
+    def close(self, timeout_seconds: float) -> None:
+        """Export what waits, for so long at most."""
+        milliseconds = max(1, int(timeout_seconds * 500))
+        self._tracing.force_flush(milliseconds)
+        self._metering.shutdown(milliseconds)
+        self._tracing.shutdown()
+
+
+def _common(one: Observed) -> Attributes:
+    attributes: Attributes = {
+        "gen_ai.operation.name": one.operation,
+        "gen_ai.provider.name": one.provider,
+        "server.address": one.server_address,
+    }
+    if one.server_port is not None:
+        attributes["server.port"] = one.server_port
+    if one.request_model:
+        attributes["gen_ai.request.model"] = one.request_model
+    if one.response_model:
+        attributes["gen_ai.response.model"] = one.response_model
+    return attributes
+
+
+def _of_span(one: Observed) -> Attributes:
+    attributes: Attributes = {"tokentee.outcome": one.outcome}
+    if one.response_id:
+        attributes["gen_ai.response.id"] = one.response_id
+    if one.finish_reason:
+        attributes["gen_ai.response.finish_reasons"] = [one.finish_reason]
+    if one.session_id:
+        attributes["gen_ai.conversation.id"] = one.session_id
+    if one.cost_picousd is not None and not one.is_estimated:
+        attributes["tokentee.cost_usd"] = one.cost_picousd / 10**12
+    if one.is_estimated or not one.has_usage:
+        return attributes
+    for name, count in (
+        ("gen_ai.usage.input_tokens", one.input_tokens),
+        ("gen_ai.usage.cache_read.input_tokens", one.cache_read_tokens),
+        ("gen_ai.usage.cache_creation.input_tokens", one.cache_write_tokens),
+        ("gen_ai.usage.output_tokens", one.output_tokens),
+        ("gen_ai.usage.reasoning.output_tokens", one.reasoning_tokens),
+    ):
+        if count is not None:
+            attributes[name] = count
+    return attributes
+
+
+def _nanoseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1_000_000) * 1_000
+
+
+class _Throttle(logging.Handler):
+    """Passes one line of the SDK on a minute, as a warning: an ERROR line while mitmproxy starts
+    would end it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next_at = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log the line in our own name, without its traceback."""
+        now = time.monotonic()
+        if now >= self._next_at:
+            self._next_at = now + LOG_SECONDS
+            logger.warning("tokentee: OpenTelemetry: %s", record.getMessage()[:MESSAGE_LENGTH_MAX])
+
+
+def _throttle(library: logging.Logger) -> None:
+    if not any(isinstance(handler, _Throttle) for handler in library.handlers):
+        library.addHandler(_Throttle())
+        library.propagate = False

@@ -1,0 +1,102 @@
+"""Counters, their bounds, and that Prometheus' own tool takes them."""
+
+import shutil
+import subprocess
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from addon.telemetry import metrics as module
+from addon.telemetry.health import Health
+from addon.telemetry.metrics import Metrics
+from ledger.model.records import Outcome, UsageSource
+from tests.addon.telemetry.made import line, one, reading
+
+FINE = Health(writer_alive=True, shipper_alive=True, waiting_to_ship=3, oldest_waiting_seconds=1.5)
+
+
+def samples(metrics):
+    text = metrics.exposition().decode()
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.fixture
+def metrics():
+    return Metrics(lambda: FINE)
+
+
+MODEL = "gpt-4.1-2025-04-14"
+
+
+def test_tokens_and_cost_by_model(metrics):
+    read = reading(
+        input_tokens=100,
+        cache_read_tokens=80,
+        cache_write_tokens=0,
+        output_tokens=20,
+        reasoning_tokens=5,
+    )
+    metrics.observe(one(read, (line(2 * 10**12),)))
+    metrics.observe(one(read, (line(10**12),)))
+    found = samples(metrics)
+    assert found["tokentee_requests_total", "complete", MODEL, "openai"] == 2
+    assert found["tokentee_tokens_total", MODEL, "input", "openai"] == 200
+    assert found["tokentee_tokens_total", "cache_read", MODEL, "openai"] == 160
+    assert found["tokentee_tokens_total", MODEL, "openai", "reasoning"] == 10
+    assert found["tokentee_cost_usd_total", MODEL, "openai"] == 3
+    assert ("tokentee_unpriced_total", MODEL, "openai") not in found
+
+
+def test_estimates_are_in_no_counter_of_tokens_or_cost(metrics):
+    metrics.observe(one(reading(UsageSource.ESTIMATED, output_tokens=10), (line(),)))
+    metrics.observe(one(reading(UsageSource.NONE), ()))
+    found = samples(metrics)
+    assert found["tokentee_without_usage_total", MODEL, "openai"] == 2
+    assert not any(name.startswith(("tokentee_tokens", "tokentee_cost")) for name, *_ in found)
+
+
+def test_degraded_unpriced_and_durations(metrics):
+    metrics.observe(one(charges=(line(None),), degraded="why", outcome=Outcome.CLIENT_LEFT))
+    metrics.observe(one(first_token_at=None))
+    found = samples(metrics)
+    assert found["tokentee_degraded_total", "openai"] == 1
+    assert found["tokentee_unpriced_total", MODEL, "openai"] == 1
+    assert found["tokentee_duration_seconds_count", "openai"] == 2
+    assert found["tokentee_time_to_first_token_seconds_count", "openai"] == 1
+
+
+def test_health_stands_beside(metrics):
+    found = samples(metrics)
+    assert found["tokentee_ready",] == 1
+    assert found["tokentee_shipping_waiting",] == 3
+    assert found["tokentee_shipping_lag_seconds",] == 1.5
+    assert ("tokentee_wal_bytes",) not in found
+
+
+def test_labels_are_bounded_however_many_names_an_upstream_invents(monkeypatch, metrics):
+    monkeypatch.setattr(module, "MODELS_MAX", 2)
+    for number in range(5):
+        metrics.observe(one(response_model=f"m{number}\n" + "x" * 500))
+    found = samples(metrics)
+    models = {key for key in found if key[0] == "tokentee_requests_total"}
+    assert len(models) == 3
+    assert found["tokentee_requests_total", "complete", "openai", "other"] == 3
+    assert all(len(part) <= 100 for key in models for part in key[1:])
+    metrics.close(1)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+def test_promtool_takes_the_exposition(metrics):
+    metrics.observe(one())
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input=metrics.exposition(),
+        capture_output=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stderr

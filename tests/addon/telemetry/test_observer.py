@@ -1,0 +1,101 @@
+"""Prices and commits are joined, and no sink can hurt the writer."""
+
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from addon.telemetry import observer as module
+from addon.telemetry.observer import Observer
+from tests.addon.telemetry.made import exchange, line, reading
+
+
+@dataclass
+class Receipt:
+    exchange_id: str
+    committed: bool = True
+
+
+class Sink:
+    def __init__(self):
+        self.seen = []
+        self.closed = False
+        self.arrived = threading.Event()
+
+    def observe(self, one):
+        self.seen.append(one)
+        self.arrived.set()
+
+    def close(self, timeout_seconds):
+        self.closed = True
+
+
+class Broken(Sink):
+    def observe(self, one):
+        raise RuntimeError("secret text")
+
+
+def price(_exchange, _reading):
+    return (line(7),)
+
+
+def test_what_is_committed_is_observed_with_its_price():
+    sink, told = Sink(), []
+    observer = Observer([sink])
+    observer.start()
+    assert observer.pricing(price)(exchange(), reading()) == (line(7),)
+    observer.on_commit(told.append)([Receipt("e1"), Receipt("unknown")])
+    observer.stop(5)
+    assert [one.cost_picousd for one in sink.seen] == [7]
+    assert sink.closed
+    assert len(told) == 1
+    assert observer.dropped == 0
+
+
+def test_what_is_not_committed_is_not_observed():
+    sink = Sink()
+    observer = Observer([sink])
+    observer.start()
+    observer.pricing(price)(exchange(), reading())
+    observer.on_commit(None)([Receipt("e1", committed=False)])
+    observer.stop(5)
+    assert sink.seen == []
+
+
+def test_a_sink_that_raises_leaves_the_others_and_says_no_text(caplog):
+    sink = Sink()
+    observer = Observer([Broken(), sink])
+    observer.start()
+    for number in range(3):
+        about = exchange(id=f"e{number}")
+        observer.pricing(price)(about, reading())
+        observer.on_commit(None)([Receipt(about.id)])
+    observer.stop(5)
+    assert len(sink.seen) == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "tokentee: telemetry failed: RuntimeError"
+    ]
+
+
+def test_a_full_queue_drops_and_counts(monkeypatch):
+    monkeypatch.setattr(module, "QUEUE_MAX", 2)
+    observer = Observer([])
+    for number in range(5):
+        observer.pricing(price)(exchange(id=f"e{number}"), reading())
+        observer.on_commit(None)([Receipt(f"e{number}")])
+    assert observer.dropped == 3
+
+
+def test_prices_whose_commit_never_comes_are_bounded(monkeypatch):
+    monkeypatch.setattr(module, "HELD_MAX", 2)
+    observer = Observer([])
+    for number in range(5):
+        observer.pricing(price)(exchange(id=f"e{number}"), reading())
+    assert observer.dropped == 3
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left():
+    before = threading.active_count()
+    yield
+    assert threading.active_count() <= before
