@@ -38,13 +38,9 @@ def run(context: typer.Context) -> None:
     tee_inject=auto|always|never, tee_hosts=HOST[:PORT][=PROVIDER],…, tee_capture=FOLDER,
     tee_tags=K=V,…, tee_prices=FILE.
     """
-    from addon.run import master as running
+    from addon.commands.run import run as running
 
-    command: list[str] | None = context.obj
-    if command is None:
-        running.run_proxy(context.args)
-        return
-    raise typer.Exit(running.run_around(context.args, command))
+    raise typer.Exit(running(context.obj))
 
 
 @app.command()
@@ -157,13 +153,9 @@ ledger_cli.add_commands(app)
 
 
 def main() -> None:
-    words, command = _split(sys.argv[1:])
-    ledger_cli.run(lambda: app(args=words, obj=command))
+    words = sys.argv[1:]
+    if words[:1] == ["run"]:
+        from addon.commands.run import run as running
 
-
-def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
-    """The command behind `--` of `tokentee run`, which is not ours to parse."""
-    if words[:1] != ["run"] or "--" not in words:
-        return words, None
-    at = words.index("--")
-    return words[:at], words[at + 1 :] or None
+        ledger_cli.run(lambda: sys.exit(running(words[1:])))
+    ledger_cli.run(lambda: app(args=words))

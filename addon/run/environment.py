@@ -1,59 +1,57 @@
-"""Pure. What a command run under `tokentee run` is told, so that its LLM traffic comes to us.
+"""Pure. The child's environment: the parent's, and what leads its LLM traffic to the recorder.
 
-Two ways, both for the child alone. SDKs that take a base URL get one that leads to a reverse
-proxy on loopback: plain HTTP, so no certificate is asked for. Everything else meets the usual
-proxy variables and a CA bundle that trusts the proxy as well as what was trusted before.
+Only what leads a client is set, and nothing by which a client would behave otherwise. A base URL
+in particular changes much: with `OPENAI_BASE_URL` LangChain stops asking for streamed usage,
+gemini-cli refuses to start with `GOOGLE_GEMINI_BASE_URL` alone. So none is set that the user has
+not set; one that leads to a server on this machine, which no client reaches through a proxy, is
+led to a listener with the same path behind a secret prefix.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from ledger.model import providers
-
-_CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
-_PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")
-_LOOPBACK = "localhost,127.0.0.1,::1"
-
-
-def base_urls(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variable -> the URL that the child would have gone to: its own setting or the default."""
-    found = {}
-    for entry in providers.TABLE.base_urls():
-        url = environment.get(entry.variable) or entry.default
-        if url is not None and urlsplit(url).scheme in ("http", "https"):
-            found[entry.variable] = url
-    return found
-
-
-def origin_of(url: str) -> str:
-    """scheme://host[:port], what a reverse proxy's spec takes."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+from addon.run.hosts import local_base_urls, origin_of
 
 
 def environment_for(
     environment: Mapping[str, str],
     *,
-    reverse_ports: Mapping[str, int],
-    proxy_port: int,
-    ca_bundle: str,
-    proxy_ca: str,
+    proxy_url: str,
+    no_proxy: Sequence[str],
+    bundles: Mapping[str, str],
+    listeners: Mapping[str, str],
+    preload: str,
+    node_hosts: str,
 ) -> dict[str, str]:
     """The child's environment.
 
-    `reverse_ports`: origin -> loopback port; `ca_bundle`: what was trusted before and the
-    proxy's CA; `proxy_ca`: the latter alone, for Node, which adds it to its own.
+    `proxy_url`: with its credential; `no_proxy`: its entries; `bundles`: variable ->
+    file; `listeners`: origin -> URL of the listener that stands in for it; `preload`: the script
+    that leads older Node; `node_hosts`: the hosts that it leads, as a regular expression.
     """
     child = dict(environment)
-    for variable, url in base_urls(environment).items():
-        port = reverse_ports[origin_of(url)]
-        child[variable] = f"http://127.0.0.1:{port}{urlsplit(url).path}"
-    for variable in _PROXY_VARIABLES:
-        child[variable] = f"http://127.0.0.1:{proxy_port}"
+    for variable in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
+        child[variable] = proxy_url
+    for variable in ("ALL_PROXY", "all_proxy"):
+        if environment.get(variable):
+            child[variable] = proxy_url
     for variable in ("NO_PROXY", "no_proxy"):
-        before = environment.get(variable)
-        child[variable] = f"{before},{_LOOPBACK}" if before else _LOOPBACK
-    for variable in _CA_VARIABLES:
-        child[variable] = ca_bundle
-    child["NODE_EXTRA_CA_CERTS"] = proxy_ca
+        child[variable] = ",".join(no_proxy)
+    child.update(bundles)
+    for variable, url in local_base_urls(environment).items():
+        if origin_of(url) in listeners:
+            child[variable] = listeners[origin_of(url)] + urlsplit(url).path
+    child["NODE_USE_ENV_PROXY"] = "1"
+    child["NODE_OPTIONS"] = node_options(environment.get("NODE_OPTIONS", ""), preload)
+    child["TOKENTEE_NODE_HOSTS"] = node_hosts
     return child
+
+
+def node_options(before: str, preload: str) -> str:
+    """NODE_OPTIONS with the preload behind the user's own.
+
+    Node takes a path with blanks in double quotes, with backslashes escaped
+    (https://nodejs.org/api/cli.html#node_optionsoptions).
+    """
+    quoted = preload.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{before} --require "{quoted}"'.strip()

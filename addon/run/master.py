@@ -1,32 +1,24 @@
-"""Edge. `tokentee run`: the recorder in a mitmproxy of its own, alone or around a command.
+"""Edge. The lean master: a mitmproxy with only the addons that a recording proxy needs.
 
-The master has only the addons that a recording proxy needs. Every hook of every exchange walks
-every addon, and without the two dozen that serve mitmproxy's other uses the same machine passes
-1.3 to 1.5 times as many requests (MITMPROXY.md).
+Every hook of every exchange walks every addon, and without the two dozen that serve mitmproxy's
+other uses the same machine passes 1.3 to 1.5 times as many requests. `tests/bench` measures it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
-import secrets
-import signal
-import socket
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
-import certifi
-from mitmproxy import ctx, master, options
+from mitmproxy import http, master, options
 from mitmproxy.addons import (
     block,
     core,
     disable_h2c,
     errorcheck,
     next_layer,
-    proxyauth,
     proxyserver,
     save,
     script,
@@ -37,150 +29,114 @@ from mitmproxy.addons import (
 from mitmproxy.tools import cmdline, main
 
 from addon.proxy.recorder import Recorder
-from addon.run import environment as child_environment
-from addon.run.summary import show_summary
-from ledger.store.db import default_url
 
-logger = logging.getLogger(__name__)
+REQUEST_BODY_BYTES_MAX = 64 * 2**20
+"""A larger request body goes upstream as it comes: an upload of a file, not a prompt. Providers
+refuse prompts of more than 32 MB."""
+
+
+class PassOn:
+    """Streams what the recorder leaves alone; mitmproxy would hold it back until it is complete."""
+
+    name = "tokentee-pass-on"
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """Do not hold large uploads, nor calls whose two sides talk at the same time."""
+        headers = flow.request.headers
+        length = headers.get("content-length", "")
+        is_large = length.isdigit() and int(length) > REQUEST_BODY_BYTES_MAX
+        if is_large or headers.get("content-type", "").startswith("application/grpc"):
+            flow.request.stream = True
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        """Comes before the recorder's, which decides otherwise where it must hold an answer."""
+        if flow.response is not None and flow.response.status_code != 101:
+            flow.response.stream = True
 
 
 class RecordingMaster(master.Master):
     """mitmdump without what a recording proxy does not use. Its log goes to stderr."""
 
-    run_tag: Mapping[str, str] = {}
-
-    def __init__(self, opts: options.Options) -> None:
+    def __init__(
+        self,
+        opts: options.Options,
+        *,
+        tags: Mapping[str, str] | None = None,
+        chooser: next_layer.NextLayer | None = None,
+        with_proxyauth: bool = False,
+        passes_on: bool = False,
+        named: Container[str] = (),
+    ) -> None:
+        """`tags`: for every exchange; `chooser`: in place of mitmproxy's NextLayer; `named`:
+        options that the command line sets."""
         super().__init__(opts, with_termlog=False)
+        self._named = named
         self._termlog_addon = termlog.TermLog(sys.stderr)
-        self.addons.add(
+        addons: list[object] = [
             self._termlog_addon,
             core.Core(),
             block.Block(),
             disable_h2c.DisableH2C(),
-            proxyauth.ProxyAuth(),
+        ]
+        if with_proxyauth:
+            from mitmproxy.addons import proxyauth
+
+            addons.append(proxyauth.ProxyAuth())
+        addons += [
             proxyserver.Proxyserver(),
             script.ScriptLoader(),
-            next_layer.NextLayer(),
+            chooser or next_layer.NextLayer(),
             save.Save(),
             tlsconfig.TlsConfig(),
             upstream_auth.UpstreamAuth(),
-            Recorder(tags=self.run_tag),
-            errorcheck.ErrorCheck(),
-        )
+        ]
+        if passes_on:
+            addons.append(PassOn())
+        addons += [Recorder(tags=tags), errorcheck.ErrorCheck()]
+        self.addons.add(*addons)
+
+    async def run(self) -> None:
+        """Run until the end; first refuse options that no addon has."""
+        if not self.options.scripts:
+            refuse_unknown(self.options, self._named)
+        await super().run()
 
 
-class Around:
-    """Runs a command while the proxy is up, and stops the proxy when the command ends."""
-
-    name = "tokentee-command"
-
-    def __init__(self, command: Sequence[str]) -> None:
-        self._command = command
-        self._task: asyncio.Task[None] | None = None
-        self.exit_code: int | None = None
-
-    def running(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
-
-    async def _run(self) -> None:
-        try:
-            with tempfile.TemporaryDirectory(prefix="tokentee-") as folder:
-                environment = self._environment(Path(folder))
-                self.exit_code = await _run_command(self._command, environment)
-        finally:
-            ctx.master.shutdown()
-
-    def _environment(self, folder: Path) -> dict[str, str]:
-        ports = {}
-        proxy_port = 0
-        servers = ctx.master.addons.get("proxyserver").servers
-        for server in servers:
-            port = server.listen_addrs[0][1]
-            if server.mode.full_spec.startswith("reverse:"):
-                ports[server.mode.full_spec.removeprefix("reverse:").rpartition("@")[0]] = port
-            else:
-                proxy_port = port
-        proxy_ca = Path(ctx.options.confdir).expanduser() / "mitmproxy-ca-cert.pem"
-        trusted = Path(os.environ.get("SSL_CERT_FILE") or certifi.where())
-        bundle = folder / "ca-bundle.pem"
-        bundle.write_bytes(trusted.read_bytes() + b"\n" + proxy_ca.read_bytes())
-        return child_environment.environment_for(
-            os.environ,
-            reverse_ports=ports,
-            proxy_port=proxy_port,
-            ca_bundle=str(bundle),
-            proxy_ca=str(proxy_ca),
-        )
+def run_master(
+    make: Callable[[options.Options], RecordingMaster],
+    words: Sequence[str],
+    filters: Sequence[str] = (),
+) -> RecordingMaster:
+    """mitmdump's command line around a master of ours. Returns when the proxy has stopped."""
+    return main.run(
+        make,  # type: ignore[arg-type]  # it is only called
+        cmdline.mitmdump,
+        [*words, *filters],
+        _filters,
+    )
 
 
-def run_proxy(arguments: Sequence[str]) -> None:
-    """mitmdump's command line, our master. Returns when the proxy has stopped."""
-    main.run(RecordingMaster, cmdline.mitmdump, list(arguments), _filters)
+def refuse_unknown(opts: options.Options, named: Container[str]) -> None:
+    """End with exit code 2 if `--set` named an option that is none: mitmproxy would ignore it.
 
-
-def run_around(arguments: Sequence[str], command: Sequence[str]) -> int:
-    """As `run_proxy`, on loopback, for as long as the command runs; the command's exit code.
-
-    127 if the command cannot be started, 128 + N if signal N ended it, as a shell reports. What
-    it used is printed to stderr.
+    `named`: the names on the command line. A configuration file may hold options of addons that
+    the lean master leaves out; those mean nothing here.
     """
-    origins = sorted(
-        {
-            child_environment.origin_of(url)
-            for url in child_environment.base_urls(os.environ).values()
-        }
-    )
-    around = Around(command)
-    run_id = secrets.token_hex(4)
-
-    class Master(RecordingMaster):
-        run_tag: Mapping[str, str] = {"run": run_id}
-
-        def __init__(self, opts: options.Options) -> None:
-            super().__init__(opts)
-            self.addons.add(around)
-
-    # mitmproxy refuses port 0 for more than one mode.
-    ports = _free_ports(1 + len(origins))
-    modes = [f"regular@127.0.0.1:{ports.pop()}"]
-    modes += [f"reverse:{origin}@127.0.0.1:{ports.pop()}" for origin in origins]
-    listening = [word for mode in modes for word in ("--mode", mode)]
-    quiet = ["--set", "termlog_verbosity=warn"]
-    ran = main.run(Master, cmdline.mitmdump, [*quiet, *listening, *arguments], _filters)
-    ledger_url = ran.options.ledger_url or default_url()
-    show_summary(ledger_url, run_id)
-    return around.exit_code if around.exit_code is not None else 1
+    for name in opts.deferred:
+        if name in named:
+            near = get_close_matches(name, list(opts.keys()), 1)
+            ending = f"; did you mean {near[0]}?" if near else ""
+            sys.stderr.write(f"tokentee: run has no option --set {name}{ending}\n")
+            sys.exit(2)
 
 
-async def _run_command(command: Sequence[str], environment: dict[str, str]) -> int:
-    try:
-        process = await asyncio.create_subprocess_exec(*command, env=environment)
-    except OSError as error:
-        # Not as an ERROR: one of those while mitmproxy starts would end it with a code of its own.
-        logger.warning("tokentee: cannot run %s: %s", command[0], error.strerror)
-        return 127
-    loop = asyncio.get_running_loop()
-    # Ctrl-C reaches the command from the terminal; it decides, and we end when it does.
-    loop.add_signal_handler(signal.SIGINT, lambda: None)
-    loop.add_signal_handler(signal.SIGTERM, process.terminate)
-    code = await process.wait()
-    return code if code >= 0 else 128 - code
+def wants_proxyauth(confdir: str) -> bool:
+    """Whether mitmproxy's configuration file sets `proxyauth`, whose addon is slow to import."""
+    folder = Path(confdir).expanduser()
+    paths = (folder / "config.yaml", folder / "config.yml")
+    return any(path.is_file() and "proxyauth" in path.read_text() for path in paths)
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for listener in sockets:
-            listener.bind(("127.0.0.1", 0))
-        return [listener.getsockname()[1] for listener in sockets]
-    finally:
-        for listener in sockets:
-            listener.close()
-
-
-def _filters(arguments: object) -> dict[str, str]:
+def _filters(arguments: Any) -> dict[str, str]:
     """What mitmdump does with filter expressions on its command line."""
-    words = getattr(arguments, "filter_args", None)
-    return (
-        {"save_stream_filter": " ".join(words), "readfile_filter": " ".join(words)} if words else {}
-    )
+    return {"save_stream_filter": " ".join(arguments.filter_args)} if arguments.filter_args else {}

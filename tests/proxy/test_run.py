@@ -1,65 +1,176 @@
 """`tokentee run -- COMMAND`: the command runs as always, and its bill is printed."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.proxy import rows
+from tests.proxy.certificates import make_certificate, server_context
+from tests.proxy.connect_proxy import ConnectProxy
 from tests.proxy.pair import OPENAI, speak
 from tests.proxy.upstream import Upstream
 
 pytestmark = pytest.mark.proxy
 
-AGENT = """
-import http.client, os, sys, urllib.parse
-url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
-assert url.path == "/v1", url
-connection = http.client.HTTPConnection(url.hostname, url.port)
-connection.request("POST", url.path + "/chat/completions", sys.argv[1].encode(),
-                   {"content-type": "application/json", "x-tokentee-session": "s1"})
-sys.stdout.buffer.write(connection.getresponse().read())
-sys.exit(7)
-"""
+CHILD = Path(__file__).parent / "scripts" / "run_child.py"
+NOT_INHERITED = {
+    "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY",
+    "no_proxy", "NODE_OPTIONS", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+}  # fmt: skip
+"""What the machine of the test sets must not decide the test."""
 
 
 def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
     return subprocess.run(
         [sys.executable, "-c", "from addon.cli import main; main()", "run",
          "--set", f"confdir={folder}", *words],
-        capture_output=True, timeout=60, check=False,
-        env=os.environ | {"TOKENTEE_LEDGER": f"sqlite:///{folder}/ledger.db"} | environment,
+        capture_output=True, timeout=100, check=False, stdin=subprocess.DEVNULL,
+        env=inherited | {"TOKENTEE_LEDGER": f"sqlite:///{folder}/ledger.db"} | environment,
     )  # fmt: skip
 
 
-def test_a_command_runs_as_always_and_is_recorded(tmp_path: Path):
-    with Upstream(speak(OPENAI)) as upstream:
-        body = OPENAI.request(asked=True).decode()
+@dataclass
+class Ran:
+    """One run of the child that tries every way."""
+
+    found: dict[str, Any]
+    stderr: str
+    exit_code: int
+    rows: list[rows.Row]
+    upstream: Upstream
+    proxy: ConnectProxy
+    certificates: Path
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    """A run behind a company's proxy that wants a credential, with an authority of its own."""
+    folder = tmp_path_factory.mktemp("run")
+    pem = make_certificate(folder)
+    body = OPENAI.request(asked=True).decode()
+    with (
+        Upstream(speak(OPENAI), tls=server_context(pem, http2=False)) as llm,
+        Upstream(speak(OPENAI), tls=server_context(pem, http2=False)) as other,
+        Upstream(speak(OPENAI)) as plain,
+        ConnectProxy(credentials="me:s3cret") as proxy,
+    ):
         done = run(
-            tmp_path, "--set", "tee_tags=team=search",
-            "--", sys.executable, "-c", AGENT, body,
-            OPENAI_BASE_URL=f"{upstream.url}/v1",
+            folder, "--set", f"tee_hosts=localhost:{llm.port}", "--set", "tee_tags=team=search",
+            "--", sys.executable, str(CHILD), f"localhost:{llm.port}", f"127.0.0.1:{other.port}",
+            f"127.0.0.1:{plain.port}", body,
+            HTTPS_PROXY=proxy.url,
+            NO_PROXY=f"localhost,.internal,127.0.0.1:{plain.port}",
+            SSL_CERT_FILE=str(pem),
+            REQUESTS_CA_BUNDLE=str(folder / "missing.pem"),
+            OPENAI_BASE_URL=f"http://127.0.0.1:{plain.port}/v1",
+            NODE_OPTIONS="--max-old-space-size=200",
         )  # fmt: skip
-    assert done.returncode == 7, done.stderr.decode()
-    assert done.stdout == b"".join(OPENAI.answer(asked=True))
-    (row,) = rows.exchanges(tmp_path / "ledger.db")
-    assert row["outcome"] == "complete"
-    assert row["session_id"] == "s1"
+        assert done.stdout, done.stderr.decode()
+        yield Ran(
+            found=json.loads(done.stdout),
+            stderr=done.stderr.decode(),
+            exit_code=done.returncode,
+            rows=rows.exchanges(folder / "ledger.db"),
+            upstream=llm,
+            proxy=proxy,
+            certificates=pem,
+        )
+
+
+def test_the_command_runs_as_always_and_is_recorded(ran: Ran):
+    assert ran.exit_code == 7, ran.stderr
+    assert ran.found["llm"] == [200, b"".join(OPENAI.answer(asked=True)).decode()]
+    row = ran.rows[0]
+    assert (row["outcome"], row["session_id"]) == ("complete", "s1")
     assert row["tags"]["team"] == "search"
-    summary = done.stderr.decode()
-    assert row["response_model"] in summary
-    assert f"tag:run={row['tags']['run']}" in summary
+    assert row["response_model"] in ran.stderr
+    assert f"tag:run={row['tags']['run']}" in ran.stderr
+
+
+def test_only_llm_hosts_are_decrypted(ran: Ran):
+    assert "mitmproxy" in ran.found["llm_issuer"]
+    assert "loopback upstream" in ran.found["other_issuer"]
+
+
+def test_the_proxy_answers_its_child_alone(ran: Ran):
+    for answer in ran.found["refused"]:
+        assert answer.startswith("HTTP/1.1 407 "), answer
+        assert "Proxy-Authenticate: Basic" in answer
+    assert ran.found["local_without_secret"][0] == 404
+    assert len(ran.rows) == 2, "what was refused is on nobody's bill"
+
+
+def test_no_credential_of_ours_goes_upstream(ran: Ran):
+    for request in ran.upstream.requests:
+        assert request.header("proxy-authorization") is None
+        assert request.header("x-tokentee-session") is None
+
+
+def test_a_base_url_that_leads_to_this_machine_keeps_its_path(ran: Ran):
+    path = ran.found["base_url_path"]
+    assert path.endswith("/v1")
+    assert len(path) > 30, "a secret stands before it"
+    assert ran.found["local"] == [200, b"".join(OPENAI.answer(asked=True)).decode()]
+    assert ran.rows[1]["path"] == "/v1/chat/completions"
+
+
+def test_the_parents_proxy_is_used_with_its_credential(ran: Ran):
+    assert any("CONNECT 127.0.0.1" in line for line in ran.proxy.seen)
+    assert not any(line.startswith("407") for line in ran.proxy.seen)
+
+
+def test_no_proxy_of_the_parent_holds_on_the_way_out(ran: Ran):
+    assert not any("localhost" in line for line in ran.proxy.seen)
+
+
+def test_no_proxy_of_the_child_leads_nothing_past(ran: Ran):
+    entries = ran.found["environment"]["NO_PROXY"].split(",")
+    assert ".internal" in entries
+    assert "localhost" not in entries, "tee_hosts names it"
+
+
+def test_certificate_variables_are_merged(ran: Ran):
+    environment = ran.found["environment"]
+    own = ran.certificates.read_bytes()
+    assert environment["SSL_CERT_FILE"] != str(ran.certificates)
+    assert environment["SSL_CERT_FILE"] != environment["REQUESTS_CA_BUNDLE"]
+    assert own, "the bundle itself is gone with the run; the child has verified with it"
+
+
+def test_a_certificate_file_that_is_missing_gives_one_line(ran: Ran):
+    lines = [line for line in ran.stderr.splitlines() if "REQUESTS_CA_BUNDLE" in line]
+    assert len(lines) == 1
+    assert "missing.pem" in lines[0]
+    assert "No such file" in lines[0]
+
+
+def test_node_options_are_merged(ran: Ran):
+    words = ran.found["environment"]["NODE_OPTIONS"]
+    assert words.startswith("--max-old-space-size=200 --require ")
+
+
+def test_no_base_url_is_set_that_the_user_has_not_set(ran: Ran):
+    for name in ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OPENAI_API_BASE", "CO_API_URL"):
+        assert name not in ran.found["environment"]
 
 
 def test_a_command_without_llm_traffic_says_so(tmp_path: Path):
-    done = run(tmp_path, "--", sys.executable, "-c", "print('hello')")
-    assert (done.returncode, done.stdout) == (0, b"hello\n")
+    """And without `--`: the first word that is no option begins the command."""
+    done = run(tmp_path, sys.executable, "-c", "print('hello')")
+    assert (done.returncode, done.stdout) == (0, b"hello\n"), done.stderr
     assert "no LLM request passed" in done.stderr.decode()
 
 
-def test_a_command_that_cannot_be_started_is_said_and_is_127(tmp_path: Path):
+def test_a_command_that_cannot_be_started_is_127(tmp_path: Path):
     done = run(tmp_path, "--", "/no/such/command")
     assert done.returncode == 127
     assert "cannot run /no/such/command: No such file or directory" in done.stderr.decode()
@@ -69,3 +180,17 @@ def test_a_command_that_cannot_be_started_is_said_and_is_127(tmp_path: Path):
 def test_a_signal_that_ended_the_command_is_reported_as_by_a_shell(tmp_path: Path):
     done = run(tmp_path, "--", "sh", "-c", "kill -TERM $$")
     assert done.returncode == 128 + 15
+
+
+def test_an_option_of_mitmproxys_that_is_none_is_refused(tmp_path: Path):
+    done = run(tmp_path, "--set", "tee_host=x", "true")
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 2, lines
+    assert len(lines) == 1
+    assert "did you mean tee_hosts?" in lines[0]
+
+
+def test_a_proxy_that_cannot_be_used_is_said(tmp_path: Path):
+    done = run(tmp_path, "true", ALL_PROXY="socks5://127.0.0.1:1080")
+    assert done.returncode == 2
+    assert "ALL_PROXY names a socks5 proxy" in done.stderr.decode()

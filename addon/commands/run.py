@@ -1,0 +1,63 @@
+"""Wiring. `tokentee run`: a recording proxy, alone or around a command."""
+
+import sys
+from collections.abc import Sequence
+
+HELP = """\
+Usage: tokentee run [OPTIONS] [--] COMMAND ...   record what a command sends to LLMs
+       tokentee run [OPTIONS]                    a recording proxy, until Ctrl-C
+
+Around a command: the command is led through a proxy on loopback that answers it
+alone. Connections to LLM hosts are decrypted and recorded, all others are
+tunnelled untouched. When the command ends, its bill is printed to stderr, and
+its exit code is ours. HTTPS_PROXY, NO_PROXY and certificate variables that are
+set go on to hold, for the way out too. Servers on this machine (Ollama) are not
+led through the proxy unless tee_hosts or a base URL variable names them.
+
+Options:
+  --everything           Decrypt all TLS connections of the command, not only
+                         those to LLM hosts.
+  --listen HOST[:PORT]   Without a command: where to listen [127.0.0.1:8080].
+                         0.0.0.0 lets everyone who reaches this machine in.
+  --mode SPEC            Without a command: reverse:https://api.openai.com@8080,
+                         regular, upstream:http://proxy:3128, ...
+  --set NAME=VALUE       An option of the recorder or of mitmproxy:
+                           ledger_url=sqlite:///FILE, or postgresql+psycopg://...
+                           ledger_commit=before_end|async
+                           tee_hosts=HOST[:PORT][=PROVIDER],...
+                           tee_inject=auto|always|never
+                           tee_tags=NAME=VALUE,...
+                           tee_capture=FOLDER
+                           tee_prices=FILE
+  -s FILE, -w FILE, -q, -v, --proxyauth, --ssl-insecure, ...
+                         As for mitmdump.
+  -h, --help             Print this.
+
+Example:
+  tokentee run -- python my_agent.py
+"""
+
+
+def run(words: Sequence[str]) -> int:
+    """Do what the words behind `tokentee run` ask for; the exit code."""
+    from addon.run.arguments import WrongCallError, parse
+
+    try:
+        call = parse(words)
+    except WrongCallError as error:
+        sys.stderr.write(f"tokentee: {error}\n")
+        return 2
+    if call.is_help:
+        sys.stdout.write(HELP)
+        return 0
+
+    from addon.run import lean
+
+    lean.install()
+    if call.command:
+        from addon.run.around import run_around
+
+        return run_around(call)
+    from addon.run.alone import run_proxy
+
+    return run_proxy(call)

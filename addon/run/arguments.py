@@ -1,0 +1,159 @@
+"""Pure. The words behind `tokentee run` -> options for the proxy, and the command.
+
+    tokentee run [OPTIONS] [--] COMMAND ...     the first word that is no option begins the command
+    tokentee run [OPTIONS]                      a proxy until Ctrl-C
+
+A word that is no option is refused here, with the nearest right one: mitmproxy's own parser takes
+abbreviations, and ends with a page of usage.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+FLAGS = frozenset(
+    {
+        "--quiet", "-q", "--verbose", "-v", "--options", "--commands", "--server", "--no-server",
+        "-n", "--rawtcp", "--no-rawtcp", "--http2", "--no-http2", "--ssl-insecure", "-k",
+        "--no-ssl-insecure", "--showhost", "--no-showhost", "--show-ignored-hosts",
+        "--no-show-ignored-hosts", "--store-streamed-bodies", "--no-store-streamed-bodies",
+    }
+)  # fmt: skip
+"""mitmdump's options without a value that the lean master knows."""
+VALUES = frozenset(
+    {
+        "--set", "--mode", "-m", "--scripts", "-s", "--save-stream-file", "-w", "--listen-host",
+        "--listen-port", "-p", "--ignore-hosts", "--allow-hosts", "--tcp-hosts", "--upstream-auth",
+        "--proxyauth", "--certs", "--cert-passphrase",
+    }
+)  # fmt: skip
+"""Those with one."""
+OURS = frozenset({"--everything", "--listen", "--help", "-h"})
+FILTER_SIGNS = "~!("
+"""How mitmproxy's filter expressions begin; no command begins so."""
+LOOPBACK_NAMES = ("127.", "localhost", "::1", "[::1]")
+
+
+class WrongCallError(ValueError):
+    """The command line is wrong; the text says what to write instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What the words ask for."""
+
+    options: tuple[str, ...] = ()
+    """For mitmproxy's parser."""
+    command: tuple[str, ...] = ()
+    """Empty: a proxy alone."""
+    everything: bool = False
+    listen: tuple[str, int | None] | None = None
+    is_help: bool = False
+    filters: tuple[str, ...] = field(default=())
+
+    @property
+    def asks_for_proxyauth(self) -> bool:
+        """Whether clients of the proxy must show a credential of the operator's."""
+        return any("proxyauth" in word for word in self.options)
+
+    @property
+    def set_names(self) -> frozenset[str]:
+        """The names that `--set NAME=VALUE` gives."""
+        pairs = zip(self.options, self.options[1:], strict=False)
+        return frozenset(value.partition("=")[0] for word, value in pairs if word == "--set")
+
+
+def parse(words: Sequence[str]) -> Call:
+    """The call. Raises WrongCallError for an option that is none, or lacks its value."""
+    options: list[str] = []
+    filters: list[str] = []
+    everything, is_help = False, False
+    listen = None
+    command: Sequence[str] = ()
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if word == "--":
+            if not rest:
+                raise WrongCallError("no command behind --: tokentee run -- COMMAND ...")
+            command, rest = rest, []
+        elif name == "--everything" and not equals:
+            everything = True
+        elif word in ("--help", "-h"):
+            is_help = True
+        elif name == "--listen":
+            listen = _address(value if equals else _value_of(word, rest))
+        elif taken := _mitmproxys(word, rest):
+            options += taken
+        elif word.startswith("-") and word != "-":
+            raise WrongCallError(f"run has no option {name}{_nearest(name)}")
+        elif word[:1] in FILTER_SIGNS and word:
+            filters.append(word)
+        else:
+            command, rest = [word, *rest], []
+    if listen and command:
+        raise WrongCallError("--listen is for a proxy without a command")
+    return Call(
+        options=tuple(options),
+        command=tuple(command),
+        everything=everything,
+        listen=listen,
+        is_help=is_help,
+        filters=tuple(filters),
+    )
+
+
+def open_addresses(call: Call) -> list[str]:
+    """The addresses beyond loopback on which the call's options listen."""
+    found = [call.listen[0]] if call.listen else []
+    words = list(call.options)
+    for at, word in enumerate(words):
+        value = words[at + 1] if at + 1 < len(words) else ""
+        if word == "--listen-host":
+            found.append(value)
+        elif word in ("--mode", "-m") and "@" in value:
+            host, colon, _ = value.rpartition("@")[2].rpartition(":")
+            found += [host] if colon else []
+    return [host for host in found if not host.startswith(LOOPBACK_NAMES)]
+
+
+def _mitmproxys(word: str, rest: list[str]) -> list[str]:
+    """An option of mitmproxy's with its value, taken from `rest`; empty if it is none."""
+    if word in VALUES:
+        return [word, _value_of(word, rest)]
+    is_whole = word.partition("=")[0] in VALUES or word[:2] in VALUES or _is_known(word, FLAGS)
+    return [word] if is_whole else []
+
+
+def _is_known(name: str, known: frozenset[str]) -> bool:
+    """Also for flags of one letter in one word: `-qn`."""
+    if name in known:
+        return True
+    is_cluster = len(name) > 2 and name[0] == "-" and name[1] != "-"
+    return is_cluster and all(f"-{letter}" in known for letter in name[1:])
+
+
+def _value_of(word: str, rest: list[str]) -> str:
+    if not rest or rest[0] == "--":
+        raise WrongCallError(f"{word} needs a value")
+    return rest.pop(0)
+
+
+def _address(text: str) -> tuple[str, int | None]:
+    host, colon, port = text.rpartition(":")
+    if colon and port.isdigit() and (host.count(":") == 0 or host.startswith("[")):
+        return host.strip("[]") or "127.0.0.1", int(port)
+    if text.isdigit():
+        return "127.0.0.1", int(text)
+    if not text:
+        raise WrongCallError("--listen needs HOST, PORT or HOST:PORT")
+    return text.strip("[]"), None
+
+
+def _nearest(name: str) -> str:
+    known = [word for word in FLAGS | VALUES | OURS if word.startswith("--") or len(name) == 2]
+    found = get_close_matches(name, sorted(known), 1)
+    if found:
+        return f"; did you mean {found[0]}?"
+    return '. Options of mitmdump that it lacks: mitmdump -s "$(tokentee path)"'

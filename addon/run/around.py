@@ -1,0 +1,219 @@
+"""Wiring. `tokentee run -- COMMAND`: the proxy, the command in its environment, and the bill."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from mitmproxy import ctx, options
+
+from addon.proxy import options as proxy_options
+from addon.run import authorities, bypass, child, hosts, master, outbound
+from addon.run.arguments import Call
+from addon.run.authorities import Trust
+from addon.run.environment import environment_for
+from addon.run.gate import USER, Gate
+from addon.run.summary import show_summary
+from ledger.model.errors import LedgerError
+from ledger.store.db import default_url
+
+LOOPBACK = "127.0.0.1"
+IDLE_SECONDS_MAX = 24 * 3600
+"""Of a connection. mitmproxy closes one after 600 s without a byte; a long answer that is not
+streamed may take more, and the client decides how long it waits."""
+PRELOAD = Path(__file__).with_name("preload.cjs")
+SECRET_BYTES = 24
+"""Of the credential: nobody guesses 192 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is known before the proxy starts."""
+
+    call: Call
+    gate: Gate
+    secret: str
+    proxy_port: int
+    listeners: dict[str, str]
+    """Origin of a local server -> URL of the listener that stands in for it."""
+    specs: tuple[str, ...]
+    """mitmproxy's modes, one for each listener."""
+    trust: Trust
+    folder: Path
+    """For the certificates; it is gone when the run is over."""
+
+
+def run_around(call: Call) -> int:
+    """Run the command; its exit code. 127 if it cannot be started, 2 if the proxy cannot be.
+
+    What the command used, and what may have gone past, is printed to stderr.
+    """
+    try:
+        way_out = outbound.outbound_of(os.environ)
+    except outbound.BadProxyError as error:
+        _say(str(error))
+        return 2
+    trust = authorities.read_trust(os.environ)
+    for trouble in trust.troubles:
+        _say(trouble)
+    run_id = secrets.token_hex(4)
+    with tempfile.TemporaryDirectory(prefix="tokentee-") as name:
+        folder = Path(name)
+        trusted = authorities.write(folder, [trust.everything])
+        plan = _plan(call, way_out, trust, folder)
+        around = Around(plan)
+
+        def make(opts: options.Options) -> master.RecordingMaster:
+            opts.update(ssl_verify_upstream_trusted_ca=str(trusted), tcp_timeout=IDLE_SECONDS_MAX)
+            made = master.RecordingMaster(
+                opts,
+                tags={"run": run_id},
+                chooser=plan.gate,
+                passes_on=not any(word in ("-s", "--scripts") for word in call.options),
+                with_proxyauth=call.asks_for_proxyauth,
+                named=call.set_names,
+            )
+            made.addons.add(around)
+            return made
+
+        words = [word for spec in plan.specs for word in ("--mode", spec)]
+        if "termlog_verbosity" not in call.set_names:
+            words += ["--set", "termlog_verbosity=warn"]
+        ran = master.run_master(make, [*words, *call.options], call.filters)
+    if around.exit_code is None:
+        return 1  # the proxy was stopped before the command was started
+    show_summary(ran.options.ledger_url or default_url(), run_id)
+    for line in around.warnings:
+        _say(line)
+    return around.exit_code
+
+
+class Around:
+    """Runs the command while the proxy is up, and stops the proxy when the command ends."""
+
+    name = "tokentee-command"
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._task: asyncio.Task[None] | None = None
+        self._watch: bypass.Watch | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self.exit_code: int | None = None
+        self.warnings: list[str] = []
+
+    def running(self) -> None:
+        """mitmproxy's hook: everything listens, the ledger is open."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        command = self._plan.call.command
+        try:
+            environment = self._environment()
+            self.exit_code = await child.run_command(
+                command, environment, on_start=self._start_watching
+            )
+            await self._explain()
+        except child.CannotStartError as error:
+            self.exit_code = error.exit_code
+            self.warnings.append(str(error))
+        finally:
+            ctx.master.shutdown()
+
+    def _environment(self) -> dict[str, str]:
+        plan = self._plan
+        named = (*plan.gate.hosts.named, *_configured_hosts())
+        plan.gate.hosts = hosts.LlmHosts(named=named, everything=plan.call.everything)
+        authority = Path(ctx.options.confdir).expanduser() / "mitmproxy-ca-cert.pem"
+        no_proxy = hosts.no_proxy_for(outbound.no_proxy_of(os.environ), plan.gate.hosts)
+        # With `tee_hosts=127.0.0.1` the child asks the proxy for what is on loopback.
+        listeners = plan.listeners if LOOPBACK in no_proxy else {}
+        return environment_for(
+            os.environ,
+            proxy_url=f"http://{USER}:{plan.secret}@{LOOPBACK}:{plan.proxy_port}",
+            no_proxy=no_proxy,
+            bundles=authorities.write_bundles(
+                plan.folder,
+                os.environ,
+                plan.trust,
+                authority.read_bytes(),
+                everything=plan.call.everything,
+            ),
+            listeners=listeners,
+            preload=str(PRELOAD),
+            node_hosts=hosts.javascript_pattern(plan.gate.hosts),
+        )
+
+    def _start_watching(self, pid: int) -> None:
+        self._watch = bypass.Watch(pid, own_ports=[self._plan.proxy_port])
+        self._watching = asyncio.get_running_loop().create_task(self._watch.run())
+
+    async def _explain(self) -> None:
+        """Say what may have gone past the recorder."""
+        assert self._watch is not None
+        assert self._watching is not None
+        self._watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._watching
+        names: dict[str, str] = {}
+        if any(port == 443 for _, port in self._watch.seen):
+            named = [each.name for each in self._plan.gate.hosts.named]
+            names = await bypass.resolve([*hosts.default_hosts(), *named])
+        self.warnings += bypass.warnings(self._watch.seen, names)
+
+
+def _plan(call: Call, way_out: outbound.Outbound, trust: Trust, folder: Path) -> Plan:
+    secret = secrets.token_urlsafe(SECRET_BYTES)
+    origins = sorted({hosts.origin_of(url) for url in hosts.local_base_urls(os.environ).values()})
+    proxy_port, *ports = _free_ports(1 + len(origins))
+    port_of = dict(zip(origins, ports, strict=True))
+    via = way_out.any_proxy
+    proxy_spec = f"{f'upstream:{via.url}' if via else 'regular'}@{LOOPBACK}:{proxy_port}"
+    reverse = {f"reverse:{origin}@{LOOPBACK}:{port_of[origin]}": origin for origin in origins}
+    named = hosts.from_base_urls(os.environ)
+    return Plan(
+        call=call,
+        gate=Gate(
+            secret=secret,
+            proxies={proxy_spec},
+            listeners=reverse,
+            hosts=hosts.LlmHosts(named=named, everything=call.everything),
+            outbound=way_out,
+        ),
+        secret=secret,
+        proxy_port=proxy_port,
+        listeners={
+            origin: f"http://{LOOPBACK}:{port}/{secret}" for origin, port in port_of.items()
+        },
+        specs=(proxy_spec, *reverse),
+        trust=trust,
+        folder=folder,
+    )
+
+
+def _configured_hosts() -> tuple[hosts.Host, ...]:
+    """What `tee_hosts` names. A value that cannot be read has been reported by the recorder."""
+    try:
+        settings = proxy_options.parse(ctx.options)
+    except (ValueError, LedgerError):
+        return ()
+    return tuple(hosts.Host(name=each.host, port=each.port) for each in settings.upstreams)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that are free now; mitmproxy refuses port 0 for more than one mode."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((LOOPBACK, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"tokentee: {text}\n")

@@ -1,0 +1,124 @@
+"""Pure. The proxy that the parent's environment names for what goes out, and NO_PROXY.
+
+The rules are curl's (https://everything.curl.dev/usingcurl/proxies/env.html): the lower-case
+variable wins, ALL_PROXY stands in for one that is missing, NO_PROXY is a list of hosts, of domains
+with all that lies below them, of addresses and of networks.
+"""
+
+import base64
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+PROXY_VARIABLES = ("https_proxy", "http_proxy", "all_proxy")
+
+
+class BadProxyError(ValueError):
+    """A proxy variable whose value cannot be used; the text names both."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxy:
+    """A proxy to go out through."""
+
+    scheme: str
+    host: str
+    port: int
+    credentials: str | None = None
+    """`user:password`."""
+
+    @property
+    def authorization(self) -> str | None:
+        """Value of the header Proxy-Authorization, or None."""
+        if self.credentials is None:
+            return None
+        return "Basic " + base64.b64encode(self.credentials.encode()).decode()
+
+    @property
+    def url(self) -> str:
+        """Without credentials, as mitmproxy's upstream mode takes it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outbound:
+    """The way out, by scheme of the request."""
+
+    https: Proxy | None = None
+    http: Proxy | None = None
+    no_proxy: tuple[str, ...] = ()
+
+    def proxy_for(self, scheme: str, host: str, port: int) -> Proxy | None:
+        """The proxy for a request, None for a direct connection."""
+        if any(covers(entry, host, port) for entry in self.no_proxy):
+            return None
+        return self.https if scheme == "https" else self.http
+
+    @property
+    def any_proxy(self) -> Proxy | None:
+        """One of the proxies, None if there is none at all."""
+        return self.https or self.http
+
+
+def outbound_of(environment: Mapping[str, str]) -> Outbound:
+    """What the environment says. Raises BadProxyError naming a variable that cannot be used."""
+    every = _proxy_in(environment, "all_proxy")
+    return Outbound(
+        https=_proxy_in(environment, "https_proxy") or every,
+        http=_proxy_in(environment, "http_proxy") or every,
+        no_proxy=tuple(no_proxy_of(environment).replace(",", " ").split()),
+    )
+
+
+def no_proxy_of(environment: Mapping[str, str]) -> str:
+    """The value of NO_PROXY, whichever way it is written."""
+    return environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+
+
+def covers(entry: str, host: str, port: int) -> bool:
+    """Whether an entry of NO_PROXY names a host."""
+    if entry == "*":
+        return True
+    host = host.lower().rstrip(".").strip("[]")
+    entry = entry.lower()
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry.strip("[]"), strict=False)
+    except ValueError:
+        pass
+    name, colon, wanted = entry.rpartition(":")
+    if colon and wanted.isdigit():
+        if int(wanted) != port:
+            return False
+        entry = name
+    entry = entry.removeprefix("*").removeprefix(".")
+    return bool(entry) and (host == entry or host.endswith("." + entry))
+
+
+def _proxy_in(environment: Mapping[str, str], name: str) -> Proxy | None:
+    variable = name if environment.get(name) else name.upper()
+    value = environment.get(variable)
+    if not value:
+        return None
+    parts = urlsplit(value if "://" in value else f"http://{value}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if not parts.hostname or port == -1:
+        raise BadProxyError(f"{variable} is not the URL of a proxy: http://HOST:PORT is one")
+    if parts.scheme not in ("http", "https"):
+        raise BadProxyError(
+            f"{variable} names a {parts.scheme} proxy; what goes out can take an http or https "
+            f"proxy only. Set HTTPS_PROXY to one, or unset {variable}"
+        )
+    credentials = None
+    if parts.username is not None:
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return Proxy(
+        scheme=parts.scheme,
+        host=parts.hostname,
+        port=port or (443 if parts.scheme == "https" else 80),
+        credentials=credentials,
+    )
