@@ -22,9 +22,10 @@ class Costs:
 
 
 def costs_of(usage: Mapping[str, Any], counts: Counts, facts: Facts) -> Costs:
-    """`usage.cost` is a number (OpenRouter, Avian, Vercel) or an object (Perplexity)."""
+    """`usage.cost` is a number (OpenRouter, Avian, Vercel) or an object: `{total_cost}`
+    (Perplexity), `{usd}` (Charm Hyper, which bills in credits beside it)."""
     if isinstance(usage.get("cost"), dict):
-        own = counts.picousd("cost.total_cost")
+        own = counts.picousd("cost.total_cost", "cost.usd")
     else:
         own = counts.picousd("cost", "estimated_cost")  # DeepInfra says `estimated_cost`
     if own is None:

@@ -1,4 +1,4 @@
-"""Pure. Reading counts, amounts and keys out of a usage object that nobody vouches for."""
+"""Pure. Counts, amounts and keys of untrusted usage objects."""
 
 import re
 from collections.abc import Iterator, Mapping, Set
@@ -11,6 +11,8 @@ from ledger.model.usage import count_of
 _CAPITAL = re.compile("(?<=[a-z])[A-Z]")
 _DEPTH_MAX = 4
 """How deep a usage object is read; the deepest known path has three steps."""
+_REMARKS_MAX = 16
+"""Remarks of one usage object. Upstream decides how many of its values are no counts."""
 
 
 class Counts:
@@ -19,12 +21,25 @@ class Counts:
     A path `a.b` is key b of the object at a. A value of null counts as not said.
     """
 
-    __slots__ = ("_said", "remarks")
+    __slots__ = ("_remarks", "_said")
 
     def __init__(self, usage: Mapping[str, Any]) -> None:
         self._said: dict[str, Any] = {}
         _flatten(usage, "", self._said, _DEPTH_MAX)
-        self.remarks: list[str] = []
+        self._remarks: dict[str, None] = {}
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was said and cannot be a count, in words, each once."""
+        return tuple(self._remarks)
+
+    def says(self, *paths: str) -> bool:
+        """Whether any of these is reported, as a count or not."""
+        return any(path in self._said for path in paths)
+
+    def paths_within(self, prefix: str) -> list[str]:
+        """The paths of what stands in the object at `prefix`."""
+        return [path for path in self._said if path.startswith(prefix + ".")]
 
     def first(self, *paths: str) -> int | None:
         """The first of these that is reported."""
@@ -76,8 +91,8 @@ class Counts:
 
     def _remark(self, path: str, what: str) -> None:
         remark = f"{path} {what}: {str(self._said[path])[:40]!r}"
-        if remark not in self.remarks:
-            self.remarks.append(remark)
+        if len(self._remarks) < _REMARKS_MAX:
+            self._remarks[remark] = None
 
 
 def _flatten(usage: Mapping[str, Any], prefix: str, said: dict[str, Any], depth: int) -> None:

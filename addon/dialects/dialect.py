@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Ending, Facts
+from addon.dialects.shapes import Shape
 from ledger.model.usage import Usage
 
 
@@ -80,5 +81,9 @@ class Dialect:
     asking: Asking = Asking.NEVER
     streams_unless_told: bool = False
     """A request that says nothing about streaming gets a stream (Ollama)."""
-    closes_without_mark: bool = False
-    """The end of the connection is a proper end even if no end mark came."""
+    ending: Ending = Ending.FINISH
+    """What a whole stream ends with at least."""
+    request_shapes: tuple[Shape, ...] = ()
+    """A request body that fits one of these is an LLM request, on whatever host."""
+    answer_shapes: tuple[Shape, ...] = ()
+    """A frame or document that fits one of these is an answer of this dialect."""

@@ -5,7 +5,19 @@ replaces what was (figures are cumulative, FIELD 7-11); ids stay as first seen.
 """
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
+
+
+class Ending(StrEnum):
+    """The weakest sign by which a stream of a dialect may be known to be whole."""
+
+    MARK = "mark"
+    """An end mark alone: `message_stop`, `response.completed`, `[DONE]`."""
+    FINISH = "finish"
+    """A finish reason and the end of the body, where no end mark comes."""
+    CLOSE = "close"
+    """The end of the body between two frames, with neither an end mark nor a finish reason."""
 
 
 @dataclass(slots=True)
@@ -24,8 +36,10 @@ class Facts:
     """The usage is what the provider bills, not a running figure."""
     ended: bool = False
     """The dialect's own end mark has been seen: everything a client needs has passed."""
-    closes_without_mark: bool = False
-    """This wire may end with the connection alone, with neither end mark nor finish reason."""
+    ending: Ending = Ending.FINISH
+    """The weakest sign by which this stream may be known to be whole."""
+    is_cut_inside: bool = False
+    """The body ended inside a frame, so that something was still to come."""
     token_seen: bool = False
     """Some generated content has passed."""
     error_type: str | None = None
@@ -85,6 +99,23 @@ class Facts:
             self.finish_reason = clean(reason, 64)
         elif reason == "" and self.is_document and self.finish_reason is None:
             self.finish_reason = ""
+
+    @property
+    def closes_without_mark(self) -> bool:
+        """Whether the end of the body alone may be the end of the answer."""
+        return self.ending is Ending.CLOSE
+
+    def is_whole(self) -> bool:
+        """Whether a stream whose body ended in order said, or needed to say, its own end.
+
+        A stream that ends inside a frame is not whole unless its end mark has passed: what was cut
+        may be the usage.
+        """
+        if self.ended:
+            return True
+        if self.is_cut_inside or self.ending is Ending.MARK:
+            return False
+        return self.finish_reason is not None or self.ending is Ending.CLOSE
 
     def see_tier(self, tier: object) -> None:
         """The service tier that served the request (FIELD 33)."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from addon.dialects.counts import lookup
-from addon.dialects.dialect import Asking
+from addon.dialects.dialect import Asking, Dialect
 from addon.dialects.facts import clean
 from addon.dialects.routes import Route
 from addon.framing import json_values
@@ -40,17 +40,37 @@ def read_request(route: Route, body: bytes) -> RequestFacts:
     dialect = route.dialect
     streamed = route.path_streamed
     if streamed is None:
-        streamed = said.get("stream", dialect.streams_unless_told) is True
+        streamed = _asks_for_stream(said, dialect)
     asked = lookup(said, "stream_options.include_usage")
     asks = dialect.asking is Asking.STREAM_OPTIONS
     user, session = _whose(said)
     return RequestFacts(
-        model=_text(said.get("model")) or route.path_model,
+        model=_model(said) or route.path_model,
         streamed=streamed,
         usage_asked=asked if asks and isinstance(asked, bool) else None,
         end_user=user,
         session_id=session,
         service_tier=_text(said.get("service_tier")),
+    )
+
+
+_MODEL_PATHS = ("model", "model_id", "modelUri", "Model", "servingMode.modelId")
+"""Where requests name their model; the others are watsonx, Yandex, Tencent and Oracle."""
+
+
+def _model(said: dict[str, Any]) -> str | None:
+    return next((name for path in _MODEL_PATHS if (name := _text(lookup(said, path)))), None)
+
+
+def _asks_for_stream(said: dict[str, Any], dialect: Dialect) -> bool:
+    """Whether a request asks for a stream, in the spellings in use: OpenAI's, Tencent's, Dify's,
+    Yandex', Oracle's."""
+    if said.get("stream", dialect.streams_unless_told) is True or said.get("Stream") is True:
+        return True
+    return (
+        said.get("response_mode") == "streaming"
+        or lookup(said, "completionOptions.stream") is True
+        or lookup(said, "chatRequest.isStream") is True
     )
 
 

@@ -1,39 +1,74 @@
 """Pure. Path -> dialect: the table that a new wire format is a row in.
 
 A path decides by how it ends, so any prefix before it works: `/openai/deployments/x/…`,
-`/gemini/v1beta/…`, `/anthropic/v1/messages`, `/api/v1/…` (DESIGN §4). `dialect` says who writes
-how, `provider` (providers) who answers; one host may speak several dialects (Chuizi AI: three).
+`/gemini/v1beta/…`, `/anthropic/v1/messages`, `/api/v1/…`. The dialect is the format of the wire,
+the provider (`ledger.model.providers`) is who answers; one host may speak several dialects.
+
+A path alone makes an LLM call only at a host that the table of providers names. Anywhere else, and
+for paths that say little (`is_generic`), the request or the answer must confirm it (`shapes`).
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from addon.dialects import unknown
+from addon.dialects.clouds import (
+    baidu,
+    cloudflare,
+    dashscope,
+    deepinfra,
+    oracle,
+    sap,
+    tencent,
+    vercel,
+    watsonx,
+    yandex,
+)
 from addon.dialects.dialect import Dialect
+from addon.dialects.fetched import batches, deferred
 from addon.dialects.google import generate_content as gemini
 from addon.dialects.google import interactions as gemini_interactions
+from addon.dialects.google import live as gemini_live
+from addon.dialects.local import llama_cpp, lm_studio, ollama, text_generation
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import endpoints as openai_other
 from addon.dialects.openai import realtime as openai_realtime
 from addon.dialects.openai import responses as openai_responses
-from addon.dialects.vendors import anthropic, bedrock, cohere, ollama, replicate
+from addon.dialects.path_templates import PATH_LENGTH_MAX, Template, last_word, template_of
+from addon.dialects.vendors import aleph_alpha, anthropic, bedrock, cohere, dify, mistral, replicate
+from ledger.model import providers
 from ledger.model.providers import provider_of
 
-__all__ = ["DIALECTS", "ROWS", "UNKNOWN", "Route", "Row", "match", "match_websocket", "provider_of"]
+__all__ = [
+    "DIALECTS",
+    "ROWS",
+    "UNKNOWN",
+    "Route",
+    "RouteTable",
+    "Row",
+    "match",
+    "match_websocket",
+    "provider_of",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """What a request's path alone says."""
+    """What method, host and path of a request say."""
 
     dialect: Dialect
     path_model: str | None = None
     """The model or deployment named in the path (Gemini, Bedrock, Azure)."""
     path_streamed: bool | None = None
     """Whether the path asks for a stream; None where the body says it."""
+    is_confirmed: bool = True
+    """That is enough to tell an LLM call; False where the request or the answer must confirm it."""
+    is_fetch: bool = False
+    """The request fetches a result that another one ordered: a call only if the result is there."""
 
 
 UNKNOWN = Route(dialect=unknown.UNKNOWN)
@@ -42,107 +77,229 @@ UNKNOWN = Route(dialect=unknown.UNKNOWN)
 
 class Row(NamedTuple):
     path: str
-    """How the path ends, as a regular expression; a group `model` names the model."""
-    dialect: Dialect
+    """A template for how the path ends (`path_templates`)."""
+    dialect: Dialect | None
+    """None: a path that would fit a later row, and is no LLM call."""
     streamed: bool | None = None
     methods: tuple[str, ...] = ("POST",)
+    providers: tuple[str, ...] = ()
+    """Only at hosts of these providers; empty for all hosts."""
+    is_generic: bool = False
+    """Other services use such paths too, so that not even a known host confirms a call."""
 
 
-_MODEL = r"/(?P<model>.+)"
-"""With slashes: `vendor/model` (Chuizi AI), ARNs (Bedrock)."""
+_GET = ("GET",)
 ROWS = (
-    Row(r"/chat/completions", openai_chat.CHAT),
-    Row(r"/agents/completions", openai_chat.CHAT),  # Mistral
-    Row(r"api\.writer\.com(?::\d+)?/v1/chat", openai_chat.CHAT),
-    Row(r"/completions", openai_chat.COMPLETIONS),
-    Row(r"/responses(?:/compact)?", openai_responses.RESPONSES),
-    # A response in the background brings its usage when it is fetched.
-    Row(r"/responses/resp_[^/]+", openai_responses.RESPONSES, methods=("GET",)),
-    Row(r"/threads/[^/]+/runs(?:/[^/]+/submit_tool_outputs)?", openai_other.RUNS),
-    Row(r"/threads/runs", openai_other.RUNS),
-    Row(r"/images/(?:generations|edits|variations)", openai_other.IMAGES),
-    Row(r"/audio/(?:transcriptions|translations|speech)", openai_other.AUDIO),
-    Row(r"/moderations", openai_other.MODERATIONS),
-    Row(r"(?<!/threads)/v1/messages", anthropic.MESSAGES),
-    Row(rf"/publishers/anthropic/models{_MODEL}:rawPredict", anthropic.MESSAGES, False),
-    Row(rf"/publishers/anthropic/models{_MODEL}:streamRawPredict", anthropic.MESSAGES, True),
-    # Mistral and others on Vertex, in OpenAI's words.
-    Row(rf"/publishers/[^/]+/models{_MODEL}:rawPredict", openai_chat.CHAT, False),
-    Row(rf"/publishers/[^/]+/models{_MODEL}:streamRawPredict", openai_chat.CHAT, True),
-    Row(rf"/(?:models|tunedModels){_MODEL}[:/]generateContent", gemini.GENERATE_CONTENT, False),
+    # Ollama, before OpenAI's shorter `/embeddings`.
+    Row("/api/chat", ollama.CHAT),
+    Row("/api/generate", ollama.GENERATE),
+    Row("/api/embed", ollama.EMBED),
+    Row("/api/embeddings", ollama.EMBED),
+    # OpenAI, and everyone compatible.
+    Row("/chat/completions", openai_chat.CHAT),
+    Row("/agents/completions", openai_chat.CHAT),  # Mistral
+    Row("/v1/chat", openai_chat.CHAT, providers=("writer",)),
+    Row("/text/chat", openai_chat.CHAT),  # watsonx
+    Row("/text/chat_stream", openai_chat.CHAT, True),
+    Row("/inference:complete", openai_chat.CHAT),  # Snowflake
+    Row("/completions", openai_chat.COMPLETIONS),
+    Row("/responses", openai_responses.RESPONSES),
+    Row("/responses/compact", openai_responses.RESPONSES),
+    Row("/responses/resp_{}", openai_responses.RESPONSES, methods=_GET),
+    Row("/responses/{}", openai_responses.RESPONSES, methods=_GET, providers=("x_ai",)),
+    Row("/threads/{}/runs", openai_other.RUNS),
+    Row("/threads/{}/runs/{}/submit_tool_outputs", openai_other.RUNS),
+    Row("/threads/runs", openai_other.RUNS),
+    Row("/threads/{}/runs/run_{}", openai_other.RUNS, methods=_GET),
+    Row("/images/generations", openai_other.IMAGES),
+    Row("/images/edits", openai_other.IMAGES),
+    Row("/images/variations", openai_other.IMAGES),
+    Row("/audio/transcriptions", openai_other.TRANSCRIPTIONS),
+    Row("/audio/translations", openai_other.TRANSCRIPTIONS),
+    Row("/audio/speech", openai_other.SPEECH),
+    Row("/moderations", openai_other.MODERATIONS),
+    Row("/embeddings", openai_other.EMBEDDINGS),
+    Row("/multimodalembeddings", openai_other.EMBEDDINGS),  # Voyage
+    Row("/contextualizedembeddings", openai_other.EMBEDDINGS),
+    # What a serving endpoint gets is its model's own; nearly all language models are served so.
+    Row("/invocations", openai_chat.CHAT, is_generic=True),  # Databricks, SageMaker
+    Row("/invocations-response-stream", openai_chat.CHAT, True, is_generic=True),
+    Row("/chat/deferred-completion/{}", deferred.XAI, methods=_GET),
+    Row("/async/chat/completions/{}", deferred.PERPLEXITY, methods=_GET),
+    Row("/files/{}/content", batches.OUTPUT_FILE, methods=_GET),  # OpenAI, Azure, Mistral, Groq
+    # Anthropic.
+    Row("/threads/{}/messages", None),
+    Row("/v1/messages", anthropic.MESSAGES),
+    Row("/messages", anthropic.MESSAGES, is_generic=True),
+    Row("/v1/complete", anthropic.COMPLETE),
+    Row("/messages/batches/{}/results", batches.ANTHROPIC_RESULTS, methods=_GET),
+    Row("/publishers/anthropic/models/{model}:rawPredict", anthropic.MESSAGES, False),
+    Row("/publishers/anthropic/models/{model}:streamRawPredict", anthropic.MESSAGES, True),
+    # Google. Mistral and others on Vertex write OpenAI's format.
+    Row("/models/{model}:rawPredict", openai_chat.CHAT, False),
+    Row("/models/{model}:streamRawPredict", openai_chat.CHAT, True),
+    Row("/endpoints/{model}:rawPredict", openai_chat.CHAT, False),
+    Row("/endpoints/{model}:streamRawPredict", openai_chat.CHAT, True),
+    Row("/models/{model}:generateContent", gemini.GENERATE_CONTENT, False),
+    Row("/tunedModels/{model}:generateContent", gemini.GENERATE_CONTENT, False),
+    Row("/endpoints/{model}:generateContent", gemini.GENERATE_CONTENT, False),
+    Row("/models/{model}:streamGenerateContent", gemini.GENERATE_CONTENT, True),
+    Row("/tunedModels/{model}:streamGenerateContent", gemini.GENERATE_CONTENT, True),
+    Row("/endpoints/{model}:streamGenerateContent", gemini.GENERATE_CONTENT, True),
     # Chuizi AI writes the method as a path segment of its own.
-    Row(
-        rf"/(?:models|tunedModels){_MODEL}[:/]streamGenerateContent", gemini.GENERATE_CONTENT, True
-    ),
-    Row(r"/v1internal:generateContent", gemini.GENERATE_CONTENT, False),  # Code Assist
-    Row(r"/v1internal:streamGenerateContent", gemini.GENERATE_CONTENT, True),
-    Row(
-        rf"/models{_MODEL}:(?:embedContent|batchEmbedContents|embedText|predict)",
-        gemini.EMBEDDINGS,
-        False,
-    ),
-    Row(r"/interactions", gemini_interactions.INTERACTIONS),
-    Row(r"cohere\.(?:com|ai)(?::\d+)?/v[12]/chat", cohere.CHAT),
-    Row(r"/v2/chat", cohere.CHAT),
-    Row(r"/v1/generate", cohere.GENERATE),
-    Row(r"/v[12]/embed", cohere.EMBED),
-    Row(r"cohere\.(?:com|ai)(?::\d+)?/v[12]/rerank", cohere.RERANK),
-    Row(r"/v2/rerank", cohere.RERANK),
-    Row(r"/rerank", openai_other.RERANK),
-    Row(r"/api/chat", ollama.CHAT),
-    Row(r"/api/generate", ollama.GENERATE),
-    Row(r"/api/embed(?:dings)?", ollama.EMBED),
-    Row(r"/embeddings", openai_other.EMBEDDINGS),
-    Row(rf"/model{_MODEL}/converse", bedrock.CONVERSE, False),
-    Row(rf"/model{_MODEL}/converse-stream", bedrock.CONVERSE, True),
-    Row(rf"/model{_MODEL}/invoke", bedrock.INVOKE, False),
-    Row(rf"/model{_MODEL}/invoke-with-response-stream", bedrock.INVOKE, True),
-    Row(r"/v1(?:/models/[^/]+/[^/]+|/deployments/[^/]+/[^/]+)?/predictions", replicate.PREDICTIONS),
+    Row("/models/{model}/generateContent", gemini.GENERATE_CONTENT, False),
+    Row("/models/{model}/streamGenerateContent", gemini.GENERATE_CONTENT, True),
+    Row("/v1internal:generateContent", gemini.GENERATE_CONTENT, False),  # Code Assist
+    Row("/v1internal:streamGenerateContent", gemini.GENERATE_CONTENT, True),
+    Row("/models/{model}:embedContent", gemini.EMBEDDINGS, False),
+    Row("/models/{model}:batchEmbedContents", gemini.EMBEDDINGS, False),
+    Row("/models/{model}:embedText", gemini.EMBEDDINGS, False),
+    Row("/models/{model}:predict", gemini.EMBEDDINGS, False),
+    Row("/interactions", gemini_interactions.INTERACTIONS),
+    Row("/interactions/{}", gemini_interactions.INTERACTIONS, methods=_GET),
+    Row("/batches/{}", batches.GEMINI_BATCH, methods=_GET, providers=("gcp.gemini",)),
+    Row("/files/{}:download", batches.OUTPUT_FILE, methods=_GET, providers=("gcp.gemini",)),
+    # Amazon, and SAP's way to it, which names a deployment instead of a model.
+    Row("/model/{model}/converse", bedrock.CONVERSE, False),
+    Row("/model/{model}/converse-stream", bedrock.CONVERSE, True),
+    Row("/model/{model}/invoke", bedrock.INVOKE, False),
+    Row("/model/{model}/invoke-with-response-stream", bedrock.INVOKE, True),
+    Row("/inference/deployments/{model}/converse", bedrock.CONVERSE, False),
+    Row("/inference/deployments/{model}/converse-stream", bedrock.CONVERSE, True),
+    Row("/inference/deployments/{model}/invoke", bedrock.INVOKE, False),
+    Row("/inference/deployments/{model}/invoke-with-response-stream", bedrock.INVOKE, True),
+    Row("/inference/deployments/{}/completion", sap.ORCHESTRATION),
+    Row("/inference/deployments/{}/v2/completion", sap.ORCHESTRATION),
+    # Other makers of models.
+    Row("/v1/chat", cohere.CHAT, providers=("cohere",)),
+    Row("/v2/chat", cohere.CHAT),
+    Row("/v1/generate", cohere.GENERATE),
+    Row("/v1/embed", cohere.EMBED),
+    Row("/v2/embed", cohere.EMBED),
+    Row("/v1/rerank", cohere.RERANK, providers=("cohere",)),
+    Row("/v2/rerank", cohere.RERANK),
+    Row("/rerank", openai_other.RERANK),
+    Row("/conversations", mistral.CONVERSATIONS, providers=("mistral_ai",)),
+    Row("/conversations/{}", mistral.CONVERSATIONS, providers=("mistral_ai",)),
+    Row("/conversations/{}/restart", mistral.CONVERSATIONS, providers=("mistral_ai",)),
+    Row("/complete", aleph_alpha.COMPLETE, providers=("aleph_alpha",)),
+    Row("/semantic_embed", aleph_alpha.EMBED),
+    Row("/embed", aleph_alpha.EMBED, providers=("aleph_alpha",)),
+    # Platforms.
+    Row("/text/generation", watsonx.GENERATION),
+    Row("/text/generation_stream", watsonx.GENERATION, True),
+    Row("/services/aigc/text-generation/generation", dashscope.GENERATION),
+    Row("/services/aigc/multimodal-generation/generation", dashscope.GENERATION),
+    Row("/services/embeddings/text-embedding/text-embedding", dashscope.EMBEDDING),
+    Row("/services/rerank/text-rerank/text-rerank", dashscope.RERANK),
+    Row("/apps/{}/completion", dashscope.GENERATION, providers=("dashscope",)),
+    Row("/wenxinworkshop/chat/{model}", baidu.CHAT),
+    Row("/wenxinworkshop/completions/{model}", baidu.CHAT),
+    Row("/wenxinworkshop/embeddings/{model}", baidu.EMBEDDINGS),
+    Row("/", tencent.CHAT, providers=("tencent",), is_generic=True),
+    Row("/foundationModels/v1/completion", yandex.COMPLETION),
+    Row("/foundationModels/v1/textEmbedding", yandex.EMBEDDING),
+    Row("/operations/{}", yandex.OPERATION, methods=_GET, providers=("yandex",)),
+    Row("/actions/chat", oracle.CHAT),
+    Row("/actions/generateText", oracle.CHAT),
+    Row("/actions/embedText", oracle.EMBED),
+    Row("/ai/run/{model}", cloudflare.RUN),
+    Row("/ai/language-model", vercel.LANGUAGE_MODEL),
+    Row("/ai/embedding-model", vercel.EMBEDDING_MODEL),
+    Row("/chat-messages", dify.CHAT),
+    Row("/completion-messages", dify.CHAT),
+    Row("/workflows/run", dify.WORKFLOW, is_generic=True),
+    Row("/v1/inference/{model}", deepinfra.INFERENCE, providers=("deepinfra",)),
+    Row("/v1/predictions", replicate.PREDICTIONS),
+    Row("/v1/models/{}/{}/predictions", replicate.PREDICTIONS),
+    Row("/v1/deployments/{}/{}/predictions", replicate.PREDICTIONS),
+    Row("/v1/predictions/{}", replicate.PREDICTIONS, methods=_GET),
+    # Servers that people run themselves.
+    Row("/api/v1/chat", lm_studio.CHAT, is_generic=True),
+    Row("/completion", llama_cpp.COMPLETION, is_generic=True),
+    Row("/generate", text_generation.GENERATE, False, is_generic=True),
+    Row("/generate_stream", text_generation.GENERATE, True, is_generic=True),
 )
-"""The first row that fits the end of host and path decides."""
+"""Of the rows that end in the path's last word, the first that fits decides."""
 WEBSOCKET_ROWS = (
-    Row(r"/realtime", openai_realtime.REALTIME, True),
-    Row(r"/responses", openai_responses.RESPONSES, True),
+    Row("/realtime", openai_realtime.REALTIME, True),
+    Row("/responses", openai_responses.RESPONSES, True),
+    Row(".GenerativeService.BidiGenerateContent", gemini_live.LIVE, True),
+    Row(".LlmBidiService/BidiGenerateContent", gemini_live.LIVE, True),
 )
 
 DIALECTS: dict[str, Dialect] = {
     dialect.name: dialect
     for dialect in (*(row.dialect for row in (*ROWS, *WEBSOCKET_ROWS)), unknown.UNKNOWN)
+    if dialect is not None
 }
-_DEPLOYMENT = re.compile(r"/deployments/(?P<model>[^/]+)/")
+_DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
 
 
-def _compiled(rows: Iterable[Row]) -> tuple[tuple[re.Pattern[str], Row], ...]:
-    return tuple((re.compile(f"(?:{row.path})/?$"), row) for row in rows)
+class RouteTable:
+    """Rows by the last word of their path, so that a path is compared with few of them."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        by_word: dict[str, list[tuple[Template, Row]]] = defaultdict(list)
+        for row in rows:
+            template = template_of(row.path)
+            by_word[template.last_word].append((template, row))
+        any_word = by_word.pop("", [])
+        self._by_word = {word: (*found, *any_word) for word, found in by_word.items()}
+        self._any_word = tuple(any_word)
+
+    def match(self, method: str, host: str, path: str) -> Route | None:
+        """The route of a request; None for what is no LLM call. `path` has no query."""
+        if len(path) > PATH_LENGTH_MAX:
+            return None
+        path = path.removesuffix("/") or path
+        for template, row in self._by_word.get(last_word(path), self._any_word):
+            if method not in row.methods:
+                continue
+            found = template.find(path)
+            if found is None:
+                continue
+            provider = providers.TABLE.at(_name_of(host), path)
+            if row.providers and (provider is None or provider.name not in row.providers):
+                continue
+            return _route(row, path, found.model, provider)
+        return None
 
 
-_COMPILED = _compiled(ROWS)
-_WEBSOCKETS = _compiled(WEBSOCKET_ROWS)
+def _route(
+    row: Row, path: str, model: str | None, provider: providers.Provider | None
+) -> Route | None:
+    if row.dialect is None:
+        return None
+    if model is None and "/deployments/" in path:
+        deployment = _DEPLOYMENT.search(path)
+        model = deployment[1] if deployment is not None else None
+    is_fetch = "GET" in row.methods
+    is_known = provider is not None and not provider.hosts_are_shared
+    return Route(
+        dialect=row.dialect,
+        path_model=unquote(model) if model is not None else None,
+        path_streamed=row.streamed,
+        is_confirmed=is_known and not row.is_generic and not is_fetch,
+        is_fetch=is_fetch,
+    )
+
+
+def _name_of(host: str) -> str:
+    """A host without a port."""
+    name, separator, port = host.rpartition(":")
+    return name if separator and port.isdigit() else host
+
+
+_ROUTES = RouteTable(ROWS)
+_WEBSOCKETS = RouteTable(WEBSOCKET_ROWS)
 
 
 def match(method: str, host: str, path: str) -> Route | None:
     """The route of a request; None for what is no LLM call. `path` has no query."""
-    return _match(_COMPILED, method, host, path)
+    return _ROUTES.match(method, host, path)
 
 
 def match_websocket(path: str) -> Route | None:
     """The route of a WebSocket session; None for what is no LLM session."""
-    return _match(_WEBSOCKETS, "POST", "", path)
-
-
-def _match(
-    rows: tuple[tuple[re.Pattern[str], Row], ...], method: str, host: str, path: str
-) -> Route | None:
-    for pattern, row in rows:
-        if method not in row.methods:
-            continue
-        found = pattern.search(host + path)
-        if found is None:
-            continue
-        named = found if "model" in pattern.groupindex else _DEPLOYMENT.search(path)
-        return Route(
-            dialect=row.dialect,
-            path_model=unquote(named["model"]) if named is not None else None,
-            path_streamed=row.streamed,
-        )
-    return None
+    return _WEBSOCKETS.match("POST", "", path)

@@ -1,7 +1,8 @@
 """Pure. An answer of a configured host that no dialect is known for.
 
-It gets a row with NULL tokens, so that nothing passes unseen (DESIGN §4). What looks like an
-error, an id, a model or a state is read; a figure is not guessed.
+It gets a row with NULL tokens, so that nothing passes unseen. What looks like an error, an id or a
+model is read; a figure is not guessed. A `status` beside `object` is the state of a thing (files
+are `processed`, batches `validating`), which is no finish reason.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Ending, Facts
 from ledger.model.usage import NO_USAGE, Usage
 
 
@@ -17,7 +18,8 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.token_seen = True
     facts.see_id(body.get("id"))
     facts.see_model(body.get("model"))
-    facts.see_finish(body.get("status"))
+    if "object" not in body:
+        facts.see_finish(body.get("status"))
     if body.get("error") or event == "error":
         see_error(facts, body.get("error") or body, body)
 
@@ -32,5 +34,5 @@ UNKNOWN = Dialect(
     read=read,
     usage_of=usage_of,
     marks=(Mark(b'"error"', (b'"error":null', b'"error": null')),),
-    closes_without_mark=True,
+    ending=Ending.CLOSE,
 )

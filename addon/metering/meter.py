@@ -16,6 +16,7 @@ from addon.dialects.facts import Facts
 from addon.framing import json_values
 from addon.framing.choice import FRAMINGS, framing_of
 from addon.framing.document import Document
+from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame, Framing
 from addon.framing.sse import SSE
 from addon.metering.decoding import Decoder
@@ -69,7 +70,7 @@ class Meter:
             headers={name.lower(): value for name, value in (headers or {}).items()},
             provider=provider,
             path_model=path_model,
-            closes_without_mark=dialect.closes_without_mark,
+            ending=dialect.ending,
         )
         """What has been said so far."""
 
@@ -99,7 +100,9 @@ class Meter:
         if self._framing is None:
             self._choose(is_over=True)
         if self._framing is not None:
-            self._read_run(self._framing.end())
+            rest = self._framing.end()
+            self._read_run(rest)
+            self.facts.is_cut_inside = self._is_cut_inside(rest)
 
     @property
     def token_seen(self) -> bool:
@@ -143,6 +146,19 @@ class Meter:
         if not self._dialect.text_marks or self.facts.is_document:
             return None
         return self._text.tokens(self._frames) if self.facts.token_seen else 0
+
+    def _is_cut_inside(self, rest: bytes) -> bool:
+        """Whether the last block, which had no end of its own, is an incomplete frame."""
+        framing = self._framing
+        if framing is None or not rest.strip():
+            return False
+        blocks = framing.split(rest)
+        frame = framing.parse(blocks[-1]) if blocks else None
+        if frame is None:
+            # A comment or a field that says nothing may stand alone; an unfinished message may not.
+            return b"data" in rest or isinstance(framing, EventStream)
+        data = frame.data.strip()
+        return data.startswith((b"{", b"[D")) and data != _DONE and json_values.loads(data) is None
 
     def _frame(self, data: bytes) -> None:
         framing = self._framing

@@ -15,7 +15,7 @@ from addon.metering.meter import Meter
 from ledger.model.duplicates import content_digest
 from ledger.model.records import Exchange, Outcome, Reading, State, UsageSource
 
-METER_VERSION = "1"
+METER_VERSION = "2"
 """Of framing and dialects together; raised when a fix makes them read a recorded answer
 differently, so that `tokentee rebuild` can tell which readings to make again."""
 
@@ -151,11 +151,8 @@ def outcome_of(end: End, facts: Facts, *, status: int | None, streamed: bool) ->
         return Outcome.HTTP_ERROR
     if facts.failed:
         return Outcome.ERROR_FRAME
-    said_its_end = facts.ended or facts.finish_reason is not None
     if end is End.FINISHED:
-        if streamed and not said_its_end and not facts.closes_without_mark:
-            return Outcome.UPSTREAM_CUT
-        return Outcome.COMPLETE
+        return Outcome.COMPLETE if not streamed or facts.is_whole() else Outcome.UPSTREAM_CUT
     if facts.ended:
         return Outcome.COMPLETE
     return {

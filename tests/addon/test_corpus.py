@@ -40,6 +40,56 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     # The body says `"id":""`, which names no response: "first non-empty id in the stream; NULL
     # if the wire has none" (DESIGN §5). The expectation repeats the empty text.
     "bedrock__bedrock__n__test-imported-model-completion__ef2e57cf": {"response_id": None},
+    # The bodies of these models say why they stopped, in lists or beside the text: AI21
+    # `completions[0].finishReason.reason`, Claude `stop_reason` beside `completion`, Cohere
+    # `generations[0].finish_reason`, Mistral `outputs[0].stop_reason`.
+    **{
+        name: {"finish": reason}
+        for name, reason in (
+            ("bedrock__bedrock__n__ai21-invoke__0d34cfc9", "length"),
+            ("bedrock__bedrock__n__anthropic-invoke__ee8a2d22", "stop_sequence"),
+            ("bedrock__bedrock__n__cohere-invoke-single-output__1ec27093", "MAX_TOKENS"),
+            (
+                "bedrock__bedrock__n__mock-external-bedrock-server-invoke-model__39bbb6fe",
+                "endoftext",
+            ),
+            (
+                "bedrock__bedrock__n__mock-external-bedrock-server-invoke-model__bfe5c2c3",
+                "max_tokens",
+            ),
+            (
+                "bedrock__bedrock__n__mock-external-bedrock-server-invoke-model__d604ec7a",
+                "length",
+            ),
+            ("bedrock__bedrock__n__recording__3f729f6f", "COMPLETE"),
+            ("bedrock__bedrock__n__recording__5a7424ea", "endoftext"),
+            ("bedrock__bedrock__n__recording__721a7050", "stop_sequence"),
+            (
+                "bedrock__bedrock__n__test-invoke-model-with-content-mistral-mistral__83248f30",
+                "length",
+            ),
+            (
+                "bedrock__bedrock__s__reams-adds-cohere-command-model-attributes-to-span__46b3a608",
+                "MAX_TOKENS",
+            ),
+            (
+                "bedrock__bedrock__s__thstreams-adds-mistral-ai-model-attributes-to-span__8c5b3156",
+                "length",
+            ),
+        )
+    },
+    # Titan counts its input on the first chunk, and this stream ends before its metrics.
+    "bedrock__bedrock__s__test-guardrail-invoke-stream__ac9d3c56": {
+        "usage": {"inputTextTokenCount": 6.0},
+        "input_tokens_total": 6,
+    },
+    # The body has counts and a finish reason, in Aleph Alpha's own words.
+    "other__aleph-alpha__n__test-alephalpha-completion__d6fee384": {
+        "finish": "maximum_tokens",
+        "usage": {"num_tokens_prompt_total": 9, "num_tokens_generated": 1000},
+        "input_tokens_total": 9,
+        "output_tokens_total": 1000,
+    },
 }
 """What we hold to be wrong in an expectation, with the proof; what is right instead."""
 

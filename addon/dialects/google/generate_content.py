@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
@@ -79,7 +80,11 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     tool_use = counts.first("toolUsePromptTokenCount")
     inputs = _by_modality(usage, "promptTokensDetails", "toolUsePromptTokensDetails")
     outputs = _by_modality(usage, "candidatesTokensDetails", "responseTokensDetails")
+    cached = _by_modality(usage, "cacheTokensDetails")
     units = dict(facts.units)
+    for modality in ("audio", "image", "video"):
+        if cached.get(modality):
+            units[f"cache_read_{modality}_tokens"] = cached[modality]
     for modality in ("image", "video", "document"):
         if inputs.get(modality):
             units[f"input_{modality}_tokens"] = inputs[modality]
@@ -93,7 +98,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         input_audio_tokens=inputs.get("audio"),
         output_audio_tokens=outputs.get("audio"),
         tool_units=units,
-        remarks=tuple(counts.remarks),
+        remarks=counts.remarks,
     )
 
 
@@ -131,6 +136,17 @@ GENERATE_CONTENT = Dialect(
     ),
     text_marks=(b'"text"',),
     id_in_frames=True,
+    request_shapes=(
+        {"contents": shapes.with_key("parts")},
+        {"contents.parts": shapes.objects},
+        {"request.contents": shapes.with_key("parts")},
+    ),
+    answer_shapes=(
+        {"candidates": shapes.objects},
+        {"usageMetadata": shapes.an_object},
+        {"promptFeedback": shapes.an_object},
+        {"response.usageMetadata": shapes.an_object},
+    ),
 )
 EMBEDDINGS = replace(
     GENERATE_CONTENT,
@@ -139,4 +155,15 @@ EMBEDDINGS = replace(
     read=read_embeddings,
     usage_of=embeddings_usage_of,
     known_keys=KNOWN_KEYS | {_EMBEDDED},
+    request_shapes=(
+        {"content.parts": shapes.objects},
+        {"requests": shapes.with_key("content")},
+        {"instances": shapes.with_key("content")},
+        {"instances": shapes.with_key("prompt")},
+    ),
+    answer_shapes=(
+        {"embedding.values": shapes.a_list},
+        {"embeddings": shapes.with_key("values")},
+        {"predictions": shapes.with_key("embeddings")},
+    ),
 )

@@ -6,6 +6,7 @@ https://ai.google.dev/gemini-api/docs/interactions
 from collections.abc import Mapping
 from typing import Any
 
+from addon.dialects import shapes
 from addon.dialects.counts import Counts, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
@@ -47,7 +48,7 @@ def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
         reasoning_tokens=thoughts,
         input_audio_tokens=_audio(usage, "input_tokens_by_modality"),
         output_audio_tokens=_audio(usage, "output_tokens_by_modality"),
-        remarks=tuple(counts.remarks),
+        remarks=counts.remarks,
     )
 
 
@@ -77,4 +78,12 @@ INTERACTIONS = Dialect(
     ),
     marks=(Mark(b'"interaction"'), Mark(b"interaction."), Mark(b'"error"')),
     text_marks=(b'"text"', b'"arguments"'),
+    request_shapes=(
+        {"model": shapes.text, "input": shapes.anything},
+        {"agent": shapes.text, "input": shapes.anything},
+    ),
+    answer_shapes=(
+        {"object": shapes.one_of("interaction"), "usage": shapes.an_object},
+        {"event_type": shapes.beginning("interaction."), "interaction": shapes.an_object},
+    ),
 )

@@ -14,10 +14,11 @@ stream whole only if the connection then closes in order. The endpoint whose ids
 from dataclasses import replace
 from typing import Any
 
+from addon.dialects import shapes
 from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Asking, Dialect, Mark
 from addon.dialects.errors import see_error
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import usage as openai_usage
 
 _CONTENT = (
@@ -37,7 +38,7 @@ _ENDS_BY_CLOSING = "stream:chat:"
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     response_id = body.get("id")
     facts.see_id(response_id)
-    facts.see_model(body.get("model"))
+    facts.see_model(body.get("model") or body.get("model_id"))  # watsonx has both
     facts.see_created(body.get("created"))
     facts.see_tier(body.get("service_tier"))
     if "copilot_usage" in body:
@@ -45,12 +46,14 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if "cost" in body:
         facts.cost = body["cost"]  # Venice: {"usd": …, "diem": …}
     usage = object_at(body, "usage") or object_at(object_at(body, "x_groq"), "usage")
+    if usage is None:
+        usage = _usage_of_bot(body)
     choices = objects_at(body, "choices")
     for choice in choices:
         _read_choice(facts, choice)
         usage = usage or object_at(choice, "usage")
     if isinstance(response_id, str) and response_id.startswith(_ENDS_BY_CLOSING):
-        facts.closes_without_mark = True
+        facts.ending = Ending.CLOSE
         # Its page: complete when a finish reason has come and/or the connection is closed.
         facts.ended = facts.finish_reason is not None
     # With a finish reason, or in a chunk of its own, it is what is billed; before, a running
@@ -58,6 +61,18 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.see_usage(usage, final=facts.finish_reason is not None or not choices)
     if body.get("error") or event == "error":
         see_error(facts, body.get("error") or body, body)
+
+
+def _usage_of_bot(body: dict[str, Any]) -> dict[str, Any] | None:
+    """The usage of Volcengine's bots, one object for each model that ran.
+
+    https://www.volcengine.com/docs/82379/1526787: `bot_usage.model_usage[]`, each with the names
+    of a chat's usage and the model beside them.
+    """
+    models = objects_at(object_at(body, "bot_usage"), "model_usage")
+    if not models:
+        return None
+    return models[0] if len(models) == 1 else {"model_usage": models}
 
 
 def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:
@@ -95,5 +110,22 @@ CHAT = Dialect(
     call_marks=(Mark(b'"name"', (b'"name":null', b'"name": null', b'"name":""')),),
     id_in_frames=True,
     asking=Asking.STREAM_OPTIONS,
+    request_shapes=({"messages": shapes.messages},),
+    answer_shapes=(
+        {"object": shapes.beginning("chat.completion")},
+        {"choices": shapes.with_key("message")},
+        {"choices": shapes.with_key("delta")},
+        {"choices": shapes.a_list, "usage.prompt_tokens": shapes.count},
+    ),
 )
-COMPLETIONS = replace(CHAT, name="openai.completions", operation="text_completion")
+COMPLETIONS = replace(
+    CHAT,
+    name="openai.completions",
+    operation="text_completion",
+    request_shapes=({"model": shapes.text, "prompt": shapes.prompt},),
+    answer_shapes=(
+        {"object": shapes.beginning("text_completion")},
+        {"choices": shapes.with_key("text")},
+        {"choices": shapes.a_list, "usage.prompt_tokens": shapes.count},
+    ),
+)

@@ -7,6 +7,7 @@ others answer embeddings and reranking the same way (Voyage, Mistral, Azure, Tog
 from dataclasses import replace
 from typing import Any
 
+from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
 from addon.dialects.facts import Facts
@@ -28,13 +29,18 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         see_error(facts, body.get("error") or body, body)
 
 
+_RUN_UNDER_WAY = ("queued", "in_progress", "cancelling")
+
+
 def read_run(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """A run of an assistant; its messages and steps pass in the same stream."""
     if body.get("object") == "thread.run":
         facts.see_id(body.get("id"))
         facts.see_model(body.get("model"))
         facts.see_created(body.get("created_at"))
-        facts.see_finish(body.get("status"))
+        status = body.get("status")
+        if facts.is_document or status not in _RUN_UNDER_WAY:
+            facts.see_finish(status)
         facts.see_usage(body.get("usage"), final=True)
         if body.get("last_error"):
             see_error(facts, body["last_error"])
@@ -51,11 +57,60 @@ EMBEDDINGS = Dialect(
     usage_of=openai_usage.usage_of,
     known_keys=openai_usage.KNOWN_KEYS,
     marks=(Mark(b'"usage"'), Mark(b".done"), Mark(b".completed"), Mark(b'"error"')),
+    request_shapes=(
+        {"model": shapes.text, "input": shapes.prompt},
+        {"model": shapes.text, "inputs": shapes.prompt},
+    ),
+    answer_shapes=(
+        {"object": shapes.one_of("list"), "data": shapes.with_key("embedding")},
+        {"data": shapes.with_key("embedding"), "usage": shapes.an_object},
+    ),
 )
-IMAGES = replace(EMBEDDINGS, name="openai.images", operation="image_generation")
-AUDIO = replace(EMBEDDINGS, name="openai.audio", operation="audio", text_marks=(b'"delta"',))
-MODERATIONS = replace(EMBEDDINGS, name="openai.moderations", operation="moderation")
-RERANK = replace(EMBEDDINGS, name="openai.rerank", operation="rerank")
+IMAGES = replace(
+    EMBEDDINGS,
+    name="openai.images",
+    operation="image_generation",
+    request_shapes=({"model": shapes.text, "prompt": shapes.prompt},),
+    answer_shapes=(
+        {"created": shapes.count, "data": shapes.with_key("b64_json")},
+        {"created": shapes.count, "data": shapes.with_key("url")},
+        {"type": shapes.beginning("image_generation.", "image_edit.")},
+    ),
+)
+TRANSCRIPTIONS = replace(
+    EMBEDDINGS,
+    name="openai.audio",
+    operation="audio",
+    text_marks=(b'"delta"',),
+    request_shapes=({"model": shapes.text},),
+    answer_shapes=(
+        {"text": shapes.anything, "usage": shapes.an_object},
+        {"type": shapes.beginning("transcript.")},
+    ),
+)
+SPEECH = replace(
+    TRANSCRIPTIONS,
+    name="openai.speech",
+    operation="text_to_speech",
+    request_shapes=({"model": shapes.text, "input": shapes.text},),
+    answer_shapes=({"type": shapes.beginning("speech.audio.")},),
+)
+MODERATIONS = replace(
+    EMBEDDINGS,
+    name="openai.moderations",
+    operation="moderation",
+    answer_shapes=({"id": shapes.text, "model": shapes.text, "results": shapes.objects},),
+)
+RERANK = replace(
+    EMBEDDINGS,
+    name="openai.rerank",
+    operation="rerank",
+    request_shapes=({"model": shapes.text, "query": shapes.text, "documents": shapes.a_list},),
+    answer_shapes=(
+        {"results": shapes.with_key("relevance_score")},
+        {"data": shapes.with_key("relevance_score")},
+    ),
+)
 RUNS = replace(
     EMBEDDINGS,
     name="openai.runs",
@@ -63,4 +118,6 @@ RUNS = replace(
     read=read_run,
     marks=(Mark(b'"thread.run"'), Mark(b'"error"', (b'"last_error":null', b'"error":null'))),
     text_marks=(b'"value"',),
+    request_shapes=({"assistant_id": shapes.text},),
+    answer_shapes=({"object": shapes.one_of("thread.run"), "assistant_id": shapes.text},),
 )

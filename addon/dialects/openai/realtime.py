@@ -11,7 +11,7 @@ from typing import Any
 from addon.dialects.counts import lookup, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import usage as openai_usage
 
 TRANSCRIBED = "conversation.item.input_audio_transcription.completed"
@@ -48,5 +48,6 @@ REALTIME = Dialect(
     read=read,
     usage_of=openai_usage.usage_of,
     known_keys=openai_usage.KNOWN_KEYS,
-    marks=(Mark(b'"response":'), Mark(b'"error"'), Mark(b"_transcription.completed")),
+    ending=Ending.MARK,
+    marks=(Mark(b'"response"'), Mark(b'"error"'), Mark(b"_transcription.completed")),
 )

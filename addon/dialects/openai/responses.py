@@ -11,10 +11,11 @@ later GET of it brings.
 from collections import Counter
 from typing import Any
 
+from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import usage as openai_usage
 
 _TERMINAL = frozenset(
@@ -60,8 +61,9 @@ def read_response(facts: Facts, response: dict[str, Any]) -> None:
     facts.see_tier(response.get("service_tier"))
     status = response.get("status")
     if status == "incomplete":
-        facts.see_finish(f"incomplete:{lookup(response, 'incomplete_details.reason')}")
-    elif status != "in_progress" or facts.is_document:
+        reason = lookup(response, "incomplete_details.reason")
+        facts.see_finish(f"incomplete:{reason}" if isinstance(reason, str) else "incomplete")
+    elif status not in ("in_progress", "queued") or facts.is_document:
         facts.see_finish(status)
     facts.see_usage(response.get("usage"), final=facts.usage_final)
     if response.get("error"):
@@ -91,10 +93,20 @@ RESPONSES = Dialect(
     usage_of=openai_usage.usage_of,
     known_keys=openai_usage.KNOWN_KEYS,
     marks=(
-        Mark(b'"response":{'),
-        Mark(b'"response": {'),
+        Mark(b'"response"'),
         Mark(b'"error"', (b'"error":null', b'"error": null')),
     ),
     text_marks=(b'"delta"',),
     call_marks=(Mark(b'"response.function_call_arguments.done"'),),
+    ending=Ending.MARK,
+    request_shapes=(
+        {"model": shapes.text, "input": shapes.prompt},
+        {"model": shapes.text, "prompt": shapes.an_object},
+        {"model": shapes.text, "previous_response_id": shapes.text},
+    ),
+    answer_shapes=(
+        {"object": shapes.beginning("response")},
+        {"type": shapes.beginning("response."), "response.object": shapes.text},
+        {"output": shapes.a_list, "usage.input_tokens": shapes.count},
+    ),
 )

@@ -3,16 +3,31 @@
 `prompt_tokens` / `completion_tokens` (chat, completions, embeddings) and `input_tokens` /
 `output_tokens` (responses, images, audio) mean the same: all input, cached included, and all
 output, reasoning included. Where a provider counts otherwise its own total proves it, and the
-arithmetic is here, once.
+arithmetic is here, once:
+
+xAI chat        completion leaves reasoning out: 213 + 2 + 198 reasoning = 413
+                (https://docs.x.ai/docs/guides/reasoning)
+Mistral audio   prompt leaves the audio out: 3 + 375 audio + 11 = 389, or, without a detail,
+                4 + 1 073 and a total of 5 202, of which 4 129 is input
+                (https://docs.mistral.ai/capabilities/audio_transcription)
+Gemini          at its OpenAI-compatible endpoint says thoughts in the total alone: 7 + 12 and a
+                total of 402, of which 395 is output. Thoughts are billed as output
+                (https://ai.google.dev/gemini-api/docs/openai, …/docs/thinking#pricing)
+GigaChat        prompt leaves cached tokens out, which are not billed: 1 + 4 and 37 precached with
+                a total of 5 (https://developers.sber.ru/docs/ru/gigachat/guides/counting-tokens)
+Azure grok      prompt leaves cached tokens out where they are more than it
+
+Where the total is taken instead of a part, or none of this explains a total, a remark says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from addon.dialects.costs import costs_of
-from addon.dialects.counts import Counts, object_at
-from addon.dialects.facts import Facts
-from ledger.model.usage import Usage, sum_of
+from addon.dialects.counts import Counts, object_at, objects_at
+from addon.dialects.facts import Facts, clean
+from ledger.model.usage import FurtherUsage, Usage, sum_of
 
 _INPUT_DETAILS = (
     "prompt_tokens_details",
@@ -38,10 +53,14 @@ _CACHE_READ = (
     "cache_read_input_tokens",  # Databricks
     "num_cached_tokens",  # Mistral
     "cached_tokens",  # Moonshot, Together
+    "precached_prompt_tokens",  # GigaChat
 )
 _CACHE_WRITE = (
     *_inside(_INPUT_DETAILS, "cache_write_tokens"),
     *_inside(_INPUT_DETAILS, "cache_creation_tokens"),
+    # DashScope: https://www.alibabacloud.com/help/en/model-studio/context-cache
+    *_inside(_INPUT_DETAILS, "cache_creation_input_tokens"),
+    "x_details.0.prompt_tokens_details.cache_creation_input_tokens",
     "cache_creation_input_tokens",
 )
 _REASONING = (*_inside(_OUTPUT_DETAILS, "reasoning_tokens"), "reasoning_tokens")
@@ -79,9 +98,23 @@ _DETAILS_KEYS = (
     "image_tokens",
     "video_tokens",
     "multimodal_tokens",
+    "cache_creation_input_tokens",
+    "cache_creation",
+    "cache_type",
     "accepted_prediction_tokens",
     "rejected_prediction_tokens",
 )
+
+
+def _within_any(lifetime: str) -> tuple[str, ...]:
+    """Where the part of the cache writes with one lifetime may stand."""
+    return (
+        f"cache_creation.{lifetime}",
+        *(f"{detail}.cache_creation.{lifetime}" for detail in _INPUT_DETAILS),
+        f"x_details.0.prompt_tokens_details.cache_creation.{lifetime}",
+    )
+
+
 _CACHE_LIFETIMES = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 KNOWN_KEYS = frozenset(
     {"prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens"}
@@ -101,41 +134,99 @@ KNOWN_KEYS = frozenset(
     | {"tokens_per_second", "prompt_tokens_per_second"}
     | {"time_to_first_token_ms", "time_per_output_token_ms"}
     | {"draft_tokens", "draft_tokens_acceptance", "service_tier", "search_context_size"}
-    | {"request_count", "speed"}
+    | {"request_count", "speed", "x_details", "model_usage", "action_usage", "name"}
+    | {"text_pixels", "image_pixels", "video_pixels"}  # Voyage multimodal
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    """The figures as reported; None: not reported, or no count."""
+
+    prompt: int | None
+    completion: int | None
+    total: int | None
+    cache_read: int | None
+    reasoning: int | None
+    audio: int | None
+
+
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    if "model_usage" in usage:
+        return _usage_of_models(usage, facts)
+    details = objects_at(usage, "x_details")
+    if details:
+        usage = {**usage, "x_details.0": details[0]}  # DashScope Responses
     counts = Counts(usage)
-    prompt = counts.first("prompt_tokens", "input_tokens")
-    completion = counts.first("completion_tokens", "output_tokens")
-    total = counts.first("total_tokens")
-    cache_read = counts.first(*_CACHE_READ)
-    reasoning = counts.first(*_REASONING)
-    input_audio = counts.first(*_INPUT_AUDIO)
-    if prompt is None and completion is None:
-        prompt = total  # embeddings and reranking say only the total (Voyage)
+    said = _Said(
+        prompt=counts.first("prompt_tokens", "input_tokens"),
+        completion=counts.first("completion_tokens", "output_tokens"),
+        total=counts.first("total_tokens"),
+        cache_read=counts.first(*_CACHE_READ),
+        reasoning=counts.first(*_REASONING),
+        audio=counts.first(*_INPUT_AUDIO),
+    )
+    if not counts.says("prompt_tokens", "input_tokens", "completion_tokens", "output_tokens"):
+        # Embeddings and reranking report only the total (Voyage).
+        said = replace(said, prompt=said.total)
+    total_input = _all_input(said, counts)
+    total_output = _all_output(said, facts)
     units = {**facts.units, **counts.units(_UNITS, within="server_side_tool_usage_details")}
     milliseconds = counts.milliseconds("seconds", "prompt_audio_seconds")
     if milliseconds:
         units["audio_milliseconds"] = milliseconds
     costs = costs_of(usage, counts, facts)
     return Usage(
-        input_tokens=_all_input(prompt, completion, total, cache_read, input_audio),
-        cache_read_tokens=cache_read,
+        input_tokens=total_input,
+        cache_read_tokens=said.cache_read,
         cache_write_tokens=counts.first(*_CACHE_WRITE),
-        cache_write_5m_tokens=counts.first("cache_creation.ephemeral_5m_input_tokens"),
-        cache_write_1h_tokens=counts.first("cache_creation.ephemeral_1h_input_tokens"),
-        output_tokens=_all_output(prompt, completion, total, reasoning),
-        reasoning_tokens=reasoning,
-        input_audio_tokens=input_audio,
+        cache_write_5m_tokens=counts.first(*_within_any("ephemeral_5m_input_tokens")),
+        cache_write_1h_tokens=counts.first(*_within_any("ephemeral_1h_input_tokens")),
+        output_tokens=total_output,
+        reasoning_tokens=said.reasoning,
+        input_audio_tokens=said.audio,
         output_audio_tokens=counts.first(*_OUTPUT_AUDIO),
         tool_units=units,
         reported_cost_picousd=costs.own,
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,
-        remarks=tuple(counts.remarks),
+        remarks=(
+            *counts.remarks,
+            *_remarks_on_total(said, total_input, total_output),
+        ),
     )
+
+
+def _usage_of_models(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """A bot that ran several models: the first in the columns, the others beside it."""
+    first, *others = objects_at(usage, "model_usage")
+    return replace(
+        usage_of(first, facts),
+        further=tuple(
+            FurtherUsage(
+                kind="bot",
+                model=clean(one["name"], 256) if isinstance(one.get("name"), str) else None,
+                usage=usage_of(one, facts),
+            )
+            for one in others
+        ),
+    )
+
+
+def _remarks_on_total(
+    said: _Said, total_input: int | None, total_output: int | None
+) -> Iterator[str]:
+    """What total and parts say where they disagree, and which of them the columns have."""
+    total, prompt, completion = said.total, said.prompt, said.completion
+    if total is None or prompt is None or completion is None or total == prompt + completion:
+        return
+    disagreement = f"total_tokens {total} is not {prompt} + {completion}"
+    if sum_of(total_input, total_output) == total:
+        yield f"{disagreement}: the total is right, and the rest of it is in the columns"
+    elif total_input != prompt:
+        yield f"{disagreement}: cached tokens are counted beside the prompt"
+    else:
+        yield f"{disagreement}: the parts are kept"
 
 
 def units_beside(body: Mapping[str, Any]) -> dict[str, int]:
@@ -145,30 +236,32 @@ def units_beside(body: Mapping[str, Any]) -> dict[str, int]:
     )
 
 
-def _all_input(
-    prompt: int | None,
-    completion: int | None,
-    total: int | None,
-    cache_read: int | None,
-    audio: int | None,
-) -> int | None:
+def _all_input(said: _Said, counts: Counts) -> int | None:
     """Prompt tokens, with what the provider counts beside them."""
+    prompt, total = said.prompt, said.total
     if prompt is None:
         return None
-    if cache_read is not None and cache_read > prompt:
-        # Azure AI Foundry's grok: `prompt_tokens: 7, cached_tokens: 163` (WIRE §4).
-        return sum_of(prompt, cache_read)
-    if audio and total is not None and total == prompt + (completion or 0) + audio:
-        return sum_of(prompt, audio)  # Mistral: 3 + 375 audio + 11 = 389
+    if counts.says("precached_prompt_tokens"):
+        return sum_of(prompt, said.cache_read)  # GigaChat
+    if said.cache_read is not None and said.cache_read > prompt:
+        # Azure AI Foundry's grok: `prompt_tokens: 7, cached_tokens: 163`.
+        return sum_of(prompt, said.cache_read)
+    completion = said.completion or 0
+    if said.audio and total is not None and total == prompt + completion + said.audio:
+        return sum_of(prompt, said.audio)  # Mistral: 3 + 375 audio + 11 = 389
+    if total is not None and not said.audio and counts.says("prompt_audio_seconds"):
+        return max(prompt, total - completion)  # Mistral: 5 202 - 1 073 = 4 129
     return prompt
 
 
-def _all_output(
-    prompt: int | None, completion: int | None, total: int | None, reasoning: int | None
-) -> int | None:
-    """Completion tokens, with the reasoning that xAI's chat counts beside them."""
-    if completion is None or not reasoning or total is None or prompt is None:
+def _all_output(said: _Said, facts: Facts) -> int | None:
+    """Completion tokens, with the reasoning that is counted beside them."""
+    prompt, completion, total = said.prompt, said.completion, said.total
+    if completion is None or total is None or prompt is None:
         return completion
-    if total == prompt + completion + reasoning:
-        return sum_of(completion, reasoning)  # xAI: 213 + 2 + 198 = 413
+    if not said.reasoning:
+        is_gemini = facts.provider in ("gcp.gemini", "gcp.vertex_ai")
+        return max(completion, total - prompt) if is_gemini else completion
+    if total == prompt + completion + said.reasoning:
+        return sum_of(completion, said.reasoning)  # xAI: 213 + 2 + 198 = 413
     return completion

@@ -1,4 +1,4 @@
-"""Pure. Anthropic Messages, streamed or not.
+"""Pure. Anthropic Messages, streamed or not, and the older Text Completions.
 
 https://docs.claude.com/en/docs/build-with-claude/streaming
 
@@ -9,8 +9,10 @@ backends raise the input figures while the answer runs. Input and cache figures 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from addon.dialects import shapes
 from addon.dialects.costs import costs_of
 from addon.dialects.counts import Counts, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
@@ -54,6 +56,22 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     elif kind == "content_block_delta":
         facts.token_seen = True
     elif kind == "error" or event == "error" or body.get("error"):
+        see_error(facts, body.get("error") or body, body)
+
+
+def read_completion(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """The older Text Completions, which report no usage.
+
+    https://docs.claude.com/en/api/complete; a stream ends with the event that has a stop reason.
+    """
+    facts.see_id(body.get("id"))
+    facts.see_model(body.get("model"))
+    facts.see_finish(body.get("stop_reason"))
+    if body.get("completion"):
+        facts.token_seen = True
+    if facts.finish_reason is not None:
+        facts.ended = True
+    if event == "error" or body.get("error"):
         see_error(facts, body.get("error") or body, body)
 
 
@@ -104,7 +122,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,
         further=tuple(_further(iteration, facts) for iteration in _outside(usage)),
-        remarks=tuple(counts.remarks),
+        remarks=counts.remarks,
     )
 
 
@@ -144,4 +162,28 @@ MESSAGES = Dialect(
     marks=(Mark(b'"message_'), Mark(b'"usage"'), Mark(b'"error"')),
     text_marks=(b'"text"', b'"thinking"', b'"partial_json"'),
     call_marks=(Mark(b'"tool_use"'),),
+    request_shapes=(
+        {"model": shapes.text, "max_tokens": shapes.count, "messages": shapes.messages},
+        {"anthropic_version": shapes.text, "messages": shapes.messages},
+    ),
+    answer_shapes=(
+        {"type": shapes.one_of("message"), "role": shapes.text, "usage": shapes.an_object},
+        {"type": shapes.one_of("message_start"), "message.usage": shapes.an_object},
+    ),
+)
+COMPLETE = replace(
+    MESSAGES,
+    name="anthropic.complete",
+    operation="text_completion",
+    read=read_completion,
+    marks=(
+        Mark(b'"stop_reason"', (b'"stop_reason":null', b'"stop_reason": null')),
+        Mark(b'"error"'),
+    ),
+    text_marks=(b'"completion"',),
+    call_marks=(),
+    request_shapes=(
+        {"model": shapes.text, "prompt": shapes.text, "max_tokens_to_sample": shapes.count},
+    ),
+    answer_shapes=({"type": shapes.one_of("completion"), "stop_reason": shapes.text},),
 )

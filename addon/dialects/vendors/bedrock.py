@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from addon.dialects import shapes
 from addon.dialects.counts import Counts, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import usage as openai_usage
 from addon.dialects.vendors import anthropic
@@ -65,10 +66,27 @@ def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
     metrics = object_at(body, _METRICS)
     if metrics is not None:
         facts.ended = True  # the last chunk carries them
-        if facts.usage is None:
+        if facts.usage is None or "inputTextTokenCount" in facts.usage:
             facts.see_usage(metrics, final=True)
     if facts.is_document and facts.usage is None:
         facts.see_usage(_usage_in_headers(facts), final=True)
+    if facts.finish_reason is None:
+        facts.see_finish(_finish_of_older_models(body))
+
+
+def _finish_of_older_models(body: dict[str, Any]) -> object:
+    """The finish reason where it stands in a list, or beside the text of a completion.
+
+    https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters.html: Mistral
+    `outputs[0].stop_reason`, Cohere Command `generations[0].finish_reason`, Claude v2
+    `stop_reason` beside `completion`, AI21 `completions[0].finishReason.reason`.
+    """
+    for key, reason in (("outputs", "stop_reason"), ("generations", "finish_reason")):
+        for item in objects_at(body, key):
+            return item.get(reason)
+    for item in objects_at(body, "completions"):
+        return (object_at(item, "finishReason") or {}).get("reason")
+    return body.get("stop_reason") if "completion" in body else None
 
 
 def _inner(body: dict[str, Any]) -> dict[str, Any] | None:
@@ -101,12 +119,22 @@ def _read_model_answer(facts: Facts, body: dict[str, Any]) -> None:
         if object_at(body, "usage") is not None:
             facts.see_finish(body.get("stopReason"))
             facts.see_usage(body.get("usage"), final=True)
+    elif "inputTextTokenCount" in body:
+        _read_titan_chunk(facts, body)
     else:
         facts.see_id(body.get("id"))
         stop = object_at(body, "messageStop") or body
         for key in ("stopReason", "completionReason", "stop_reason", "finish_reason"):
             facts.see_finish(stop.get(key))
         facts.see_usage((object_at(body, "metadata") or {}).get("usage"), final=True)
+
+
+def _read_titan_chunk(facts: Facts, body: dict[str, Any]) -> None:
+    """Titan counts its input on the first chunk; the metrics of the last one replace it."""
+    facts.see_finish(body.get("completionReason"))
+    if body["inputTextTokenCount"] is not None and _METRICS not in body:
+        usage = {"inputTextTokenCount": body["inputTextTokenCount"]}
+        facts.see_usage(usage, final=False)
 
 
 def _usage_in_headers(facts: Facts) -> dict[str, int] | None:
@@ -159,7 +187,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         cache_write_1h_tokens=_written(usage, "1h"),
         output_tokens=output,
         tool_units=counts.units({}, within="serverToolUsage"),
-        remarks=tuple(counts.remarks),
+        remarks=counts.remarks,
     )
 
 
@@ -198,6 +226,12 @@ CONVERSE = Dialect(
         Mark(b":error-code"),
     ),
     text_marks=(b'"text"', b'"input"'),
+    ending=Ending.MARK,
+    request_shapes=({"messages": shapes.messages},),
+    answer_shapes=(
+        {"output.message": shapes.an_object, "stopReason": shapes.text},
+        {"usage.inputTokens": shapes.count, "metrics": shapes.an_object},
+    ),
 )
 INVOKE = replace(
     CONVERSE,
@@ -212,4 +246,16 @@ INVOKE = replace(
     # What a chunk says is in base64, where no search finds it.
     marks=(Mark(b'"bytes"'), Mark(b"xception"), Mark(b":error-code")),
     text_marks=(),
+    ending=Ending.FINISH,
+    request_shapes=(
+        {"messages": shapes.messages},
+        {"prompt": shapes.prompt},
+        {"inputText": shapes.text},
+    ),
+    answer_shapes=(
+        {"choices": shapes.a_list, "usage": shapes.an_object},
+        {"type": shapes.one_of("message", "message_start")},
+        {"inputTextTokenCount": shapes.count},
+        {"amazon-bedrock-invocationMetrics": shapes.an_object},
+    ),
 )

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from addon.dialects import shapes
 from addon.dialects.counts import Counts, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Ending, Facts
 from ledger.model.usage import Usage
 
 _CONTENT = ("text-generation", "content-delta", "tool-plan-delta", "tool-call-delta")
@@ -72,7 +73,7 @@ def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
         output_tokens=counts.first("tokens.output_tokens", "billed_units.output_tokens"),
         reasoning_tokens=counts.first("tokens.reasoning_tokens"),
         tool_units=counts.units(_UNITS, within="billed_units"),
-        remarks=tuple(counts.remarks),
+        remarks=counts.remarks,
     )
 
 
@@ -88,7 +89,42 @@ CHAT = Dialect(
     marks=(Mark(b"message-end"), Mark(b"stream-end"), Mark(b'"error"')),
     text_marks=(b'"text"', b'"tool_plan"', b'"arguments"'),
     call_marks=(Mark(b'"tool-call-start"'),),
+    ending=Ending.MARK,
+    request_shapes=(
+        {"model": shapes.text, "messages": shapes.messages},
+        {"message": shapes.text, "chat_history": shapes.a_list},
+    ),
+    answer_shapes=(
+        {"generation_id": shapes.text, "meta": shapes.an_object},
+        {"usage.billed_units": shapes.an_object},
+        {"meta.billed_units": shapes.an_object},
+        {"type": shapes.one_of("message-start", "message-end"), "delta": shapes.an_object},
+        {"event_type": shapes.one_of("stream-start", "stream-end")},
+    ),
 )
-GENERATE = replace(CHAT, name="cohere.generate", operation="text_completion")
-EMBED = replace(CHAT, name="cohere.embed", operation="embeddings")
-RERANK = replace(CHAT, name="cohere.rerank", operation="rerank")
+_BILLED = ({"meta.billed_units": shapes.an_object}, {"meta.api_version": shapes.an_object})
+GENERATE = replace(
+    CHAT,
+    name="cohere.generate",
+    operation="text_completion",
+    request_shapes=({"model": shapes.text, "prompt": shapes.text},),
+    answer_shapes=({"generations": shapes.objects, "meta": shapes.an_object},),
+)
+EMBED = replace(
+    CHAT,
+    name="cohere.embed",
+    operation="embeddings",
+    request_shapes=(
+        {"model": shapes.text, "texts": shapes.a_list},
+        {"model": shapes.text, "images": shapes.a_list},
+        {"model": shapes.text, "inputs": shapes.a_list},
+    ),
+    answer_shapes=_BILLED,
+)
+RERANK = replace(
+    CHAT,
+    name="cohere.rerank",
+    operation="rerank",
+    request_shapes=({"model": shapes.text, "query": shapes.text, "documents": shapes.a_list},),
+    answer_shapes=_BILLED,
+)

@@ -1,27 +1,45 @@
-"""Pure. Replicate predictions: an answer that names itself and its state; no tokens are said.
+"""Pure. Replicate predictions: an answer that names itself and its state.
 
 https://replicate.com/docs/reference/http#predictions.create
+
+A prediction is made at once and read later, or awaited; when it is done, `metrics` has the token
+counts of language models and the seconds that other models are billed by.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from addon.dialects import shapes
+from addon.dialects.counts import Counts
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
-from addon.dialects.facts import Facts
-from ledger.model.usage import NO_USAGE, Usage
+from addon.dialects.facts import Ending, Facts
+from ledger.model.usage import Usage
+
+_FINISHED = ("succeeded", "failed", "canceled", "aborted")
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
     facts.see_id(body.get("id"))
     facts.see_model(body.get("model"))
-    facts.see_finish(body.get("status"))
+    status = body.get("status")
+    if status in _FINISHED or facts.is_document:
+        facts.see_finish(status)
+    if status in _FINISHED:
+        facts.see_usage(body.get("metrics") or None, final=True)
     if body.get("error"):
         see_error(facts, body["error"], body)
 
 
-def usage_of(_usage: Mapping[str, Any], _facts: Facts) -> Usage:
-    return NO_USAGE
+def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
+    counts = Counts(usage)
+    milliseconds = counts.milliseconds("predict_time")
+    return Usage(
+        input_tokens=counts.first("input_token_count"),
+        output_tokens=counts.first("output_token_count"),
+        tool_units={"predict_milliseconds": milliseconds} if milliseconds else {},
+        remarks=counts.remarks,
+    )
 
 
 PREDICTIONS = Dialect(
@@ -29,6 +47,17 @@ PREDICTIONS = Dialect(
     operation="text_completion",
     read=read,
     usage_of=usage_of,
+    known_keys=frozenset(
+        {"input_token_count", "output_token_count", "predict_time", "total_time"}
+        | {
+            "tokens_per_second",
+            "time_to_first_token",
+            "image_count",
+            "video_output_duration_seconds",
+        }
+    ),
     marks=(Mark(b'"error"', (b'"error":null',)),),
-    closes_without_mark=True,
+    ending=Ending.CLOSE,
+    request_shapes=({"version": shapes.text, "input": shapes.an_object},),
+    answer_shapes=({"id": shapes.text, "status": shapes.text, "urls": shapes.an_object},),
 )

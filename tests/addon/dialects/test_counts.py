@@ -6,14 +6,17 @@ def test_the_first_that_is_reported_counts() -> None:
     assert counts.first("a", "b.c", "d") == 3
     assert counts.first("d") == 0
     assert counts.first("b", "b.x", "x.y") is None
-    assert counts.remarks == []
+    assert counts.remarks == ()
 
 
 def test_what_is_no_count_is_remarked_once_and_passed_over() -> None:
     counts = Counts({"a": -1, "b": "12", "c": 5})
     assert counts.first("a", "b", "c") == 5
     assert counts.first("a") is None
-    assert counts.remarks == ["a is no count: '-1'", "b is no count: '12'"]
+    assert counts.remarks == (
+        "a is no count: '-1'",
+        "b is no count: '12'",
+    )
 
 
 def test_a_remark_is_bounded() -> None:
@@ -75,3 +78,13 @@ def test_looking_up_never_raises() -> None:
     assert object_at({"a": 1}, "a") is None
     assert objects_at({"a": [{"x": 1}, 2, None]}, "a") == [{"x": 1}]
     assert objects_at({"a": {"x": 1}}, "a") == []
+
+
+def test_remarks_are_bounded_and_each_stands_once() -> None:
+    """Upstream decides how many of its values are no counts."""
+    counts = Counts({f"key{n}": "x" for n in range(10_000)})
+    for n in range(10_000):
+        counts.first(f"key{n}")
+        counts.first("key0")
+    assert len(counts.remarks) == 16
+    assert counts.remarks[0] == "key0 is no count: 'x'"

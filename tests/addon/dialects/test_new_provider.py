@@ -46,12 +46,12 @@ LUMEN = Dialect(
 )
 
 # … to here, and its row in `routes.ROWS`:
-ROW = routes.Row(r"/speak", LUMEN)
+ROW = routes.Row("/speak", LUMEN)
 
 
 @pytest.fixture
 def with_lumen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "_COMPILED", routes._compiled([*routes.ROWS, ROW]))
+    monkeypatch.setattr(routes, "_ROUTES", routes.RouteTable([*routes.ROWS, ROW]))
 
 
 @pytest.mark.usefixtures("with_lumen")

@@ -24,7 +24,7 @@ from addon.dialects import routes
         ("api.openai.com", "/v1/threads/t/runs/run_1/submit_tool_outputs", "openai.runs", None, None),
         ("api.openai.com", "/v1/embeddings", "openai.embeddings", None, None),
         ("api.openai.com", "/v1/images/generations", "openai.images", None, None),
-        ("api.openai.com", "/v1/audio/speech", "openai.audio", None, None),
+        ("api.openai.com", "/v1/audio/speech", "openai.speech", None, None),
         ("api.openai.com", "/v1/moderations", "openai.moderations", None, None),
         ("api.voyageai.com", "/v1/rerank", "openai.rerank", None, None),
         ("api.anthropic.com", "/v1/messages", "anthropic.messages", None, None),

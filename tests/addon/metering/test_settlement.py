@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Ending, Facts
 from addon.dialects.routes import DIALECTS
 from addon.metering.meter import Meter
 from addon.metering.settlement import NOTHING_PASSED, End, outcome_of, result_of
@@ -15,7 +15,7 @@ SAID_DONE = Facts(ended=True, finish_reason="stop")
 SAID_FINISH = Facts(finish_reason="stop")
 SAID_NOTHING = Facts()
 SAID_ERROR = Facts(failed=True, ended=True)
-CLOSES = Facts(closes_without_mark=True)
+CLOSES = Facts(ending=Ending.CLOSE)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from addon.dialects import shapes
 from addon.dialects.counts import Counts, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Ending, Facts
 from ledger.model.usage import Usage
 
 _USAGE_KEYS = (
@@ -47,7 +48,7 @@ def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
     return Usage(
         input_tokens=counts.first("prompt_eval_count"),
         output_tokens=counts.first("eval_count"),
-        remarks=tuple(counts.remarks),
+        remarks=counts.remarks,
     )
 
 
@@ -63,6 +64,29 @@ CHAT = Dialect(
     ),
     text_marks=(b'"content"', b'"response"', b'"thinking"'),
     streams_unless_told=True,
+    ending=Ending.MARK,
+    request_shapes=({"model": shapes.text, "messages": shapes.a_list},),
+    answer_shapes=(
+        {"model": shapes.text, "done": shapes.true_or_false, "message": shapes.an_object},
+    ),
 )
-GENERATE = replace(CHAT, name="ollama.generate", operation="text_completion")
-EMBED = replace(CHAT, name="ollama.embed", operation="embeddings", streams_unless_told=False)
+GENERATE = replace(
+    CHAT,
+    name="ollama.generate",
+    operation="text_completion",
+    request_shapes=({"model": shapes.text, "prompt": shapes.anything},),
+    answer_shapes=(
+        {"model": shapes.text, "done": shapes.true_or_false, "response": shapes.anything},
+    ),
+)
+EMBED = replace(
+    CHAT,
+    name="ollama.embed",
+    operation="embeddings",
+    streams_unless_told=False,
+    request_shapes=(
+        {"model": shapes.text, "input": shapes.prompt},
+        {"model": shapes.text, "prompt": shapes.prompt},
+    ),
+    answer_shapes=({"model": shapes.text, "embeddings": shapes.a_list},),
+)

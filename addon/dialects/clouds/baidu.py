@@ -1,0 +1,60 @@
+"""Pure. Baidu ERNIE on the first Qianfan platform; its successor speaks OpenAI's format.
+
+https://cloud.baidu.com/doc/WENXINWORKSHOP/s/clntwmv7t
+
+Every event of a stream has a usage of its own, a running figure; `is_end` is the end mark. Errors
+come with status 200 as `error_code` and `error_msg`.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from addon.dialects import shapes
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.facts import Facts, clean
+from addon.dialects.layout import Layout, reader_of
+from addon.dialects.openai import usage as openai_usage
+
+_read = reader_of(
+    Layout(
+        ids=("id",),
+        created=("created",),
+        finishes=("finish_reason",),
+        texts=("result", "data"),
+        usages=("usage",),
+        ends=("is_end",),
+    )
+)
+
+
+def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    _read(facts, event, body)
+    if body.get("error_code") is not None:
+        facts.failed = True
+        facts.error_code = clean(str(body["error_code"]), 128)
+        facts.error_message = clean(str(body.get("error_msg")), 1000)
+
+
+_PATH = b'"is_end"'
+CHAT = Dialect(
+    name="baidu.chat",
+    operation="chat",
+    read=read,
+    usage_of=openai_usage.usage_of,
+    known_keys=openai_usage.KNOWN_KEYS,
+    marks=(
+        Mark(b'"usage"', latest=True),
+        Mark(_PATH, (b'"is_end":false', b'"is_end": false')),
+        Mark(b'"error_code"'),
+    ),
+    text_marks=(b'"result"',),
+    id_in_frames=True,
+    request_shapes=({"messages": shapes.messages}, {"prompt": shapes.prompt}),
+    answer_shapes=({"id": shapes.beginning("as-"), "object": shapes.text},),
+)
+EMBEDDINGS = replace(
+    CHAT,
+    name="baidu.embeddings",
+    operation="embeddings",
+    request_shapes=({"input": shapes.prompt},),
+)

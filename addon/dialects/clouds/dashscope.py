@@ -1,0 +1,82 @@
+"""Pure. Alibaba DashScope's own format: generation, embeddings, reranking, applications.
+
+https://www.alibabacloud.com/help/en/model-studio/dashscope-api-reference/
+
+Each event of a stream repeats the whole usage so far. An unfinished choice says so in the text
+`"null"`. Applications list what each of their models used; the sum is the exchange's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from addon.dialects import shapes
+from addon.dialects.counts import objects_at
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.facts import Facts
+from addon.dialects.layout import Layout, reader_of
+from addon.dialects.openai import usage as openai_usage
+from ledger.model.usage import Usage, count_of, sum_of
+
+_LAYOUT = Layout(
+    ids=("request_id",),
+    finishes=("output.choices.0.finish_reason", "output.finish_reason"),
+    unfinished=frozenset({"null"}),
+    texts=(
+        "output.text",
+        "output.choices.0.message.content",
+        "output.choices.0.message.reasoning_content",
+        "output.choices.0.message.tool_calls",
+    ),
+    usages=("usage",),
+    errors=("error",),
+)
+_read = reader_of(_LAYOUT)
+
+
+def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    _read(facts, event, body)
+    for one in objects_at(body.get("usage"), "models"):
+        facts.see_model(one.get("model_id"))
+    if body.get("code") and body.get("message") and "output" not in body:
+        facts.failed = True
+        facts.error_code = str(body["code"])[:128]
+        facts.error_message = str(body["message"])[:1000]
+
+
+def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    models = objects_at(usage, "models")
+    if models and "input_tokens" not in usage:
+        return Usage(
+            input_tokens=sum_of(*(count_of(one.get("input_tokens")) for one in models)),
+            output_tokens=sum_of(*(count_of(one.get("output_tokens")) for one in models)),
+        )
+    return openai_usage.usage_of(usage, facts)
+
+
+_ANSWER = ({"request_id": shapes.text, "output": shapes.an_object},)
+
+GENERATION = Dialect(
+    name="dashscope.generation",
+    operation="chat",
+    read=read,
+    usage_of=usage_of,
+    known_keys=openai_usage.KNOWN_KEYS
+    | {"models", "image_tokens", "video_tokens", "audio_tokens", "image_count"}
+    | {"input_tokens_details.text_tokens", "plugins", "plugins.*"},
+    marks=(Mark(b'"usage"', latest=True), Mark(b'"finish_reason"', (b'"finish_reason":"null"',))),
+    text_marks=(b'"content"', b'"reasoning_content"', b'"text"'),
+    id_in_frames=True,
+    request_shapes=(
+        {"model": shapes.text, "input.messages": shapes.messages},
+        {"model": shapes.text, "input.prompt": shapes.prompt},
+    ),
+    answer_shapes=_ANSWER,
+)
+EMBEDDING = replace(
+    GENERATION,
+    name="dashscope.embedding",
+    operation="embeddings",
+    request_shapes=({"model": shapes.text, "input": shapes.an_object},),
+)
+RERANK = replace(EMBEDDING, name="dashscope.rerank", operation="rerank")

@@ -1,0 +1,43 @@
+"""Pure. SAP AI Core's orchestration: an OpenAI answer inside `final_result`.
+
+https://help.sap.com/docs/sap-ai-core/generative-ai/harmonized-api
+
+The first version called it `orchestration_result`. The other modules of a pipeline (grounding,
+masking) write beside it what they did, which bills no tokens.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from addon.dialects import shapes
+from addon.dialects.counts import object_at
+from addon.dialects.dialect import Mark
+from addon.dialects.errors import see_error
+from addon.dialects.facts import Facts
+from addon.dialects.openai import chat
+
+
+def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    answer = object_at(body, "final_result") or object_at(body, "orchestration_result")
+    if answer is not None:
+        chat.read(facts, event, answer)
+    elif body.get("error") or (body.get("code") and body.get("message")) or event == "error":
+        see_error(facts, body.get("error") or body, body)
+
+
+ORCHESTRATION = replace(
+    chat.CHAT,
+    name="sap.orchestration",
+    read=read,
+    marks=(*chat.CHAT.marks, Mark(b'"code"')),
+    id_in_frames=False,
+    request_shapes=(
+        {"config": shapes.an_object},
+        {"orchestration_config": shapes.an_object},
+        {"config_ref": shapes.an_object},
+    ),
+    answer_shapes=(
+        {"final_result.choices": shapes.a_list},
+        {"orchestration_result.choices": shapes.a_list},
+    ),
+)

@@ -1,0 +1,88 @@
+"""Pure. Vercel AI Gateway's own format: the parts of the AI SDK's language model, as JSON.
+
+https://ai-sdk.dev/providers/ai-sdk-providers/ai-gateway
+
+Usage is flat in the SDK's second specification (`inputTokens`, `cachedInputTokens`) and nested in
+the third (`inputTokens.total`, `.cacheRead`). The finish reason is text there and an object here.
+The gateway's own price stands in `providerMetadata.gateway.cost`, in USD as text. The model that
+was asked for stands in a request header, the one that answered in `response.modelId`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from addon.dialects import shapes
+from addon.dialects.counts import Counts, lookup
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error
+from addon.dialects.facts import Facts
+from addon.dialects.layout import Figures, figures_reader, known_keys_of
+from ledger.model.usage import Usage
+
+_FIGURES = Figures(
+    input=("inputTokens", "inputTokens.total", "tokens", "promptTokens"),
+    output=("outputTokens", "outputTokens.total", "completionTokens"),
+    cache_read=("cachedInputTokens", "inputTokens.cacheRead"),
+    cache_write=("inputTokens.cacheWrite",),
+    reasoning=("reasoningTokens", "outputTokens.reasoning"),
+)
+_CONTENT = ("text-delta", "reasoning-delta", "tool-input-delta", "tool-call", "file")
+
+
+def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    kind = body.get("type")
+    if kind == "response-metadata":
+        facts.see_id(body.get("id"))
+        facts.see_model(body.get("modelId"))
+    elif kind in _CONTENT:
+        facts.token_seen = True
+    elif kind == "error":
+        see_error(facts, body.get("error") or body, body)
+    elif kind == "finish" or facts.is_document:
+        _read_end(facts, body)
+        facts.ended = kind == "finish" or facts.ended
+    if kind is None and body.get("error"):
+        see_error(facts, body["error"], body)
+
+
+def _read_end(facts: Facts, body: dict[str, Any]) -> None:
+    reason = body.get("finishReason")
+    facts.see_finish(reason.get("unified") if isinstance(reason, dict) else reason)
+    facts.see_id(lookup(body, "response.id"))
+    facts.see_model(lookup(body, "response.modelId"))
+    facts.see_usage(body.get("usage"), final=True)
+    facts.cost = lookup(body, "providerMetadata.gateway.cost")
+
+
+def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    found = _usage_of(usage, facts)
+    return replace(found, reported_cost_picousd=Counts({"cost": facts.cost}).picousd("cost"))
+
+
+_usage_of = figures_reader(_FIGURES)
+
+LANGUAGE_MODEL = Dialect(
+    name="vercel.language_model",
+    operation="chat",
+    read=read,
+    usage_of=usage_of,
+    known_keys=known_keys_of(
+        _FIGURES, "totalTokens", "inputTokens.noCache", "outputTokens.text", "raw", "raw.*"
+    ),
+    marks=(Mark(b'"finish"'), Mark(b'"response-metadata"'), Mark(b'"error"')),
+    text_marks=(b'"delta"',),
+    call_marks=(Mark(b'"tool-call"'),),
+    request_shapes=({"prompt": shapes.messages},),
+    answer_shapes=(
+        {"finishReason": shapes.anything, "usage": shapes.an_object},
+        {"type": shapes.one_of("stream-start", "response-metadata", "finish")},
+    ),
+)
+EMBEDDING_MODEL = replace(
+    LANGUAGE_MODEL,
+    name="vercel.embedding_model",
+    operation="embeddings",
+    request_shapes=({"values": shapes.prompt},),
+    answer_shapes=({"embeddings": shapes.a_list, "usage": shapes.an_object},),
+)

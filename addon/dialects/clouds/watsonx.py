@@ -1,0 +1,64 @@
+"""Pure. IBM watsonx.ai text generation; its chat is OpenAI's format under a path of its own.
+
+https://cloud.ibm.com/apidocs/watsonx-ai#text-generation
+
+The counts stand in each result. In a stream `generated_token_count` is a running figure, and
+`input_token_count` is said once, with zeros after it, so the largest of each is the figure.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from addon.dialects import shapes
+from addon.dialects.counts import objects_at
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error
+from addon.dialects.facts import Facts
+from addon.dialects.layout import Figures, figures_reader
+from ledger.model.usage import Usage, count_of
+
+_FIGURES = Figures(input=("input_token_count",), output=("generated_token_count",))
+_KEYS = ("input_token_count", "generated_token_count")
+
+
+def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    facts.see_model(body.get("model_id"))
+    for result in objects_at(body, "results"):
+        if result.get("generated_text"):
+            facts.token_seen = True
+        if result.get("stop_reason") != "not_finished":
+            facts.see_finish(result.get("stop_reason"))
+        _read_counts(facts, result)
+    if body.get("errors") or event == "error":
+        see_error(facts, body.get("errors") or body, body)
+
+
+def _read_counts(facts: Facts, result: dict[str, Any]) -> None:
+    said = {key: result[key] for key in _KEYS if result.get(key) is not None}
+    if not said:
+        return
+    before = facts.usage or {}
+    merged = {**before, **said}
+    for key, value in said.items():
+        if (count_of(before.get(key)) or 0) > (count_of(value) or 0):
+            merged[key] = before[key]
+    facts.see_usage(merged, final=facts.finish_reason is not None)
+
+
+def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    return _usage_of(usage, facts)
+
+
+_usage_of = figures_reader(_FIGURES)
+
+GENERATION = Dialect(
+    name="watsonx.generation",
+    operation="text_completion",
+    read=read,
+    usage_of=usage_of,
+    known_keys=frozenset(_KEYS),
+    marks=(Mark(b'"input_token_count"'), Mark(b'"errors"')),
+    text_marks=(b'"generated_text"',),
+    request_shapes=({"model_id": shapes.text, "input": shapes.prompt},),
+    answer_shapes=({"model_id": shapes.text, "results": shapes.with_key("generated_text")},),
+)

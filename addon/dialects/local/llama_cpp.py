@@ -1,0 +1,49 @@
+"""Pure. llama.cpp's server, in its own format: `/completion`.
+
+https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
+
+There is no usage object: the counts stand at the top level of the answer and of a stream's last
+event. `tokens_evaluated` is the whole prompt, of which `timings.cache_n` came from the cache;
+`tokens_cached` counts prompt and answer together and is no figure of ours.
+"""
+
+from addon.dialects import shapes
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
+
+_FIGURES = Figures(
+    input=("tokens_evaluated",),
+    output=("tokens_predicted",),
+    cache_read=("timings.cache_n",),
+)
+
+COMPLETION = Dialect(
+    name="llama_cpp.completion",
+    operation="text_completion",
+    read=reader_of(
+        Layout(
+            models=("model",),
+            finishes=("stop_type",),
+            unfinished=frozenset({"none"}),
+            texts=("content",),
+            usage_keys=(
+                "tokens_evaluated",
+                "tokens_predicted",
+                "tokens_cached",
+                "timings.cache_n",
+            ),
+            ends=("stop",),
+        )
+    ),
+    usage_of=figures_reader(_FIGURES),
+    known_keys=known_keys_of(_FIGURES, "tokens_cached"),
+    marks=(
+        Mark(b'"stop"', (b'"stop":false', b'"stop": false')),
+        Mark(b'"error"'),
+    ),
+    text_marks=(b'"content"',),
+    answer_shapes=(
+        {"content": shapes.anything, "tokens_predicted": shapes.count},
+        {"content": shapes.anything, "stop": shapes.true_or_false, "id_slot": shapes.anything},
+    ),
+)

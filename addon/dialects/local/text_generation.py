@@ -1,0 +1,63 @@
+"""Pure. Hugging Face Text Generation Inference, in its own format: `/generate`.
+
+https://huggingface.github.io/text-generation-inference/
+
+A document has details only if they were asked for; the counts stand in response headers all the
+same. The last event of a stream has `generated_text` and details.
+"""
+
+from typing import Any
+
+from addon.dialects import shapes
+from addon.dialects.counts import object_at
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.facts import Facts
+from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
+
+_HEADERS = {
+    "x-prompt-tokens": "header:x-prompt-tokens",
+    "x-generated-tokens": "header:x-generated-tokens",
+}
+_FIGURES = Figures(
+    input=("details.input_length", _HEADERS["x-prompt-tokens"]),
+    output=("details.generated_tokens", _HEADERS["x-generated-tokens"]),
+)
+_read = reader_of(
+    Layout(
+        finishes=("details.finish_reason",),
+        texts=("token.text", "generated_text"),
+        usage_keys=("details.input_length", "details.generated_tokens"),
+    )
+)
+
+
+def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    _read(facts, event, body)
+    if object_at(body, "details") is not None and not facts.is_document:
+        facts.ended = True
+    if not facts.is_document:
+        return
+    said = {
+        key: int(facts.headers[name])
+        for name, key in _HEADERS.items()
+        if facts.headers.get(name, "").isdecimal()
+    }
+    if said:
+        facts.see_usage({**said, **(facts.usage or {})}, final=True)
+
+
+GENERATE = Dialect(
+    name="tgi.generate",
+    operation="text_completion",
+    read=read,
+    usage_of=figures_reader(_FIGURES),
+    known_keys=known_keys_of(_FIGURES),
+    marks=(Mark(b'"details"', (b'"details":null', b'"details": null')), Mark(b'"error"')),
+    text_marks=(b'"text"',),
+    answer_shapes=(
+        {"generated_text": shapes.text, "details.generated_tokens": shapes.count},
+        {"generated_text": shapes.text},
+        {"token.id": shapes.count, "token.text": shapes.anything},
+    ),
+    request_shapes=({"inputs": shapes.text, "parameters": shapes.an_object},),
+)

@@ -1,0 +1,77 @@
+"""Pure. Path templates: how the path of a request must end, matched in time linear in its length.
+
+    /chat/completions                    these segments, after any prefix
+    /threads/{}/runs                     `{}` is one segment of any text
+    /responses/resp_{}                   a segment that begins so
+    /models/{model}:generateContent      `{model}` is everything between, slashes included
+    /ai/run/{model}                      everything to the end
+
+A path longer than `PATH_LENGTH_MAX` matches nothing. A search costs one dictionary look-up by the
+path's last word, then one comparison for each of the few templates that end in this word.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+PATH_LENGTH_MAX = 2_048
+"""Characters. The longest LLM paths name a Bedrock ARN and are under 300."""
+_MODEL = "{model}"
+_ANY = "{}"
+
+
+class Found(NamedTuple):
+    """A template that fits a path."""
+
+    model: str | None
+    """What stood at `{model}`, escapes not undone; None for a template without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One template, taken apart."""
+
+    last_word: str
+    """The word that a fitting path ends in; empty if it may be any."""
+    head: str
+    """What must stand before `{model}`; empty for a template without one."""
+    tail: str
+    """What the path must end in, or, without `{model}`, a pattern for its last segments."""
+    segments: int
+    pattern: re.Pattern[str] | None
+
+    def find(self, path: str) -> Found | None:
+        """What the path says, if it fits. `path` has no query and no slash at its end."""
+        if self.pattern is None:
+            return self._find_model(path)
+        before = path.rsplit("/", self.segments)[0]
+        return Found(None) if self.pattern.fullmatch(path, len(before)) else None
+
+    def _find_model(self, path: str) -> Found | None:
+        if not path.endswith(self.tail):
+            return None
+        start = path.find(self.head)
+        if start < 0:
+            return None
+        model = path[start + len(self.head) : len(path) - len(self.tail)]
+        return Found(model) if model else None
+
+
+def template_of(text: str) -> Template:
+    """The template that a text stands for."""
+    head, separator, tail = text.partition(_MODEL)
+    if separator:
+        return Template(last_word(tail) if tail else "", head, tail, 0, None)
+    parts = [re.escape(part) for part in text.split(_ANY)]
+    return Template(
+        last_word="" if _ANY in text.rpartition("/")[2] else last_word(text),
+        head="",
+        tail=text,
+        segments=text.count("/"),
+        pattern=re.compile("[^/]+".join(parts)),
+    )
+
+
+def last_word(path: str) -> str:
+    """What a path ends in: its last segment, or what follows a colon in it."""
+    return path.rpartition("/")[2].rpartition(":")[2]

@@ -1,0 +1,88 @@
+"""Pure. Shapes: what a JSON object must hold to be the request or the answer of a dialect.
+
+On a host that the table of providers does not name, a path alone makes no LLM call: a form service
+posts to `/api/forms/7/responses`, a chat server to `/messages`. There the request body or the
+answer must fit a shape of the dialect that its path speaks for. A shape names keys, dotted for
+objects inside objects, and what must stand there; it fits if all of them do. Shapes ask for the
+little that every call has, because a call that is missed is as wrong as one that is none.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+type Check = Callable[[Any], bool]
+type Shape = Mapping[str, Check]
+
+
+def text(value: Any) -> bool:
+    """Text that is not empty."""
+    return isinstance(value, str) and value != ""
+
+
+def count(value: Any) -> bool:
+    """A number that is no boolean."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def anything(value: Any) -> bool:
+    """Any value but null."""
+    return value is not None
+
+
+def objects(value: Any) -> bool:
+    """A list of objects that is not empty."""
+    return isinstance(value, list) and len(value) > 0 and isinstance(value[0], dict)
+
+
+def a_list(value: Any) -> bool:
+    """Any list."""
+    return isinstance(value, list)
+
+
+def an_object(value: Any) -> bool:
+    """Any object."""
+    return isinstance(value, dict)
+
+
+def true_or_false(value: Any) -> bool:
+    """A boolean."""
+    return isinstance(value, bool)
+
+
+def prompt(value: Any) -> bool:
+    """Input as models take it: text, or a list of text, tokens or parts."""
+    return text(value) or (isinstance(value, list) and len(value) > 0)
+
+
+def messages(value: Any) -> bool:
+    """Messages of a conversation, each with the role that said it."""
+    return objects(value) and isinstance(value[0].get("role"), str)
+
+
+def with_key(key: str) -> Check:
+    """A list of objects, the first of which has this key."""
+    return lambda value: objects(value) and key in value[0]
+
+
+def one_of(*values: str) -> Check:
+    """Exactly one of these texts."""
+    return lambda value: value in values if isinstance(value, str) else False
+
+
+def beginning(*prefixes: str) -> Check:
+    """Text that begins with one of these."""
+    return lambda value: isinstance(value, str) and value.startswith(prefixes)
+
+
+def fits(shapes: Iterable[Shape], body: Mapping[str, Any]) -> bool:
+    """Whether a body has one of these shapes."""
+    return any(all(check(_at(body, path)) for path, check in shape.items()) for shape in shapes)
+
+
+def _at(body: Mapping[str, Any], path: str) -> Any:
+    value: Any = body
+    for key in path.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value

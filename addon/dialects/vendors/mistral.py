@@ -1,0 +1,73 @@
+"""Pure. Mistral's conversations; its chat, completions and embeddings are OpenAI's formats.
+
+https://docs.mistral.ai/agents/conversations/
+
+What built-in connectors read is counted in `connector_tokens`, beside `prompt_tokens`: 188 + 55 +
+7 112 is the total of 7 355. It is input, and billed as such, so it is added to the input.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from addon.dialects import shapes
+from addon.dialects.counts import Counts, objects_at
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error
+from addon.dialects.facts import Facts
+from addon.dialects.openai import usage as openai_usage
+from ledger.model.usage import Usage, sum_of
+
+
+def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    kind = body.get("type") or event
+    for output in objects_at(body, "outputs"):
+        facts.see_model(output.get("model"))
+    facts.see_model(body.get("model"))
+    if facts.is_document:
+        # Every answer of a conversation has the conversation's id; an output's own is unique.
+        outputs = objects_at(body, "outputs")
+        facts.see_id(outputs[-1].get("id") if outputs else body.get("conversation_id"))
+        facts.see_usage(body.get("usage"), final=True)
+    elif kind == "message.output.delta":
+        facts.token_seen = True
+        if facts.response_id is None:
+            facts.see_id(body.get("id"))
+    elif kind == "function.call.delta":
+        facts.token_seen = True
+    elif kind == "conversation.response.done":
+        facts.see_usage(body.get("usage"), final=True)
+        facts.ended = True
+    elif kind == "conversation.response.error":
+        see_error(facts, {**body, "type": None})
+
+
+def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    counts = Counts(usage)
+    found = openai_usage.usage_of(usage, facts)
+    units = {f"{path.partition('.')[2]}_calls": path for path in counts.paths_within("connectors")}
+    connectors = counts.units({path: name for name, path in units.items()})
+    return replace(
+        found,
+        input_tokens=sum_of(found.input_tokens, counts.first("connector_tokens")),
+        tool_units={**found.tool_units, **connectors},
+    )
+
+
+CONVERSATIONS = Dialect(
+    name="mistral.conversations",
+    operation="chat",
+    read=read,
+    usage_of=usage_of,
+    known_keys=openai_usage.KNOWN_KEYS | {"connector_tokens", "connectors", "connectors.*"},
+    marks=(Mark(b"conversation.response."), Mark(b'"error"')),
+    text_marks=(b'"content"', b'"arguments"'),
+    request_shapes=(
+        {"model": shapes.text, "inputs": shapes.prompt},
+        {"agent_id": shapes.text, "inputs": shapes.prompt},
+    ),
+    answer_shapes=(
+        {"conversation_id": shapes.text, "outputs": shapes.a_list, "usage": shapes.an_object},
+        {"type": shapes.beginning("conversation.response.")},
+    ),
+)
