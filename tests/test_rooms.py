@@ -16,8 +16,9 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted([*ROOT.glob("addon/**/*.py"), *ROOT.glob("ledger/**/*.py")])
 
 MODEL = {"ledger.model"}
+NAMES_ROOM = MODEL | {"ledger.names"}
 PRICING = MODEL | {"ledger.pricing"}
-STORE = PRICING | {"ledger.store", "ledger.store.writing"}
+STORE = PRICING | NAMES_ROOM | {"ledger.store", "ledger.store.writing"}
 SYNC = STORE | {"ledger.sync"}
 MAINTENANCE = SYNC | {"ledger.maintenance"}
 REPORTS = MAINTENANCE | {"ledger.reports"}
@@ -33,6 +34,7 @@ PROXY = RECORDINGS | {"addon.proxy", "addon.proxy.patches", "addon.telemetry"}
 
 ARROWS: dict[str, set[str]] = {
     "ledger.model": MODEL,
+    "ledger.names": NAMES_ROOM,
     "ledger.pricing": PRICING,
     "ledger.store": STORE,
     "ledger.store.writing": STORE,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption, Only, Since, Until
+from ledger.commands.options import LedgerOption, NamesOption, Only, Since, Until
 from ledger.commands.output import say
 from ledger.commands.scope import scope_of
 
@@ -48,6 +48,7 @@ def export(
     since: Since = None,
     until: Until = None,
     only: Only = None,
+    names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
     """Write requests, charges or FOCUS billing rows as Parquet or CSV, partitioned by day."""
@@ -56,7 +57,7 @@ def export(
     from ledger.reports.layout import counted
     from ledger.reports.queries import open_ledger
 
-    scope = scope_of(since, until, only)
+    scope = scope_of(since, until, only, names)
     engine = open_ledger(ledger)
     invoices = _invoices(statement or [])
     rows = 0

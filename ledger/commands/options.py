@@ -19,12 +19,25 @@ LedgerOption = Annotated[
 
 Since = Annotated[
     str | None,
-    typer.Option(metavar="WHEN", help="From then on: 2026-11-01, 24h, 7d, today, …; UTC."),
+    typer.Option(
+        metavar="WHEN",
+        help="From then on: 2026-11, 2026-11-01, last-month, this-week, 30d, today, …; UTC.",
+    ),
 ]
-Until = Annotated[str | None, typer.Option(metavar="WHEN", help="Before then.")]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHEN",
+        help="Before the beginning of that: --since last-month --until this-month is last month.",
+    ),
+]
 Only = Annotated[
     list[str] | None,
-    typer.Option(metavar="WORD=VALUE", help="Only requests of this model, key, tag:NAME, …"),
+    typer.Option(
+        metavar="WORD=VALUE",
+        help="Only requests of this model, key, team, tag:NAME, …; several of one word are any of "
+        "them; * and ? stand for any characters, (none) for no value.",
+    ),
 ]
 Prices = Annotated[
     str | None,
@@ -33,6 +46,18 @@ Prices = Annotated[
         metavar="FILE",
         envvar="TOKENTEE_PRICES",
         help="Your own prices (TOML); as tee_prices.",
+    ),
+]
+
+NamesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--names",
+        metavar="FILE",
+        envvar="TOKENTEE_NAMES",
+        help="Who is behind keys, hosts, tags, sessions and projects (TOML); default: names.toml "
+        "in your configuration directory.",
+        show_default=False,
     ),
 ]
 

@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import Format, LedgerOption, Only, Since, TableFormat, Until
+from ledger.commands.options import (
+    Format,
+    LedgerOption,
+    NamesOption,
+    Only,
+    Since,
+    TableFormat,
+    Until,
+)
 from ledger.commands.output import say, write
 from ledger.commands.scope import scope_of
 from ledger.reconcile.comparison import Dimension
@@ -49,6 +57,7 @@ def reconcile(
         bool, typer.Option("--differences", help="Leave out what agrees.")
     ] = False,
     format: TableFormat = Format.TABLE,  # noqa: A002
+    names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
     """Compare vendors' statements with the ledger; exit code 1 if they do not agree."""
@@ -57,7 +66,7 @@ def reconcile(
     from ledger.reports.layout import counted, short_usd
     from ledger.reports.queries import open_ledger
 
-    scope, part = scope_of(since, until, only), _percent(tolerance)
+    scope, part = scope_of(since, until, only, names), _percent(tolerance)
     alike = _pairs(same or [])
     statements = [reading.load(file, provider=provider) for file in files]
     for file, statement in zip(files, statements, strict=True):

@@ -4,7 +4,15 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import Format, LedgerOption, Only, Since, TableFormat, Until
+from ledger.commands.options import (
+    Format,
+    LedgerOption,
+    NamesOption,
+    Only,
+    Since,
+    TableFormat,
+    Until,
+)
 from ledger.commands.output import say, write
 from ledger.commands.scope import scope_of
 
@@ -16,9 +24,10 @@ def report(
         typer.Option(
             "--by",
             metavar="WORD",
-            help="model, provider, origin, dialect, operation, tier, outcome, key, tag, tag:NAME, "
-            "session, end_user, user_agent, source, day, hour or month; several make a row of each "
-            "combination.  [default: model]",
+            help="model, provider, key, team, person, cost_centre, session, project, branch, "
+            "agent, tag:NAME, day, week, month, hour, origin, dialect, operation, tier, outcome, "
+            "end_user, user_agent, source or tag; several make a row of each combination.  "
+            "[default: model]",
             show_default=False,
         ),
     ] = None,
@@ -29,6 +38,7 @@ def report(
         int | None, typer.Option(min=1, help="The rows that cost most, the rest as one.")
     ] = None,
     format: TableFormat = Format.TABLE,  # noqa: A002
+    names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
     """Tokens, cache, cost and times by model, key, day, …"""
@@ -37,7 +47,7 @@ def report(
     from ledger.store import db
 
     words = [word.strip() for group in by or ["model"] for word in group.split(",")]
-    scope = scope_of(since, until, only)
+    scope = scope_of(since, until, only, names)
     engine = open_ledger(ledger)
     found = queries.report(engine, words, scope, top=top)
     table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption, Only, Prices, Since, Until
+from ledger.commands.options import LedgerOption, NamesOption, Only, Prices, Since, Until
 from ledger.commands.output import print_table, say
 from ledger.commands.scope import scope_of
 
@@ -22,6 +22,7 @@ def reprice(
         bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
     ] = False,
     prices: Prices = None,
+    names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
     """Price what is booked once more. Superseding charges are added; the old ones stay."""
@@ -32,7 +33,7 @@ def reprice(
     from ledger.reports.queries import open_ledger
 
     book = PriceBook.load(prices)
-    scope, now = scope_of(since, until, only), datetime.now(UTC)
+    scope, now = scope_of(since, until, only, names), datetime.now(UTC)
     engine = open_ledger(ledger)
     changes = repricing.changes(engine, book, scope, now=now)
     if not changes:

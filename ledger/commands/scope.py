@@ -7,10 +7,16 @@ if TYPE_CHECKING:
     from ledger.store.scope import Scope
 
 
-def scope_of(since: str | None, until: str | None, only: list[str] | None) -> "Scope":
+def scope_of(
+    since: str | None,
+    until: str | None,
+    only: list[str] | None,
+    names: str | None = None,
+) -> "Scope":
     """The scope that the options name; LedgerError for a word that is none."""
     from ledger.model import period
     from ledger.model.errors import LedgerError
+    from ledger.names import files
     from ledger.store.scope import Scope
 
     now = datetime.now(UTC)
@@ -19,9 +25,10 @@ def scope_of(since: str | None, until: str | None, only: list[str] | None) -> "S
         word, separator, value = condition.partition("=")
         if not separator:
             raise LedgerError(f"not a condition: {condition!r}; write --only model=gpt-5")
-        pairs.append((word, value))
+        pairs.append((word.strip(), value.strip()))
     return Scope(
         since=period.moment(since, now) if since else None,
         until=period.moment(until, now) if until else None,
         only=tuple(pairs),
+        names=files.load(names),
     )

@@ -19,8 +19,9 @@ from ledger.reports.explain import is_token_line
 from ledger.reports.figures import Figures, plus
 from ledger.reports.queries import SPLIT, report
 from ledger.store.current import current_charge
+from ledger.store.dimensions import dimension
 from ledger.store.requests_view import requests
-from ledger.store.scope import Scope, conditions, dimension, snapshot
+from ledger.store.scope import Scope, conditions, snapshot
 from ledger.store.tables import charges
 
 _WORDS = {Dimension.MODEL: "model", Dimension.KEY: "key", Dimension.PROJECT: "tag:project"}

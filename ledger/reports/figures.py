@@ -95,6 +95,8 @@ class Row:
     """So many groups in one line: the rest behind the top ones."""
     hint: str | None = None
     """The last characters of the API key, where the rows are by key."""
+    name: str | None = None
+    """What the key is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,21 +7,22 @@ snapshot, and what its rows add up to is held against the view's own sums before
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.money import AMOUNT_MAX
+from ledger.names.names import WORDS
 from ledger.pricing.charges import PROVIDER
 from ledger.reports.figures import Figures, Key, Report, Row, Times, order, percentiles, top_of
 from ledger.store import db
 from ledger.store.current import current_charge
+from ledger.store.dimensions import TIMES, NameFacts, dimension, matches
 from ledger.store.requests_view import requests
-from ledger.store.scope import TIMES, Scope, conditions, dimension, snapshot, within
+from ledger.store.scope import Scope, conditions, snapshot, within
 from ledger.store.tables import charges, exchanges
 
 SPLIT = 10**6
@@ -50,11 +51,17 @@ def report(
         groups = ask.figures()
         times, times_of_all = ask.times()
         total = sum(groups.values(), Figures())
-        ask.hold(total)
+        ask.hold()
         still_open = connection.execute(_still_open(scope)).scalar_one()
         first, last = _extent(connection, scope)
     rows = [
-        Row(key=key, figures=figures, times=times.get(key, Times()), hint=ask.hints.get(key))
+        Row(
+            key=key,
+            figures=figures,
+            times=times.get(key, Times()),
+            hint=ask.hints.get(key),
+            name=_key_name(words, key, ask.hints.get(key), scope),
+        )
         for key, figures in groups.items()
     ]
     rows.sort(key=order(words, TIMES))
@@ -82,15 +89,53 @@ def open_ledger(url: str | None) -> Engine:
     return db.ensure(url)
 
 
+class _Keys:
+    """What the rows of a report are by: columns to group by, and the key of a group.
+
+    A team or person is no column: the facts that decide it are grouped by, and the groups of one
+    name are added up. Conditions on such words choose among the groups.
+    """
+
+    def __init__(self, by: tuple[str, ...], scope: Scope, dialect: str) -> None:
+        self._wanted = {word: want for word, want in scope.wanted().items() if word in WORDS}
+        words = tuple(dict.fromkeys((*(word for word in by if word in WORDS), *self._wanted)))
+        self._facts = NameFacts(scope.names, words, dialect)
+        self._by = by
+        plain = [dimension(word, dialect) for word in by if word not in WORDS]
+        self._plain = len(plain)
+        self.columns = [
+            column.label(f"by_{place}")
+            for place, column in enumerate([*plain, *self._facts.columns])
+        ]
+        self.rest = replace(
+            scope, only=tuple(pair for pair in scope.only if pair[0] not in self._wanted)
+        )
+        """The scope without the conditions that are not SQL's."""
+
+    def key_of(self, row: Any) -> Key | None:
+        """The key of the group that a row of the database belongs to; None: it is not wanted."""
+        facts = tuple(row[self._plain : len(self.columns)])
+        for word, want in self._wanted.items():
+            if not matches(self._facts.word_of(word, facts), want):
+                return None
+        plain = iter(row[: self._plain])
+        return tuple(
+            self._facts.word_of(word, facts) if word in WORDS else next(plain) for word in self._by
+        )
+
+
 class _Questions:
     """The questions of one report."""
 
     def __init__(self, connection: Connection, by: tuple[str, ...], scope: Scope) -> None:
         self._connection = connection
         dialect = connection.dialect.name
-        self._by = [dimension(word, dialect).label(f"by_{place}") for place, word in enumerate(by)]
-        self._where = conditions(scope, dialect)
+        self._keys = _Keys(by, scope, dialect)
+        self._by = self._keys.columns
+        self._where = conditions(self._keys.rest, dialect)
         self._costs = _costs(scope)
+        self.everything = Figures()
+        """Of all groups, those that are not wanted included."""
         self.hints: dict[Key, str] = {}
         """Of the rows that are by key."""
         is_by_key = "key" in by
@@ -116,9 +161,13 @@ class _Questions:
             .group_by(*self._by, state)
         )
         for row in self._connection.execute(query):
-            groups[self._key(row)] += _figures(row)
-            if row.hint is not None:
-                self.hints[self._key(row)] = row.hint
+            figures = _figures(row)
+            self.everything += figures
+            key = self._keys.key_of(row)
+            if key is not None:
+                groups[key] += figures
+                if row.hint is not None:
+                    self.hints[key] = row.hint
         return dict(groups)
 
     def times(self) -> tuple[dict[Key, Times], Times]:
@@ -131,20 +180,24 @@ class _Questions:
                 sa.select(*self._by, value, sa.func.count())
                 .where(value.is_not(None), *self._where)
                 .group_by(*self._by, value)
-                .order_by(*self._by, value)
             )
             every: Counter[int] = Counter()
-            for key, rows in groupby(counted, key=self._key):
-                counts = [(row[-2], row[-1]) for row in rows]
-                every.update(dict(counts))
-                middle, high = percentiles(counts)
+            by_key: dict[Key, Counter[int]] = defaultdict(Counter)
+            for row in counted:
+                key = self._keys.key_of(row)
+                if key is not None:
+                    by_key[key][row[-2]] += row[-1]
+                    every[row[-2]] += row[-1]
+            for key, counts in by_key.items():
+                middle, high = percentiles(sorted(counts.items()))
                 groups[key] |= {f"{name}_p50": middle, f"{name}_p95": high}
             middle, high = percentiles(sorted(every.items()))
             whole |= {f"{name}_p50": middle, f"{name}_p95": high}
         return {key: Times(**values) for key, values in groups.items()}, Times(**whole)
 
-    def hold(self, total: Figures) -> None:
+    def hold(self) -> None:
         """What the groups add up to is what the view adds up to."""
+        total = self.everything
         r = requests.c
         is_reported = r.usage_source != "estimated"
         sums = {
@@ -158,9 +211,6 @@ class _Questions:
         assert row.requests == total.requests
         for name in sums:
             assert _joined(row, name) == getattr(total, name), name
-
-    def _key(self, row: Any) -> Key:
-        return tuple(row[: len(self._by)])
 
 
 def _costs(scope: Scope) -> sa.Subquery:
@@ -290,6 +340,11 @@ def _still_open(scope: Scope) -> sa.Select[Any]:
         .select_from(exchanges)
         .where(exchanges.c.state == "open", *within(scope, exchanges.c.opened_at))
     )
+
+
+def _key_name(by: tuple[str, ...], key: Key, hint: str | None, scope: Scope) -> str | None:
+    fingerprint = key[by.index("key")] if "key" in by else None
+    return scope.names.key_name(fingerprint, hint) if fingerprint else None
 
 
 def _extent(connection: Connection, scope: Scope) -> tuple[datetime | None, datetime | None]:

@@ -176,7 +176,7 @@ def _members(report: Report, row: Row) -> dict[str, Cell]:
     key = row.key or (None,) * len(report.by)
     return {
         **dict(zip(report.by, key, strict=True)),
-        **({"key_hint": row.hint} if "key" in report.by else {}),
+        **({"key_hint": row.hint, "key_name": row.name} if "key" in report.by else {}),
         "merged_groups": row.merged,
         **dict(_figures(row)),
     }
@@ -283,13 +283,13 @@ def _seconds(milliseconds: int) -> str:
 def _labels(report: Report, row: Row) -> list[Cell]:
     if row.merged:
         return [f"({counted(row.merged, 'more', 'more')})", *[""] * (len(report.by) - 1)]
-    return [_label(word, part, row.hint) for word, part in zip(report.by, row.key, strict=True)]
+    return [_label(word, part, row) for word, part in zip(report.by, row.key, strict=True)]
 
 
-def _label(word: str, part: str | None, hint: str | None) -> str:
+def _label(word: str, part: str | None, row: Row) -> str:
     if part is None:
         return NONE
-    return key_text(part, hint) if word == "key" else part
+    return row.name or key_text(part, row.hint) if word == "key" else part
 
 
 def _total_labels(report: Report) -> list[Cell]:

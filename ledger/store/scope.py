@@ -4,32 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.model.errors import LedgerError
+from ledger.names.names import NO_NAMES, Names
+from ledger.store.dimensions import condition
 from ledger.store.requests_view import requests
-
-COLUMNS = {
-    "model": "model",
-    "provider": "provider",
-    "origin": "origin",
-    "dialect": "dialect",
-    "operation": "operation",
-    "tier": "service_tier",
-    "outcome": "outcome",
-    "key": "key_fingerprint",
-    "session": "session_id",
-    "end_user": "end_user",
-    "user_agent": "user_agent",
-    "source": "source",
-    "tag": "tags",
-}
-"""What a report can be by -> its column; beside these the times, and `tag:NAME`."""
-TIMES = {"month": 7, "day": 10, "hour": 13}
-"""Characters of `YYYY-MM-DD HH`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +20,17 @@ class Scope:
     since: datetime | None = None
     until: datetime | None = None
     only: tuple[tuple[str, str], ...] = ()
-    """(a word that a report can be by, its value)."""
+    """(a word that a report can be by, its value): any of the values of one word, and all of the
+    words. `*` and `?` stand for any characters."""
+    names: Names = NO_NAMES
+    """What teams, people, cost centres and keys are called."""
+
+    def wanted(self) -> dict[str, list[str]]:
+        """Word -> the values of which a request must have one."""
+        found: dict[str, list[str]] = {}
+        for word, value in self.only:
+            found.setdefault(word, []).append(value)
+        return found
 
 
 @contextmanager
@@ -52,30 +43,10 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def dimension(word: str, dialect: str) -> sa.ColumnElement[Any]:
-    """The expression that a report is by."""
-    if word in COLUMNS:
-        column = requests.c[COLUMNS[word]]
-        # PostgreSQL has no order of JSON.
-        return sa.cast(column, sa.Text) if word == "tag" else column
-    if word in TIMES:
-        text: sa.ColumnElement[str] = sa.cast(requests.c.opened_at, sa.Text)
-        if dialect == "postgresql":
-            at = sa.func.timezone("UTC", requests.c.opened_at)
-            text = sa.func.to_char(at, "YYYY-MM-DD HH24")
-        return sa.func.substr(text, 1, TIMES[word])
-    name = word.removeprefix("tag:")
-    if name != word and name and '"' not in name:
-        path = name if dialect == "postgresql" else f'$."{name}"'
-        return requests.c.tags.op("->>")(sa.literal(path, sa.Text))
-    known = ", ".join((*COLUMNS, "tag:NAME", *TIMES))
-    raise LedgerError(f"nothing is by {word[:60]!r}; by one of {known}")
-
-
 def conditions(scope: Scope, dialect: str) -> list[sa.ColumnElement[bool]]:
     """What a request must meet to be in a scope."""
     return within(scope, requests.c.opened_at) + [
-        dimension(word, dialect) == value for word, value in scope.only
+        condition(word, values, dialect, scope.names) for word, values in scope.wanted().items()
     ]
 
 

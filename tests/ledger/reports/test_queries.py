@@ -9,10 +9,12 @@ import sqlalchemy as sa
 from ledger.model.errors import LedgerError
 from ledger.model.records import Outcome, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
+from ledger.names.names import NO_NAMES, read
 from ledger.reports.figures import Times
 from ledger.reports.queries import report
 from ledger.store import db
-from ledger.store.scope import Scope
+from ledger.store.requests_view import requests
+from ledger.store.scope import Scope, conditions
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled
 
 DAY = timedelta(days=1)
@@ -191,6 +193,109 @@ def test_a_report_by_anything(engine, words, requests):
 def test_a_scope(engine, scope, requests):
     """From a moment on, up to and not including another."""
     assert report(engine, ["model"], Scope(**scope)).total.figures.requests == requests
+
+
+def ids(engine, *only, names=NO_NAMES):
+    scope = Scope(only=tuple(pair.split("=", 1) for pair in only), names=names)
+    with engine.connect() as connection:
+        where = conditions(scope, connection.dialect.name)
+        return set(connection.scalars(sa.select(requests.c.id).where(*where)))
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        (["model=gpt-4.1", "model=claude-9"], {"a1", "a2", "a3", "a4", "b2", "b3"}),
+        (["model=gpt-4.1", "day=2026-11-03"], {"a3", "a4"}),
+        (["model=claude*", "day=2026-11-03"], {"b2"}),
+        (["model=gpt-?.1"], {"a1", "a2", "a3", "a4"}),
+        (["model=[g]*"], set()),
+        (["tag:team=se*"], {"a1", "a2", "a3", "a4"}),
+        (["tag:team=(none)"], {"b1", "b2", "b3", "b4", "b5", "b6"}),
+        (["session=(none)", "key=k1"], {"a3", "a4"}),
+        (["week=2026-11-02", "model=claude-9"], {"b2", "b3"}),
+        (["key=…1111"], set()),
+    ],
+)
+def test_conditions_are_or_within_a_word_and_and_between(engine, only, expected):
+    assert ids(engine, *only) == expected
+    found = report(engine, ["model"], Scope(only=tuple(pair.split("=", 1) for pair in only)))
+    assert found.total.figures.requests == len(expected)
+
+
+NAMES, _ = read(
+    """
+    [[name]]
+    tag = "team=se*"
+    until = 2026-11-03
+    team = "old"
+    [[name]]
+    tag = "team=se*"
+    from = 2026-11-03
+    team = "new"
+    person = "Ada"
+    [[name]]
+    host = "api.anthropic.com"
+    team = "writers"
+    """
+)
+
+
+def test_a_report_by_team_names_history_and_keeps_what_has_no_name_apart(engine):
+    found = report(engine, ["team"], Scope(names=NAMES))
+    rows = {row.key[0]: row.figures.requests for row in found.rows}
+    assert rows == {"old": 2, "new": 2, "writers": 6}
+    assert found.total.figures == report(engine, ["model"], Scope()).total.figures
+    found = report(engine, ["day", "person"], Scope(names=NAMES))
+    assert {row.key: row.figures.requests for row in found.rows} == {
+        ("2026-11-02", None): 7,
+        ("2026-11-03", "Ada"): 2,
+        ("2026-11-03", None): 1,
+    }
+    (old,) = [
+        row for row in report(engine, ["team"], Scope(names=NAMES)).rows if row.key[0] == "old"
+    ]
+    assert old.times == Times(
+        first_token_ms_p50=200, first_token_ms_p95=400, duration_ms_p50=1200, duration_ms_p95=2400
+    )
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        (["team=old"], {"a1", "a2"}),
+        (["team=old", "team=new"], {"a1", "a2", "a3", "a4"}),
+        (["team=*", "model=gpt*"], {"a1", "a2", "a3", "a4"}),
+        (["person=Ada"], {"a3", "a4"}),
+        (["person=(none)", "team=new"], set()),
+        (["team=(none)"], set()),
+    ],
+)
+def test_conditions_by_name(engine, only, expected):
+    """Once as the database chooses rows, once as the report chooses groups."""
+    assert ids(engine, *only, names=NAMES) == expected
+    scope = Scope(only=tuple(pair.split("=", 1) for pair in only), names=NAMES)
+    assert report(engine, ["model"], scope).total.figures.requests == len(expected)
+
+
+def test_keys_by_their_name(engine):
+    names, _ = read('[[name]]\nkey_hint = "1111"\nname = "CI"\n')
+    scope = Scope(names=names, only=(("key", "CI"),))
+    assert report(engine, ["key"], scope).total.figures.requests == 0
+
+
+def test_weeks_begin_on_monday(engine):
+    assert set(by(engine, "week")) == {("2026-11-02",)}
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("modle", "model"), ("teams", "team"), ("days", "day"), ("keys", "key")]
+)
+def test_the_nearest_word_is_named(engine, word, meant):
+    with pytest.raises(LedgerError, match=f"nothing is by '{word}'; did you mean '{meant}'"):
+        report(engine, [word], Scope())
+    with pytest.raises(LedgerError, match=f"did you mean '{meant}'"):
+        report(engine, ["model"], Scope(only=((word, "x"),)))
 
 
 def test_a_ledger_of_nothing(tmp_path):

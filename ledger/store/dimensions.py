@@ -1,0 +1,230 @@
+"""Database. What a report can be by, and what `--only` can ask for, as SQL.
+
+Columns of the view `requests`, times, tags, and the words of the names file. A request's team is
+not stored: `NameFacts` asks for the few facts that decide it, grouped by the database, and maps
+the groups. Where single rows are chosen (`--only team=…` of an export), it is a CASE expression.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time
+from typing import Any
+from urllib.parse import urlsplit
+
+import sqlalchemy as sa
+
+from ledger.model.errors import LedgerError
+from ledger.model.nearest import suggestion
+from ledger.names.names import WORDS, Entry, Facts, Names, pattern, texts
+from ledger.store.requests_view import REQUEST_COLUMNS, requests
+from ledger.store.tables import Instant
+
+COLUMNS = {
+    word: column
+    for word, column in {
+        "model": "model",
+        "provider": "provider",
+        "origin": "origin",
+        "dialect": "dialect",
+        "operation": "operation",
+        "tier": "service_tier",
+        "outcome": "outcome",
+        "key": "key_fingerprint",
+        "session": "session_id",
+        "project": "project",
+        "branch": "git_branch",
+        "agent": "agent",
+        "end_user": "end_user",
+        "user_agent": "user_agent",
+        "source": "source",
+        "tag": "tags",
+    }.items()
+    if column in REQUEST_COLUMNS
+}
+"""What a report can be by -> its column; beside these the times, `tag:NAME` and the names'
+words."""
+TIMES = {"month": 7, "day": 10, "hour": 13, "week": 10}
+"""Characters of `YYYY-MM-DD HH`. A week is named by its Monday."""
+NONE = "(none)"
+"""The value that means: there is none."""
+KEY_CHARACTERS_MIN = 6
+"""From here on the beginning of a fingerprint names a key."""
+
+
+def known_words() -> tuple[str, ...]:
+    """What `--by` and `--only` take."""
+    return (*COLUMNS, *WORDS, "tag:NAME", *TIMES)
+
+
+def dimension(word: str, dialect: str) -> sa.ColumnElement[Any]:
+    """The expression that a report is by; LedgerError for a word that nothing is by."""
+    if word in COLUMNS:
+        column = requests.c[COLUMNS[word]]
+        # PostgreSQL has no order of JSON.
+        return sa.cast(column, sa.Text) if word == "tag" else column
+    if word in TIMES:
+        return _time(word, dialect)
+    name = word.removeprefix("tag:")
+    if name != word and name and '"' not in name:
+        return _tag(name, dialect)
+    known = known_words()
+    raise LedgerError(
+        f"nothing is by {word[:60]!r}{suggestion(word, known)}; by one of {', '.join(known)}"
+    )
+
+
+def condition(
+    word: str, values: Sequence[str], dialect: str, names: Names
+) -> sa.ColumnElement[bool]:
+    """Any of these values; `*` and `?` stand for any characters, `(none)` for no value."""
+    expression = named(word, dialect, names) if word in WORDS else dimension(word, dialect)
+    if word == "key":
+        return sa.or_(*(_key_is(value, dialect, names) for value in values))
+    return sa.or_(*(_is(expression, value, dialect) for value in values))
+
+
+def named(word: str, dialect: str, names: Names) -> sa.ColumnElement[Any]:
+    """The team, person or cost centre of a request."""
+    cases = [
+        (_fits(entry, dialect), sa.literal(getattr(entry, word), sa.Text))
+        for entry in names.for_words((word,))
+    ]
+    return sa.case(*cases) if cases else sa.cast(sa.null(), sa.Text)
+
+
+class NameFacts:
+    """The facts that decide some words of the names file, as columns to group by."""
+
+    def __init__(self, names: Names, words: tuple[str, ...], dialect: str) -> None:
+        self._names = names
+        self._facts = names.facts_of(words)
+        self._tags = names.tags_of(words)
+        self._boundaries = names.boundaries(words)
+        r = requests.c
+        columns: dict[str, sa.ColumnElement[Any]] = {
+            "key": r.key_fingerprint,
+            "key_hint": r.key_hint,
+            "host": r.origin,
+            "session": r.session_id,
+        }
+        if "project" in COLUMNS:
+            columns["project"] = r.project
+        self._kept = [fact for fact in columns if fact in self._facts]
+        self.columns: list[sa.ColumnElement[Any]] = [columns[fact] for fact in self._kept]
+        self.columns += [_tag(tag, dialect) for tag in self._tags]
+        if self._boundaries:
+            self.columns.append(_interval(self._boundaries))
+        self._seen: dict[tuple[Any, ...], Facts] = {}
+
+    def word_of(self, word: str, values: tuple[Any, ...]) -> str | None:
+        """The word of a group, from the values of `columns`."""
+        facts = self._seen.get(values)
+        if facts is None:
+            facts = self._seen[values] = self._facts_of(values)
+        return self._names.word_of(word, facts)
+
+    def _facts_of(self, values: tuple[Any, ...]) -> Facts:
+        known: dict[str, Any] = dict(zip(self._kept, values, strict=False))
+        if known.get("host"):
+            known["host"] = urlsplit(known["host"]).hostname
+        tags = values[len(self._kept) : len(self._kept) + len(self._tags)]
+        day = None
+        if self._boundaries:
+            passed = values[-1]
+            day = self._boundaries[passed - 1].date() if passed else date.min
+        return Facts(**known, tags=dict(zip(self._tags, tags, strict=True)), day=day)
+
+
+def matches(value: str | None, wanted: Sequence[str]) -> bool:
+    """As `condition`, of one value that is known already."""
+    return any(
+        value is None if want == NONE else value is not None and bool(pattern(want).match(value))
+        for want in wanted
+    )
+
+
+def _time(word: str, dialect: str) -> sa.ColumnElement[Any]:
+    at = requests.c.opened_at
+    if dialect == "postgresql":
+        if word == "week":
+            monday = sa.func.timezone("UTC", sa.func.date_trunc("week", at, "UTC"))
+            return sa.func.to_char(monday, "YYYY-MM-DD")
+        text: sa.ColumnElement[str] = sa.func.to_char(
+            sa.func.timezone("UTC", at), "YYYY-MM-DD HH24"
+        )
+        return sa.func.substr(text, 1, TIMES[word])
+    if word == "week":
+        return sa.func.date(sa.cast(at, sa.Text), "-6 days", "weekday 1")
+    return sa.func.substr(sa.cast(at, sa.Text), 1, TIMES[word])
+
+
+def _tag(name: str, dialect: str) -> sa.ColumnElement[Any]:
+    path = name if dialect == "postgresql" else f'$."{name}"'
+    return requests.c.tags.op("->>")(sa.literal(path, sa.Text))
+
+
+def _interval(boundaries: Sequence[datetime]) -> sa.ColumnElement[int]:
+    """How many of the moments have passed."""
+    at = requests.c.opened_at
+    cases = [
+        (at < sa.literal(moment, Instant()), number) for number, moment in enumerate(boundaries)
+    ]
+    return sa.case(*cases, else_=len(boundaries))
+
+
+def _is(expression: sa.ColumnElement[Any], value: str, dialect: str) -> sa.ColumnElement[bool]:
+    if value == NONE:
+        return expression.is_(None)
+    if "*" in value or "?" in value:
+        return _glob(expression, value, dialect)
+    return expression == value
+
+
+def _glob(expression: sa.ColumnElement[Any], value: str, dialect: str) -> sa.ColumnElement[bool]:
+    if dialect == "postgresql":
+        like = value.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        return expression.like(like.replace("*", "%").replace("?", "_"), escape="\\")
+    return expression.op("GLOB", is_comparison=True)(value.replace("[", "[[]"))
+
+
+def _key_is(value: str, dialect: str, names: Names) -> sa.ColumnElement[bool]:
+    """By its name, fingerprint, the fingerprint's beginning, or the key's last characters."""
+    r = requests.c
+    found = [_is(r.key_fingerprint, value, dialect), r.key_hint == value.lstrip("….")]
+    if len(value) >= KEY_CHARACTERS_MIN and value != NONE:
+        found.append(_glob(r.key_fingerprint, f"{value}*", dialect))
+    found += [_fits(entry, dialect) for entry in names.entries if entry.name == value]
+    return sa.or_(*found)
+
+
+def _fits(entry: Entry, dialect: str) -> sa.ColumnElement[bool]:
+    """As `names.fits`."""
+    r = requests.c
+    parts: list[sa.ColumnElement[bool]] = []
+
+    def any_of(values: Sequence[sa.ColumnElement[bool]]) -> None:
+        if values:
+            parts.append(sa.or_(*values))
+
+    any_of([_glob(r.key_fingerprint, f"{each.rstrip('*')}*", dialect) for each in texts(entry.key)])
+    any_of([r.key_hint == each.lstrip("….") for each in texts(entry.key_hint)])
+    any_of(
+        [
+            _glob(r.origin, f"*://{each}{port}", dialect)
+            for each in texts(entry.host)
+            for port in ("", ":*")
+        ]
+    )
+    any_of([_is(r.session_id, each, dialect) for each in texts(entry.session)])
+    if "project" in COLUMNS:
+        any_of([_is(r.project, each, dialect) for each in texts(entry.project)])
+    pairs = [each.partition("=") for each in texts(entry.tag)]
+    any_of([_is(_tag(name, dialect), value, dialect) for name, _, value in pairs])
+    if entry.since:
+        parts.append(r.opened_at >= _midnight(entry.since))
+    if entry.until:
+        parts.append(r.opened_at < _midnight(entry.until))
+    return sa.and_(*parts)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)
