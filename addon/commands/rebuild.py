@@ -14,7 +14,6 @@ import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,17 +22,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from addon.metering.settlement import METER_VERSION
-from addon.recordings.reading import Recorded, files_of
-from addon.recordings.reread import (
-    Seen,
-    body_of,
-    console_on_stderr,
-    digest_of,
-    key_of,
-    recordings,
-    reread,
-    watched,
-)
+from addon.recordings.files import files_of
+from addon.recordings.formats.recorded import Recorded
+from addon.recordings.metered import reread
+from addon.recordings.reread import Find, Seen, digest_of, pairs, recordings
 from ledger.maintenance import corrections
 from ledger.maintenance.corrections import Booked, Further
 from ledger.model.errors import LedgerError
@@ -43,6 +35,7 @@ from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
 from ledger.reports.figures import plus
 from ledger.reports.layout import Cell, Column, Table, short_usd
+from ledger.reports.progress import console_on_stderr, files_progress, rest_line
 from ledger.reports.queries import open_ledger
 from ledger.reports.render import print_table
 from ledger.store.writing.batch_insert import READING_COLUMNS
@@ -98,7 +91,7 @@ def main(
     dry_run: bool,
 ) -> int:
     """Show what changes, and add it unless this is only a rehearsal; the exit code."""
-    files = files_of(paths, bodies=url is not None)
+    files = files_of(paths, bodies_too=url is not None)
     if not files:
         raise LedgerError(f"nothing to read in {', '.join(map(str, paths))}")
     engine = open_ledger(ledger)
@@ -108,15 +101,15 @@ def main(
     console = console_on_stderr()
     tally, refused = Tally(), list[str]()
     try:
-        with watched(console, "reading", files) as each:
-            items = recordings(each, url=url, seen=tally.seen)
+        with files_progress(console, "reading", files) as advance:
+            items = recordings(files, url=url, seen=tally.seen, advance=advance)
             deque(differing(find, items, book, tally), maxlen=0)
         _show(console, tally)
         if dry_run:
             console.print("nothing was written")
         elif tally.changes:
-            with watched(console, "writing", files) as each:
-                items = recordings(each, url=url, seen=Seen())
+            with files_progress(console, "writing", files) as advance:
+                items = recordings(files, url=url, seen=Seen(), advance=advance)
                 added, refused = write(add, differing(find, items, book, Tally()))
             console.print(
                 f"{added} readings were added; the ones before stay in the table readings"
@@ -129,29 +122,26 @@ def main(
 
 
 def differing(
-    find: Callable[[datetime, str], Booked | None],
-    items: Iterable[Recorded],
-    book: PriceBook,
-    tally: Tally,
+    find: Find, items: Iterable[Recorded], book: PriceBook, tally: Tally
 ) -> Iterator[Further]:
     """The readings to add, with their charges; what they come to is counted in `tally`."""
-    for item in items:
-        booked = find(*key_of(item))
-        if booked is None:
-            tally.seen.unknown += 1
-        elif body_of(item) is None:
-            tally.seen.bodiless += 1
-        elif booked.exchange.upstream_digest not in (None, digest_of(item)):
+    for item, booked in pairs(items, find, tally.seen):
+        if _is_other_answer(item, booked):
             tally.altered.append(item.name)
+            continue
+        tally.seen.matched += 1
+        further = _further(item, booked, book)
+        if further is None:
+            tally.same += 1
         else:
-            tally.seen.matched += 1
-            further = _further(item, booked, book)
-            if further is None:
-                tally.same += 1
-            else:
-                of = (booked.exchange.dialect, _model_of(booked.exchange))
-                tally.changes[of] += _change(booked, *further)
-                yield further
+            of = (booked.exchange.dialect, _model_of(booked.exchange))
+            tally.changes[of] += _change(booked, *further)
+            yield further
+
+
+def _is_other_answer(item: Recorded, booked: Booked) -> bool:
+    digest = booked.exchange.upstream_digest
+    return item.is_exact and digest is not None and digest != digest_of(item)
 
 
 def write(
@@ -171,7 +161,9 @@ def _further(item: Recorded, booked: Booked, book: PriceBook) -> Further | None:
     again = reread(item, booked.exchange)
     if again is None:
         return None
-    _, reading = again
+    reading = replace(
+        again.reading, exchange_id=booked.exchange.id, opened_at=booked.exchange.opened_at
+    )
     found = corrections.differences(booked.reading, reading)
     if not found:
         return None
@@ -247,7 +239,7 @@ def _show(console: Console, tally: Tally) -> None:
     console.print(f"{differ} exchanges are read differently now, {tally.same} as they are booked")
     for name in tally.altered[:SHOWN_MAX]:
         console.print(escape(f"not used: {name}: the recording is not what upstream sent"))
-    if len(tally.altered) > SHOWN_MAX:
-        console.print(f"… and {len(tally.altered) - SHOWN_MAX} more not used")
+    if rest := rest_line(len(tally.altered), SHOWN_MAX):
+        console.print(rest)
     for line in tally.seen.lines():
         console.print(escape(line))

@@ -1,71 +1,54 @@
-"""Edge. What `tokentee replay` shows while it works and when it is done."""
+"""Edge (the terminal). `tokentee replay`: what it shows while it works and when it is done."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from addon.metering.opening import Rules
 from addon.recordings import serving
-from addon.recordings.reading import Recorded, files_of, read
-from addon.recordings.replay import Commits, Tally, replay
-from ledger import recording
+from addon.recordings.files import files_of, read
+from addon.recordings.formats.recorded import Recorded
+from addon.recordings.replay import Tally
+from addon.recordings.replay_processes import JOBS_MAX, Job, replay_here, replay_with
 from ledger.model.errors import LedgerError
-from ledger.pricing.prices import PriceBook
-from ledger.store.db import default_url
+from ledger.model.printable import printable
+from ledger.reports.layout import Column, Table
+from ledger.reports.progress import console_on_stderr, files_progress, progress, rest_line
+from ledger.reports.render import print_table
+from ledger.store.db import default_url, shown
 
-CLOSE_SECONDS_MAX = 60.0
-"""Nobody waits for a stream here; a slow disk may take its time."""
 UNREADABLE_SHOWN_MAX = 10
 
 
-def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, prices: Path | None) -> int:
+def main(
+    paths: Sequence[Path], *, ledger: str | None, url: str | None, prices: Path | None, jobs: int
+) -> int:
     """Replay the files; 0 if every exchange in them is in the ledger, 1 if not."""
-    console = Console(stderr=True, highlight=False)
-    files = files_of(paths, bodies=url is not None)
+    if not 1 <= jobs <= JOBS_MAX:
+        raise LedgerError(f"--jobs {jobs}: from 1 to {JOBS_MAX}")
+    files = files_of(paths, bodies_too=url is not None)
     if not files:
         raise LedgerError(f"nothing to replay in {', '.join(map(str, paths))}")
-    ledger_url = ledger or default_url()
-    book = PriceBook.load(str(prices) if prices else None)
-    node = f"replay/{os.getpid()}/{int(time.time())}"
-    commits = Commits()
-    writer = recording.open_ledger(
-        ledger_url,
-        node=node,
-        price=book.price,
-        on_commit=commits.on_commit,
-        log=lambda _, text: console.print(escape(text)),
-    )
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
-        task = progress.add_task("replaying", total=len(files))
+    console = console_on_stderr()
+    job = Job(ledger_url=ledger or default_url(), url=url, prices=str(prices) if prices else None)
 
-        def show(path: Path) -> None:
-            progress.update(task, description=escape(path.name), advance=1)
+    def log(_level: str, line: str) -> None:
+        console.print(escape(printable(line)))
 
-        try:
-            tally = replay(
-                writer,
-                Rules(node=node, secret=writer.secret),
-                files,
-                url=url,
-                commits=commits,
-                progress=show,
-            )
-        finally:
-            writer.close(CLOSE_SECONDS_MAX)
-    _show(console, tally, ledger_url)
-    bad = [item for item in tally.unreadable if not item.is_other_kind]
-    return 1 if bad or tally.refused or not tally.metered else 0
+    if jobs == 1:
+        with files_progress(console, "replaying", files) as advance:
+            tally = replay_here(job, files, log=log, advance=advance)
+    else:
+        total = sum(path.stat().st_size for path in files)
+        with progress(console, "replaying", total, is_bytes=True) as advance_all:
+            tally = replay_with(jobs, job, files, log=log, advance=advance_all)
+    _show(console, tally, shown(job.ledger_url))
+    return 1 if tally.faults or tally.refused or not tally.new + tally.known else 0
 
 
 def serve(paths: Sequence[Path], *, url: str | None, address: str, speed: float) -> int:
@@ -73,13 +56,12 @@ def serve(paths: Sequence[Path], *, url: str | None, address: str, speed: float)
     host, _, port = address.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
         raise LedgerError(f"--serve {address}: not [HOST:]PORT")
-    items = [
-        item for path in files_of(paths, bodies=url is not None) for item in read(path, url=url)
-    ]
+    files = files_of(paths, bodies_too=url is not None)
+    items = (item for path in files for item in read(path, url=url))
     answers = serving.Answers(item for item in items if isinstance(item, Recorded))
     if not len(answers):
         raise LedgerError(f"nothing to serve in {', '.join(map(str, paths))}")
-    console = Console(stderr=True, highlight=False)
+    console = console_on_stderr()
 
     async def run() -> None:
         server = await serving.serve(answers, host or "127.0.0.1", int(port), speed=speed)
@@ -99,19 +81,35 @@ def serve(paths: Sequence[Path], *, url: str | None, address: str, speed: float)
     return 0
 
 
-def _show(console: Console, tally: Tally, url: str) -> None:
-    table = Table(title=f"{tally.metered} exchanges read into {escape(url)}", box=None)
-    table.add_column("dialect")
-    table.add_column("outcome")
-    table.add_column("exchanges", justify="right")
-    for (dialect, outcome), count in sorted(tally.by_dialect.items()):
-        table.add_row(dialect, outcome, str(count))
-    console.print(table)
-    if tally.foreign:
-        console.print(f"{tally.foreign} exchanges are no LLM calls")
-    if tally.refused:
-        console.print(f"{tally.refused} readings could not be written")
+def _show(console: Console, tally: Tally, ledger: str) -> None:
+    console.print(escape(f"{tally.read:,} exchanges read, {tally.new:,} new in {ledger}"))
+    if tally.by_dialect:
+        print_table(_table(tally), console)
+    for count, what in (
+        (tally.known, "known: the ledger has them"),
+        (tally.foreign, "skipped: no LLM calls"),
+        *((count, f"skipped: {why.value}") for why, count in tally.skipped.items()),
+        (tally.refused, "not written: the ledger refused them"),
+        (tally.faults, "not readable"),
+    ):
+        if count:
+            console.print(f"{count:,} {what}")
     for item in tally.unreadable[:UNREADABLE_SHOWN_MAX]:
-        console.print(escape(f"not read: {item.where}: {item.why}"))
-    if len(tally.unreadable) > UNREADABLE_SHOWN_MAX:
-        console.print(f"… and {len(tally.unreadable) - UNREADABLE_SHOWN_MAX} more not read")
+        console.print(escape(printable(f"not read: {item.where}: {item.why}")))
+    count = max(len(tally.unreadable), tally.faults + tally.refused)
+    if line := rest_line(count, UNREADABLE_SHOWN_MAX):
+        console.print(line)
+
+
+def _table(tally: Tally) -> Table:
+    return Table(
+        columns=(
+            Column(name="dialect", heading="Dialect", is_number=False),
+            Column(name="outcome", heading="Outcome", is_number=False),
+            Column(name="exchanges", heading="New"),
+        ),
+        rows=tuple(
+            (dialect, outcome.value, count)
+            for (dialect, outcome), count in sorted(tally.by_dialect.items())
+        ),
+    )

@@ -8,7 +8,7 @@ which we had asked for, gives the bytes that the client was handed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,17 +17,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from addon.recordings.reading import Recorded, files_of
-from addon.recordings.reread import (
-    Seen,
-    body_of,
-    console_on_stderr,
-    digest_of,
-    key_of,
-    recordings,
-    reread,
-    watched,
-)
+from addon.recordings.files import files_of
+from addon.recordings.formats.recorded import Recorded
+from addon.recordings.metered import reread
+from addon.recordings.reread import Find, Seen, digest_of, pairs, recordings
 from ledger.maintenance import corrections
 from ledger.maintenance.audit import SHOWN_MAX, Verdict
 from ledger.maintenance.audit import verify as promises_of
@@ -36,6 +29,7 @@ from ledger.model import period
 from ledger.model.errors import LedgerError
 from ledger.model.printable import printable
 from ledger.model.records import Exchange
+from ledger.reports.progress import console_on_stderr, files_progress
 from ledger.reports.queries import open_ledger
 
 CAPTURED = "captured"
@@ -51,7 +45,7 @@ type Line = tuple[str, str, str]
 def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: str | None) -> int:
     """Print every breach; 0 if there is none, 1 if there is."""
     begin = period.moment(since, datetime.now(UTC)) if since else None
-    files = files_of(paths, bodies=url is not None)
+    files = files_of(paths, bodies_too=url is not None)
     if paths and not files:
         raise LedgerError(f"nothing to read in {', '.join(map(str, paths))}")
     engine = open_ledger(ledger)
@@ -62,8 +56,8 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: s
             broken += _show(console, verdict)
         if files:
             seen = Seen()
-            with watched(console, "reading", files) as each:
-                items = recordings(each, url=url, seen=seen)
+            with files_progress(console, "reading", files) as advance:
+                items = recordings(files, url=url, seen=seen, advance=advance)
                 lines = held_against(partial(corrections.find, engine), items, seen, begin)
                 counts, breaches = _counted(lines)
             broken += _show_recorded(console, counts, breaches, seen)
@@ -75,29 +69,18 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: s
 
 
 def held_against(
-    find: Callable[[datetime, str], Booked | None],
-    items: Iterable[Recorded],
-    seen: Seen,
-    since: datetime | None = None,
+    find: Find, items: Iterable[Recorded], seen: Seen, since: datetime | None = None
 ) -> Iterator[Line]:
     """Where recordings and ledger differ."""
-    for item in items:
-        key = key_of(item)
-        if since is not None and key[0] < since:
-            continue
-        booked = find(*key)
-        if booked is None:
-            seen.unknown += 1
-        elif body_of(item) is None:
-            seen.bodiless += 1
-        else:
-            seen.matched += 1
-            yield from _differences(item, booked)
+    items = (item for item in items if since is None or item.opened_at >= since)
+    for item, booked in pairs(items, find, seen):
+        seen.matched += 1
+        yield from _differences(item, booked)
 
 
 def _differences(item: Recorded, booked: Booked) -> Iterator[Line]:
     exchange = booked.exchange
-    if exchange.upstream_digest not in (None, digest_of(item)):
+    if item.is_exact and exchange.upstream_digest not in (None, digest_of(item)):
         yield CAPTURED, exchange.id, "the recorded answer is not what upstream sent"
         return
     again = reread(item, exchange)

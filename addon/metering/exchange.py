@@ -19,6 +19,7 @@ from addon.metering import estimate
 from addon.metering.decoding import Decoder
 from addon.metering.messages import RecordedTimes, Response
 from addon.metering.meter import Meter
+from addon.metering.redaction import redact
 from addon.metering.settlement import (
     NOTHING_PASSED,
     End,
@@ -50,6 +51,7 @@ class MeteredExchange:
     __slots__ = (
         "_body",
         "_content_encoding",
+        "_credentials",
         "is_handshake",
         "opened",
         "request",
@@ -67,6 +69,7 @@ class MeteredExchange:
         request: RequestFacts,
         body: bytes,
         content_encoding: str,
+        credentials: tuple[str, ...],
         is_handshake: bool,
         troubles: Troubles,
     ) -> None:
@@ -82,6 +85,7 @@ class MeteredExchange:
         """Of the response; None while no headers have come."""
         self._body = body
         self._content_encoding = content_encoding
+        self._credentials = credentials
 
     @property
     def is_recorded(self) -> bool:
@@ -91,6 +95,23 @@ class MeteredExchange:
     def request_body(self) -> bytes:
         """The client's request body with its content-encoding undone."""
         return decoded_body(self._body, self._content_encoding, self.troubles)
+
+    def without_secrets(self, exchange: Exchange, request_body: bytes) -> Exchange:
+        """The exchange with error texts that repeat neither credentials nor the request."""
+        texts = (exchange.error_type, exchange.error_code, exchange.error_message)
+        if not any(texts):
+            return exchange
+        models = [name for name in (exchange.request_model, exchange.response_model) if name]
+        redacted = self.troubles.attempt(
+            lambda: [
+                text and redact(text, credentials=self._credentials, body=request_body, keep=models)
+                for text in texts
+            ]
+        )
+        error_type, error_code, message = redacted or (None, None, None)
+        return replace(
+            exchange, error_type=error_type, error_code=error_code, error_message=message
+        )
 
     def mark_injected(self) -> None:
         """Usage was asked for in the client's name."""
@@ -194,7 +215,10 @@ class MeteredExchange:
         )
         if tap is not None and (unread := tap.meter.trouble):
             self.troubles.add(unread)
-        return settled
+        if settled.exchange.error_type is None and settled.exchange.error_message is None:
+            return settled
+        exchange = self.without_secrets(settled.exchange, self.request_body())
+        return Settled(exchange, settled.reading)
 
 
 def is_event_stream(content_type: str) -> bool:

@@ -12,6 +12,8 @@ from addon.dialects.request import RequestFacts, read_request
 from addon.metering import attribution
 from addon.metering.exchange import MeteredExchange, decoded_body
 from addon.metering.messages import Request
+from addon.metering.path_keys import redacted_path
+from addon.metering.redaction import credentials_of
 from addon.metering.troubles import Troubles
 from ledger.model.records import Exchange, Source
 
@@ -96,7 +98,7 @@ def open_exchange(
         provider=provider or routes.provider_of(request.host, path),
         dialect=route.dialect.name,
         operation=route.dialect.operation,
-        path=path[:PATH_LENGTH_MAX],
+        path=redacted_path(path[:PATH_LENGTH_MAX]),
         # The request's own time, saved with it: a saved flow is read back onto its own row.
         opened_at=request.began_at,
         request_model=model,
@@ -118,6 +120,7 @@ def open_exchange(
         request=facts,
         body=request.body,
         content_encoding=encoding,
+        credentials=attempt(credentials_of, headers, request.path) or (),
         is_handshake=is_handshake,
         troubles=troubles,
     )

@@ -5,6 +5,7 @@ nothing billable, and each response of the session becomes an exchange of its ow
 the handshake was: id `<handshake id>/<number>`, opened when it was asked for or began.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
@@ -14,11 +15,16 @@ from addon.metering.settlement import NOTHING_PASSED, End, Settled, result_of
 from addon.metering.websocket import Closed, Happening, Opened, WebSocketSession
 from ledger.model.records import Exchange
 
+ASKED_MAX = 4
+ASKED_BYTES_MAX = 256 * 1024
+"""Messages of a client that are kept to be compared with errors, and how long each may be: errors
+repeat what was just asked."""
+
 
 class MeteredSession:
     """Feed it each message of either side; it gives the exchanges that open and settle."""
 
-    __slots__ = ("_open", "_wire", "handshake")
+    __slots__ = ("_asked", "_open", "_wire", "handshake")
 
     def __init__(self, handshake: MeteredExchange) -> None:
         self.handshake = handshake
@@ -28,11 +34,15 @@ class MeteredSession:
         )
         self._open: dict[int, Exchange] = {}
         """Responses under way, by the key that `_wire` gave them."""
+        self._asked: deque[bytes] = deque(maxlen=ASKED_MAX)
+        """What the client sent last: an error may repeat it, and must not be kept with it."""
 
     def message(
         self, content: bytes, *, from_client: bool, at: datetime
     ) -> list[Exchange | Settled]:
         """One message that passed: exchanges that it opened, and exchanges that it settled."""
+        if from_client and len(content) <= ASKED_BYTES_MAX:
+            self._asked.append(content)
         read = self._wire.client_message if from_client else self._wire.server_message
         return self._exchanges(read(content), End.FINISHED, at)
 
@@ -71,7 +81,10 @@ class MeteredSession:
                         now=at,
                     )
                     degraded = self.handshake.troubles.text
+                    exchange = self.handshake.without_secrets(
+                        settled.exchange, b"\n".join(self._asked)
+                    )
                     exchanges.append(
-                        settled._replace(exchange=replace(settled.exchange, degraded=degraded))
+                        settled._replace(exchange=replace(exchange, degraded=degraded))
                     )
         return exchanges

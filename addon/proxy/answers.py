@@ -9,9 +9,8 @@ from mitmproxy import http
 from addon.metering import exchange as metering
 from addon.metering.messages import Response
 from addon.metering.tap import Tap
+from addon.proxy import capturing, flows
 from addon.proxy.running import Live, Running
-from addon.recordings import flows as saved
-from addon.recordings.capture import Capture
 
 HELD_BODY_BYTES_MAX = 16 * 1024 * 1024
 """A plain answer up to here is held until its reading is committed; the client of a longer one
@@ -20,7 +19,7 @@ may see its end first."""
 
 def begin(running: Running, live: Live, response: http.Response) -> None:
     """Set the tap for an answer whose headers have come; `response.stream` is True before."""
-    values = saved.response_of(response)
+    values = flows.response_of(response)
     if is_held(values, injected=live.original is not None):
         response.stream = False
     tap = _tap(running, live, values, may_edit=bool(response.stream))
@@ -34,10 +33,10 @@ def begin(running: Running, live: Live, response: http.Response) -> None:
 
 
 def read_whole(running: Running, live: Live, response: http.Response) -> None:
-    """Meter an answer that mitmproxy held until it was complete, or that was saved."""
-    tap = live.exchange.tap or _tap(running, live, saved.response_of(response), may_edit=False)
-    if response.raw_content:
-        tap.callable(response.raw_content)
+    """Meter an answer that mitmproxy held until it was complete, or that was flows."""
+    tap = live.exchange.tap or _tap(running, live, flows.response_of(response), may_edit=False)
+    if body := flows.answer_of(live.flow):
+        tap.callable(body)
 
 
 def is_held(response: Response, *, injected: bool) -> bool:
@@ -57,8 +56,7 @@ def is_held(response: Response, *, injected: bool) -> bool:
 
 
 def _tap(running: Running, live: Live, response: Response, *, may_edit: bool) -> Tap:
-    if running.settings.capture is not None:
-        live.capture = Capture()
+    live.capture = capturing.begin(running, live)
     return live.exchange.answer(
         response,
         edits=may_edit,

@@ -1,6 +1,7 @@
-"""Edge. Live flows of mitmproxy -> the values that are metered.
+"""Edge. mitmproxy's flows -> the values that are metered. Nothing else reads a flow's messages.
 
-A flow that mitmproxy reads from a file (`mitmdump -nr`) comes this way too.
+A flow that mitmproxy reads from a file (`mitmdump -nr`) comes this way too. One that it read from a
+HAR file has a new random id at each reading; its id is derived as `tokentee replay` derives it.
 """
 
 from __future__ import annotations
@@ -10,13 +11,49 @@ from datetime import UTC, datetime
 from mitmproxy import http
 
 from addon.metering import attribution
-from addon.metering.messages import Request
-from addon.recordings import flows as saved
+from addon.metering.messages import RecordedTimes, Request, Response, header_map
+from addon.metering.settlement import End
+from addon.recordings.formats import har, identity
+from addon.recordings.formats.flow_files import end_of_error
+from addon.recordings.formats.recorded import Origin, known_time
 
 
 def request_of(flow: http.HTTPFlow) -> Request:
-    """The request as the client sent it."""
-    return saved.request_of(flow)
+    """The request of a live or a saved flow."""
+    request = flow.request
+    headers = header_map(request.headers.fields)
+    body = request.raw_content or b""
+    return Request(
+        method=request.method,
+        scheme=request.scheme,
+        host=request.host,
+        port=request.port,
+        path=request.path,
+        headers=headers,
+        tag_headers=tuple(request.headers.get_all(attribution.TAG_HEADER))
+        if attribution.TAG_HEADER in headers
+        else (),
+        body=har.utf8(body) if is_of_har(flow) else body,
+        began_at=datetime.fromtimestamp(request.timestamp_start, UTC),
+    )
+
+
+def response_of(response: http.Response) -> Response:
+    """Status and headers of a response."""
+    return Response(status=response.status_code, headers=header_map(response.headers.fields))
+
+
+def times_of(flow: http.HTTPFlow) -> RecordedTimes:
+    """When a saved response passed."""
+    response = flow.response
+    if response is None or is_of_har(flow):
+        # mitmproxy makes up when the answer of a HAR began.
+        ended = response.timestamp_end if response is not None else None
+        return RecordedTimes(ended_at=known_time(ended))
+    return RecordedTimes(
+        first_byte_at=known_time(response.timestamp_start),
+        ended_at=known_time(response.timestamp_end),
+    )
 
 
 def remove_own_headers(request: http.Request) -> None:
@@ -29,3 +66,52 @@ def remove_own_headers(request: http.Request) -> None:
 def now() -> datetime:
     """The time, UTC and aware."""
     return datetime.now(UTC)
+
+
+# Saved flows
+
+
+def is_of_har(flow: http.HTTPFlow) -> bool:
+    """Whether mitmproxy read a saved flow from a HAR: it gives those a client without a port."""
+    return not flow.live and flow.client_conn.peername == ("127.0.0.1", 0)
+
+
+def has_answer(flow: http.HTTPFlow) -> bool:
+    """Whether a saved flow holds enough to be read: mitmproxy saves no body that was streamed."""
+    response = flow.response
+    if response is None:
+        return flow.error is not None
+    if flow.websocket is not None:
+        return True
+    if response.status_code == 101 or response.raw_content is None:
+        return False
+    return bool(response.raw_content) or not is_of_har(flow) or response.status_code >= 300
+
+
+def answer_of(flow: http.HTTPFlow) -> bytes:
+    """The body of a whole answer, with the bytes that `tokentee replay` reads from a HAR."""
+    body = (flow.response.raw_content or b"") if flow.response is not None else b""
+    return har.utf8(body) if is_of_har(flow) else body
+
+
+def exchange_id_of(flow: http.HTTPFlow, request: Request) -> str:
+    """The flow's id; of one from a HAR, the id that `tokentee replay` derives."""
+    if not is_of_har(flow):
+        return flow.id
+    return identity.derived_id(
+        method=request.method,
+        origin=Origin(scheme=request.scheme, host=request.host, port=request.port),
+        path=request.path,
+        request_body=request.body,
+        response_body=answer_of(flow),
+        started_at=request.began_at,
+    )
+
+
+def end_of(flow: http.HTTPFlow, *, broken_by_client: bool | None) -> End:
+    """Which side ended a flow in an error. `broken_by_client` is None where nobody saw it."""
+    message = flow.error.msg if flow.error is not None else ""
+    end = end_of_error(message)
+    if end is End.STOPPED or broken_by_client is None:
+        return end
+    return End.CLIENT_LEFT if broken_by_client else End.UPSTREAM_BROKE

@@ -18,6 +18,7 @@ from addon.proxy.commits import notifier
 from addon.proxy.flows import now
 from addon.proxy.options import Settings
 from addon.proxy.running import Live, Running
+from addon.recordings.capture_files import CaptureFiles
 from ledger import recording
 from ledger.pricing.prices import PriceBook
 
@@ -44,13 +45,26 @@ def start(settings: Settings, *, node: str) -> Running:
         running.settings = settings
         running.rules = settings.rules(node=node, secret=running.ledger.secret)
         running.ledger.on_commit = on_commit
+        set_captures(running, node=node)
         return running
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
     ledger = recording.open_ledger(
         settings.ledger_url, node=node, price=book.price, on_commit=on_commit, log=_log
     )
     rules = settings.rules(node=node, secret=ledger.secret)
-    return Running(settings=settings, rules=rules, ledger=ledger)
+    running = Running(settings=settings, rules=rules, ledger=ledger)
+    set_captures(running, node=node)
+    return running
+
+
+def set_captures(running: Running, *, node: str) -> None:
+    """Capture into the folder that the settings name; exchanges under way keep theirs."""
+    folder, captures = running.settings.capture, running.captures
+    if captures is not None and captures.folder == folder:
+        return
+    if captures is not None:
+        captures.close(CLOSE_SECONDS_MAX)
+    running.captures = CaptureFiles(folder, node=node) if folder is not None else None
 
 
 def hand_over(running: Running) -> None:
@@ -84,6 +98,8 @@ def end_all(running: Running, settle: Callable[[Live], object]) -> None:
 
 async def close(running: Running) -> None:
     """Write what is left and close the ledger, off the loop and within the bound."""
+    if running.captures is not None:
+        await asyncio.to_thread(running.captures.close, CLOSE_SECONDS_MAX)
     await asyncio.to_thread(running.ledger.close, CLOSE_SECONDS_MAX)
 
 

@@ -12,7 +12,6 @@ leaves the exchange as it is, notes the reason on its row and logs one line.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import socket
@@ -20,7 +19,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
@@ -32,14 +30,13 @@ from addon.metering.opening import open_exchange
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import End, Settled
 from addon.metering.troubles import Troubles
-from addon.proxy import answers, flows, lifecycle, opt_in, options, websockets
+from addon.proxy import answers, capturing, flows, lifecycle, opt_in, options, websockets
 from addon.proxy.commits import wait_for_commit
 from addon.proxy.host_process import tune_garbage_collector
 from addon.proxy.options import Settings
 from addon.proxy.patches import hook_lists, http_stream
 from addon.proxy.running import Live, Running
-from addon.recordings import flows as saved
-from addon.recordings.capture import Capture, append, file_for
+from addon.recordings.metered import without_upstream_bytes
 from ledger.model.errors import LedgerError
 from ledger.model.records import Source
 from ledger.store.writing.writer import Receipt
@@ -60,6 +57,8 @@ class Recorder:
         self._node = f"{socket.gethostname()}/{os.getpid()}/{int(time.time())}"
         self._unknown_keys: set[str] = set()
         self._stopping = False
+        self._skipped = 0
+        """Saved flows without an answer, in `mitmdump -nr`."""
         self._refused = False
         """The options of the start were bad, and that was said."""
 
@@ -116,6 +115,9 @@ class Recorder:
         """
         while self._uninstalls:
             self._uninstalls.pop()()
+        if self._skipped:
+            logger.info("tokentee: %d saved flows hold no answer; not recorded", self._skipped)
+            self._skipped = 0
         if self._running is None:
             return None
         if ctx.master.should_exit.is_set():
@@ -136,6 +138,9 @@ class Recorder:
         running = self._running
         if running is None or (_is_killed(flow) and flow.response is None):
             return  # killed by another addon: nothing goes upstream
+        if not flow.live and not flows.has_answer(flow):
+            self._skipped += 1
+            return
         troubles = Troubles()
         exchange = troubles.attempt(self._open, running, flow, troubles)
         if exchange is None:
@@ -175,6 +180,8 @@ class Recorder:
             session = exchange.troubles.attempt(MeteredSession, exchange)
             if session is not None:
                 running.sessions[flow.id] = session
+                if (capture := capturing.begin(running, live)) is not None:
+                    running.session_captures[flow.id] = capture
             return
         if not flow.response.stream:
             exchange.troubles.attempt(answers.read_whole, running, live, flow.response)
@@ -191,12 +198,7 @@ class Recorder:
         if exchange.is_recorded and flow.response is not None:
             exchange.troubles.attempt(answers.read_whole, running, live, flow.response)
         message = flow.error.msg if flow.error else ""
-        if _is_killed(flow):
-            end = End.STOPPED
-        elif live.broken_by_client:
-            end = End.CLIENT_LEFT
-        else:
-            end = End.UPSTREAM_BROKE
+        end = flows.end_of(flow, broken_by_client=live.broken_by_client)
         # What follows a bytes literal in mitmproxy's messages is what upstream sent.
         self._settle(running, live, end, cause=message.split("b'")[0].split('b"')[0])
 
@@ -210,6 +212,9 @@ class Recorder:
         attempt = session.handshake.troubles.attempt
         receipts = attempt(websockets.read_message, running.ledger, session, message) or []
         if not session.handshake.is_recorded:
+            if (capture := running.session_captures.get(flow.id)) is not None:
+                at = datetime.fromtimestamp(message.timestamp, UTC)
+                attempt(capturing.add_message, capture, message, at)
             websockets.drop_read_messages(flow)
         if running.settings.commit_before_end:
             for receipt in receipts:
@@ -225,6 +230,7 @@ class Recorder:
         how = End.CLIENT_LEFT if flow.websocket.closed_by_client else End.UPSTREAM_BROKE
         attempt = session.handshake.troubles.attempt
         attempt(websockets.end_session, running.ledger, session, how, at)
+        attempt(capturing.finish_session, running, flow, session.handshake, how, at)
 
     # What `http_stream` asks
 
@@ -251,7 +257,7 @@ class Recorder:
         return open_exchange(
             request,
             running.rules,
-            exchange_id=flow.id,
+            exchange_id=flows.exchange_id_of(flow, request),
             source=Source.LIVE if flow.live else Source.REPLAY,
             troubles=troubles,
         )
@@ -262,39 +268,20 @@ class Recorder:
 
         def finish(settled: Settled) -> Settled:
             exchange.troubles.attempt(opt_in.learn, running, live, settled)
-            return self._with_capture(running, live, settled)
+            if exchange.is_recorded and flows.is_of_har(live.flow):
+                return Settled(without_upstream_bytes(settled.exchange), settled.reading)
+            return capturing.finish(running, live, settled, end, cause)
 
         settled = exchange.settle(
             end,
             cause=cause,
             now=flows.now(),
-            times=saved.times_of(live.flow) if exchange.is_recorded else None,
+            times=flows.times_of(live.flow) if exchange.is_recorded else None,
             finish=finish,
         )
         if exchange.tap is not None:
             self._log_unknown_keys(exchange.tap.meter)
         return exchange.troubles.attempt(running.ledger.settle, *settled)
-
-    def _with_capture(self, running: Running, live: Live, settled: Settled) -> Settled:
-        """Write an exchange's capture off the loop, and name its place in the row."""
-        capture, directory = live.capture, running.settings.capture
-        if capture is None or directory is None:
-            return settled
-        if capture.overflowed:
-            live.exchange.troubles.add("the answer is too large for a capture")
-            return settled
-        path = live.exchange.troubles.attempt(self._write_capture, directory, live, capture)
-        if path is None:
-            return settled
-        exchange = replace(settled.exchange, capture=f"{path}#{settled.exchange.id}")
-        return Settled(exchange, settled.reading)
-
-    def _write_capture(self, directory: Path, live: Live, capture: Capture) -> Path:
-        path = file_for(directory, node=self._node, now=flows.now())
-        line = capture.line(live.flow, started_at=live.exchange.opened.opened_at)
-        writing = asyncio.get_running_loop().run_in_executor(None, append, path, line)
-        writing.add_done_callback(_log_if_failed)
-        return path
 
     # Starting and stopping
 
@@ -320,6 +307,7 @@ class Recorder:
         else:
             running.settings = settings
             running.rules = settings.rules(node=self._node, secret=running.ledger.secret)
+            lifecycle.set_captures(running, node=self._node)
 
     async def _stop(self, running: Running) -> None:
         await lifecycle.drain(running)
@@ -338,11 +326,6 @@ class Recorder:
 
 def _is_killed(flow: http.HTTPFlow) -> bool:
     return flow.error is not None and flow.error.msg == Error.KILLED_MESSAGE
-
-
-def _log_if_failed(writing: asyncio.Future[None]) -> None:
-    if not writing.cancelled() and (failure := writing.exception()):
-        logger.warning("tokentee: a capture was not written: %s", failure)
 
 
 def _connect_per_request() -> None:

@@ -14,6 +14,7 @@ from addon.metering.opening import Rules
 from addon.metering.session import MeteredSession
 from addon.proxy.options import Settings
 from addon.recordings.capture import Capture
+from addon.recordings.capture_files import CaptureFiles
 from ledger.store.writing.writer import Ledger
 
 PROVEN_MAX = 10_000
@@ -48,9 +49,13 @@ class Running:
     settings: Settings
     rules: Rules
     ledger: Ledger
+    captures: CaptureFiles | None = None
+    """None: nothing is captured."""
     live: dict[str, Live] = field(default_factory=dict)
     """By flow id."""
     sessions: dict[str, MeteredSession] = field(default_factory=dict)
     """Open WebSockets, by flow id."""
+    session_captures: dict[str, Capture] = field(default_factory=dict)
+    """Of open WebSockets, by flow id."""
     proven: set[tuple[str, str]] = field(default_factory=set)
     """(origin, path) that have answered a request with our question in it."""

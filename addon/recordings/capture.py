@@ -1,122 +1,200 @@
-"""Edge. Writing captures: whole exchanges, opt-in, credentials redacted.
+"""Edge (the clock). Captures: whole exchanges as lines, opt-in, credentials redacted.
 
-One gzipped file of JSON lines for each hour and process, in the format that `tokentee replay`
-reads: `{"name", "id", "started_at", "request": {method, url, headers, body_b64}, "response":
-{status, headers, body_b64, encoded, chunks}}`. Bodies are as they were on the wire towards
-upstream and from it; `chunks` are the lengths in which the answer came and the microseconds
-between them. A line is written when its exchange ends, and is a gzip member of its own: what a
-crash cuts short is at most the last one.
+While an exchange runs, its `Capture` keeps what passes. When it ends, `CapturedExchange` holds all
+of it as values, and `line_of` makes the line that `tokentee replay` reads (`formats.lines` has the
+format). Bodies are as they were on the wire towards upstream and from it; `chunks` are the lengths
+in which the answer came and the microseconds between them.
 """
 
 from __future__ import annotations
 
 import base64
-import gzip
-import re
+import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 import orjson
-from mitmproxy import http
 
-CAPTURE_BYTES_MAX = 32 * 1024 * 1024
-"""Of one answer: beyond, the capture is left out and the row says nothing of it. An answer is in
-memory until its exchange ends, and this is what a proxy can spare for each."""
+from addon.metering.settlement import End
+from addon.recordings.allow_list import redacted_headers, redacted_url
 
-_CREDENTIALS = re.compile(
-    r"auth|cookie|key|token|secret|credential|signature|session", re.IGNORECASE
-)
-"""Header names whose values are never written; too wide on purpose."""
-_QUERY_CREDENTIALS = re.compile(
-    r"([?&](?:[^=&]*(?:key|token|secret|signature|credential)[^=&]*)=)[^&]*", re.IGNORECASE
-)
-REDACTED = "<redacted>"
+EXCHANGE_BYTES_MAX = 32 * 1024 * 1024
+"""Of one exchange, request and answer together. A longer one is not captured, and its row says so:
+it is in memory until it ends, and this is what a proxy can spare for one."""
+MEMORY_BYTES_MAX = 512 * 1024 * 1024
+"""Of all exchanges that are captured at a time, and of those that wait to be written."""
 
 
-type StreamCallable = Callable[[bytes], bytes | list[bytes]]
+class Memory:
+    """The bytes that all captures of a process hold; used on the event loop's thread and freed on
+    the one that writes."""
+
+    __slots__ = ("_held", "_released")
+
+    def __init__(self) -> None:
+        # Two numbers with one writer each: no lock on the byte path.
+        self._held = 0
+        self._released = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held now."""
+        return self._held - self._released
+
+    def take(self, size: int) -> bool:
+        """Count so many bytes more; False, and nothing counted, where that is too much."""
+        if self.held_bytes + size > MEMORY_BYTES_MAX:
+            return False
+        self._held += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """From the event loop: bytes that were dropped."""
+        self._held -= size
+
+    def release(self, size: int) -> None:
+        """From the writing thread: bytes that are written."""
+        self._released += size
 
 
 class Capture:
     """What is kept of one exchange while it runs."""
 
-    __slots__ = ("_bytes", "chunks", "overflowed", "started")
+    __slots__ = ("_memory", "chunks", "messages", "overflow", "size", "started")
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory, *, request_bytes: int = 0) -> None:
+        self._memory = memory
         self.started = time.monotonic()
         self.chunks: list[tuple[float, bytes]] = []
-        self._bytes = 0
-        self.overflowed = False
-
-    def around(self, tap: StreamCallable) -> StreamCallable:
-        """The tap's callable, with each chunk kept as upstream sent it."""
-
-        def captured(data: bytes) -> bytes | list[bytes]:
-            self.add(data)
-            return tap(data)
-
-        return captured
+        self.messages: list[CapturedMessage] | None = None
+        """Of a WebSocket; None: it is none."""
+        self.size = 0
+        self.overflow: str | None = None
+        """Why nothing is kept; None: all is."""
+        self._count(request_bytes)
 
     def add(self, chunk: bytes) -> None:
         """A chunk of the answer, as upstream sent it."""
-        if self.overflowed or not chunk:
-            return
-        self._bytes += len(chunk)
-        if self._bytes > CAPTURE_BYTES_MAX:
-            self.overflowed = True
+        if chunk and self._count(len(chunk)):
+            self.chunks.append((time.monotonic(), chunk))
+
+    def add_message(
+        self, content: bytes, *, from_client: bool, is_text: bool, at: datetime
+    ) -> None:
+        """A whole message of a WebSocket."""
+        if self.messages is None:
+            self.messages = []
+        if self._count(len(content)):
+            self.messages.append(
+                CapturedMessage(from_client=from_client, is_text=is_text, content=content, at=at)
+            )
+
+    def drop(self, why: str) -> None:
+        """Keep nothing of this exchange, for this reason."""
+        if self.overflow is None:
+            self.overflow = why
             self.chunks.clear()
-            return
-        self.chunks.append((time.monotonic(), chunk))
+            if self.messages is not None:
+                self.messages.clear()
+            self._memory.give_back(self.size)
+            self.size = 0
 
-    def line(self, flow: http.HTTPFlow, *, started_at: datetime) -> bytes:
-        """The exchange as one JSON line: the request as it went upstream, the answer as it came."""
-        body = b"".join(chunk for _, chunk in self.chunks)
-        before = self.started
-        cuts = []
-        for at, chunk in self.chunks:
-            cuts.append([len(chunk), round((at - before) * 1_000_000)])
-            before = at
-        value = {
-            "name": flow.id,
-            "id": flow.id,
-            "started_at": started_at.isoformat(),
-            "request": {
-                "method": flow.request.method,
-                "url": redact_url(flow.request.url),
-                "headers": redact(flow.request.headers.items(multi=True)),
-                "body_b64": base64.b64encode(flow.request.raw_content or b"").decode("ascii"),
-            },
-            "response": {
-                "status": flow.response.status_code if flow.response else None,
-                "headers": redact(flow.response.headers.items(multi=True)) if flow.response else {},
-                "body_b64": base64.b64encode(body).decode("ascii"),
-                "encoded": True,
-                "chunks": cuts,
-            },
+    def _count(self, size: int) -> bool:
+        if self.overflow is not None:
+            return False
+        if self.size + size > EXCHANGE_BYTES_MAX:
+            self.drop(f"not captured: larger than {EXCHANGE_BYTES_MAX >> 20} MiB")
+        elif not self._memory.take(size):
+            self.drop(f"not captured: captures hold {MEMORY_BYTES_MAX >> 20} MiB already")
+        else:
+            self.size += size
+        return self.overflow is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedMessage:
+    """One whole message of a WebSocket."""
+
+    from_client: bool
+    is_text: bool
+    content: bytes
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedExchange:
+    """An exchange that is over, as it is to be written. Nothing in it is redacted yet."""
+
+    id: str
+    started_at: datetime
+    ended_at: datetime
+    end: End
+    cause: str | None
+    usage_injected: bool
+    method: str
+    url: str
+    request_headers: Sequence[tuple[str, str]]
+    request_body: bytes
+    status: int | None
+    response_headers: Sequence[tuple[str, str]]
+    capture: Capture
+
+
+def line_of(exchange: CapturedExchange) -> bytes:
+    """The exchange as one JSON line: the request as it went upstream, the answer as it came."""
+    capture = exchange.capture
+    body = b"".join(chunk for _, chunk in capture.chunks)
+    before = capture.started
+    cuts = []
+    for at, chunk in capture.chunks:
+        cuts.append([len(chunk), max(0, round((at - before) * 1_000_000))])
+        before = at
+    value: dict[str, object] = {
+        "name": exchange.id,
+        "id": exchange.id,
+        "started_at": exchange.started_at.isoformat(),
+        "ended_at": exchange.ended_at.isoformat(),
+        "end": exchange.end.value,
+        "cause": exchange.cause,
+        "usage_injected": exchange.usage_injected,
+        "request": {
+            "method": exchange.method,
+            "url": redacted_url(exchange.url),
+            "headers": redacted_headers(exchange.request_headers),
+            "body_b64": _base64(exchange.request_body),
+        },
+        "response": {
+            "status": exchange.status,
+            "headers": redacted_headers(exchange.response_headers),
+            "body_b64": _base64(body),
+            "encoded": True,
+            "chunks": cuts,
+        },
+    }
+    if capture.messages is not None:
+        value["websocket"] = {
+            "closed_by_client": exchange.end is End.CLIENT_LEFT,
+            "messages": [_message(one, exchange.started_at) for one in capture.messages],
         }
+    try:
         return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        # A lone surrogate: headers and URLs hold whatever bytes were sent.
+        text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        return text + b"\n"
 
 
-def redact(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Headers without the values of any that may hold a credential."""
-    return {name: REDACTED if _CREDENTIALS.search(name) else value for name, value in headers}
+def _message(message: CapturedMessage, started_at: datetime) -> list[object]:
+    after = message.at - started_at
+    return [
+        "client" if message.from_client else "server",
+        "text" if message.is_text else "binary",
+        max(0, (after.days * 86_400 + after.seconds) * 1_000_000 + after.microseconds),
+        _base64(message.content),
+    ]
 
 
-def redact_url(url: str) -> str:
-    """A URL without keys in its query (Gemini's `?key=`, FIELD 45) and without a user in it."""
-    return _QUERY_CREDENTIALS.sub(rf"\1{REDACTED}", re.sub(r"//[^/@]*@", "//", url))
-
-
-def file_for(directory: Path, *, node: str, now: datetime) -> Path:
-    """This hour's file of this process."""
-    return directory / f"{now:%Y%m%dT%H}-{re.sub(r'[^A-Za-z0-9.-]', '-', node)}.jsonl.gz"
-
-
-def append(path: Path, line: bytes) -> None:
-    """Add a line to a capture file, made 0600 with its folder. Raises OSError."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    with path.open("ab") as file:
-        # Members one after the other are one gzip file, and each is whole on its own.
-        file.write(gzip.compress(line, compresslevel=6))
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

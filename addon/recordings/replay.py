@@ -1,42 +1,92 @@
 """Edge. `tokentee replay`: recorded exchanges through the one meter, into the ledger.
 
-The same opening, tap, meter and settling as live; only hooks and network are missing. Reading the
-same material again adds nothing: an exchange keeps its id, or gets one made of its bytes.
+Entries are taken in batches. The ledger is asked which of a batch it has; those are counted as
+known and not parsed. The others are parsed, metered and settled, and the next batch is read while
+the writer commits. Reading the same material again adds nothing: an exchange keeps its id, or gets
+one derived from what was recorded.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
-from addon.metering.opening import Rules, open_exchange
-from addon.metering.settlement import End, Settled
-from addon.metering.troubles import Troubles
-from addon.recordings import flows
-from addon.recordings.reading import Recorded, Unreadable, read
-from ledger.model.records import Outcome, Source
+from addon.metering.opening import Rules
+from addon.metering.settlement import Settled
+from addon.metering.troubles import place_of
+from addon.recordings.files import entries
+from addon.recordings.formats import identity
+from addon.recordings.formats.recorded import Entry, Item, Recorded, Skipped, Unreadable, Why
+from addon.recordings.metered import is_session, meter
+from ledger.maintenance.known import Known
+from ledger.model.records import Outcome
 from ledger.store.writing.writer import Ledger, Receipt
 
 IN_FLIGHT_MAX = 2_000
 """Exchanges handed to the writer and not committed yet: some batches, a few MB."""
+BATCH_MAX = 500
+"""Entries that the ledger is asked for at a time."""
+BATCH_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of a batch before it is parsed; parsed, each byte takes about three."""
+UNREADABLE_MAX = 1_000
+"""Faults of which the text is kept; all are counted."""
+
+type Lookup = Callable[[Sequence[str]], dict[str, Known]]
+"""The settled exchanges that the ledger has of these ids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A file, or one of several equal shares of its entries."""
+
+    path: Path
+    part: int = 0
+    parts: int = 1
 
 
 @dataclass(slots=True)
 class Tally:
     """What a replay came to."""
 
-    metered: int = 0
+    new: int = 0
+    """Exchanges that the ledger has now and had not before."""
+    known: int = 0
+    """Exchanges that the ledger had."""
     foreign: int = 0
     """Exchanges that are no LLM call."""
     refused: int = 0
     """Readings that the ledger could not take."""
+    skipped: Counter[Why] = field(default_factory=Counter)
+    faults: int = 0
+    """What could not be read."""
     unreadable: list[Unreadable] = field(default_factory=list)
+    """The first of them, and files of another kind."""
     by_dialect: Counter[tuple[str, Outcome]] = field(default_factory=Counter)
+
+    def add_unreadable(self, item: Unreadable) -> None:
+        """Count what cannot be read."""
+        self.faults += not item.is_other_kind
+        if len(self.unreadable) < UNREADABLE_MAX:
+            self.unreadable.append(item)
+
+    def add(self, other: Tally) -> None:
+        """Count what another process read."""
+        self.new += other.new
+        self.known += other.known
+        self.foreign += other.foreign
+        self.refused += other.refused
+        self.faults += other.faults
+        self.skipped.update(other.skipped)
+        self.by_dialect.update(other.by_dialect)
+        self.unreadable += other.unreadable[: UNREADABLE_MAX - len(self.unreadable)]
+
+    @property
+    def read(self) -> int:
+        """All exchanges that were found, whatever came of them."""
+        return self.new + self.known + self.foreign + self.refused + self.skipped.total()
 
 
 class Commits:
@@ -49,82 +99,146 @@ class Commits:
         """For `ledger.recording.open_ledger`; called on the writer's thread."""
         self._resolved.release(len(receipts))
 
-    def wait(self, count: int) -> None:
-        """Until so many more receipts are resolved; every one is, within the writer's bounds."""
-        for _ in range(count):
-            self._resolved.acquire()
+    def wait(self) -> None:
+        """Until one more receipt is resolved; every one is, within the writer's bounds."""
+        self._resolved.acquire()
 
 
-def replay(
-    ledger: Ledger,
-    rules: Rules,
-    files: Sequence[Path],
-    *,
-    url: str | None,
-    commits: Commits,
-    progress: Callable[[Path], None],
-) -> Tally:
-    """Meter every exchange in the files and settle it in the ledger.
+class Replay:
+    """Reads files into one ledger."""
 
-    `progress` is called before each file.
-    """
-    tally = Tally()
-    for path in files:
-        progress(path)
-        metered = _metered(rules, read(path, url=url), path, tally)
-        for batch in itertools.batched(metered, IN_FLIGHT_MAX):
-            receipts = [ledger.settle(exchange, reading) for exchange, reading in batch]
-            commits.wait(len(receipts))
-            tally.refused += sum(not receipt.committed for receipt in receipts)
-    return tally
+    def __init__(
+        self,
+        ledger: Ledger,
+        rules: Rules,
+        *,
+        commits: Commits,
+        lookup: Lookup,
+        url: str | None = None,
+        advance: Callable[[Path, int], None] = lambda _path, _read_bytes: None,
+    ) -> None:
+        self.tally = Tally()
+        self._ledger = ledger
+        self._rules = rules
+        self._commits = commits
+        self._lookup = lookup
+        self._url = url
+        self._advance = advance
+        self._in_flight: deque[tuple[Receipt, Settled]] = deque()
+        self._ids: set[str] = set()
+        """Of what is in flight."""
 
+    def read(self, part: Part) -> None:
+        """Meter what the ledger does not have of a file's exchanges, and hand it to the writer."""
+        found = entries(part.path, url=self._url, part=part.part, parts=part.parts)
+        for batch in _batches(found):
+            self._read_batch(batch, str(part.path.resolve()))
+            self._advance(part.path, batch[-1].read_bytes)
 
-def _metered(
-    rules: Rules, items: Iterable[Recorded | Unreadable], path: Path, tally: Tally
-) -> Iterable[Settled]:
-    for item in items:
+    def finish(self) -> None:
+        """Wait until all that was handed over is committed or refused."""
+        self._collect(0)
+
+    def _read_batch(self, batch: Sequence[Entry], file: str) -> None:
+        known = self._known([entry.id for entry in batch if entry.id])
+        derived: list[Recorded] = []
+        for entry in batch:
+            if entry.id is not None and entry.id in known:
+                self.tally.known += 1
+                continue
+            item = entry.parse()
+            if isinstance(item, Recorded) and not item.has_own_id:
+                derived.append(item)
+            else:
+                self._take(item, file)
+        for item in self._without_known(derived):
+            self._take(item, file)
+
+    def _known(self, ids: Sequence[str]) -> dict[str, Known] | set[str]:
+        found = self._lookup(ids) if ids else {}
+        return {*found, *(one for one in ids if one in self._ids)} if self._ids else found
+
+    def _without_known(self, items: Sequence[Recorded]) -> Iterator[Recorded]:
+        """Those of exchanges without an id that the ledger has under neither of their two ids."""
+        if not items:
+            return
+        older = {item.id: identity.id_in_version_0_1(item) for item in items}
+        found = self._lookup([*older, *older.values()])
+        for item in items:
+            before = found.get(older[item.id])
+            is_older = before is not None and item.path.partition("?")[0].startswith(before.path)
+            if item.id in found or item.id in self._ids or is_older:
+                self.tally.known += 1
+            else:
+                yield item
+
+    def _take(self, item: Item, file: str) -> None:
         if isinstance(item, Unreadable):
-            tally.unreadable.append(item)
-            continue
-        read_one = meter(item, rules)
-        if read_one is None:
-            tally.foreign += 1
-            continue
-        exchange, reading = read_one
-        tally.metered += 1
+            self.tally.add_unreadable(item)
+            return
+        if isinstance(item, Skipped):
+            self.tally.skipped[item.why] += 1
+            return
+        if item.id in self._ids:
+            self.tally.known += 1  # twice in one batch
+            return
+        try:
+            settled = meter(item, self._rules)
+        except Exception as error:  # noqa: BLE001  # one exchange must not end the reading of all
+            why = f"cannot be metered ({type(error).__name__} in {place_of(error)}): report it"
+            self.tally.add_unreadable(Unreadable(item.where, why))
+            return
+        if settled is None:
+            self.tally.foreign += 1
+            return
+        if is_session(item):
+            ids = [one.exchange.id for one in settled]
+            known = self._known(ids)
+            self.tally.known += sum(one in known for one in ids)
+            settled = [one for one in settled if one.exchange.id not in known]
+        for exchange, reading in settled:
+            kept = replace(exchange, capture=f"{file}#{item.name}")
+            self._settle(Settled(kept, reading))
+
+    def _settle(self, settled: Settled) -> None:
+        self._in_flight.append((self._ledger.settle(*settled), settled))
+        self._ids.add(settled.exchange.id)
+        self._collect(IN_FLIGHT_MAX)
+
+    def _collect(self, left_max: int) -> None:
+        """Count what the writer is done with, until at most so much is in flight."""
+        while len(self._in_flight) > left_max:
+            while self._in_flight and _is_resolved(self._in_flight[0][0]):
+                receipt, settled = self._in_flight.popleft()
+                self._ids.discard(receipt.exchange_id)
+                self._count(receipt, settled)
+            if len(self._in_flight) > left_max:
+                self._commits.wait()
+
+    def _count(self, receipt: Receipt, settled: Settled) -> None:
+        exchange = settled.exchange
+        if not receipt.committed:
+            self.tally.refused += 1
+            why = f"exchange {exchange.id} is not in the ledger: {receipt.error}"
+            self.tally.unreadable.append(Unreadable(exchange.capture or "", why))
+            return
         assert exchange.outcome is not None
-        tally.by_dialect[exchange.dialect, exchange.outcome] += 1
-        capture = f"{path.resolve()}#{item.name}"
-        yield Settled(replace(exchange, capture=capture), reading)
+        self.tally.new += 1
+        self.tally.by_dialect[exchange.dialect, exchange.outcome] += 1
 
 
-def meter(item: Recorded, rules: Rules) -> Settled | None:
-    """What the meter reads from one recorded exchange; None if it is no LLM call."""
-    flow = item.flow
-    exchange = open_exchange(
-        flows.request_of(flow),
-        rules,
-        exchange_id=flow.id,
-        source=Source.REPLAY,
-        troubles=Troubles(),
-        is_llm=item.is_llm,
-    )
-    if exchange is None:
-        return None
-    end = End.FINISHED
-    if flow.response is None:
-        end = End.UPSTREAM_BROKE
-    else:
-        response = flows.response_of(flow.response)
-        tap = exchange.answer(response, edits=False, clock=_no_clock)
-        if flow.response.raw_content:
-            tap.callable(flow.response.raw_content)
-        if flow.error is not None:
-            end = End.UPSTREAM_BROKE
-    now = datetime.now(UTC)
-    return exchange.settle(end, cause=None, now=now, times=flows.times_of(flow))
+def _is_resolved(receipt: Receipt) -> bool:
+    return receipt.committed or receipt.error is not None
 
 
-def _no_clock() -> float:
-    """Recorded bodies are read in one go: the recording times them, or nothing does."""
-    return 0.0
+def _batches(found: Iterable[Entry]) -> Iterator[list[Entry]]:
+    batch: list[Entry] = []
+    size = 0
+    for entry in found:
+        batch.append(entry)
+        size += entry.size
+        if len(batch) >= BATCH_MAX or size >= BATCH_BYTES_MAX:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

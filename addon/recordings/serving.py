@@ -1,8 +1,11 @@
-"""Edge. `tokentee replay --serve`: recorded answers served back as an upstream.
+"""Edge (sockets). `tokentee replay --serve`: recorded answers served back as an upstream.
 
 The bytes of an answer are those that were recorded, in the pieces in which they came and at the
-pace at which they came. A request gets the answer recorded for the same method, path and body; if
-none has that body, those recorded for the path, in their order, then again from the first.
+pace at which they came; an answer that broke off breaks off again. A request gets the answer that
+was recorded for the same method, path and body. If none has that body, it gets those recorded for
+the path, in their order, then again from the first.
+
+h11 reads and writes HTTP/1.1, so nothing that was recorded can break the framing.
 """
 
 from __future__ import annotations
@@ -13,38 +16,60 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from addon.recordings.reading import Recorded
+import h11
+
+from addon.metering.settlement import End
+from addon.recordings.formats.recorded import Fields, Recorded
 
 HEAD_BYTES_MAX = 64 * 1024
 BODY_BYTES_MAX = 64 * 1024 * 1024
+READ_BYTES = 64 * 1024
 WAIT_SECONDS_MAX = 60.0
 """A recorded pause longer than this is cut to it: a client has given up long before."""
+IDLE_SECONDS_MAX = 300.0
+"""How long a connection may say nothing."""
+CONNECTIONS_MAX = 4_096
+"""More than a load test opens, and less than the files that a process may have open."""
 _HOP_BY_HOP = frozenset(
-    {"transfer-encoding", "connection", "keep-alive", "content-length", "trailer", "upgrade"}
+    {b"transfer-encoding", b"connection", b"keep-alive", b"content-length", b"trailer", b"upgrade"}
 )
 """Headers that say how a message is framed on one connection; this one frames anew."""
+_WITHOUT_BODY = frozenset({204, 304})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One recorded answer, ready to be sent."""
+
+    status: int
+    headers: Fields
+    has_length: bool
+    body: bytes
+    cuts: tuple[tuple[int, int], ...]
+    breaks_off: bool
 
 
 class Answers:
-    """Recorded answers by what was asked."""
+    """Recorded answers by what was asked. Answers that never came and WebSockets are left out."""
 
     def __init__(self, recorded: Iterable[Recorded]) -> None:
-        self._by_body: dict[tuple[str, str, str], list[Recorded]] = defaultdict(list)
-        self._by_path: dict[tuple[str, str], list[Recorded]] = defaultdict(list)
+        self._by_body: dict[tuple[str, str, bytes], list[Answer]] = defaultdict(list)
+        self._by_path: dict[tuple[str, str], list[Answer]] = defaultdict(list)
         self._served: dict[int, int] = defaultdict(int)
         for item in recorded:
-            if item.flow.response is None:
+            if item.status is None or not 200 <= item.status <= 999:
                 continue
-            request = item.flow.request
-            where = (request.method, _path_of(request.path))
-            self._by_path[where].append(item)
-            self._by_body[*where, _digest(request.get_content(strict=False) or b"")].append(item)
+            where = (item.method, _path_of(item.path))
+            answer = _answer(item, item.status)
+            self._by_path[where].append(answer)
+            self._by_body[*where, _digest(item.request_body)].append(answer)
 
     def __len__(self) -> int:
         return sum(map(len, self._by_path.values()))
 
-    def to(self, method: str, path: str, body: bytes) -> Recorded | None:
+    def to(self, method: str, path: str, body: bytes) -> Answer | None:
         """The answer to a request; None if nothing was recorded for its path."""
         where = (method, _path_of(path))
         found = self._by_body.get((*where, _digest(body))) or self._by_path.get(where)
@@ -57,99 +82,153 @@ class Answers:
 
 async def serve(answers: Answers, host: str, port: int, *, speed: float) -> asyncio.Server:
     """Listen. `speed`: 1 as recorded, 2 twice as fast, 0 without any pause. Raises OSError."""
+    places = asyncio.Semaphore(CONNECTIONS_MAX)
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            while await _answer_one(reader, writer, answers, speed):
-                pass
-        writer.close()
+        async with places:
+            connection = _Connection(reader, writer, answers, speed)
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                await connection.run()
+            writer.close()
 
-    return await asyncio.start_server(connected, host, port, limit=HEAD_BYTES_MAX)
-
-
-async def _answer_one(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: Answers, speed: float
-) -> bool:
-    """Read a request and answer it; whether the connection is kept."""
-    try:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    except asyncio.LimitOverrunError:
-        return False
-    line, *rest = head.split("\r\n")
-    method, _, target = line.partition(" ")
-    path = target.rpartition(" ")[0]
-    headers = {
-        name.strip().lower(): value.strip()
-        for name, colon, value in (entry.partition(":") for entry in rest)
-        if colon
-    }
-    body = await _body(reader, headers)
-    if body is None:
-        return False
-    item = answers.to(method, path, body)
-    if item is None:
-        text = json.dumps({"error": {"type": "not_recorded", "message": f"nothing for {path}"}})
-        writer.write(
-            b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\n"
-            b"content-length: %d\r\n\r\n%s" % (len(text), text.encode())
-        )
-    else:
-        await _send(writer, item, speed)
-    await writer.drain()
-    return headers.get("connection", "").lower() != "close"
+    return await asyncio.start_server(connected, host, port)
 
 
-async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes | None:
-    """A request's body; None if it is too long or not framed as HTTP."""
-    if "chunked" in headers.get("transfer-encoding", "").lower():
-        pieces, total = [], 0
+class _Connection:
+    """One client's connection."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        answers: Answers,
+        speed: float,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._answers = answers
+        self._speed = speed
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+
+    async def run(self) -> None:
+        """Answer requests until either side ends the connection."""
         while True:
-            size_text = (await reader.readline()).split(b";")[0].strip()
             try:
-                size = int(size_text, 16)
-            except ValueError:
-                return None
-            total += size
-            if size < 0 or total > BODY_BYTES_MAX:
-                return None
-            pieces.append(await reader.readexactly(size))
-            await reader.readline()
-            if size == 0:
-                return b"".join(pieces)
-    length = headers.get("content-length", "0")
-    if not length.isdigit() or int(length) > BODY_BYTES_MAX:
-        return None
-    return await reader.readexactly(int(length))
+                request, body = await self._request()
+            except h11.RemoteProtocolError as error:
+                await self._refuse(error)
+                return
+            if request is None:
+                return
+            path = request.target.decode("latin-1")
+            answer = self._answers.to(request.method.decode("ascii"), path, body)
+            is_over = await self._send(answer or _not_recorded(path))
+            if is_over or self._http.our_state is h11.MUST_CLOSE:
+                return
+            self._http.start_next_cycle()
+
+    async def _request(self) -> tuple[h11.Request | None, bytes]:
+        """The next request and its body; None at the end of the connection."""
+        request: h11.Request | None = None
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                if self._http.they_are_waiting_for_100_continue:
+                    go_on = h11.InformationalResponse(status_code=100, headers=[])
+                    self._writer.write(self._http.send(go_on) or b"")
+                async with asyncio.timeout(IDLE_SECONDS_MAX):
+                    data = await self._reader.read(READ_BYTES)
+                self._http.receive_data(data)
+            elif isinstance(event, h11.Request):
+                request = event
+            elif isinstance(event, h11.Data):
+                size += len(event.data)
+                if size > BODY_BYTES_MAX:
+                    raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
+                pieces.append(bytes(event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                return request, b"".join(pieces)
+            else:  # the connection is closed
+                return None, b""
+
+    async def _send(self, answer: Answer) -> bool:
+        """Send an answer; whether that ends the connection."""
+        length = [(b"content-length", b"%d" % len(answer.body))] if answer.has_length else []
+        framing = length or [(b"transfer-encoding", b"chunked")]
+        self._write(h11.Response(status_code=answer.status, headers=[*answer.headers, *framing]))
+        at = 0
+        for size, wait in answer.cuts or ((len(answer.body), 0),):
+            if self._speed and wait:
+                await self._writer.drain()
+                await asyncio.sleep(min(wait / 1_000_000 / self._speed, WAIT_SECONDS_MAX))
+            piece = answer.body[at : at + size]
+            at += size
+            if piece:
+                self._write(h11.Data(data=piece))
+                await self._writer.drain()
+        if answer.breaks_off:
+            await self._writer.drain()
+            return True
+        self._write(h11.EndOfMessage())
+        await self._writer.drain()
+        return False
+
+    async def _refuse(self, error: h11.RemoteProtocolError) -> None:
+        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            headers = [(b"connection", b"close"), (b"content-length", b"0")]
+            self._write(h11.Response(status_code=error.error_status_hint, headers=headers))
+            self._write(h11.EndOfMessage())
+            await self._writer.drain()
+
+    def _write(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
+        self._writer.write(self._http.send(event) or b"")
 
 
-async def _send(writer: asyncio.StreamWriter, item: Recorded, speed: float) -> None:
-    response = item.flow.response
-    assert response is not None
-    body = response.raw_content or b""
-    has_length = "content-length" in response.headers
-    writer.write(b"HTTP/1.1 %d %s\r\n" % (response.status_code, response.reason.encode("latin-1")))
-    for name, value in response.headers.fields:
-        if name.decode("latin-1").lower() not in _HOP_BY_HOP:
-            writer.write(name + b": " + value + b"\r\n")
-    framing = b"content-length: %d" % len(body) if has_length else b"transfer-encoding: chunked"
-    writer.write(framing + b"\r\n\r\n")
-    at = 0
-    for size, wait in item.cuts or ((len(body), 0),):
-        if speed and wait:
-            await writer.drain()
-            await asyncio.sleep(min(wait / 1_000_000 / speed, WAIT_SECONDS_MAX))
-        piece = body[at : at + size]
-        at += size
-        if piece:
-            writer.write(piece if has_length else b"%x\r\n%s\r\n" % (len(piece), piece))
-            await writer.drain()
-    if not has_length:
-        writer.write(b"0\r\n\r\n")
+def _answer(item: Recorded, status: int) -> Answer:
+    has_length = any(name.lower() == b"content-length" for name, _ in item.response_headers)
+    breaks_off = item.end is End.UPSTREAM_BROKE
+    has_no_body = status in _WITHOUT_BODY or item.method == "HEAD"
+    body = b"" if has_no_body else item.response_body
+    return Answer(
+        status=status,
+        headers=tuple(
+            field
+            for field in item.response_headers
+            if field[0].lower() not in _HOP_BY_HOP and _is_sendable(field)
+        ),
+        # Cut answers are chunked: their end is then missing, whatever their length said.
+        has_length=(has_length or has_no_body) and not breaks_off,
+        body=body,
+        cuts=item.cuts if sum(size for size, _ in item.cuts) == len(body) else (),
+        breaks_off=breaks_off,
+    )
+
+
+def _is_sendable(field: tuple[bytes, bytes]) -> bool:
+    try:
+        h11.Response(status_code=200, headers=[field])
+    except h11.LocalProtocolError:
+        return False
+    return True
+
+
+def _not_recorded(path: str) -> Answer:
+    error = {"error": {"type": "not_recorded", "message": f"nothing was recorded for {path}"}}
+    return Answer(
+        status=404,
+        headers=((b"content-type", b"application/json"),),
+        has_length=True,
+        body=json.dumps(error).encode(),
+        cuts=(),
+        breaks_off=False,
+    )
 
 
 def _path_of(path: str) -> str:
     return path.partition("?")[0]
 
 
-def _digest(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.model.records import Charge, Exchange, Reading
+from ledger.model.records import Charge, Exchange, Reading, State
 from ledger.store import db
 from ledger.store.current import current_charge
 from ledger.store.rows import exchange_of, reading_of
@@ -42,26 +42,38 @@ class Booked:
     cost_picousd: int | None
 
 
-def find(engine: Engine, opened_at: datetime, exchange_id: str) -> Booked | None:
-    """What is booked of an exchange; None if the ledger has no such, or does not know its end."""
+def find(engine: Engine, ids: Sequence[str]) -> dict[str, Booked]:
+    """What is booked of exchanges, by id. Those whose end the ledger does not know are left out.
+
+    By id alone: a recording that was made elsewhere may have rounded the start.
+    """
     with engine.connect() as connection:
-        row = connection.execute(
+        rows = connection.execute(
             sa.select(exchanges).where(
-                exchanges.c.opened_at == opened_at, exchanges.c.id == exchange_id
-            )
-        ).first()
-        current = _current(connection, opened_at, exchange_id)
-        if row is None or current is None or current.revision == 0:
-            return None
-        amounts = connection.scalars(
-            sa.select(charges.c.amount_picousd).where(
-                charges.c.opened_at == opened_at,
-                charges.c.exchange_id == exchange_id,
-                charges.c.reading_id == current.id,
-                charges.c.amount_picousd.is_not(None),
-                current_charge(charges),
+                exchanges.c.id.in_(ids), exchanges.c.state == State.SETTLED.value
             )
         ).all()
+        found = {}
+        for row in rows:
+            booked = _booked(connection, row)
+            if booked is not None:
+                found[row.id] = booked
+    return found
+
+
+def _booked(connection: Connection, row: Any) -> Booked | None:
+    current = _current(connection, row.opened_at, row.id)
+    if current is None or current.revision == 0:
+        return None
+    amounts = connection.scalars(
+        sa.select(charges.c.amount_picousd).where(
+            charges.c.opened_at == row.opened_at,
+            charges.c.exchange_id == row.id,
+            charges.c.reading_id == current.id,
+            charges.c.amount_picousd.is_not(None),
+            current_charge(charges),
+        )
+    ).all()
     return Booked(
         exchange=exchange_of(row._asdict()),
         reading=reading_of(current._mapping),

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mitmproxy import http
+from mitmproxy.connection import Client, Server
 from mitmproxy.io import FlowWriter
 
-from addon.recordings.reading import Recorded, read
+from addon.recordings.files import read
+from addon.recordings.formats.recorded import Recorded
 from tests.proxy import rows
 from tests.proxy.mitmdump import TEE
 from tests.proxy.pair import OPENAI, Pair, exchange, new_tag, pair
@@ -51,6 +54,26 @@ def recorded(captures: Path) -> list[Recorded]:
     return [item for item in items if isinstance(item, Recorded)]
 
 
+def flow_of(item: Recorded) -> http.HTTPFlow:
+    """The flow that mitmproxy would have saved of it."""
+    client = Client(peername=("127.0.0.1", 9), sockname=("127.0.0.1", 9), timestamp_start=0)
+    flow = http.HTTPFlow(client, Server(address=None))
+    flow.id = item.id
+    flow.request = http.Request(
+        host=item.origin.host, port=item.origin.port, method=item.method.encode(),
+        scheme=item.origin.scheme.encode(), authority=b"", path=item.path.encode(),
+        http_version=b"HTTP/1.1", headers=http.Headers(item.request_headers),
+        content=item.request_body, trailers=None,
+        timestamp_start=item.opened_at.timestamp(), timestamp_end=None,
+    )  # fmt: skip
+    flow.response = http.Response(
+        http_version=b"HTTP/1.1", status_code=item.status, reason=b"OK",
+        headers=http.Headers(item.response_headers), content=item.response_body, trailers=None,
+        timestamp_start=item.responded_at.timestamp(), timestamp_end=item.ended_at.timestamp(),
+    )  # fmt: skip
+    return flow
+
+
 def tokentee(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", "from addon.cli import main; main()", *words],
@@ -87,7 +110,7 @@ def test_a_flow_file_is_read_the_same_by_replay_and_by_mitmdump(captured, tmp_pa
     with flows.open("wb") as file:
         writer = FlowWriter(file)
         for item in recorded(captures):
-            writer.add(item.flow)
+            writer.add(flow_of(item))
     replayed, loaded = tmp_path / "replayed.db", tmp_path / "loaded.db"
     done = tokentee("replay", str(flows), "--ledger", f"sqlite:///{replayed}")
     assert done.returncode == 0, done.stderr

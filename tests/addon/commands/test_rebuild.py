@@ -1,7 +1,6 @@
 """`tokentee rebuild`: what today's meter reads otherwise is added, once, and nothing is changed."""
 
 import shutil
-from datetime import timedelta
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +12,6 @@ from ledger.model.usage import Usage
 from ledger.store import db
 from tests.addon.recorded_exchanges import (
     HANDED,
-    NOON,
     PRICES,
     SENT,
     STRIPPED,
@@ -156,11 +154,10 @@ def test_what_the_ledger_does_not_have_is_left_alone(engine, book, rebuild, tmp_
         recording("known"),
         recording("lost"),
         recording("new"),
-        recording("known", at=NOON + timedelta(microseconds=1)),
     )
     done = rebuild(folder)
     assert done.exit_code == 0
-    assert "3 exchanges are not in the ledger: `tokentee replay` reads them in" in done.stderr
+    assert "2 exchanges are not in the ledger: `tokentee replay` reads them in" in done.stderr
     assert row(engine, "SELECT COUNT(*) FROM readings") == (2,)
 
 

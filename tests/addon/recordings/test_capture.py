@@ -1,95 +1,119 @@
-"""Captures hold the bytes and no credential."""
+"""Captures hold the bytes and no credential, within their bounds."""
 
 import base64
-import gzip
 import json
-import stat
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-import pytest
-from mitmproxy.test import tflow, tutils
-
+from addon.metering.redaction import REDACTED
+from addon.metering.settlement import End
 from addon.recordings.capture import (
-    CAPTURE_BYTES_MAX,
-    REDACTED,
+    EXCHANGE_BYTES_MAX,
+    MEMORY_BYTES_MAX,
     Capture,
-    append,
-    file_for,
-    redact,
-    redact_url,
+    CapturedExchange,
+    Memory,
+    line_of,
 )
 
 STARTED = datetime(2026, 11, 20, 12, tzinfo=UTC)
+PIECE = bytes(1024 * 1024)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Authorization",
-        "x-api-key",
-        "api-key",
-        "Cookie",
-        "Set-Cookie",
-        "X-Goog-Api-Key",
-        "x-amz-security-token",
-        "Proxy-Authorization",
-        "OpenAI-Session",
-    ],
-)
-def test_credentials_are_redacted(name: str):
-    assert redact([(name, "sk-secret")]) == {name: REDACTED}
-
-
-def test_other_headers_stay():
-    assert redact([("content-type", "application/json")]) == {"content-type": "application/json"}
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        (
-            "https://g.example/v1beta/m:x?key=AIza1&alt=sse",
-            f"https://g.example/v1beta/m:x?key={REDACTED}&alt=sse",
+def captured(capture: Capture, **more: object) -> CapturedExchange:
+    facts = {
+        "id": "flow-1",
+        "started_at": STARTED,
+        "ended_at": STARTED + timedelta(seconds=2),
+        "end": End.FINISHED,
+        "cause": None,
+        "usage_injected": True,
+        "method": "POST",
+        "url": "https://me:pw@h.example/v1/chat/completions?key=AIza1&alt=sse",
+        "request_headers": (
+            ("authorization", "Bearer sk-secret"),
+            ("accept", "a"),
+            ("accept", "b"),
         ),
-        ("https://u:p@h.example/v1?x=1", "https://h.example/v1?x=1"),
-        (
-            "https://h.example/v1?X-Amz-Signature=ab&n=2",
-            f"https://h.example/v1?X-Amz-Signature={REDACTED}&n=2",
-        ),
-    ],
-)
-def test_urls_lose_their_keys(url: str, expected: str):
-    assert redact_url(url) == expected
+        "request_body": b'{"stream":true}',
+        "status": 200,
+        "response_headers": (("content-type", "text/event-stream"), ("set-cookie", "s=1")),
+        "capture": capture,
+    }
+    return CapturedExchange(**{**facts, **more})
 
 
-def test_a_capture_is_the_answer_with_its_cuts(tmp_path):
-    flow = tflow.tflow(req=tutils.treq(content=b'{"stream":true}'), resp=True)
-    flow.request.headers["authorization"] = "Bearer sk-secret"
-    got = []
-    capture = Capture()
-    through = capture.around(lambda data: got.append(data) or data)
+def test_a_line_is_the_exchange_with_its_cuts():
+    capture = Capture(Memory(), request_bytes=15)
     for chunk in (b"data: 1\n", b"\ndata: 2\n\n", b""):
-        through(chunk)
-    assert got == [b"data: 1\n", b"\ndata: 2\n\n", b""]
+        capture.add(chunk)
+    value = json.loads(line_of(captured(capture)))
+    assert value["id"] == value["name"] == "flow-1"
+    assert value["end"] == "finished"
+    assert value["usage_injected"] is True
+    assert value["request"] == {
+        "method": "POST",
+        "url": f"https://h.example/v1/chat/completions?key={REDACTED}&alt=sse",
+        "headers": {"authorization": REDACTED, "accept": ["a", "b"]},
+        "body_b64": base64.b64encode(b'{"stream":true}').decode(),
+    }
+    assert value["response"]["headers"] == {
+        "content-type": "text/event-stream",
+        "set-cookie": REDACTED,
+    }
+    assert base64.b64decode(value["response"]["body_b64"]) == b"data: 1\n\ndata: 2\n\n"
+    assert [length for length, _ in value["response"]["chunks"]] == [8, 10]
+    assert "websocket" not in value
 
-    path = file_for(tmp_path / "new", node="host/12/34", now=STARTED)
-    append(path, capture.line(flow, started_at=STARTED))
-    append(path, capture.line(flow, started_at=STARTED))
-    assert path.name == "20261120T12-host-12-34.jsonl.gz"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    first, second = map(json.loads, gzip.decompress(path.read_bytes()).splitlines())
-    assert first == second
-    assert first["name"] == flow.id
-    assert "sk-secret" not in json.dumps(first)
-    assert base64.b64decode(first["request"]["body_b64"]) == b'{"stream":true}'
-    assert base64.b64decode(first["response"]["body_b64"]) == b"data: 1\n\ndata: 2\n\n"
-    assert [length for length, _ in first["response"]["chunks"]] == [8, 10]
+
+def test_bytes_that_are_no_text_do_not_cost_the_line():
+    capture = Capture(Memory())
+    value = json.loads(line_of(captured(capture, response_headers=(("server", "x\udcff"),))))
+    assert value["response"]["headers"] == {"server": "x?"}
 
 
-def test_an_answer_beyond_the_bound_is_let_go():
-    capture = Capture()
-    piece = bytes(1024 * 1024)
-    for _ in range(CAPTURE_BYTES_MAX // len(piece) + 1):
-        capture.add(piece)
-    assert capture.overflowed
+def test_a_session_is_its_messages():
+    capture = Capture(Memory())
+    for number, side in enumerate((True, False)):
+        at = STARTED + timedelta(days=1, microseconds=number)
+        capture.add_message(b"m%d" % number, from_client=side, is_text=side, at=at)
+    value = json.loads(line_of(captured(capture, end=End.CLIENT_LEFT, status=101)))
+    assert value["websocket"] == {
+        "closed_by_client": True,
+        "messages": [
+            ["client", "text", 86_400_000_000, base64.b64encode(b"m0").decode()],
+            ["server", "binary", 86_400_000_001, base64.b64encode(b"m1").decode()],
+        ],
+    }
+
+
+def test_an_exchange_beyond_the_bound_is_dropped_and_says_so():
+    memory = Memory()
+    capture = Capture(memory, request_bytes=EXCHANGE_BYTES_MAX)
+    assert capture.overflow is None
+    capture.add(b"x")
+    assert capture.overflow == "not captured: larger than 32 MiB"
     assert capture.chunks == []
+    assert memory.held_bytes == 0
+    capture.add(b"more")
+    assert capture.chunks == []
+
+
+def test_all_captures_together_have_a_bound():
+    memory = Memory()
+    captures = [Capture(memory) for _ in range(MEMORY_BYTES_MAX // EXCHANGE_BYTES_MAX + 1)]
+    for capture in captures:
+        for _ in range(EXCHANGE_BYTES_MAX // len(PIECE)):
+            capture.add(PIECE)
+    assert [one.overflow for one in captures[:-1]] == [None] * (len(captures) - 1)
+    assert captures[-1].overflow == "not captured: captures hold 512 MiB already"
+    assert memory.held_bytes == MEMORY_BYTES_MAX
+    memory.release(captures[0].size)
+    assert Capture(memory, request_bytes=1).overflow is None
+
+
+def test_a_dropped_session_holds_nothing():
+    capture = Capture(Memory())
+    capture.add_message(b"m", from_client=True, is_text=True, at=STARTED)
+    capture.drop("why")
+    capture.drop("another reason")
+    assert (capture.messages, capture.overflow) == ([], "why")

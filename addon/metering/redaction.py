@@ -1,0 +1,229 @@
+"""Pure. Takes credentials and prompts out of error texts.
+
+Providers repeat what they refuse: `Incorrect API key provided: sk-...`, or a whole message that a
+validation error quotes. Three things are redacted from a text before it goes anywhere:
+
+- every run of 8 characters or more that stands in a credential of the request;
+- every run of 24 characters or more that stands in the request's body, as it is or as JSON
+  escapes it;
+- what is shaped like a key, whoever it belongs to.
+
+The work is bounded: a text has at most `TEXT_LENGTH_MAX` characters, and `SEARCHED_BYTES_MAX`
+bytes of request bodies are searched for it. What cannot be compared within that is redacted too.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from urllib.parse import unquote_plus
+
+REDACTED = "<redacted>"
+TEXT_LENGTH_MAX = 2_000
+"""Characters of an error text that are looked at; a row keeps half of that."""
+CREDENTIAL_RUN = 8
+"""A shorter piece of a key tells nothing; providers themselves show some characters."""
+BODY_RUN = 24
+"""Shorter runs are words that any two texts share: field names, model names, phrases."""
+SEARCHED_BYTES_MAX = 64 * 1024 * 1024
+"""About 30 ms. A message of 100 characters takes ten searches of the request's body."""
+CREDENTIALS_LENGTH_MAX = 64 * 1024
+"""Characters of all credentials of a request; mitmproxy refuses longer headers."""
+
+_WINDOW = BODY_RUN // 2
+"""Of windows of this length, one after the other, every run of `BODY_RUN` holds at least one."""
+_CREDENTIAL_HEADER = re.compile(
+    r"auth|cookie|key|token|secret|credential|signature|session|jwt|password|assertion|protocol",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+", re.I)
+_KEY_SHAPED = re.compile(
+    r"""
+      \b(?:sk|pk|rk|xai|gsk|hf|nvapi|pplx|fw|csk|tgp|vck|jina|r8|ghp|gho|ghs|glpat|whsec)
+        [-_](?=[A-Za-z_-]{0,64}[0-9])[A-Za-z0-9_-]{12,}
+    | \bAIza[A-Za-z0-9_-]{16,}
+    | \bya29\.[A-Za-z0-9._-]{16,}
+    | \beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+){0,2}
+    | \b(?:AKIA|ASIA)[A-Z0-9]{12,}
+    | (?<=[Bb]earer\ )[^\s"',;]{8,}
+    | \b(?=[A-Za-z]{0,64}[0-9])[A-Za-z0-9]{36,}
+    """,
+    re.VERBOSE,
+)
+
+
+def credentials_of(headers: Mapping[str, str], path: str) -> tuple[str, ...]:
+    """What of a request may be a credential. `headers` by lower-case name; `path` with query."""
+    found: dict[str, None] = {}
+    for name, value in headers.items():
+        if _may_hold_credential(name):
+            found.update(dict.fromkeys(_secrets_in(name, value)))
+    query = path.partition("?")[2]
+    for pair in query.split("&") if query else ():
+        name, _, value = pair.partition("=")
+        if "version" in name.lower():
+            continue  # `api-version` is what many errors are about
+        found.update(dict.fromkeys((value, unquote_plus(value))))
+    return tuple(word for word in found if len(word) >= CREDENTIAL_RUN)
+
+
+def redact(
+    text: str, *, credentials: Iterable[str] = (), body: bytes = b"", keep: Iterable[str] = ()
+) -> str:
+    """The text without credentials and without what the request's body holds.
+
+    `body` is the request's, decoded. `keep` are words that may stay though the body holds them:
+    the name of the model.
+    """
+    text = text[:TEXT_LENGTH_MAX]
+    hidden = bytearray(len(text))
+    for found in _KEY_SHAPED.finditer(text):
+        _hide(hidden, found.start(), found.end())
+    for start, end in _credential_runs(text, credentials):
+        _hide(hidden, start, end)
+    if body:
+        kept = tuple(keep)
+        for start, end in _body_runs(text, body):
+            run = text[start:end].strip(" \"'`.,:;()[]{}")
+            if not any(run in word for word in kept):
+                _hide(hidden, start, end)
+    return _without(text, hidden)
+
+
+@functools.lru_cache(maxsize=512)
+def _may_hold_credential(name: str) -> bool:
+    return _CREDENTIAL_HEADER.search(name) is not None
+
+
+def _secrets_in(name: str, value: str) -> Iterator[str]:
+    if "cookie" in name:
+        yield from (pair.partition("=")[2].strip() for pair in value.split(";"))
+        return
+    secret = _SCHEME.sub("", value.strip(), count=1)
+    if "protocol" in name:
+        yield from (word.strip() for word in secret.split(","))
+        return
+    yield secret
+    if value[:6].lower() == "basic ":
+        try:
+            pair = base64.b64decode(secret, validate=True).decode("utf-8", "replace")
+        except binascii.Error:
+            return
+        yield pair
+        yield pair.partition(":")[2]
+
+
+def _credential_runs(text: str, credentials: Iterable[str]) -> Iterator[tuple[int, int]]:
+    grams: set[str] = set()
+    left = CREDENTIALS_LENGTH_MAX
+    for word in credentials:
+        grams.update(
+            word[at : at + CREDENTIAL_RUN]
+            for at in range(min(len(word), left) - CREDENTIAL_RUN + 1)
+        )
+        left = max(0, left - len(word))
+    if grams:
+        for at in range(len(text) - CREDENTIAL_RUN + 1):
+            if text[at : at + CREDENTIAL_RUN] in grams:
+                yield at, at + CREDENTIAL_RUN
+
+
+class _Search:
+    """Searches of one request body, with a bound over all of them."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._left = SEARCHED_BYTES_MAX
+
+    def holds(self, text: str) -> bool:
+        """Whether the body holds a text in any spelling; True where the bound is reached."""
+        for spelling in _spellings(text):
+            self._left -= len(self._body)
+            if self._left < 0 or spelling in self._body:
+                return True
+        return False
+
+
+def _body_runs(text: str, body: bytes) -> Iterator[tuple[int, int]]:
+    """Where the text has runs of `BODY_RUN` characters or more that the body holds."""
+    search = _Search(body)
+    done = 0
+    for at in range(0, len(text) - _WINDOW + 1, _WINDOW):
+        end = at + _WINDOW
+        if end <= done or not search.holds(text[at:end]):
+            continue
+        start, stop = _extent(search, text, at, end)
+        if stop - start >= BODY_RUN:
+            yield start, stop
+            done = stop
+
+
+def _extent(search: _Search, text: str, at: int, end: int) -> tuple[int, int]:
+    """Where the longest run that ends with a window begins, and where the one that begins with it
+    ends. Every run of the body that holds the window lies within both together."""
+    before = _longest(at, lambda more: search.holds(text[at - more : end]))
+    after = _longest(len(text) - end, lambda more: search.holds(text[at : end + more]))
+    return at - before, end + after
+
+
+def _longest(limit: int, holds: Callable[[int], bool]) -> int:
+    """The largest number up to the limit for which `holds` is true; it is for all below it."""
+    low, step = 0, 1
+    while low < limit:
+        probe = min(low + step, limit)
+        if holds(probe):
+            low, step = probe, step * 2
+        elif step == 1:
+            break
+        else:
+            step = 1
+            limit = probe - 1
+    return low
+
+
+def _spellings(text: str) -> Iterator[bytes]:
+    """How a body may spell a text: as it is, and as JSON encoders escape it."""
+    plain = text.encode("utf-8", "surrogatepass")
+    seen = {plain}
+    yield plain
+    wide = json.dumps(text, ensure_ascii=False)[1:-1]
+    narrow = json.dumps(text)[1:-1]
+    upper = re.sub(r"\\u[0-9a-f]{4}", lambda found: "\\u" + found[0][2:].upper(), narrow)
+    for spelling in (wide, narrow, upper, _as_go(wide), _as_php(narrow)):
+        data = spelling.encode("utf-8", "surrogatepass")
+        if data not in seen:
+            seen.add(data)
+            yield data
+
+
+def _as_go(text: str) -> str:
+    """Go's encoder escapes what HTML would read."""
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _as_php(text: str) -> str:
+    """PHP's encoder escapes slashes."""
+    return text.replace("/", "\\/")
+
+
+def _hide(hidden: bytearray, start: int, end: int) -> None:
+    hidden[start:end] = b"\1" * (end - start)
+
+
+def _without(text: str, hidden: bytearray) -> str:
+    """The text with each hidden run replaced by one marker."""
+    if not any(hidden):
+        return text
+    pieces = []
+    at = 0
+    while at < len(text):
+        state = hidden[at]
+        change = hidden.find(b"\0" if state else b"\1", at)
+        end = len(text) if change < 0 else change
+        pieces.append(REDACTED if state else text[at:end])
+        at = end
+    return "".join(pieces)

@@ -1,0 +1,93 @@
+"""Edge. Captures of live flows: what passes is collected, and handed over when it is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from mitmproxy import http, websocket
+
+from addon.metering.exchange import MeteredExchange
+from addon.metering.settlement import End, Settled
+from addon.proxy.running import Live, Running
+from addon.recordings.capture import Capture, CapturedExchange
+from addon.recordings.capture_files import CaptureFiles
+
+
+def begin(running: Running, live: Live) -> Capture | None:
+    """What an exchange is captured with; None where nothing is captured."""
+    if running.captures is None or live.exchange.is_recorded:
+        return None
+    return running.captures.begin(request_bytes=len(live.flow.request.raw_content or b""))
+
+
+def add_message(capture: Capture, message: websocket.WebSocketMessage, at: datetime) -> None:
+    """Keep one message of either side of a WebSocket."""
+    capture.add_message(
+        message.content, from_client=message.from_client, is_text=message.is_text, at=at
+    )
+
+
+def finish(running: Running, live: Live, settled: Settled, end: End, cause: str | None) -> Settled:
+    """Hand over an exchange that is over; its row then names the capture, or says why there is
+    none."""
+    files, capture = running.captures, live.capture
+    if files is None or (capture is None and live.exchange.is_recorded):
+        return settled
+    exchange, reading = settled
+    # What was refused before any headers came has no tap, and no capture yet.
+    capture = capture or files.begin(request_bytes=len(live.flow.request.raw_content or b""))
+    ending = _Ending(how=end, cause=cause, at=exchange.settled_at or exchange.opened_at)
+    place = _write(files, live.flow, live.exchange, capture, ending)
+    if place is None:
+        return settled
+    return Settled(replace(exchange, capture=place), reading)
+
+
+def finish_session(
+    running: Running, flow: http.HTTPFlow, handshake: MeteredExchange, end: End, at: datetime
+) -> None:
+    """Hand over a WebSocket that is over. The rows of its responses are in the ledger already."""
+    capture = running.session_captures.pop(flow.id, None)
+    if running.captures is not None and capture is not None:
+        _write(running.captures, flow, handshake, capture, _Ending(how=end, cause=None, at=at))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ending:
+    how: End
+    cause: str | None
+    at: datetime
+
+
+def _write(
+    files: CaptureFiles,
+    flow: http.HTTPFlow,
+    exchange: MeteredExchange,
+    capture: Capture,
+    ending: _Ending,
+) -> str | None:
+    """Where the capture goes; None if it was dropped, which is noted for the row."""
+    if capture.overflow is not None:
+        exchange.troubles.add(capture.overflow)
+        return None
+    if files.failure is not None:
+        exchange.troubles.add(files.failure)
+    response = flow.response
+    captured = CapturedExchange(
+        id=exchange.opened.id,
+        started_at=exchange.opened.opened_at,
+        ended_at=ending.at,
+        end=ending.how,
+        cause=ending.cause,
+        usage_injected=exchange.opened.usage_injected,
+        method=flow.request.method,
+        url=flow.request.url,
+        request_headers=tuple(flow.request.headers.items(multi=True)),
+        request_body=flow.request.raw_content or b"",
+        status=response.status_code if response is not None else None,
+        response_headers=tuple(response.headers.items(multi=True)) if response is not None else (),
+        capture=capture,
+    )
+    path = exchange.troubles.attempt(files.write, captured)
+    return f"{path}#{captured.id}" if path is not None else None

@@ -1,0 +1,125 @@
+"""Edge (a thread, files). Writes captured exchanges to files, off the event loop.
+
+One gzipped file of JSON lines for each hour and process. Each line is a gzip member of its own, so
+a crash costs the last one at most. Redacting, encoding and compressing happen on the thread. Files
+are made 0600 and folders 0700.
+
+What cannot be written is dropped, counted and logged once in a while. From then on each row says
+in `degraded` that captures fail, until a line is written again: an exchange's own row is on its
+way to the ledger before its capture is written.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from queue import SimpleQueue
+
+from addon.recordings.capture import Capture, CapturedExchange, Memory, line_of
+
+logger = logging.getLogger(__name__)
+
+WAITING_MAX = 10_000
+"""Exchanges that wait to be written; `capture.MEMORY_BYTES_MAX` bounds their bytes."""
+LOG_SECONDS = 60.0
+"""Between two log lines on captures that cannot be written."""
+_COMPRESS_LEVEL = 4
+"""Of a stream of small events level 4 leaves 2 % more than 6 and takes half the time."""
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9.-]")
+
+
+class CaptureFiles:
+    """The folder that captures go to, and the thread that writes them."""
+
+    def __init__(
+        self, folder: Path, *, node: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self.folder = folder
+        self.memory = Memory()
+        self.dropped = 0
+        """Exchanges that were not written."""
+        self.failure: str | None = None
+        """Why the last one was not written; None: it was."""
+        self._node = node
+        self._now = now
+        self._queue: SimpleQueue[tuple[CapturedExchange, Path] | None] = SimpleQueue()
+        self._log_after = 0.0
+        self._thread: threading.Thread | None = None
+
+    def begin(self, *, request_bytes: int = 0) -> Capture:
+        """What an exchange that begins is captured with."""
+        return Capture(self.memory, request_bytes=request_bytes)
+
+    def write(self, exchange: CapturedExchange) -> Path:
+        """Hand over an exchange that is over; the file that it goes to. Raises OSError where it
+        cannot be taken."""
+        if self._queue.qsize() >= WAITING_MAX:
+            self.memory.give_back(exchange.capture.size)
+            self.dropped += 1
+            raise OSError(f"{WAITING_MAX} captures wait to be written")
+        path = file_for(self.folder, node=self._node, now=self._now())
+        self._queue.put((exchange, path))
+        if self._thread is None or not self._thread.is_alive():
+            # Started with the first exchange, and again if it ever ends.
+            self._thread = threading.Thread(target=self._run, name="tokentee-captures", daemon=True)
+            self._thread.start()
+        return path
+
+    def close(self, seconds: float) -> None:
+        """Write what waits, for so long at most, and stop."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join(seconds)
+            if self._thread.is_alive():
+                logger.warning("tokentee: %d captures were not written", self._queue.qsize())
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            exchange, path = item
+            size = exchange.capture.size
+            try:
+                append(path, line_of(exchange))
+                self.failure = None
+            except Exception as error:  # noqa: BLE001  # one exchange must not end the thread
+                self._count_failure(error)
+            finally:
+                self.memory.release(size)
+            del item, exchange  # the thread waits here for hours and must not hold a body
+
+    def _count_failure(self, error: Exception) -> None:
+        self.dropped += 1
+        why = error.strerror or str(error) if isinstance(error, OSError) else type(error).__name__
+        self.failure = f"captures cannot be written: {why}"
+        if time.monotonic() >= self._log_after:
+            self._log_after = time.monotonic() + LOG_SECONDS
+            logger.warning(
+                "tokentee: %s (%s); %d dropped so far", self.failure, self.folder, self.dropped
+            )
+
+
+def file_for(folder: Path, *, node: str, now: datetime) -> Path:
+    """This hour's file of this process."""
+    return folder / f"{now:%Y%m%dT%H}-{_NOT_IN_A_NAME.sub('-', node)}.jsonl.gz"
+
+
+def append(path: Path, line: bytes) -> None:
+    """Add a line to a capture file. Raises OSError."""
+    make_folder(path.parent)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(descriptor, "ab") as file:
+        # Members one after the other are one gzip file, and each is whole on its own.
+        file.write(gzip.compress(line, compresslevel=_COMPRESS_LEVEL))
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that its owner alone can enter, with those above it. Raises OSError."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)

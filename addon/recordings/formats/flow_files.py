@@ -1,0 +1,274 @@
+"""Edge (files). Flow files: what mitmproxy saves with `-w`, `save.file` and in its own windows.
+
+A file is one tnetstring after the other. mitmproxy's own reader stops at the first record that it
+cannot read, reads a length before it knows that the file is that long, and takes 0.4 ms for the
+connections of a flow, which say nothing about an exchange. So the records are walked here, and
+only what is needed of each is parsed. Records of an older mitmproxy go through its migration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from mitmproxy.flow import Error
+from mitmproxy.io import compat
+
+from addon.metering.settlement import End
+from addon.recordings.formats.recorded import (
+    Entry,
+    Item,
+    Message,
+    Origin,
+    Recorded,
+    RecordingError,
+    Skipped,
+    Unreadable,
+    Why,
+    fields_of,
+    known_time,
+    split_url,
+)
+
+RECORD_BYTES_MAX = 512 * 1024 * 1024
+"""Of one flow, whose bodies are in memory while it is read."""
+VERSION = 21
+"""The flow format of mitmproxy 12, which is read without its help."""
+DEPTH_MAX = 32
+"""Values within values; mitmproxy's own records have 6 levels."""
+_LENGTH_DIGITS_MAX = 12
+_ID = frozenset({"id"})
+_NEEDED = frozenset({"version", "type", "id", "error", "request", "response", "websocket"})
+_CLIENT_LEFT = "Client disconnected."
+"""mitmproxy's text for a client that closed its connection."""
+
+type _Value = Any
+"""What a tnetstring holds: text, bytes, numbers, lists and dicts of these."""
+
+
+def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
+    """What a file holds; of several parts, only every so many-th record. Raises OSError."""
+    size = path.stat().st_size
+    number = 0
+    with path.open("rb") as file:
+        while True:
+            number += 1
+            where = f"{path}, flow {number}"
+            try:
+                length = _next_length(file)
+                if length is None:
+                    return
+                _check_length(length, size - file.tell())
+            except RecordingError as error:
+                # Where a record ends is not known any more, so neither is where the next begins.
+                if part == 0:
+                    item = Unreadable(where, str(error))
+                    yield Entry(size, 0, None, partial(_unreadable, item))
+                return
+            if number % parts != part:
+                file.seek(length + 1, 1)
+                continue
+            record = file.read(length + 1)
+            yield Entry(file.tell(), length, _id_of(record), partial(_item, record, where))
+
+
+def _unreadable(item: Unreadable) -> Item:
+    return item
+
+
+def _id_of(record: bytes) -> str | None:
+    try:
+        found = _top(record, _ID)[0].get("id")
+    except (RecordingError, ValueError, RecursionError):
+        return None  # what is wrong with it is said when it is parsed
+    return found if isinstance(found, str) else None
+
+
+def end_of_error(message: str) -> End:
+    """Which side ended a flow, by mitmproxy's error text."""
+    if message == Error.KILLED_MESSAGE:
+        return End.STOPPED
+    return End.CLIENT_LEFT if message == _CLIENT_LEFT else End.UPSTREAM_BROKE
+
+
+def _item(record: bytes, where: str) -> Item:
+    try:
+        state = _state_of(record)
+        if state.get("type") != "http":
+            return Skipped(where, Why.NOT_HTTP)
+        return _exchange(state, where)
+    except RecordingError as error:
+        return Unreadable(where, f"not a flow: {error}")
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        return Unreadable(where, f"not a flow of mitmproxy 12 or older ({type(error).__name__})")
+
+
+def _state_of(record: bytes) -> Mapping[str, _Value]:
+    """What a record says of its flow. Raises RecordingError or what the migration raises."""
+    state, _ = _top(record, _NEEDED)
+    if state.get("version") == VERSION:
+        return state
+    whole, _ = _top(record, None)
+    older: dict[bytes | str, Any] = dict(whole.items())
+    return {str(name): value for name, value in compat.migrate_flow(older).items()}
+
+
+def _exchange(state: Mapping[str, _Value], where: str) -> Item:
+    request, response, error = state["request"], state["response"], state["error"]
+    message = str(error["msg"]) if error else ""
+    if response is None and error is None:
+        return Skipped(where, Why.NO_ANSWER)
+    websocket = state["websocket"]
+    if response is not None and response["content"] is None and websocket is None:
+        return Skipped(where, Why.NO_BODY)
+    if response is not None and response["status_code"] == 101 and websocket is None:
+        return Skipped(where, Why.NO_MESSAGES)
+    opened_at = known_time(_seconds(request["timestamp_start"]))
+    if opened_at is None:
+        raise RecordingError("its start is no time of the years 1970 to 9998")
+    scheme = request["scheme"].decode("ascii")
+    host, port = str(request["host"]), int(request["port"])
+    target = request["path"].decode("utf-8", "surrogateescape")
+    _, path = split_url(f"https://h{target if target.startswith('/') else '/'}")
+    return Recorded(
+        name=str(state["id"]),
+        where=where,
+        id=str(state["id"]),
+        method=request["method"].decode("ascii", "replace"),
+        origin=Origin(scheme=scheme, host=host, port=port),
+        path=path,
+        request_headers=fields_of(request["headers"]),
+        request_body=request["content"] or b"",
+        opened_at=opened_at,
+        status=int(response["status_code"]) if response else None,
+        response_headers=fields_of(response["headers"]) if response else (),
+        response_body=(response["content"] or b"") if response else b"",
+        responded_at=known_time(_seconds(response["timestamp_start"])) if response else None,
+        ended_at=known_time(_seconds(response["timestamp_end"])) if response else None,
+        end=_end_of(websocket, message),
+        cause=message or None,
+        messages=_messages(websocket),
+        is_llm=False,
+    )
+
+
+def _end_of(websocket: Mapping[str, _Value] | None, message: str) -> End:
+    if websocket is not None:
+        return End.CLIENT_LEFT if websocket["closed_by_client"] else End.UPSTREAM_BROKE
+    return end_of_error(message) if message else End.FINISHED
+
+
+def _messages(websocket: Mapping[str, _Value] | None) -> tuple[Message, ...] | None:
+    if websocket is None:
+        return None
+    found = []
+    for opcode, from_client, content, seconds, *_ in websocket["messages"]:
+        at = known_time(_seconds(seconds))
+        if at is None:
+            raise RecordingError("a WebSocket message has no time of the years 1970 to 9998")
+        found.append(
+            Message(
+                from_client=bool(from_client), is_text=opcode == 1, content=bytes(content), at=at
+            )
+        )
+    return tuple(found)
+
+
+def _seconds(value: _Value) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _check_length(length: int, left: int) -> None:
+    if length >= left:
+        raise RecordingError("cut short, or no flow file of mitmproxy: restore the file")
+    if length > RECORD_BYTES_MAX:
+        raise RecordingError(f"a flow of {length} bytes: {RECORD_BYTES_MAX} are the most")
+
+
+# tnetstrings: LENGTH ":" DATA TAG
+
+
+def _next_length(file: BinaryIO) -> int | None:
+    """The length of the record that begins here; None at the end of the file."""
+    digits = b""
+    while char := file.read(1):
+        if char == b":" and digits:
+            return int(digits)
+        if not char.isdigit() or len(digits) >= _LENGTH_DIGITS_MAX:
+            raise RecordingError("no flow file of mitmproxy, or damaged from here on")
+        digits += char
+    if digits:
+        raise RecordingError("cut short")
+    return None
+
+
+def _top(record: bytes, needed: frozenset[str] | None) -> tuple[dict[str, _Value], int]:
+    """The members of a record that are needed; all for None."""
+    end = len(record) - 1
+    if record[end:] != b"}":
+        raise RecordingError("its record is no dictionary")
+    found: dict[str, _Value] = {}
+    at = 0
+    while at < end:
+        key, at = _value(record, at, end, 1)
+        name = key.decode() if isinstance(key, bytes) else key
+        if not isinstance(name, str):
+            raise RecordingError("a name in its record is no text")
+        if needed is None or name in needed:
+            found[name], at = _value(record, at, end, 1)
+        else:
+            _, at = _span(record, at, end)
+            at += 1
+    return found, at
+
+
+def _span(data: bytes, at: int, limit: int) -> tuple[int, int]:
+    """Where the content of the value at `at` begins and ends, its tag behind it."""
+    colon = data.find(b":", at, at + _LENGTH_DIGITS_MAX + 1)
+    digits = data[at:colon] if colon > at else b""
+    if not digits.isdigit():
+        raise RecordingError("a length in its record is no number")
+    end = colon + 1 + int(digits)
+    if end >= limit:
+        raise RecordingError("a length in its record reaches past its end")
+    return colon + 1, end
+
+
+def _value(data: bytes, at: int, limit: int, depth: int) -> tuple[_Value, int]:
+    """The value at `at`, and where the next begins."""
+    start, end = _span(data, at, limit)
+    tag = data[end]
+    match tag:
+        case 0x2C:  # ,
+            return data[start:end], end + 1
+        case 0x3B:  # ;
+            return data[start:end].decode(), end + 1
+        case 0x5D | 0x7D:  # ] }
+            if depth >= DEPTH_MAX:
+                raise RecordingError(f"its record has more than {DEPTH_MAX} levels")
+            values = []
+            inner = start
+            while inner < end:
+                value, inner = _value(data, inner, end, depth + 1)
+                values.append(value)
+            if tag == 0x5D:
+                return values, end + 1
+            return dict(zip(values[::2], values[1::2], strict=True)), end + 1
+    return _scalar(tag, data[start:end]), end + 1
+
+
+def _scalar(tag: int, content: bytes) -> _Value:
+    if len(content) > 64:
+        raise RecordingError("a number in its record is too long")
+    match tag:
+        case 0x23:  # "#"
+            return int(content)
+        case 0x5E:  # ^
+            return float(content)
+        case 0x21:  # !
+            return content == b"true"
+        case 0x7E:  # ~
+            return None
+    raise RecordingError("a value in its record has no known type")

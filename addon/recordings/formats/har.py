@@ -1,0 +1,280 @@
+"""Edge (files). HAR: what browsers and mitmproxy export.
+
+A HAR holds bodies decoded, as text or base64, and no id. So its exchanges get a derived id, and
+nothing is said of the bytes that upstream sent. mitmproxy reads HAR by itself (`mitmdump -nr`) and
+gives new random ids at each reading; `text_bytes` makes the same bytes of its flows as of the file,
+so that both doors derive the same id.
+
+An empty answer with a status of success means that the body was not saved: browsers leave out
+those that they have dropped.
+"""
+
+from __future__ import annotations
+
+import binascii
+import mmap
+import zlib
+from base64 import b64decode
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from mitmproxy.net.http.headers import infer_content_encoding
+
+from addon.metering.settlement import End
+from addon.recordings.formats import identity
+from addon.recordings.formats.recorded import (
+    Entry,
+    Item,
+    Message,
+    Recorded,
+    RecordingError,
+    Skipped,
+    Unreadable,
+    Why,
+    header,
+    known_moment,
+    known_time,
+    split_url,
+    text_fields_of,
+    without,
+)
+
+FILE_BYTES_MAX = 1024 * 1024 * 1024
+"""Mapped into memory, not read into it."""
+_MILLISECONDS_MAX = 10.0**12
+_BOM = b"\xef\xbb\xbf"
+
+
+class _Header(msgspec.Struct):
+    name: str
+    value: str
+
+
+class _PostData(msgspec.Struct):
+    text: str | None = None
+    encoding: str | None = None
+
+
+class _Request(msgspec.Struct):
+    method: str
+    url: str
+    headers: list[_Header] = []
+    post_data: _PostData | None = msgspec.field(name="postData", default=None)
+
+
+class _Content(msgspec.Struct):
+    text: str | None = None
+    encoding: str | None = None
+
+
+class _Response(msgspec.Struct):
+    status: int = 0
+    headers: list[_Header] = []
+    content: _Content = msgspec.field(default_factory=_Content)
+    error: str | None = msgspec.field(name="_error", default=None)
+
+
+class _Message(msgspec.Struct):
+    type: str
+    time: float
+    data: str
+    opcode: int = 1
+
+
+class _Entry(msgspec.Struct):
+    request: _Request
+    response: _Response
+    started: str | None = msgspec.field(name="startedDateTime", default=None)
+    time: float | None = None
+    messages: list[_Message] | None = msgspec.field(name="_webSocketMessages", default=None)
+
+
+class _Log(msgspec.Struct):
+    entries: list[msgspec.Raw]
+
+
+class _File(msgspec.Struct):
+    log: _Log
+
+
+_FAULTS = (msgspec.MsgspecError, UnicodeError, RecursionError, RecordingError, binascii.Error)
+_ENTRY = msgspec.json.Decoder(_Entry)
+_FILE = msgspec.json.Decoder(_File)
+
+
+def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
+    """What a file holds; of several parts, only every so many-th entry. Raises OSError."""
+    size = path.stat().st_size
+    if size > FILE_BYTES_MAX:
+        yield _fault(path, f"larger than {FILE_BYTES_MAX >> 30} GiB: split it")
+        return
+    if size == 0:
+        yield _fault(path, "empty")
+        return
+    with path.open("rb") as file:
+        # Closed when the last entry is let go: each refers to a part of it.
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    try:
+        found = _raw_entries(memoryview(data), path)
+    except (*_FAULTS, zlib.error) as error:
+        if part == 0:
+            yield _fault(path, f"no HAR file: {error}"[:300])
+        return
+    for number, raw in enumerate(found, 1):
+        if number % parts == part:
+            parse = partial(_read, raw, f"{path}, entry {number}")
+            held = memoryview(raw).nbytes
+            yield Entry(size * number // len(found), held, None, parse)
+
+
+def _raw_entries(text: memoryview, path: Path) -> list[msgspec.Raw]:
+    if path.suffix == ".zhar":
+        text = _inflated(text)
+    return _FILE.decode(text[len(_BOM) :] if text[:3] == _BOM else text).log.entries
+
+
+def _fault(path: Path, why: str) -> Entry:
+    return Entry(0, 0, None, partial(_unreadable, Unreadable(str(path), why)))
+
+
+def _unreadable(item: Unreadable) -> Item:
+    return item
+
+
+def _read(raw: msgspec.Raw, where: str) -> Item:
+    try:
+        return _exchange(_ENTRY.decode(raw), where)
+    except _FAULTS as error:
+        return Unreadable(where, f"not a recorded exchange: {error}"[:300])
+
+
+def _inflated(data: memoryview) -> memoryview:
+    inflater = zlib.decompressobj()
+    text = inflater.decompress(data, FILE_BYTES_MAX)
+    if not inflater.eof:
+        raise RecordingError(f"cut short, or larger than {FILE_BYTES_MAX >> 30} GiB")
+    return memoryview(text)
+
+
+def text_bytes(text: str, content_type: str) -> bytes:
+    """The bytes of a body that a HAR holds as text.
+
+    mitmproxy decodes an event stream without a charset as Latin-1, browsers as UTF-8. Text of
+    which the Latin-1 bytes are valid UTF-8 was decoded by mitmproxy.
+    """
+    if text.isascii():
+        return text.encode()
+    try:
+        narrow = text.encode(infer_content_encoding(content_type))
+        narrow.decode()
+    except (UnicodeError, LookupError):
+        return text.encode("utf-8", "surrogatepass")
+    return narrow
+
+
+def utf8(body: bytes) -> bytes:
+    """The body of a flow that mitmproxy read from a HAR, with the bytes that `text_bytes` gives.
+
+    It encodes a browser's text as Latin-1 where it can.
+    """
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return body.decode("latin-1").encode()
+    return body
+
+
+def _exchange(entry: _Entry, where: str) -> Item:
+    request, response = entry.request, entry.response
+    if not 100 <= response.status <= 999:
+        why = response.error or ""
+        if not why:
+            return Skipped(where, Why.NO_ANSWER)
+        response.status = 0
+    headers = text_fields_of((one.name, one.value) for one in response.headers)
+    body = _body(response.content, header(headers, b"content-type"))
+    is_session = entry.messages is not None
+    if response.status == 101 and not is_session:
+        return Skipped(where, Why.NO_MESSAGES)
+    if not body and 200 <= response.status < 300 and not is_session:
+        return Skipped(where, Why.NO_ANSWER if response.error else Why.NO_BODY)
+    started_at = known_moment(entry.started)
+    if started_at is None:
+        raise RecordingError("startedDateTime is no time of the years 1970 to 9998")
+    origin, path = split_url(request.url)
+    asked = text_fields_of((one.name, one.value) for one in request.headers)
+    request_body = _request_body(request.post_data, header(asked, b"content-type"))
+    messages = _messages(entry.messages)
+    exchange_id = identity.derived_id(
+        method=request.method,
+        origin=origin,
+        path=path,
+        request_body=request_body,
+        response_body=body,
+        started_at=started_at,
+    )
+    return Recorded(
+        name=exchange_id,
+        where=where,
+        id=exchange_id,
+        has_own_id=False,
+        method=request.method,
+        origin=origin,
+        path=path,
+        request_headers=without(asked, b"content-encoding"),
+        request_body=request_body,
+        opened_at=started_at,
+        status=response.status or None,
+        response_headers=without(headers, b"content-encoding"),
+        response_body=body,
+        is_exact=False,
+        ended_at=_ended_at(started_at, entry.time),
+        end=End.UPSTREAM_BROKE if response.error or is_session else End.FINISHED,
+        cause=response.error,
+        messages=messages,
+        is_llm=False,
+    )
+
+
+def _body(content: _Content, content_type: str) -> bytes:
+    if not content.text:
+        return b""
+    if content.encoding == "base64":
+        return b64decode(content.text, validate=True)
+    return text_bytes(content.text, content_type)
+
+
+def _request_body(data: _PostData | None, content_type: str) -> bytes:
+    if data is None or not data.text:
+        return b""
+    if data.encoding == "base64":
+        return b64decode(data.text, validate=True)
+    return text_bytes(data.text, content_type)
+
+
+def _ended_at(started_at: datetime, milliseconds: float | None) -> datetime | None:
+    if milliseconds is None or not 0 <= milliseconds < _MILLISECONDS_MAX:
+        return None
+    try:
+        return started_at + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+
+
+def _messages(messages: list[_Message] | None) -> tuple[Message, ...] | None:
+    if messages is None:
+        return None
+    found = []
+    for one in messages:
+        at = known_time(one.time)
+        if at is None:
+            raise RecordingError("a WebSocket message has no time of the years 1970 to 9998")
+        is_text = one.opcode != 2
+        content = one.data.encode() if is_text else b64decode(one.data, validate=True)
+        found.append(
+            Message(from_client=one.type == "send", is_text=is_text, content=content, at=at)
+        )
+    return tuple(found)

@@ -1,0 +1,233 @@
+"""Pure. One recorded exchange as a value, and what is said of material that is none.
+
+Whatever the file, a `Recorded` has passed the same checks: its URL names a host, its headers can
+be sent over HTTP/1.1, its times lie within the years that every database and clock can hold.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from urllib.parse import urlsplit
+
+from addon.metering.settlement import End
+
+YEAR_MIN = 1970
+YEAR_MAX = 9998
+"""Of 9999 a time zone may make the year 10000."""
+PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_SCHEMES = {"ws": "http", "wss": "https"}
+_NOT_IN_A_HOST = re.compile(r"[^A-Za-z0-9.:\[\]_-]")
+_HEADER_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NOT_IN_A_VALUE = re.compile(rb"[\r\n\0]+[ \t]*")
+_NOT_IN_A_PATH = re.compile(r"[\x00-\x20\x7f]")
+
+type Fields = tuple[tuple[bytes, bytes], ...]
+"""Headers in their order, as they were on the wire."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One whole message of a WebSocket."""
+
+    from_client: bool
+    is_text: bool
+    content: bytes
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Whom a request went to."""
+
+    scheme: str
+    """`http` or `https`."""
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """One recorded exchange. Times are UTC."""
+
+    name: str
+    """How the file calls it; the row's `capture` ends in it."""
+    where: str
+    """File and line, for messages."""
+    id: str
+    has_own_id: bool = True
+    """False: the id was derived from what was recorded (`identity`)."""
+    method: str
+    origin: Origin
+    path: str
+    """With its query."""
+    request_headers: Fields = ()
+    request_body: bytes = b""
+    opened_at: datetime
+    status: int | None = None
+    """None: no answer came."""
+    response_headers: Fields = ()
+    response_body: bytes = b""
+    is_exact: bool = True
+    """The body has the bytes that upstream sent. False: it was decoded before it was recorded."""
+    responded_at: datetime | None = None
+    ended_at: datetime | None = None
+    end: End = End.FINISHED
+    cause: str | None = None
+    """What broke it, in words."""
+    usage_injected: bool = False
+    """The request asks for usage on our behalf, not on the client's."""
+    messages: tuple[Message, ...] | None = None
+    """Of a WebSocket; None: it is none."""
+    is_llm: bool = True
+    """False: the file holds any traffic, and only the path tells what is an LLM call."""
+    cuts: tuple[tuple[int, int], ...] = ()
+    """How the answer came: lengths, and microseconds since the piece before. Empty: not known."""
+
+
+class Why(Enum):
+    """Why an exchange in a file is not read."""
+
+    NO_BODY = "recorded without the body of its answer"
+    NO_ANSWER = "still open when it was saved"
+    NOT_HTTP = "not HTTP (TCP, UDP or DNS)"
+    NO_MESSAGES = "WebSockets recorded without their messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An exchange of which the file holds too little to read it."""
+
+    where: str
+    why: Why
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """What stands in a file and is no exchange, in words."""
+
+    where: str
+    why: str
+    is_other_kind: bool = False
+    """A file of the same name pattern that holds no recordings at all."""
+
+
+type Item = Recorded | Skipped | Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a file before it is parsed: what the ledger knows already need not be."""
+
+    read_bytes: int
+    """Of the file, up to this entry's end."""
+    size: int
+    """Bytes that are held until it is parsed."""
+    id: str | None
+    """The exchange's own id; None if it has none, or none that is seen at a glance."""
+    parse: Callable[[], Item]
+
+
+class RecordingError(ValueError):
+    """A recorded exchange that cannot be read; the text says why."""
+
+
+def known_time(seconds: float | None) -> datetime | None:
+    """Seconds since 1970 as a time; None if that is no time of the years 1970 to 9998."""
+    if seconds is None or not math.isfinite(seconds) or seconds < 0:
+        return None
+    try:
+        at = datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, OSError, ValueError):
+        return None
+    return at if at.year <= YEAR_MAX else None
+
+
+def known_moment(text: str | None) -> datetime | None:
+    """An ISO 8601 text as a time in UTC; None if it is none of the years 1970 to 9998.
+
+    Go's zero time is the year 1: such a start was not recorded.
+    """
+    if not text:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return at if YEAR_MIN <= at.year <= YEAR_MAX else None
+
+
+def fields_of(pairs: Iterable[tuple[bytes, bytes]]) -> Fields:
+    """Headers that can be sent over HTTP/1.1.
+
+    Recordings hold values with line breaks, from clients that fold long ones; a line break is read
+    as a blank, as RFC 9112 (5.2) has it. What has no valid name is left out, and with it HTTP/2's
+    own (`:status`), which browsers export.
+    """
+    return tuple(
+        (name, _NOT_IN_A_VALUE.sub(b" ", value) if _NOT_IN_A_VALUE.search(value) else value)
+        for name, value in pairs
+        if _HEADER_NAME.fullmatch(name)
+    )
+
+
+def text_fields_of(pairs: Iterable[tuple[str, str]]) -> Fields:
+    """As `fields_of`, of headers as text."""
+    return fields_of(
+        (name.strip().encode("latin-1", "replace"), value.encode("utf-8", "replace"))
+        for name, value in pairs
+    )
+
+
+def header(fields: Fields, name: bytes) -> str:
+    """The first value of a header, empty if there is none. `name` is in lower case."""
+    for key, value in fields:
+        if key.lower() == name:
+            return value.decode("utf-8", "replace")
+    return ""
+
+
+def without(fields: Fields, name: bytes) -> Fields:
+    """The headers without those of a name, which is in lower case."""
+    return tuple(field for field in fields if field[0].lower() != name)
+
+
+def split_url(url: str) -> tuple[Origin, str]:
+    """The origin and the path of a URL. Raises RecordingError.
+
+    Test corpora mask hosts (`<API_BASE>/chat`, `x.<REGION>.example`): what no host may contain is
+    left out, and of what has no host the origin is `masked.invalid`.
+    """
+    url = url.partition("#")[0]
+    if "://" not in url:
+        url = f"https://{url.lstrip('/')}"
+    scheme, _, rest = url.partition("://")
+    at = next((at for at, char in enumerate(rest) if char in "/?"), len(rest))
+    path = rest[at:]
+    path = path if path.startswith("/") else f"/{path}"
+    return origin_of(scheme.lower(), rest[:at]), _NOT_IN_A_PATH.sub(_percent, path)
+
+
+@functools.lru_cache(maxsize=1024)
+def origin_of(scheme: str, authority: str) -> Origin:
+    """The origin of a URL's two first parts. Raises RecordingError."""
+    if scheme not in PORTS:
+        raise RecordingError(f"{scheme[:20]!r} is not http, https, ws or wss")
+    host = _NOT_IN_A_HOST.sub("", authority.rpartition("@")[2]) or "masked.invalid"
+    try:
+        parts = urlsplit(f"//{host}")
+        port = parts.port or PORTS[scheme]
+    except ValueError as error:
+        raise RecordingError(f"the URL's host is unusable: {error}") from error
+    name = parts.hostname or "masked.invalid"
+    return Origin(scheme=_SCHEMES.get(scheme, scheme), host=name, port=port)
+
+
+def _percent(found: re.Match[str]) -> str:
+    return f"%{ord(found[0]):02X}"

@@ -1,0 +1,164 @@
+"""Pure but for the clock. A recorded exchange through the one meter: values in, readings out.
+
+    meter    as if it passed now: for exchanges that the ledger does not have
+    reread   as it was read when it passed: for exchanges that the ledger has. What a recording
+             does not tell is in the ledger then: who the provider was, whether usage was asked for
+             and therefore stripped, and which side ended the exchange
+
+A WebSocket session gives one reading for each of its responses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from addon.metering import attribution
+from addon.metering.exchange import MeteredExchange, may_refuse
+from addon.metering.messages import RecordedTimes, Request, Response, header_map
+from addon.metering.opening import Rules, Upstream, open_exchange
+from addon.metering.session import MeteredSession
+from addon.metering.settlement import TRANSPORT, End, Settled
+from addon.metering.troubles import Troubles
+from addon.recordings.formats.recorded import Recorded
+from ledger.model.records import Exchange, Outcome, Source
+
+_TAG_HEADER = attribution.TAG_HEADER.encode()
+
+
+def meter(item: Recorded, rules: Rules) -> list[Settled] | None:
+    """What the meter reads from one recorded exchange; None if it is no LLM call."""
+    exchange = _opened(item, rules, is_llm=item.is_llm)
+    if exchange is None:
+        return None
+    if item.usage_injected:
+        exchange.mark_injected()
+        # The recorded request has our question in it; what the client asked is not recorded.
+        exchange.opened = replace(exchange.opened, usage_asked=None)
+    if item.messages is not None and item.status == 101:
+        return _session(item, exchange)
+    _read_answer(item, exchange, edits=item.usage_injected, reached_end=item.end is End.FINISHED)
+    return [_settled(item, exchange, item.end, item.cause)]
+
+
+def reread(item: Recorded, booked: Exchange, *, reached_end: bool = True) -> Settled | None:
+    """What the tap and the meter of today make of the answer; None if it is no LLM call to them.
+
+    `reached_end`: the end of the body came, and with it what the stripper still held. Of a
+    session, `booked` names the response.
+    """
+    upstream = Upstream(host=item.origin.host, port=item.origin.port, provider=booked.provider)
+    # Whose key it was is in the ledger; the recording no longer says it, and needs no secret.
+    exchange = _opened(item, Rules(node="", upstreams=(upstream,)), is_llm=True)
+    if exchange is None:
+        return None
+    if item.messages is not None and item.status == 101:
+        found = (one for one in _session(item, exchange) if one.exchange.id == booked.id)
+        return next(found, None)
+    if item.status is None:
+        return None
+    if booked.usage_injected:
+        exchange.mark_injected()
+    _read_answer(item, exchange, edits=booked.usage_injected, reached_end=reached_end)
+    return _settled(item, exchange, _end_of(booked), item.cause)
+
+
+def is_session(item: Recorded) -> bool:
+    """Whether an exchange is an accepted WebSocket: the ledger has its responses, not itself."""
+    return item.messages is not None and item.status == 101
+
+
+def _opened(item: Recorded, rules: Rules, *, is_llm: bool) -> MeteredExchange | None:
+    headers = header_map(item.request_headers)
+    if item.messages is not None:
+        headers["upgrade"] = "websocket"  # HTTP/2 begins a WebSocket without it
+    request = Request(
+        method=item.method,
+        scheme=item.origin.scheme,
+        host=item.origin.host,
+        port=item.origin.port,
+        path=item.path,
+        headers=headers,
+        tag_headers=tuple(
+            value.decode("utf-8", "replace")
+            for name, value in item.request_headers
+            if name.lower() == _TAG_HEADER
+        ),
+        body=item.request_body,
+        began_at=item.opened_at,
+    )
+    return open_exchange(
+        request,
+        rules,
+        exchange_id=item.id,
+        source=Source.REPLAY,
+        troubles=Troubles(),
+        is_llm=is_llm,
+    )
+
+
+def _read_answer(
+    item: Recorded, exchange: MeteredExchange, *, edits: bool, reached_end: bool
+) -> None:
+    if item.status is None:
+        return
+    response = Response(status=item.status, headers=header_map(item.response_headers))
+    # An error answer that was held until it was whole was not edited.
+    edits = edits and not may_refuse(response, injected=edits)
+    tap = exchange.answer(response, edits=edits, clock=_no_clock)
+    if item.response_body:
+        tap.callable(item.response_body)
+    if reached_end:
+        tap.callable(b"")
+
+
+def _settled(item: Recorded, exchange: MeteredExchange, end: End, cause: str | None) -> Settled:
+    times = RecordedTimes(first_byte_at=item.responded_at, ended_at=item.ended_at)
+    settled = exchange.settle(end, cause=cause, now=datetime.now(UTC), times=times)
+    if item.is_exact:
+        return settled
+    return Settled(without_upstream_bytes(settled.exchange), settled.reading)
+
+
+def without_upstream_bytes(exchange: Exchange) -> Exchange:
+    """The exchange of a body that was decoded before it was recorded: nothing is known of the
+    bytes that upstream sent."""
+    return replace(
+        exchange,
+        response_bytes=None,
+        client_bytes=None,
+        removed_bytes=None,
+        upstream_digest=None,
+        client_digest=None,
+        removed_digest=None,
+    )
+
+
+def _session(item: Recorded, handshake: MeteredExchange) -> list[Settled]:
+    handshake.status = item.status
+    session = MeteredSession(handshake)
+    found: list[Exchange | Settled] = []
+    at = item.opened_at
+    for message in item.messages or ():
+        at = message.at
+        found += session.message(message.content, from_client=message.from_client, at=at)
+    found += session.end(item.end, at=max(at, item.ended_at or at))
+    return [one for one in found if isinstance(one, Settled)]
+
+
+def _end_of(booked: Exchange) -> End:
+    """What ended it then. A cut that no side caused is one that the answer itself shows, and it
+    will show it again."""
+    match booked.outcome:
+        case Outcome.CLIENT_LEFT:
+            return End.CLIENT_LEFT
+        case Outcome.LOST:
+            return End.STOPPED
+        case Outcome.UPSTREAM_CUT if booked.error_type == TRANSPORT:
+            return End.UPSTREAM_BROKE
+    return End.FINISHED
+
+
+def _no_clock() -> float:
+    """Recorded bodies are read in one go: the recording times them, or nothing does."""
+    return 0.0

@@ -1,0 +1,155 @@
+"""Edge (processes). `tokentee replay --jobs N`: several processes read into one ledger.
+
+A large file is read by all of them, each taking every N-th entry; small files are shared out. Each
+process has a writer of its own, as several proxies have, and SQLite or the spool orders them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+
+from addon.metering.opening import Rules
+from addon.recordings.replay import Commits, Part, Replay, Tally
+from ledger import recording
+from ledger.maintenance.known import KnownExchanges
+from ledger.pricing.prices import PriceBook
+
+CLOSE_SECONDS_MAX = 60.0
+"""Nobody waits for a stream here; a slow disk may take its time."""
+JOBS_MAX = 64
+"""One SQLite file takes what some ten processes read."""
+SHARED_BYTES_MIN = 8 * 1024 * 1024
+"""Of files larger than this every process reads a part."""
+PROGRESS_SECONDS = 0.2
+
+type Log = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What every process is told."""
+
+    ledger_url: str
+    url: str | None
+    prices: str | None
+
+
+_read_bytes: Synchronized[int] | None = None
+"""Of all processes together; set once in each process when it begins."""
+
+
+def parts_of(files: Sequence[Path], jobs: int) -> list[Part]:
+    """The parts to read, the largest first, so that no process begins a long one at the end."""
+    sizes = {path: path.stat().st_size for path in files}
+    parts = []
+    for path in sorted(files, key=lambda path: -sizes[path]):
+        count = jobs if sizes[path] >= SHARED_BYTES_MIN else 1
+        parts += [Part(path=path, part=part, parts=count) for part in range(count)]
+    return parts
+
+
+def replay_here(
+    job: Job, files: Sequence[Path], *, log: Log, advance: Callable[[Path, int], None]
+) -> Tally:
+    """Read the files in this process. `advance` is called with a file and how much was read."""
+    with _opened(job, log=log, advance=advance) as replay:
+        for path in files:
+            replay.read(Part(path=path))
+    return replay.tally
+
+
+def replay_with(
+    jobs: int, job: Job, files: Sequence[Path], *, log: Log, advance: Callable[[int, str], None]
+) -> Tally:
+    """Read the files with several processes; the sum of what they read."""
+    tally = Tally()
+    # Made before the processes: each would migrate an older ledger, and they would wait in line.
+    recording.open_ledger(job.ledger_url, node=_node(), log=log).close(CLOSE_SECONDS_MAX)
+    context = multiprocessing.get_context("spawn")
+    counter = context.Value("q", 0)
+    with ProcessPoolExecutor(
+        jobs, mp_context=context, initializer=_begin, initargs=(counter,)
+    ) as pool:
+        shares = _shares(parts_of(files, jobs), jobs)
+        waiting: set[Future[tuple[Tally, list[tuple[str, str]]]]] = {
+            pool.submit(_replay_share, job, share) for share in shares
+        }
+        while waiting:
+            done, waiting = wait(waiting, PROGRESS_SECONDS, FIRST_COMPLETED)
+            advance(counter.value, f"({jobs} processes)")
+            for future in done:
+                found, lines = future.result()
+                tally.add(found)
+                for level, line in lines:
+                    log(level, line)
+    return tally
+
+
+def _shares(parts: Sequence[Part], jobs: int) -> list[list[Part]]:
+    """What each process reads: always to the one that has the least so far."""
+    shares: list[list[Part]] = [[] for _ in range(jobs)]
+    loads = [0] * jobs
+    for part in parts:
+        least = loads.index(min(loads))
+        shares[least].append(part)
+        loads[least] += part.path.stat().st_size // part.parts + 1
+    return [share for share in shares if share]
+
+
+def _begin(counter: Synchronized[int]) -> None:
+    global _read_bytes  # noqa: PLW0603  # a process of a pool has no other place for it
+    _read_bytes = counter
+
+
+def _replay_share(job: Job, parts: Sequence[Part]) -> tuple[Tally, list[tuple[str, str]]]:
+    lines: list[tuple[str, str]] = []
+    done: dict[Path, int] = {}
+    count = {part.path: part.parts for part in parts}
+
+    def show(path: Path, read_bytes: int) -> None:
+        counter = _read_bytes
+        assert counter is not None
+        share = read_bytes // count[path]
+        with counter.get_lock():
+            counter.value += share - done.get(path, 0)
+        done[path] = share
+
+    log: Log = lambda level, line: lines.append((level, line))  # noqa: E731
+    with _opened(job, log=log, advance=show) as replay:
+        for part in parts:
+            replay.read(part)
+    return replay.tally, lines
+
+
+@contextmanager
+def _opened(job: Job, *, log: Log, advance: Callable[[Path, int], None]) -> Iterator[Replay]:
+    """A replay into a ledger that is open for as long; at the end all is committed or refused."""
+    book = PriceBook.load(job.prices)
+    node = _node()
+    commits = Commits()
+    ledger = recording.open_ledger(
+        job.ledger_url, node=node, price=book.price, on_commit=commits.on_commit, log=log
+    )
+    known = KnownExchanges(job.ledger_url)
+    try:
+        rules = Rules(node=node, secret=ledger.secret)
+        replay = Replay(
+            ledger, rules, commits=commits, lookup=known.settled, url=job.url, advance=advance
+        )
+        yield replay
+        replay.finish()
+    finally:
+        ledger.close(CLOSE_SECONDS_MAX)
+        known.close()
+
+
+def _node() -> str:
+    return f"replay/{os.getpid()}/{int(time.time())}"

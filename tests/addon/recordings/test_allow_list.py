@@ -1,0 +1,83 @@
+"""What a capture keeps: names on a list, and nothing that may be a credential."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from addon.metering.redaction import REDACTED
+from addon.recordings.allow_list import redacted_headers, redacted_url, redacted_value
+
+KEY = "sk-proj-Ab12Cd34Ef56Gh78Ij90"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Authorization", "x-api-key", "api-key", "Cookie", "Set-Cookie", "X-Goog-Api-Key",
+        "x-amz-security-token", "Proxy-Authorization", "OpenAI-Session",
+        "cf-access-jwt-assertion", "x-goog-iap-jwt-assertion", "x-password", "x-nobody-knows",
+    ],
+)  # fmt: skip
+def test_headers_that_are_not_listed_are_redacted(name: str):
+    assert redacted_headers([(name, "s3cr3t")]) == {name: REDACTED}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("content-type", "application/json", "application/json"),
+        ("x-amzn-bedrock-input-token-count", "12", "12"),
+        ("sec-websocket-protocol", f"realtime, openai-insecure-api-key.{KEY}",
+         f"realtime, {REDACTED}"),
+        ("location", f"https://b.example/x?sig={KEY}", f"https://b.example/x?sig={REDACTED}"),
+        ("operation-location", "/ops/1?api-version=2024-10-21&code=zzz",
+         f"/ops/1?api-version=2024-10-21&code={REDACTED}"),
+        ("referer", "https://u:p@h.example/", "https://h.example/"),
+        ("user-agent", "x" * 10_000, "x" * 8_192),
+    ],
+)  # fmt: skip
+def test_headers_that_are_kept(name: str, value: str, kept: str):
+    assert redacted_value(name, value) == kept
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("https://g.example/v1beta/m:x?key=AIza1&alt=sse",
+         f"https://g.example/v1beta/m:x?key={REDACTED}&alt=sse"),
+        ("https://u:p@h.example/v1?stream=1", "https://h.example/v1?stream=1"),
+        ("https://h.example/v1?X-Amz-Signature=ab&limit=2",
+         f"https://h.example/v1?X-Amz-Signature={REDACTED}&limit=2"),
+        *((f"https://h.example/v1?{name}=v", f"https://h.example/v1?{name}={REDACTED}")
+          for name in ("sig", "code", "auth", "jwt", "password", "%6Bey")),
+        (f"https://h.example/hooks/{KEY}/v1/chat/completions",
+         f"https://h.example/hooks/{REDACTED}/v1/chat/completions"),
+        (f"https://h.example/v1?model={KEY}", f"https://h.example/v1?model={REDACTED}"),
+        ("https://h.example/v1/chat/completions#x", "https://h.example/v1/chat/completions"),
+        ("https://[h/v1", REDACTED),
+        ("https://h.example/v1?flag", "https://h.example/v1?flag"),
+    ],
+)  # fmt: skip
+def test_urls(url: str, kept: str):
+    assert redacted_url(url) == kept
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_any_text_is_taken(name: str, value: str):
+    redacted_headers([(name, value)])
+    redacted_url(value)
+
+
+@pytest.mark.parametrize("unit", ["&key=", "key", "/", "a1", "%", "?", "@", "a&"])
+def test_the_work_is_linear(unit: str):
+    def seconds(length: int) -> float:
+        url = "https://h.example/?" + (unit * length)[:length]
+        begun = time.process_time()
+        for _ in range(20):
+            redacted_url(url)
+        return time.process_time() - begun
+
+    seconds(100)
+    assert seconds(8_000) < 400 * seconds(200) + 0.2

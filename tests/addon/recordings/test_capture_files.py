@@ -1,0 +1,85 @@
+"""Captures are written by a thread: private files, whole gzip members, failures said and survived."""
+
+import gzip
+import json
+import logging
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from addon.recordings import capture_files
+from addon.recordings.capture_files import CaptureFiles, append, file_for, make_folder
+from tests.addon.recordings.test_capture import captured
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def files(folder: Path) -> CaptureFiles:
+    return CaptureFiles(folder, node="host/12/34", now=lambda: NOW)
+
+
+def test_files_are_private_and_every_line_is_a_member(tmp_path: Path):
+    writing = files(tmp_path / "new" / "deeper")
+    paths = set()
+    for number in range(3):
+        capture = writing.begin(request_bytes=15)
+        capture.add(b"data: %d\n\n" % number)
+        paths.add(writing.write(captured(capture, id=f"flow-{number}")))
+    writing.close(10)
+    (path,) = paths
+    assert path.name == "20261120T12-host-12-34.jsonl.gz"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
+    lines = gzip.decompress(path.read_bytes()).splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["flow-0", "flow-1", "flow-2"]
+    assert writing.memory.held_bytes == 0
+    assert (writing.dropped, writing.failure) == (0, None)
+
+
+def test_a_failure_is_said_once_and_the_next_exchange_is_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    writing = files(tmp_path / "file" / "in-the-way")
+    (tmp_path / "file").write_text("")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            writing.write(captured(writing.begin()))
+        writing.close(10)
+    assert writing.dropped == 2
+    assert writing.failure is not None
+    assert writing.failure.startswith("captures cannot be written: ")
+    assert len(caplog.records) == 1
+    (tmp_path / "file").unlink()
+    path = writing.write(captured(writing.begin()))
+    writing.close(10)
+    assert path.exists()
+    assert (writing.failure, writing.memory.held_bytes) == (None, 0)
+
+
+def test_a_poisoned_exchange_does_not_end_the_thread(tmp_path: Path):
+    writing = files(tmp_path)
+    writing.write(captured(writing.begin(), started_at="no time"))
+    path = writing.write(captured(writing.begin(), id="after"))
+    writing.close(10)
+    assert json.loads(gzip.decompress(path.read_bytes()))["id"] == "after"
+    assert writing.dropped == 1
+
+
+def test_what_waits_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(capture_files, "WAITING_MAX", 0)
+    writing = files(tmp_path)
+    with pytest.raises(OSError, match="0 captures wait"):
+        writing.write(captured(writing.begin(request_bytes=5)))
+    assert (writing.dropped, writing.memory.held_bytes) == (1, 0)
+    writing.close(1)
+
+
+def test_an_existing_folder_is_left_as_it_is(tmp_path: Path):
+    folder = tmp_path / "mine"
+    folder.mkdir(mode=0o750)
+    make_folder(folder)
+    append(file_for(folder, node="n", now=NOW), b"{}\n")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o750
