@@ -6,6 +6,7 @@ JSON errors under `text/event-stream` (Vertex), arrays and lines under `applicat
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from addon.framing.document import Document, Opaque
 from addon.framing.eventstream import EventStream, begins_message
@@ -15,17 +16,20 @@ from addon.framing.ndjson import NDJSON
 from addon.framing.sse import SSE
 
 FRAMINGS: dict[str, Callable[[], Framing]] = {
-    "sse": SSE,
-    "ndjson": NDJSON,
-    "json_array": JsonArray,
+    "sse": partial(SSE, shortens=True),
+    "ndjson": partial(NDJSON, shortens=True),
+    "json_array": partial(JsonArray, shortens=True),
     "eventstream": EventStream,
-    "document": Document,
+    "document": partial(Document, shortens=True),
     "opaque": Opaque,
 }
+"""Framings for a reader. An editor makes its own, which shortens nothing."""
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 """What may stand before the first telling byte: a byte order mark, blank keep-alive lines."""
 _SSE_FIELD = re.compile(rb"(?:data|event|id|retry)?:")
 _LINES = re.compile(r"ndjson|jsonl|json-seq|stream\+json")
+_BEGUN_BYTES_MAX = 4_096
+"""Blanks before a body; a body that goes on with them is what its content type says."""
 _TELLING_BYTES = 12
 """An event stream's prelude; enough of any SSE field name too."""
 
@@ -34,21 +38,21 @@ def framing_of(content_type: str, begun: bytes, *, is_over: bool) -> Framing | N
     """The framing of a body that begins so; None if more of it is needed to tell."""
     content_type = content_type.lower()
     if "amazon.eventstream" in content_type:
-        return EventStream()
+        return FRAMINGS["eventstream"]()
     if content_type.startswith(("audio/", "image/", "video/")):
         return Opaque()
     telling = begun.lstrip(_BLANK)
     if telling.startswith((b"{", b"[")):
         return _json_framing(content_type, telling)
-    if len(telling) < _TELLING_BYTES and not is_over:
+    if len(telling) < _TELLING_BYTES and not is_over and len(begun) < _BEGUN_BYTES_MAX:
         return None
     if begins_message(begun):
-        return EventStream()
+        return FRAMINGS["eventstream"]()
     is_sse = "event-stream" in content_type or _SSE_FIELD.match(telling)
-    return SSE() if is_sse else Document()
+    return FRAMINGS["sse" if is_sse else "document"]()
 
 
 def _json_framing(content_type: str, telling: bytes) -> Framing:
     if telling.startswith(b"["):
-        return JsonArray()
-    return NDJSON() if _LINES.search(content_type) else Document()
+        return FRAMINGS["json_array"]()
+    return FRAMINGS["ndjson" if _LINES.search(content_type) else "document"]()

@@ -1,52 +1,70 @@
 """Pure. One plain JSON body: a single frame, given out when the body ends; or none at all."""
 
 from addon.framing.frame import Frame
+from addon.framing.held import LARGE_BYTES, Held
+from addon.framing.ndjson import NDJSON
 
 DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
 """Ten large images in base64 are about 40 MB; nothing with a usage object is larger."""
+_BETWEEN_LINES = b"}\n{"
+"""A line that ends in a brace before one that begins with a brace is in no single JSON value:
+lines under a content type that promises one document (Ollama behind a recorder)."""
 
 
 class Document:
-    """Bytes of a plain body -> one block."""
+    """Bytes of a plain body -> one block. `shortens`: a large one may lose what is no figure."""
 
-    __slots__ = ("_held", "_held_bytes", "lost")
+    __slots__ = ("_held", "_is_checked", "_lines", "_shortens", "lost")
 
-    def __init__(self) -> None:
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+    def __init__(self, *, shortens: bool = False) -> None:
+        self._shortens = shortens
+        self._held = Held(shortens=shortens)
+        self._lines: NDJSON | None = None
+        """What frames a body that is lines, and long."""
+        self._is_checked = False
         self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
+        if self._lines is not None:
+            return self._lines.feed(data)
         if self.lost is not None:
             return data
-        self._held.append(data)
-        self._held_bytes += len(data)
-        if self._held_bytes <= DOCUMENT_BYTES_MAX:
+        held = self._held
+        if not self._is_checked and len(held) + len(data) > LARGE_BYTES:
+            self._is_checked = True
+            body = held.peek() + data
+            if _BETWEEN_LINES in body:
+                held.take()
+                self._lines = NDJSON(shortens=self._shortens)
+                return self._lines.feed(body)
+        held.add(data)
+        if len(held) <= DOCUMENT_BYTES_MAX:
             return b""
         self.lost = f"a body beyond {DOCUMENT_BYTES_MAX} bytes was not read"
-        return self.end()
+        return held.take()
 
     def end(self) -> bytes:
-        body = self.held
-        self._held = []
-        self._held_bytes = 0
-        return body
+        if self._lines is not None:
+            rest = self._lines.end()
+            self.lost = self._lines.lost
+            return rest
+        if self._held.is_lost:
+            self.lost = "a body with too many values was not read"
+        return self._held.take()
 
     @property
     def held(self) -> bytes:
-        return b"".join(self._held)
+        return self._held.peek() if self._lines is None else self._lines.held
 
     @property
     def is_holding(self) -> bool:
-        return bool(self._held)
+        return bool(self._held) if self._lines is None else self._lines.is_holding
 
     def count(self, run: bytes) -> int:
         return len(self.split(run)) if run.strip() else 0
 
     def split(self, run: bytes) -> list[bytes]:
-        # Lines under a content type that says one document (Ollama behind a recorder): a line
-        # that ends in a brace before one that begins with a brace is in no single JSON value.
-        if b"}\n{" in run:
+        if self._lines is not None or _BETWEEN_LINES in run:
             return run.splitlines(keepends=True)
         return [run] if run else []
 

@@ -7,6 +7,7 @@ before. A message whose own checksum is wrong is skipped. If its prelude is wron
 cannot be trusted, and reading goes on at the next place where a prelude checks out.
 """
 
+import re
 from zlib import crc32
 
 from addon.framing import json_values
@@ -14,7 +15,18 @@ from addon.framing.frame import Frame
 
 MESSAGE_BYTES_MAX = 24 * 1024 * 1024
 """AWS' own limit: 16 MB of payload with its headers, and room."""
+READ_BYTES_MAX = 1024 * 1024
+"""A longer message is passed over: it holds a picture or a document, and usage comes alone."""
+SEARCH_BYTES_MAX = 1024 * 1024
+"""How much of one stream is searched for the next message after a bad prelude. Then the rest
+is not read: a stream that has lost its framing for so long is none."""
+HEADERS_MAX = 64
+"""Headers read of one message; Bedrock sends three."""
 _PRELUDE_BYTES = 12
+_POSSIBLE_PRELUDE = re.compile(
+    rb"(?=[\x00\x01](?!\x00\x00[\x00-\x0f])[\x00-\xff]{3}[\x00\x01][\x00-\xff]{7})"
+)
+"""A length of 16 or more and below 32 MB, and a length of headers below 32 MB."""
 _OVERHEAD_BYTES = 16
 _NUMBER_BYTES = {2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """Header value types of a fixed size; 0 and 1 are true and false, 6 bytes, 7 text."""
@@ -23,28 +35,46 @@ _NUMBER_BYTES = {2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 class EventStream:
     """Bytes of an event stream -> messages."""
 
-    __slots__ = ("_held", "lost")
+    __slots__ = ("_held", "_pass_over_bytes", "_searched_bytes", "lost")
 
     def __init__(self) -> None:
         self._held = bytearray()
+        self._pass_over_bytes = 0
+        """What is still to come of a message that is passed over."""
+        self._searched_bytes = 0
         self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
         held = self._held
+        if self._pass_over_bytes:
+            passed = data[: self._pass_over_bytes]
+            self._pass_over_bytes -= len(passed)
+            data = data[len(passed) :]
+        if self._searched_bytes > SEARCH_BYTES_MAX:
+            return b""
         held += data
-        at = 0
+        at = start = 0
+        runs = []
         while len(held) - at >= _PRELUDE_BYTES:
             length = _message_length(held, at)
             if length is None:
                 self.lost = "an event-stream message with a bad prelude was skipped"
-                at = _next_prelude(held, at + 1)
+                found = _next_prelude(held, at + 1)
+                self._searched_bytes += found - at
+                at = found
+            elif length > READ_BYTES_MAX:
+                self.lost = f"an event-stream message beyond {READ_BYTES_MAX} bytes was not read"
+                runs.append(bytes(held[start:at]))
+                there = min(length, len(held) - at)
+                self._pass_over_bytes = length - there
+                at = start = at + there
             elif len(held) - at < length:
                 break
             else:
                 at += length
-        run = bytes(held[:at])
+        runs.append(bytes(held[start:at]))
         del held[:at]
-        return run
+        return b"".join(runs)
 
     def end(self) -> bytes:
         rest = bytes(self._held)
@@ -114,21 +144,28 @@ def _message_length(data: bytes | bytearray, at: int) -> int | None:
 def _next_prelude(data: bytes | bytearray, at: int) -> int:
     """The next place at or after `at` that a message could begin; short of a prelude, the end.
 
-    A length below 16 MB begins with a zero byte, and one below 24 MB with at most a one.
+    A length below 16 MB begins with a zero byte, and one below 24 MB with at most a one; so does
+    the length of the headers. Zeros alone, which are most of what is searched, are no length.
     """
     last = len(data) - _PRELUDE_BYTES
     while at <= last:
-        if data[at] <= 1 and _message_length(data, at) is not None:
+        found = _POSSIBLE_PRELUDE.search(data, at)
+        if found is None:
+            break
+        at = found.start()
+        if _message_length(data, at) is not None:
             return at
         at += 1
-    return at
+    return max(at, last + 1)
 
 
 def _headers(data: bytes) -> dict[str, str]:
     """Text headers by name; the others have a size and no meaning here."""
     headers: dict[str, str] = {}
     at = 0
-    while at < len(data):
+    for _ in range(HEADERS_MAX):
+        if at >= len(data):
+            break
         name_end = at + 1 + data[at]
         name = data[at + 1 : name_end].decode("utf-8", "replace")
         kind = data[name_end] if name_end < len(data) else 0

@@ -8,6 +8,7 @@ follows the last one (the closing bracket) is held to the end of the body.
 import re
 
 from addon.framing.frame import Frame
+from addon.framing.held import Held
 
 ELEMENT_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event; a longer element is given out in pieces that parse to nothing."""
@@ -18,44 +19,46 @@ _QUOTE, _BACKSLASH, _OPENING = b'"\\{'
 
 
 class JsonArray:
-    """Bytes of an array -> its elements."""
+    """Bytes of an array -> its elements. `shortens`: large ones may lose what is no figure."""
 
-    __slots__ = ("_held", "_held_bytes", "_scanner", "lost")
+    __slots__ = ("_held", "_scanner", "lost")
 
-    def __init__(self) -> None:
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+    def __init__(self, *, shortens: bool = False) -> None:
+        self._held = Held(shortens=shortens)
         self._scanner = _Scanner()
         self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
         ends = self._scanner.ends_in(data)
+        held = self._held
         if not ends:
-            self._held.append(data)
-            self._held_bytes += len(data)
-            if self._held_bytes <= ELEMENT_BYTES_MAX:
+            held.add(data)
+            if len(held) <= ELEMENT_BYTES_MAX:
                 return b""
             self.lost = f"an element beyond {ELEMENT_BYTES_MAX} bytes was not read"
-            return self.end()
-        cut = ends[-1]
-        run = b"".join([*self._held, data[:cut]])
-        self._held = [data[cut:]] if cut < len(data) else []
-        self._held_bytes = len(data) - cut
+            return held.take()
+        first, cut = ends[0], ends[-1]
+        held.add(data[:first])
+        run = self._take() + data[first:cut]
+        if cut < len(data):
+            held.add(data[cut:])
         return run
 
     def end(self) -> bytes:
-        rest = self.held
-        self._held = []
-        self._held_bytes = 0
-        return rest
+        return self._take()
 
     @property
     def held(self) -> bytes:
-        return b"".join(self._held)
+        return self._held.peek()
 
     @property
     def is_holding(self) -> bool:
         return bool(self._held)
+
+    def _take(self) -> bytes:
+        if self._held.is_lost:
+            self.lost = "an element with too many values was not read"
+        return self._held.take()
 
     def count(self, run: bytes) -> int:
         return len(self._ends(run))

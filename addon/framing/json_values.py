@@ -2,12 +2,27 @@
 
 import json
 import math
+import re
 from typing import Any
 
 import orjson
 
 _DEPTH_MAX = 6
 """How deep usage objects are nested at most (`response.usage.input_tokens_details…`), twice."""
+
+_ESCAPED_IN_KEY = re.compile(
+    rb"\\u00(?:2[dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA])"
+)
+"""Escapes of the characters that the keys and types of wire formats are made of: letters, digits,
+`_`, `.` and `-`. The escapes that servers do write (`\\u003c`, `\\u4f60`) are not among them."""
+
+
+def has_escaped_key(run: bytes) -> bool:
+    """Whether a key or a type may be written with escapes, so that no byte search can find it.
+
+    `"\\u0075sage"` is `"usage"`. True for some text that holds such an escape, too.
+    """
+    return b"\\u00" in run and _ESCAPED_IN_KEY.search(run) is not None
 
 
 def loads(data: bytes) -> dict[str, Any] | None:

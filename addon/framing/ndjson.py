@@ -1,48 +1,54 @@
 """Pure. One JSON value a line: Ollama, Cohere v1."""
 
 from addon.framing.frame import Frame
+from addon.framing.held import Held
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: far beyond any line seen; a longer one is skipped, not the ones after."""
 
 
 class NDJSON:
-    """Bytes of a line-delimited body -> lines."""
+    """Bytes of a line-delimited body -> lines. `shortens`: large ones may be cut."""
 
-    __slots__ = ("_held", "_held_bytes", "lost")
+    __slots__ = ("_held", "lost")
 
-    def __init__(self) -> None:
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+    def __init__(self, *, shortens: bool = False) -> None:
+        self._held = Held(shortens=shortens)
         self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
+        held = self._held
         cut = data.rfind(b"\n") + 1
         if not cut:
-            self._held.append(data)
-            self._held_bytes += len(data)
-            if self._held_bytes <= LINE_BYTES_MAX:
+            held.add(data)
+            if len(held) <= LINE_BYTES_MAX:
                 return b""
             self.lost = f"a line beyond {LINE_BYTES_MAX} bytes was not read"
-            return self.end()
-        run = b"".join([*self._held, data[:cut]])
-        self._held = [data[cut:]] if cut < len(data) else []
-        self._held_bytes = len(data) - cut
+            return held.take()
+        run = data[:cut] if cut < len(data) else data
+        if held:
+            first = data.find(b"\n") + 1
+            held.add(data[:first])
+            run = self._take() + data[first:cut]
+        if cut < len(data):
+            held.add(data[cut:])
         return run
 
     def end(self) -> bytes:
-        rest = self.held
-        self._held = []
-        self._held_bytes = 0
-        return rest
+        return self._take()
 
     @property
     def held(self) -> bytes:
-        return b"".join(self._held)
+        return self._held.peek()
 
     @property
     def is_holding(self) -> bool:
         return bool(self._held)
+
+    def _take(self) -> bytes:
+        if self._held.is_lost:
+            self.lost = "a line with too many values was not read"
+        return self._held.take()
 
     def count(self, run: bytes) -> int:
         return run.count(b"\n") + (not run.endswith(b"\n"))

@@ -3,9 +3,9 @@
 https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 
 A block ends with a blank line: a line end that follows a line end, each of them LF, CRLF or CR.
-Which bytes make a block does not hang on the cuts; the one choice that needs is that after two
-CR a block is over, so that a CR-only stream is never held back for an LF that could follow (a
-later LF is then an empty line of the next block, which means nothing).
+Block boundaries do not depend on chunk boundaries. That needs one choice: after two CR a block is
+over, so that a CR-only stream is never held back for an LF that could follow (a later LF is then
+an empty line of the next block, which means nothing).
 
 Almost every stream has LF alone (WIRE §1) or CRLF alone, and there the end of the last complete
 block is one `rfind`; anything odder is left to the regular expression.
@@ -14,10 +14,11 @@ block is one `rfind`; anything odder is left to the regular expression.
 import re
 
 from addon.framing.frame import Frame
+from addon.framing.held import Held
 
 BLOCK_BYTES_MAX = 16 * 1024 * 1024
 """No text event comes near it; an image inside one is 2-6 MB of base64. A longer block is given
-out in pieces that parse to nothing, and reading goes on behind it (FIELD 14)."""
+out in pieces that parse to nothing, and reading goes on behind it."""
 
 _BLOCK_END = re.compile(rb"\n\n|\n\r\n|\n\r(?=[^\n])|\r\r")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -25,13 +26,14 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class SSE:
-    """Bytes of an event stream -> blocks."""
+    """Bytes of an event stream -> blocks. `shortens`: large blocks may lose what is no figure."""
 
-    __slots__ = ("_first", "_held", "_held_bytes", "lost")
+    __slots__ = ("_first", "_held", "_held_end", "lost")
 
-    def __init__(self) -> None:
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+    def __init__(self, *, shortens: bool = False) -> None:
+        self._held = Held(shortens=shortens)
+        self._held_end = b""
+        """The last two bytes held: a block may end across the cut."""
         self._first = True
         self.lost: str | None = None
 
@@ -41,36 +43,35 @@ class SSE:
             cut = _last_end(data)
             if cut == len(data):
                 return data
-            held.append(data[cut:] if cut else data)
-            self._held_bytes = len(data) - cut
+            self._hold(data[cut:] if cut else data)
             return data[:cut] if cut else self._give_out_oversize()
-        # A block end across the cut needs the last two bytes held; each piece is looked at once.
-        seam = held[-1][-2:] if len(held[-1]) > 1 else b"".join(held[-2:])[-2:]
-        cut = _last_end(seam + data) - len(seam)
-        if cut <= -len(seam):
-            held.append(data)
-            self._held_bytes += len(data)
+        end = self._held_end
+        seam = end + data
+        cut = _last_end(seam) - len(end)
+        if cut <= -len(end):
+            held.add(data)
+            self._held_end = seam[-2:]
             return self._give_out_oversize()
-        whole = b"".join([*held, data])
-        cut += self._held_bytes
-        rest = whole[cut:]
-        self._held = [rest] if rest else []
-        self._held_bytes = len(rest)
-        return whole[:cut]
+        first = cut
+        if held.is_shortened:
+            # Only the block that is held was shortened, so it ends where it ends.
+            first = _first_end(seam) - len(end)
+        held.add(data[: max(0, first)])
+        run = self._take() + data[max(0, first) : cut]
+        if cut < len(data):
+            self._hold(data[cut:])
+        return run
 
     def end(self) -> bytes:
         """The last event, where the stream did not end in a blank line (WIRE §1, 14 recordings).
 
         A browser drops it; here it is most often the one with the usage.
         """
-        rest = self.held
-        self._held = []
-        self._held_bytes = 0
-        return rest
+        return self._take()
 
     @property
     def held(self) -> bytes:
-        return b"".join(self._held)
+        return self._held.peek()
 
     @property
     def is_holding(self) -> bool:
@@ -108,11 +109,20 @@ class SSE:
             return Frame("", data) if b"\r" not in data else _interpret(block)
         return _interpret(block)
 
+    def _hold(self, data: bytes) -> None:
+        self._held.add(data)
+        self._held_end = data[-2:]
+
+    def _take(self) -> bytes:
+        if self._held.is_lost:
+            self.lost = "an event with too many values was not read"
+        return self._held.take()
+
     def _give_out_oversize(self) -> bytes:
-        if self._held_bytes <= BLOCK_BYTES_MAX:
+        if len(self._held) <= BLOCK_BYTES_MAX:
             return b""
         self.lost = f"an event beyond {BLOCK_BYTES_MAX} bytes was not read"
-        return self.end()
+        return self._held.take()
 
 
 def _last_end(data: bytes) -> int:
@@ -146,6 +156,13 @@ def _split_at(run: bytes, block_end: bytes) -> list[bytes]:
     blocks = [block + block_end for block in run.split(block_end)]
     last = blocks.pop()[: -len(block_end)]
     return [*blocks, last] if last else blocks
+
+
+def _first_end(data: bytes) -> int:
+    """Where the first block of `data` ends, which has one."""
+    found = _BLOCK_END.search(data)
+    assert found is not None
+    return found.end()
 
 
 def _last_end_slowly(data: bytes) -> int:

@@ -29,7 +29,7 @@ from addon.metering.settlement import (
 )
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
-from addon.usage_opt_in import rewrite
+from addon.usage_opt_in.stripping import Stripper
 from ledger.model.records import Exchange, Source
 
 REQUEST_BYTES_MAX = 64 * 1024 * 1024
@@ -158,7 +158,7 @@ class MeteredExchange:
         )
         self.tap = Tap(
             meter,
-            stripper=rewrite.Stripper() if edits else None,
+            stripper=Stripper() if edits else None,
             clock=clock,
             troubles=self.troubles,
             capture=capture,

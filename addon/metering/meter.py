@@ -6,7 +6,7 @@ is looked through with byte searches for the dialect's marks; the frames in whic
 parsed, the others never (DESIGN §10). Where chunks were cut makes no difference to what is read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from addon.dialects.counts import unknown_keys
@@ -27,6 +27,14 @@ from ledger.model.usage import NO_USAGE, Usage
 _DONE = b"[DONE]"
 """OpenAI's end of a stream; others send it too, after their own (WIRE §1)."""
 
+STEP_BYTES = 16 * 1024
+"""Decoded bytes that are read in one turn of the event loop. The costliest bytes, which no
+provider sends, take about a microsecond each."""
+PIECE_WORK_BYTES = 128
+"""What a piece from the decoder counts beside its bytes, even when it is empty."""
+READ_BLOCKS_MAX = 4_096
+"""Blocks that are read in full while no text has come: comments, empty frames. Behind them only
+frames with a mark are read."""
 LEARN_FROM_FRAMES = 64
 """A lesson costs what the searches cost for about 30 frames; short answers never pay for it."""
 LESSONS_MAX = 32
@@ -62,6 +70,7 @@ class Meter:
         self._begun = b""
         self._frames = 0
         self._ordinary: Ordinary | None = None
+        self._blocks_left = READ_BLOCKS_MAX
         self._lessons_left = LESSONS_MAX
         self._id_looks_left = ID_LOOKS_MAX
         self._id_written: bytes | None = None
@@ -76,11 +85,31 @@ class Meter:
 
     def feed(self, data: bytes) -> None:
         """Bytes as upstream sent them, in any cut."""
-        if self._decoder is None:
+        if self._decoder is None and len(data) <= STEP_BYTES:
             self._frame(data)
             return
-        for piece in self._decoder.decode(data):
-            self._frame(piece)
+        for _ in self.steps(data):
+            pass
+
+    def steps(self, data: bytes) -> Iterator[None]:
+        """As `feed`, with a pause after about `STEP_BYTES` of work.
+
+        A caller may do other things in a pause. It takes all steps before it feeds more.
+        """
+        pieces = (data,) if self._decoder is None else self._decoder.decode(data)
+        worked = 0
+        for piece in pieces:
+            worked += PIECE_WORK_BYTES
+            for start in range(0, len(piece), STEP_BYTES):
+                part = piece[start : start + STEP_BYTES]
+                self._frame(part)
+                worked += len(part)
+                if worked >= STEP_BYTES:
+                    yield
+                    worked = 0
+            if worked >= STEP_BYTES:
+                yield
+                worked = 0
 
     def feed_events(self, run: bytes) -> None:
         """Whole server-sent events, which the editor of an unencoded stream has framed already."""
@@ -178,7 +207,7 @@ class Meter:
         self._read_run(framing.feed(begun))
 
     def _read_run(self, run: bytes) -> None:
-        if run and not self.facts.token_seen:
+        if run and not self.facts.token_seen and self._blocks_left > 0:
             run = self._read_until_text(run)
         if run and not self._is_ordinary(run):
             self._look_through(run)
@@ -190,6 +219,7 @@ class Meter:
         blocks = framing.split(run)
         self.facts.is_document = isinstance(framing, Document) and len(blocks) == 1
         for at, block in enumerate(blocks, start=1):
+            self._blocks_left -= 1
             before = self._frames
             self._frames += framing.count(block)
             if not self.facts.is_document:
@@ -198,6 +228,8 @@ class Meter:
             if self.facts.token_seen:
                 runs = self.facts.usage is not None and any(mark.latest for mark in self._marks)
                 self._text.begin(block, frames_before=before, has_running_figure=runs)
+                return b"".join(blocks[at:])
+            if self._blocks_left <= 0:
                 return b"".join(blocks[at:])
         return b""
 
@@ -220,16 +252,17 @@ class Meter:
         struck = [mark for mark in self._marks if mark.strikes(run)]
         needle = self._id_needle()
         lacks_id = bool(needle) and self._id_looks_left > 0 and run.count(needle) < frames
-        if not struck and not lacks_id:
+        is_escaped = json_values.has_escaped_key(run)
+        if not struck and not lacks_id and not is_escaped:
             if self._frames >= LEARN_FROM_FRAMES:
                 self._learn(framing.split(run))
             return
         blocks = framing.split(run)
-        if struck and all(mark.latest for mark in struck) and not lacks_id:
+        if struck and all(mark.latest for mark in struck) and not lacks_id and not is_escaped:
             self._read_latest(blocks, struck)
             return
         for block in blocks:
-            if _any_strikes(struck, block):
+            if _any_strikes(struck, block) or (is_escaped and json_values.has_escaped_key(block)):
                 self._read_block(block)
             elif lacks_id and needle not in block:
                 self._id_looks_left -= 1

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from addon.metering.meter import Meter
 from addon.metering.settlement import Passed
 from addon.metering.troubles import Troubles
-from addon.usage_opt_in.rewrite import Stripper
+from addon.usage_opt_in.stripping import Stripper
 
 BATCH_BYTES = 4_000
 """What is kept before it is looked at: most short answers are then read in one or two goes, and an

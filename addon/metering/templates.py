@@ -19,7 +19,13 @@ from functools import cache
 from typing import NamedTuple
 
 from addon.dialects.dialect import Mark
+from addon.framing import json_values
 
+FRAME_BYTES_MAX = 8 * 1024
+"""Frames from which anything is learned. Frames of text are shorter, and a frame is read once
+for each token, so nothing would be won."""
+GAPS_MAX = 8
+"""Gaps in one frame: text, filler, an index or two, a time. Each one costs a search per run."""
 _QUOTE = b'"'
 PADDING = b'"obfuscation"'
 """Filler that hides how long a token is; a stream that has it sends a token a frame (OpenAI)."""
@@ -88,13 +94,17 @@ def learn(
     """
     tokens = _without_escaped_quotes(one).split(_QUOTE)
     others = _without_escaped_quotes(other).split(_QUOTE)
-    if len(tokens) != len(others):
+    if len(tokens) != len(others) or not (_is_plain(one) and _is_plain(other)):
         return None
     text_keys = {mark.strip(_QUOTE) for mark in text_marks}
     texts = [at for at in range(3, len(tokens), 2) if _is_value_of(text_keys, tokens, at)]
     differing = {at for at, token in enumerate(tokens) if token != others[at]}
     gaps = sorted({*texts, *differing})
-    if not texts or not all(_may_differ(at, tokens, others) for at in differing - {*texts}):
+    if (
+        not texts
+        or len(gaps) > GAPS_MAX
+        or not all(_may_differ(at, tokens, others) for at in differing - {*texts})
+    ):
         return None
     head, *middles, tail = _constants(tokens, gaps)
     seam = tail + head
@@ -117,6 +127,11 @@ def learn(
         openings=_openings(tokens, texts) if measures_text and len(gaps) > 1 else (),
         has_loose_gap=has_loose_gap,
     )
+
+
+def _is_plain(frame: bytes) -> bool:
+    """Short, and with its keys as a byte search finds them."""
+    return len(frame) <= FRAME_BYTES_MAX and not json_values.has_escaped_key(frame)
 
 
 def _data_lines(run: bytes) -> int:

@@ -77,7 +77,9 @@ class WebSocketSession:
 
     def client_message(self, message: bytes) -> list[Happening]:
         """What a client's message brings about."""
-        if b"response.create" not in message or len(message) > _MESSAGE_BYTES_MAX:
+        if len(message) > _MESSAGE_BYTES_MAX:
+            return []
+        if b"response.create" not in message and not json_values.has_escaped_key(message):
             return []
         body = json_values.loads(message)
         if body is None or body.get("type") != "response.create":
@@ -112,7 +114,7 @@ class WebSocketSession:
 
     def _matters(self, message: bytes) -> bool:
         """Deltas, which are nearly all messages, matter until a response has its first."""
-        if any(
+        if json_values.has_escaped_key(message) or any(
             mark in message
             for mark in (b'"response"', b'"error"', b'"session"', b"_transcription.completed")
         ):

@@ -8,8 +8,11 @@ from addon.metering.messages import header_map
 from addon.metering.settlement import Settled
 from addon.proxy.options import Inject
 from addon.proxy.running import PROVEN_MAX, Live, OriginalRequest, Running
-from addon.usage_opt_in import policy, rewrite
+from addon.usage_opt_in import asking, policy
 from ledger.model.records import Exchange, Outcome, UsageSource
+
+ENCODED_BYTES_MAX = 64 * 1024
+"""A larger compressed request is not asked in: to compress it again would hold up the loop."""
 
 
 def ask(running: Running, live: Live) -> None:
@@ -24,12 +27,17 @@ def ask(running: Running, live: Live) -> None:
         return
     if not _policy_asks(running, exchange.opened):
         return
+    if (
+        len(request.raw_content or b"") > ENCODED_BYTES_MAX
+        and "content-encoding" in request.headers
+    ):
+        return
     body = exchange.request_body()
-    asking = rewrite.ask(body) if body else None
-    if asking is None:
+    edited = asking.inject_usage_option(body) if body else None
+    if edited is None:
         return
     original = OriginalRequest(request.raw_content, request.headers.get("accept-encoding"))
-    request.content = asking
+    request.content = edited
     # An encoded answer cannot be edited as it passes.
     request.headers["accept-encoding"] = "identity"
     live.original = original
@@ -41,7 +49,7 @@ def revert_if_refused(running: Running, live: Live) -> bool:
     response = live.flow.response
     opened = live.exchange.opened
     assert response is not None
-    if live.original is None or not rewrite.is_refusal(
+    if live.original is None or not asking.is_refusal(
         response.status_code,
         response.raw_content or b"",
         proven=(opened.origin, opened.path) in running.proven,

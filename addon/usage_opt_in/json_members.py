@@ -7,6 +7,8 @@ order, escapes, floats and duplicate keys do not survive a JSON round trip.
 import re
 from typing import NamedTuple
 
+from addon.framing import json_values
+
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]:,]', re.DOTALL)
 _BLANK = b" \t\r\n"
 
@@ -57,14 +59,36 @@ def members(data: bytes, start: int = 0) -> list[Member]:
     return []
 
 
-def span_of(member: Member, siblings: list[Member]) -> tuple[int, int]:
-    """What to cut for a member to be gone: itself and the one comma that it needed."""
-    index = siblings.index(member)
-    if index > 0:
-        return siblings[index - 1].end, member.end
-    if len(siblings) > 1:
-        return member.start, siblings[1].start
-    return member.start, member.end
+def is_named(member: Member, name: bytes) -> bool:
+    """Whether a member has this name, however its key is written."""
+    if b"\\" not in member.key:
+        return member.key == name
+    return json_values.loads(b'{"' + member.key + b'":0}') == {name.decode(): 0}
+
+
+def last_named(found: list[Member], name: bytes) -> Member | None:
+    """The member that counts: parsers take the last of duplicate keys."""
+    return next((member for member in reversed(found) if is_named(member, name)), None)
+
+
+def spans_of(name: bytes, found: list[Member]) -> list[tuple[int, int]]:
+    """What to cut, in order, for all members of this name to be gone with the commas they needed.
+
+    `found` are all members of one object.
+    """
+    spans: list[tuple[int, int]] = []
+    begins = 0  # how many members at the beginning go
+    for at, member in enumerate(found):
+        if not is_named(member, name):
+            continue
+        if at == begins:
+            begins += 1
+        else:
+            spans.append((found[at - 1].end, member.end))
+    if begins:
+        end = found[begins].start if begins < len(found) else found[-1].end
+        spans.insert(0, (found[0].start, end))
+    return spans
 
 
 def _member(data: bytes, key: tuple[bytes, int], value: int, stop: int) -> Member:

@@ -19,7 +19,7 @@ from addon.dialects.routes import DIALECTS
 from addon.metering.meter import Meter
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
-from addon.usage_opt_in.rewrite import Stripper
+from addon.usage_opt_in.stripping import Stripper
 from tests.bench import upstream
 from tests.proxy.wires import WIRES
 

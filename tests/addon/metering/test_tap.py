@@ -14,7 +14,7 @@ from addon.dialects.routes import DIALECTS
 from addon.metering.meter import Meter
 from addon.metering.tap import BATCH_BYTES, Tap
 from addon.metering.troubles import Troubles
-from addon.usage_opt_in.rewrite import Stripper
+from addon.usage_opt_in.stripping import Stripper
 
 WORD = b'data: {"id":"c1","model":"m","choices":[{"delta":{"content":"hi"}}],"usage":null}\n\n'
 LAST = b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'

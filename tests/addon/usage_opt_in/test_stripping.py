@@ -1,13 +1,13 @@
-"""Asking for usage, and taking out again what that brings: the client must not be able to tell."""
+"""Taking out what asking brings: the client must not be able to tell that usage was asked for."""
 
 import itertools
-import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.usage_opt_in.rewrite import Stripper, ask, is_refusal
+from addon.usage_opt_in.stripping import Stripper
+from tests.addon.linear import assert_linear
 
 HEAD = b'"id":"chatcmpl-7Qx","object":"chat.completion.chunk","created":1761000000,"model":"gpt-5"'
 
@@ -132,75 +132,76 @@ def test_only_an_incomplete_tail_is_held():
     assert stripper.held == tail
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        pytest.param(
-            b'{"model":"m","stream":true,"temperature":1.0}',
-            b'{"stream_options":{"include_usage":true},"model":"m","stream":true,"temperature":1.0}',
-            id="not-there",
-        ),
-        pytest.param(
-            b'{"stream":true,"stream_options":null}',
-            b'{"stream":true,"stream_options":{"include_usage":true}}',
-            id="null",
-        ),
-        pytest.param(
-            b'{"stream_options": {"include_obfuscation": false}, "stream": true}',
-            b'{"stream_options": {"include_usage":true,"include_obfuscation": false}, "stream": true}',
-            id="other-options-stay",
-        ),
-        pytest.param(
-            b'{"stream_options":{},"stream":true}',
-            b'{"stream_options":{"include_usage":true},"stream":true}',
-            id="empty-options",
-        ),
-        pytest.param(
-            b'{"stream_options":{"include_usage" : false},"stream":true}',
-            b'{"stream_options":{"include_usage" : true},"stream":true}',
-            id="false-becomes-true",
-        ),
-        pytest.param(
-            b'{"messages":[{"content":"\\"stream_options\\" and \\"stream_options\\":1"}],"stream":true}',
-            b'{"stream_options":{"include_usage":true},"messages":[{"content":"\\"stream_options\\" and \\"stream_options\\":1"}],"stream":true}',
-            id="named-in-a-prompt",
-        ),
-        pytest.param(
-            b'{"metadata":{"stream_options":{"include_usage":false}},"stream":true}',
-            b'{"stream_options":{"include_usage":true},"metadata":{"stream_options":{"include_usage":false}},"stream":true}',
-            id="named-deeper-down",
-        ),
-        pytest.param(b'{"stream_options":7,"stream":true}', None, id="not-an-object"),
-        pytest.param(b"nothing", None, id="no-object"),
-    ],
-)
-def test_asking_splices_and_changes_nothing_else(body: bytes, expected: bytes | None):
-    assert ask(body) == expected
-    if expected is not None:
-        asked = json.loads(ask(body))
-        assert asked.pop("stream_options")["include_usage"] is True
-        before = json.loads(body)
-        before.pop("stream_options", None)
-        assert asked == before
+def test_escaped_keys_are_stripped_like_any_other():
+    usage = b',"\\u0075s\\u0061ge":' + USAGE
+    assert stripped(chunk(STOP, usage), []) == chunk(STOP)
+    assert stripped(chunk(b"[]", usage), []) == b""
+    assert stripped(chunk(WORD, b',"us\\u0061ge" :null'), []) == chunk(WORD)
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "proven", "expected"),
+    ("usage", "kept"),
     [
-        (400, b'{"error":{"message":"Unknown parameter: \'stream_options\'"}}', True, True),
-        (
-            422,
-            b'{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"]}]}',
-            False,
-            True,
-        ),
-        (500, b"unexpected keyword argument 'stream_options'", False, True),
-        (400, b'{"error":"bad request"}', False, True),
-        (400, b'{"error":"no such model"}', True, False),
-        (401, b'{"error":"stream_options"}', False, False),
-        (429, b"slow down", False, False),
-        (500, b"internal error", False, False),
+        pytest.param(b',"usage":' + USAGE, b"", id="last"),
+        pytest.param(b' , "usage" : ' + USAGE + b" ", b" ", id="spaced"),
+        pytest.param(b',"usage":' + USAGE + b',"x":1', b',"x":1', id="before-another"),
+        pytest.param(b',"usage":null', b"", id="null"),
     ],
 )
-def test_a_refusal_of_what_we_added_is_told_from_others(status, body, proven, expected):
-    assert is_refusal(status, body, proven=proven) is expected
+def test_of_a_large_event_the_end_is_read(usage: bytes, kept: bytes):
+    picture = b'[{"delta":{"image":"' + b"A" * 200_000 + b'"}}]'
+    assert stripped(chunk(picture, usage), [3, 70_000]) == chunk(picture, kept)
+
+
+def test_usage_that_begins_a_large_object_is_taken_out():
+    data = b'data: {"choices":[{"x":"' + b"A" * 70_000 + b'"}]}\n\n'
+    spliced = data.replace(b'"choices"', b'"usage":null,"choices"')
+    stripper = Stripper()
+    assert stripper.feed(spliced) == spliced
+    assert stripper.trouble is not None
+    assert "left in the stream" in stripper.trouble
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        pytest.param(b'],"x":{"usage":1}}', id="nested"),
+        pytest.param(b'],"usage":}', id="broken"),
+    ],
+)
+def test_of_a_large_event_nothing_else_is_taken(tail: bytes):
+    data = b'data: {"choices":["' + b"A" * 70_000 + b'"' + tail + b"\n\n"
+    assert stripped(data, []) == data
+
+
+def test_usage_alone_in_a_large_object_leaves_an_empty_one():
+    data = b"data: {" + b" " * 70_000 + b'"usage":null}\n\n'
+    assert stripped(data, []) == data.replace(b'"usage":null', b"")
+    data = b"data: {" + b" " * 70_000 + b'"usage":null, "x":1}\n\n'
+    assert stripped(data, []) == data.replace(b'"usage":null, ', b"")
+
+
+def test_the_work_for_an_unfinished_event_does_not_grow_with_it():
+    def feed(size: int) -> None:
+        stripper = Stripper()
+        stripper.feed(b'data: {"x":"' + b"y" * (200 * size))
+        for _ in range(size):
+            stripper.feed(b"y")
+
+    assert_linear(feed, 5_000)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(lambda n: b"{" + b",".join([b'"usage":null'] * n) + b"}", id="one-object"),
+        pytest.param(lambda n: b'{"a":[' + b",".join([b'{"usage":1}'] * n) + b"]}", id="nested"),
+        pytest.param(lambda n: b"{" + b'"usage":{"a":' * n + b"1" + b"}" * n + b"}", id="deep"),
+        pytest.param(lambda n: b"[" * n + b'"usage"' + b"]" * n, id="brackets"),
+    ],
+)
+def test_the_work_for_an_event_is_linear_in_its_usage_keys(event):
+    def feed(size: int) -> None:
+        Stripper().feed(b"data: " + event(size) + b"\n\n")
+
+    assert_linear(feed, 1_000)

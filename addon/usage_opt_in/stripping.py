@@ -1,9 +1,12 @@
-"""Pure. Asks for usage in a request, and takes what that brings out of the answer again.
+"""Pure. Taking usage that was asked for in the client's name out of the answer again.
 
 The answer to a request that asked differs from one that did not in three ways (OpenAI, "Streaming
-responses", `stream_options.include_usage`; WIRE §2): an extra event whose `choices` is empty and
-which carries the usage; or the usage as a key of an event that carries more; and a `"usage":null`
-on every other event. The first is dropped whole, the other two lose that key and nothing else.
+responses", `stream_options.include_usage`): an extra event whose `choices` is empty and which
+carries the usage; or the usage as a key of an event that carries more; and a `"usage":null` on
+every other event. The first is dropped whole, the other two lose that key and nothing else.
+
+The work is linear: an event is parsed once at most, and all that goes out of it goes in one pass.
+Of a large event only the end is parsed.
 """
 
 import re
@@ -11,15 +14,18 @@ from collections.abc import Iterable
 
 from addon.framing import json_values
 from addon.framing.sse import SSE
-from addon.usage_opt_in.json_members import Member, members, span_of
+from addon.usage_opt_in.json_members import members, spans_of
 
-_ASK = b'"stream_options":{"include_usage":true}'
+PARSED_BYTES_MAX = 64 * 1024
+"""Of one event. In a larger one (a picture in base64) usage is searched for in the last so many
+bytes alone."""
 _ENVELOPE = frozenset(
     {"id", "object", "created", "model", "choices", "usage", "service_tier", "system_fingerprint"}
     | {"obfuscation", "provider", "p"}
 )
 """Keys that every chunk of a stream has, padding keys included: beside them, a usage-only event
 carries nothing."""
+_USAGE = b'"usage"'
 _NULL_USAGE = b',"usage":null'
 _FLAT_TAIL = re.compile(
     rb'(?:,"[a-z_]{1,32}":(?:"[^"\\]{0,4096}"|null|true|false|\d{1,18})){0,4}\}\s*'
@@ -27,31 +33,6 @@ _FLAT_TAIL = re.compile(
 """Flat members and the brace that closes the payload. A `,"usage":null` with no more than that
 behind it is surely a member of the outermost object, and no parse is needed; OpenAI writes it so,
 with `obfuscation` behind it or nothing."""
-
-
-def ask(body: bytes) -> bytes | None:
-    """The request body with usage asked for; None if it cannot be asked by splicing.
-
-    The body must be a JSON object with something in it. A client's own `stream_options` are
-    kept, and its `include_usage: false` becomes true: what the client then sees is still what
-    false gives.
-    """
-    options = _last(members(body), b"stream_options") if b'"stream_options"' in body else None
-    if options is None:
-        brace = body.find(b"{")
-        return body[: brace + 1] + _ASK + b"," + body[brace + 1 :] if brace >= 0 else None
-    value = body[options.value : options.end]
-    if value == b"null":
-        return body[: options.start] + _ASK + body[options.end :]
-    if not value.startswith(b"{"):
-        return None
-    inner = members(body, options.value)
-    asked = _last(inner, b"include_usage")
-    if asked is not None:
-        return body[: asked.value] + b"true" + body[asked.end :]
-    comma = b"," if inner else b""
-    at = options.value + 1
-    return body[:at] + b'"include_usage":true' + comma + body[at:]
 
 
 class Stripper:
@@ -67,6 +48,8 @@ class Stripper:
         """Pieces taken out since the caller last emptied the list."""
         self.framed = b""
         """The events that the last `feed` completed, as upstream sent them."""
+        self.trouble: str | None = None
+        """Why usage may be left in the stream; None if none is."""
 
     @property
     def held(self) -> bytes:
@@ -78,29 +61,30 @@ class Stripper:
         is_one_event = 0 <= data.find(b"\n\n") == len(data) - 2 and b"\r" not in data
         if is_one_event and self._is_between_events:
             self.framed = data
-            return self._strip_block(data)
+            return self._strip_block(data) if _may_hold_usage(data) else data
         run = self.framed = self._framing.feed(data)
         self._is_between_events = not self._framing.is_holding
-        return run if b'"usage"' not in run else self._strip(run)
+        return self._strip(run) if _may_hold_usage(run) else run
 
     def end(self) -> bytes:
         """What is left at the end of the body."""
         run = self._framing.end()
-        return run if b'"usage"' not in run else self._strip(run)
+        return self._strip(run) if _may_hold_usage(run) else run
 
     def _strip(self, run: bytes) -> bytes:
         return b"".join(self._strip_block(block) for block in self._framing.split(run))
 
     def _strip_block(self, block: bytes) -> bytes:
-        first = block.find(b'"usage"')
-        if first < 0:
+        if not _may_hold_usage(block):
             return block
         at = block.rfind(_NULL_USAGE)
-        if at == first - 1 and block.startswith(b"data:"):
+        if at >= 0 and at == block.find(_USAGE) - 1 and block.startswith(b"data:"):
             tail = block[at + len(_NULL_USAGE) :]
             if tail == b"}\n\n" or _FLAT_TAIL.fullmatch(tail):
                 self.removed.append(_NULL_USAGE)
                 return block[:at] + tail
+        if len(block) > PARSED_BYTES_MAX:
+            return self._strip_large_block(block)
         frame = self._framing.parse(block)
         payload = json_values.loads(frame.data) if frame else None
         if payload is None or "usage" not in payload:
@@ -109,18 +93,44 @@ class Stripper:
             kept = b"".join(_beside_the_event(block))
             self.removed.append(block if not kept else block[len(kept) :])
             return kept
-        return self._without_usage(block)
+        found = members(block, block.find(b"{"))
+        return self._without(block, spans_of(b"usage", found))
 
-    def _without_usage(self, block: bytes) -> bytes:
-        brace = block.find(b"{")
-        while True:
-            found = members(block, brace)
-            usage = _last(found, b"usage")
-            if usage is None:
-                return block
-            start, end = span_of(usage, found)
+    def _strip_large_block(self, block: bytes) -> bytes:
+        """Take the last `"usage"` out, if it is a member of the outermost object.
+
+        It is one if what follows it closes one object more than it opens: a brace before it then
+        makes an object of it.
+        """
+        at = block.rfind(_USAGE)
+        tail = block[at:].rstrip()
+        if at < 0 or len(tail) > PARSED_BYTES_MAX:
+            self.trouble = "usage in an event beyond 64 KB was left in the stream"
+            return block
+        rest = b"{" + tail
+        found = members(rest)
+        if json_values.loads(rest) is None or not found:
+            return block
+        before = block[:at].rstrip()
+        if before.endswith(b","):
+            start, end = len(before[:-1].rstrip()), at - 1 + found[0].end
+        else:
+            start = at
+            end = at - 1 + (found[1].start if len(found) > 1 else found[0].end)
+        return self._without(block, [(start, end)])
+
+    def _without(self, block: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
+        kept = []
+        at = 0
+        for start, end in spans:
+            kept.append(block[at:start])
             self.removed.append(block[start:end])
-            block = block[:start] + block[end:]
+            at = end
+        return b"".join([*kept, block[at:]])
+
+
+def _may_hold_usage(run: bytes) -> bool:
+    return _USAGE in run or json_values.has_escaped_key(run)
 
 
 def is_usage_only(payload: dict[str, object]) -> bool:
@@ -142,26 +152,3 @@ def _beside_the_event(block: bytes) -> Iterable[bytes]:
         if not line.startswith((b":", b"retry")):
             return
         yield line
-
-
-def _last(found: list[Member], key: bytes) -> Member | None:
-    """The member that counts: parsers take the last of duplicate keys."""
-    return next((member for member in reversed(found) if member.key == key), None)
-
-
-def is_refusal(status: int, body: bytes, *, proven: bool) -> bool:
-    """Whether an error answer to a request that we added to may be about what we added.
-
-    `proven`: the upstream has answered such a request before. Then only an answer that names what
-    we added counts. From an upstream that never has, any complaint about the request may be one:
-    asking once more costs a client's own mistake a second refusal, not asking costs it its answer.
-    """
-    if status not in _REFUSAL_STATUSES:
-        return False
-    text = body.lower()
-    if b"stream_options" in text or b"include_usage" in text:
-        return True
-    return not proven and status in (400, 422)
-
-
-_REFUSAL_STATUSES = frozenset({400, 404, 405, 415, 422, 500, 501})

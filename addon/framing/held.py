@@ -1,0 +1,72 @@
+"""Pure. The bytes of a frame that is not complete yet.
+
+A frame may come in millions of chunks, so adding one costs its own length and nothing more. A
+framing that only reads (`shortens=True`) keeps what a parser needs of a large frame, one whose
+bytes go on to somebody keeps all of them.
+"""
+
+from addon.framing.large_json import Shortener
+
+LARGE_BYTES = 64 * 1024
+"""From here on a frame is shortened. Nearly all frames with usage are smaller (52 KB is the
+largest recorded), and a parser takes this much in 1 ms."""
+_BEFORE_BYTES_MAX = 1_024
+"""Kept of what stands before the JSON of a large frame: `event: x\\ndata: `."""
+
+
+class Held:
+    """Takes the chunks of one frame."""
+
+    __slots__ = ("_bytes", "_fed_bytes", "_shortener", "_shortens")
+
+    def __init__(self, *, shortens: bool = False) -> None:
+        self._shortens = shortens
+        self._bytes = bytearray()
+        self._shortener: Shortener | None = None
+        self._fed_bytes = 0
+
+    def __len__(self) -> int:
+        """How many bytes came, whatever is kept of them."""
+        return self._fed_bytes
+
+    @property
+    def is_shortened(self) -> bool:
+        """Some of the bytes may be gone."""
+        return self._shortener is not None
+
+    @property
+    def is_lost(self) -> bool:
+        """Too much of the frame would have to be kept: it cannot be read."""
+        return self._shortener is not None and self._shortener.overflowed
+
+    def add(self, data: bytes) -> None:
+        """The next bytes of the frame."""
+        self._fed_bytes += len(data)
+        if self._shortener is not None:
+            self._shortener.feed(data)
+            return
+        self._bytes += data
+        if self._shortens and self._fed_bytes > LARGE_BYTES:
+            begun = bytes(self._bytes)
+            brace = begun.find(b"{")
+            if brace < 0:
+                # No JSON object yet, so nothing to read yet: a comment, or a long blank.
+                del self._bytes[_BEFORE_BYTES_MAX:]
+                return
+            del self._bytes[min(brace, _BEFORE_BYTES_MAX) :]
+            self._shortener = Shortener()
+            self._shortener.feed(begun[brace:])
+
+    def take(self) -> bytes:
+        """The bytes, and none are held any more."""
+        taken = self.peek()
+        self._bytes = bytearray()
+        self._shortener = None
+        self._fed_bytes = 0
+        return taken
+
+    def peek(self) -> bytes:
+        """The bytes; they are still held."""
+        if self._shortener is None:
+            return bytes(self._bytes)
+        return bytes(self._bytes) + self._shortener.peek()

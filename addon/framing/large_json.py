@@ -1,0 +1,303 @@
+"""Pure. A large JSON value made short while it arrives, so that a parser can take it in one go.
+
+Answers carry pictures in base64 (2-6 MB), embeddings (40 MB of numbers) and whole conversations.
+None of that is a figure. A `Shortener` takes the bytes in any cut and keeps:
+
+    - every key and every short scalar of every object;
+    - the first `STRING_BYTES_MAX` bytes of each string;
+    - the first `ARRAY_SCALARS_MAX` numbers and strings of each array, and all its objects, until
+      `SOFT_BYTES_MAX` have been kept; from then on no further containers in arrays.
+
+What it keeps is valid JSON if what came is. The work is linear: at most one step of a loop for
+each bracket, quote or comma, and nothing is looked at twice. The memory is `KEPT_BYTES_MAX`.
+"""
+
+import re
+
+STRING_BYTES_MAX = 4_096
+"""Of one string. Ids, models and error messages are shorter; text and pictures are longer."""
+SCALAR_BYTES_MAX = 4_300
+"""Of one number. Python reads no integer with more digits; a longer one becomes null."""
+ARRAY_SCALARS_MAX = 16
+"""Numbers and strings kept of one array: no list of them is a figure."""
+SOFT_BYTES_MAX = 256 * 1024
+"""Kept bytes from which on objects and arrays in arrays are dropped."""
+KEPT_BYTES_MAX = 512 * 1024
+"""Kept bytes at which the value is given up. A parser needs about 10 ms for so much."""
+DEPTH_MAX = 64
+"""Containers inside each other that are kept; usage stands within six."""
+
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+'
+_TOKEN = re.compile(
+    _STRING + rb'("[ \t]*+:?)?|\[\]|\{\}|[,:{}\[\]]|[ \t\r\n]++|[^,:"{}\[\] \t\r\n]++',
+    re.DOTALL,
+)
+_INSIDE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_SCALARS = rb'(?:[^"{}\[\]]|' + _STRING + rb'")*+'
+_BRACKET_OR_STRING = re.compile(
+    rb"[{\[]" + _SCALARS + rb"[}\]]|" + _STRING + rb'"?|[{}\[\]]', re.DOTALL
+)
+"""With containers that hold no other as one token."""
+_NO_CONTAINER = re.compile(_SCALARS, re.DOTALL)
+_OPENING_BRACKET = re.compile(rb"[{\[]")
+_HIGH_SURROGATE = re.compile(rb"\\u[dD][89abAB]..")
+_QUOTE, _COMMA, _COLON, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b'",:{}[]'
+_BACKSLASH = 0x5C
+_BLANKS = frozenset(b" \t\r\n")
+_ESCAPE_BYTES = 12
+"""The longest escape: a surrogate pair."""
+
+
+class Shortener:
+    """Bytes of a JSON value, with whatever stands around it -> a short value."""
+
+    __slots__ = (
+        "_array_scalars",
+        "_containers",
+        "_dropped_depth",
+        "_is_escaped",
+        "_is_in_string",
+        "_kept",
+        "_scalar_bytes",
+        "_string_room",
+        "_wants_comma",
+        "overflowed",
+    )
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self._containers = bytearray()
+        """The opening brackets of the containers around this place."""
+        self._array_scalars = 0
+        """Scalars of the innermost array since it, or a container in it, began or ended."""
+        self._dropped_depth = 0
+        """How deep this place is inside a container that is dropped; 0 if it is in none."""
+        self._is_in_string = False
+        self._is_escaped = False
+        """The last byte was a backslash in a string; its other half comes with the next bytes."""
+        self._string_room = 0
+        """Bytes of the string under way that may still be kept; `_CUT` when it was too long,
+        `_DROPPED` when nothing of it is kept."""
+        self._scalar_bytes = 0
+        self._wants_comma = False
+        self.overflowed = False
+        """More was to be kept than `KEPT_BYTES_MAX`: what comes from there on is lost."""
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes."""
+        at = 0
+        end = len(data)
+        while at < end and not self.overflowed:
+            if self._is_in_string:
+                at = self._read_string(data, at)
+            elif self._dropped_depth:
+                at = self._skip_container(data, at)
+            elif not self._containers:
+                at = self._read_around(data, at)
+            elif self._is_array_full():
+                at = self._skip_scalars(data, at)
+            else:
+                at = self._read_tokens(data, at)
+            self.overflowed = len(self._kept) > KEPT_BYTES_MAX
+
+    def peek(self) -> bytes:
+        """What is kept so far."""
+        return bytes(self._kept)
+
+    def _is_array_full(self) -> bool:
+        """Whether this place is in an array of which enough has been kept, and behind a comma."""
+        if self._array_scalars < ARRAY_SCALARS_MAX or self._scalar_bytes:
+            return False
+        return self._containers[-1] == _OPEN_ARRAY
+
+    def _read_around(self, data: bytes, at: int) -> int:
+        """What stands before, between and behind values is kept as it is."""
+        found = _OPENING_BRACKET.search(data, at)
+        if found is None:
+            self._kept += data[at : at + KEPT_BYTES_MAX + 1]
+            return len(data)
+        self._kept += data[at : found.start()][: KEPT_BYTES_MAX + 1]
+        self._open(data[found.start()])
+        return found.end()
+
+    def _read_tokens(self, data: bytes, at: int) -> int:  # noqa: PLR0912  # the loop per token
+        """Read on until this place is in another state; where that is."""
+        kept = self._kept
+        for found in _TOKEN.finditer(data, at):
+            at = found.end()
+            kind = data[found.start()]
+            if kind == _QUOTE:
+                self._scalar_bytes = 0
+                if not found[1] or at - found.start() > STRING_BYTES_MAX:
+                    self._begin_string()
+                    return found.start() + 1
+                self._begin_value()
+                self._array_scalars += 1
+                kept += found[0]
+            elif kind == _COMMA:
+                self._wants_comma = kept[-1] not in b"{["
+                self._scalar_bytes = 0
+                if self._array_scalars >= ARRAY_SCALARS_MAX and self._containers[-1] == _OPEN_ARRAY:
+                    return at
+            elif kind == _COLON:
+                kept.append(_COLON)
+                self._scalar_bytes = 0
+            elif kind in (_OPEN_OBJECT, _OPEN_ARRAY):
+                is_kept = self._open(kind)
+                if at - found.start() == 2:  # an empty one
+                    self._dropped_depth = 0
+                    if is_kept:
+                        self._close(data[at - 1])
+                elif not is_kept:
+                    return at
+            elif kind in (_CLOSE_OBJECT, _CLOSE_ARRAY):
+                self._close(kind)
+                if not self._containers:
+                    return at
+            elif kind in _BLANKS:
+                # A blank matters only where it cuts a scalar, which is then no JSON.
+                if self._scalar_bytes and kept[-1] not in _BLANKS:
+                    kept.append(kind)
+            else:
+                self._keep_scalar(found[0])
+            if len(kept) > KEPT_BYTES_MAX:
+                return at
+        return at
+
+    def _keep_scalar(self, text: bytes) -> None:
+        """A number or a literal, or a piece of one."""
+        if not self._scalar_bytes:
+            self._begin_value()
+            self._array_scalars += 1
+        before = self._scalar_bytes
+        self._scalar_bytes += len(text)
+        if self._scalar_bytes <= SCALAR_BYTES_MAX:
+            self._kept += text
+        elif before <= SCALAR_BYTES_MAX:
+            del self._kept[len(self._kept) - before :]
+            self._kept += b"null"
+
+    def _begin_value(self) -> None:
+        if self._wants_comma:
+            self._kept.append(_COMMA)
+            self._wants_comma = False
+
+    def _begin_string(self) -> None:
+        self._begin_value()
+        self._array_scalars += 1
+        self._kept.append(_QUOTE)
+        self._is_in_string = True
+        self._string_room = STRING_BYTES_MAX
+
+    def _read_string(self, data: bytes, at: int) -> int:
+        if self._is_escaped:
+            self._is_escaped = False
+            self._keep_text(data[at : at + 1])
+            return at + 1
+        found = _INSIDE.match(data, at)
+        assert found is not None
+        stop = found.end()
+        self._keep_text(data[at : min(stop, at + STRING_BYTES_MAX + 1)])
+        if stop == len(data):
+            return stop
+        if data[stop] == _BACKSLASH:  # the last byte of these: an escape that is cut
+            self._is_escaped = True
+            self._keep_text(b"\\")
+            return stop + 1
+        self._is_in_string = False
+        if self._string_room != _DROPPED:
+            self._kept.append(_QUOTE)
+        return stop + 1
+
+    def _keep_text(self, text: bytes) -> None:
+        room = self._string_room
+        if len(text) <= room:
+            self._kept += text
+            self._string_room = room - len(text)
+        elif room >= 0 and text:
+            self._kept += text[:room]
+            self._string_room = _CUT
+            _trim(self._kept, len(self._kept) - STRING_BYTES_MAX)
+
+    def _open(self, kind: int) -> bool:
+        """Go into a container; whether it is kept."""
+        containers = self._containers
+        is_element = bool(containers) and containers[-1] == _OPEN_ARRAY
+        if (is_element and len(self._kept) > SOFT_BYTES_MAX) or len(containers) >= DEPTH_MAX:
+            self._dropped_depth = 1
+            if not is_element:
+                self._kept += b"null"
+            return False
+        self._begin_value()
+        self._kept.append(kind)
+        containers.append(kind)
+        self._array_scalars = 0
+        self._scalar_bytes = 0
+        return True
+
+    def _close(self, kind: int) -> None:
+        self._kept.append(kind)
+        self._containers.pop()
+        self._wants_comma = False
+        self._array_scalars = 0
+        self._scalar_bytes = 0
+
+    def _skip_scalars(self, data: bytes, at: int) -> int:
+        """Pass over the scalars of a full array."""
+        found = _NO_CONTAINER.match(data, at)
+        assert found is not None
+        at = found.end()
+        if at < len(data):
+            if data[at] == _QUOTE:
+                self._is_in_string = True
+                self._string_room = _DROPPED
+            elif data[at] in b"{[":
+                self._open(data[at])
+            else:
+                self._close(data[at])
+            at += 1
+        return at
+
+    def _skip_container(self, data: bytes, at: int) -> int:
+        """Pass over a dropped container, or as much of it as is there."""
+        depth = self._dropped_depth
+        for found in _BRACKET_OR_STRING.finditer(data, at):
+            kind = data[found.start()]
+            if kind == _QUOTE:
+                if found.end() == len(data) or data[found.end()] == _BACKSLASH:
+                    # It may go on in the next bytes.
+                    self._dropped_depth = depth
+                    self._is_in_string = True
+                    self._string_room = _DROPPED
+                    return found.start() + 1
+            elif kind in b"{[":
+                depth += found.end() - found.start() == 1
+            else:
+                depth -= 1
+                if not depth:
+                    self._dropped_depth = 0
+                    return found.end()
+        self._dropped_depth = depth
+        return len(data)
+
+
+_DROPPED = -1
+_CUT = -2
+
+
+def _trim(kept: bytearray, start: int) -> None:
+    """Take an escape and a UTF-8 character off the end that the cut may have halved."""
+    found = kept.find(b"\\", max(start, len(kept) - _ESCAPE_BYTES))
+    if found >= 0:
+        before = found
+        while before > start and kept[before - 1] == _BACKSLASH:
+            before -= 1
+        # An odd number of backslashes before it: this one is the second half of an escape.
+        del kept[found - (found - before) % 2 :]
+        if _HIGH_SURROGATE.fullmatch(kept, max(start, len(kept) - 6)):
+            del kept[-6:]
+    lead = len(kept) - 1
+    while lead >= start and len(kept) - lead < 4 and kept[lead] & 0xC0 == 0x80:
+        lead -= 1
+    if lead >= start and kept[lead] >= 0xC0:
+        del kept[lead:]

@@ -1,0 +1,96 @@
+"""Asking for usage by splicing, and telling a refusal of it from other errors."""
+
+import json
+
+import pytest
+
+from addon.usage_opt_in.asking import SCANNED_BYTES_MAX, inject_usage_option, is_refusal
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param(
+            b'{"model":"m","stream":true,"temperature":1.0}',
+            b'{"stream_options":{"include_usage":true},"model":"m","stream":true,"temperature":1.0}',
+            id="not-there",
+        ),
+        pytest.param(
+            b'{"stream":true,"stream_options":null}',
+            b'{"stream":true,"stream_options":{"include_usage":true}}',
+            id="null",
+        ),
+        pytest.param(
+            b'{"stream_options": {"include_obfuscation": false}, "stream": true}',
+            b'{"stream_options": {"include_usage":true,"include_obfuscation": false}, "stream": true}',
+            id="other-options-stay",
+        ),
+        pytest.param(
+            b'{"stream_options":{},"stream":true}',
+            b'{"stream_options":{"include_usage":true},"stream":true}',
+            id="empty-options",
+        ),
+        pytest.param(
+            b'{"stream_options":{"include_usage" : false},"stream":true}',
+            b'{"stream_options":{"include_usage" : true},"stream":true}',
+            id="false-becomes-true",
+        ),
+        pytest.param(
+            b'{"messages":[{"content":"\\"stream_options\\" and \\"stream_options\\":1"}],"stream":true}',
+            b'{"stream_options":{"include_usage":true},"messages":[{"content":"\\"stream_options\\" and \\"stream_options\\":1"}],"stream":true}',
+            id="named-in-a-prompt",
+        ),
+        pytest.param(
+            b'{"metadata":{"stream_options":{"include_usage":false}},"stream":true}',
+            b'{"stream_options":{"include_usage":true},"metadata":{"stream_options":{"include_usage":false}},"stream":true}',
+            id="named-deeper-down",
+        ),
+        pytest.param(b'{"stream_options":7,"stream":true}', None, id="not-an-object"),
+        pytest.param(b"nothing", None, id="no-object"),
+    ],
+)
+def test_asking_splices_and_changes_nothing_else(body: bytes, expected: bytes | None):
+    assert inject_usage_option(body) == expected
+    if expected is not None:
+        asked = json.loads(inject_usage_option(body))
+        assert asked.pop("stream_options")["include_usage"] is True
+        before = json.loads(body)
+        before.pop("stream_options", None)
+        assert asked == before
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "proven", "expected"),
+    [
+        (400, b'{"error":{"message":"Unknown parameter: \'stream_options\'"}}', True, True),
+        (
+            422,
+            b'{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"]}]}',
+            False,
+            True,
+        ),
+        (500, b"unexpected keyword argument 'stream_options'", False, True),
+        (400, b'{"error":"bad request"}', False, True),
+        (400, b'{"error":"no such model"}', True, False),
+        (401, b'{"error":"stream_options"}', False, False),
+        (429, b"slow down", False, False),
+        (500, b"internal error", False, False),
+    ],
+)
+def test_a_refusal_of_what_we_added_is_told_from_others(status, body, proven, expected):
+    assert is_refusal(status, body, proven=proven) is expected
+
+
+def test_a_large_request_is_asked_in_unless_it_has_options_already():
+    large = b'{"stream":true,"messages":[{"content":"' + b"A" * SCANNED_BYTES_MAX + b'"}]'
+    asked = inject_usage_option(large + b"}")
+    assert asked is not None
+    assert asked.startswith(b'{"stream_options":{"include_usage":true},"stream":true')
+    assert inject_usage_option(large + b',"stream_options":{}}') is None
+
+
+def test_options_under_no_key_of_the_body_are_not_its_own():
+    assert inject_usage_option(b'["stream_options"]') is None
+    assert inject_usage_option(b'{"a":"stream_options"}') == (
+        b'{"stream_options":{"include_usage":true},"a":"stream_options"}'
+    )
