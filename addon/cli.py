@@ -1,168 +1,140 @@
-"""Wiring. The `tokentee` command: run, demo, replay, and the ledger's commands."""
+"""Wiring. The `tokentee` command: names its sub-commands, and imports them when they are called.
 
+`--help`, `--version` and a mistyped command are answered here, without importing anything.
+"""
+
+import os
 import sys
-from pathlib import Path
-from typing import Annotated
-
-import typer
+from collections.abc import Iterable
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ledger import cli as ledger_cli
-from ledger.commands.options import LedgerOption, Prices, Since
+from ledger.cli import Command
 
-app = typer.Typer(
-    name="tokentee",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="A tee for LLM token streams: records usage and cost of every request that passes.",
-)
+if TYPE_CHECKING:
+    import typer
 
-
-@app.command(
-    context_settings={
-        "allow_extra_args": True,
-        "ignore_unknown_options": True,
-        "help_option_names": ["-h", "--help"],
-    }
-)
-def run(context: typer.Context) -> None:
-    """Record: as a proxy, or around a command.
-
-    tokentee run [MITMDUMP OPTIONS]                a recording proxy, until Ctrl-C
-
-    tokentee run [MITMDUMP OPTIONS] -- COMMAND …   records what the command sends
-
-    A command is given base URLs and proxy variables that lead here, on loopback; nothing outside
-    of it is changed. When it ends, what it used is printed to stderr, and its exit code is ours.
-
-    All of mitmdump's options go, and --set ledger_url=…, ledger_commit=before_end|async,
-    tee_inject=auto|always|never, tee_hosts=HOST[:PORT][=PROVIDER],…, tee_capture=FOLDER,
-    tee_tags=K=V,…, tee_prices=FILE.
-    """
-    from addon.commands.run import run as running
-
-    raise typer.Exit(running(context.obj))
-
-
-@app.command()
-def demo() -> None:
-    """Play five gateways through a real mitmdump on this machine, and print the ledger."""
-    from addon.demo.play import demo as play
-
-    raise typer.Exit(play())
-
-
-Recordings = Annotated[
-    list[Path],
-    typer.Argument(
-        help="Files or folders: captures and corpora (*.jsonl[.gz]), flow files (*.mitm, *.flow), "
-        "*.har, or single bodies (*.sse, *.json, *.ndjson, *.eventstream) with --url.",
-        show_default=False,
+COMMANDS = (
+    Command(
+        name="run",
+        module="addon.commands.run",
+        attribute="run",
+        summary="Record what a command sends to LLMs, or be a recording proxy",
     ),
-]
-Url = Annotated[
-    str | None, typer.Option(help="Where a single body came from: decides how it is read.")
-]
-
-
-@app.command()
-def replay(
-    paths: Recordings,
-    *,
-    ledger: LedgerOption = None,
-    url: Url = None,
-    prices: Annotated[Path | None, typer.Option(help="Price override file (TOML).")] = None,
-    jobs: Annotated[
-        int, typer.Option("--jobs", "-j", help="Processes that read at a time.", show_default=True)
-    ] = 1,
-    serve: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[HOST:]PORT",
-            help="Serve the recorded answers as an upstream instead, in the pieces and at the pace "
-            "in which they came, until Ctrl-C.",
-        ),
-    ] = None,
-    speed: Annotated[
-        float, typer.Option(min=0, help="With --serve: 2 is twice as fast, 0 without pauses.")
-    ] = 1.0,
-) -> None:
-    """Read recorded exchanges into the ledger, with the meter that reads live traffic.
-
-    Reading the same material again adds nothing, and takes a tenth of the time: interrupt it and
-    run it again to go on where it was. At the end it says how many exchanges were new, how many
-    the ledger had, and what was skipped and why.
-
-    Exit code 1: something was not readable or not written, or there was no LLM call in it.
-    """
-    from addon.commands import replay
-
-    if serve is not None:
-        raise typer.Exit(replay.serve(paths, url=url, address=serve, speed=speed))
-    raise typer.Exit(replay.main(paths, ledger=ledger, url=url, prices=prices, jobs=jobs))
-
-
-@app.command()
-def rebuild(
-    paths: Recordings,
-    *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
-    ] = False,
-    ledger: LedgerOption = None,
-    url: Url = None,
-    prices: Prices = None,
-) -> None:
-    """Read what is booked once more from its recordings, with the meter of this version.
-
-    Where a figure comes out otherwise, a further reading is added, priced as of the exchange's
-    own time; it counts from then on and says what changed. The ones before stay. Doing it again
-    adds nothing. Exchanges that the ledger does not have are left alone: `tokentee replay` reads
-    those in.
-
-    Exit code 1: something was not readable, not what upstream had sent, or refused by the ledger,
-    or none of it is in the ledger.
-    """
-    from addon.commands import rebuild as rebuilding
-
-    code = rebuilding.main(paths, ledger=ledger, url=url, prices=prices, dry_run=dry_run)
-    raise typer.Exit(code)
-
-
-@app.command()
-def verify(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Captures to hold the ledger against; files and folders as for replay.",
-            show_default=False,
-        ),
-    ] = None,
-    *,
-    since: Since = None,
-    ledger: LedgerOption = None,
-    url: Url = None,
-) -> None:
-    """Prove the ledger: bytes, digests, readings, charges, duplicates and sums.
-
-    Every promise is asked of the database itself. With captures, each answer in them is also held
-    against the digest of what upstream sent, edited once more where usage had been asked for, and
-    metered once more; a meter that reads it differently now is no breach (`tokentee rebuild`).
-
-    Each breach is a line on stdout: the promise, the row, what was found. Exit code 1 if there is
-    any.
-    """
-    from addon.commands import verify as verifying
-
-    raise typer.Exit(verifying.main(paths or [], ledger=ledger, url=url, since=since))
-
-
-ledger_cli.add_commands(app)
+    Command(
+        name="demo",
+        module="addon.commands.demo",
+        attribute="demo_command",
+        summary="Play five gateways through a real proxy on this machine",
+    ),
+    *ledger_cli.COMMANDS,
+    Command(
+        name="replay",
+        module="addon.commands.replay",
+        attribute="replay_command",
+        summary="Read recorded exchanges into the ledger",
+    ),
+    Command(
+        name="rebuild",
+        module="addon.commands.rebuild",
+        attribute="rebuild_command",
+        summary="Read what is booked once more from its recordings",
+    ),
+    Command(
+        name="verify",
+        module="addon.commands.verify",
+        attribute="verify_command",
+        summary="Prove the ledger: bytes, digests, readings, charges, sums",
+    ),
+    Command(
+        name="path",
+        module="addon.commands.path",
+        attribute="path_command",
+        summary='Print the script\'s path: mitmdump -s "$(tokentee path)"',
+    ),
+)
+BY_NAME = {command.name: command for command in COMMANDS}
+ABOUT = "A tee for LLM token streams: records usage and cost of every request that passes."
+COMPLETION_WORDS = ("--install-completion", "--show-completion")
+_PACKAGE = __name__.removesuffix("addon.cli")
+"""What stands before `addon` and `ledger`: nothing in a checkout, `tokentee.` in a wheel."""
 
 
 def main() -> None:
+    """The entry point: `tokentee ...`."""
     words = sys.argv[1:]
-    if words[:1] == ["run"]:
-        from addon.commands.run import run as running
+    if "_TOKENTEE_COMPLETE" in os.environ or (words[:1] and words[0] in COMPLETION_WORDS):
+        application(COMMANDS)(prog_name="tokentee")
+        return
+    match words[0] if words else "--help":
+        case "--help" | "-h" | "help":
+            sys.stdout.write(overview())
+        case "--version" | "-V":
+            sys.stdout.write(f"tokentee {version()}\n")
+        case "run":
+            running = _loaded(BY_NAME["run"].module)
+            ledger_cli.run(lambda: sys.exit(running.run(words[1:])))
+        case name if name in BY_NAME:
+            ledger_cli.run(lambda: application([BY_NAME[name]])(words, prog_name="tokentee"))
+        case name:
+            kind = "option" if name.startswith("-") else "command"
+            known = ["--help", "--version", *BY_NAME]
+            near = get_close_matches(name, known, 1)
+            ending = f"did you mean {near[0]}?" if near else "tokentee --help lists them"
+            ledger_cli.fail(f"there is no {kind} {name!r}; {ending}", 2)
 
-        ledger_cli.run(lambda: sys.exit(running(words[1:])))
-    ledger_cli.run(lambda: app(args=words))
+
+def application(commands: Iterable[Command] = COMMANDS) -> "typer.Typer":
+    """A Typer application of these commands; their modules are imported."""
+    import typer
+
+    app = typer.Typer(
+        name="tokentee",
+        help=ABOUT,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain text: rich takes as long to import as all of Typer
+    )
+    app.callback()(_nothing)  # or a single command would swallow its own name
+    for command in commands:
+        found = getattr(_loaded(command.module), command.attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=command.name)
+        elif command.name == "run":  # takes its words as they are
+            raw = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+            def run(context: typer.Context) -> None:
+                raise typer.Exit(_loaded(BY_NAME["run"].module).run(context.args))
+
+            app.command("run", context_settings=raw, add_help_option=False)(run)
+        else:
+            app.command(command.name)(found)
+    return app
+
+
+def overview() -> str:
+    """The text of `tokentee --help`."""
+    width = max(map(len, BY_NAME)) + 2
+    rows = "".join(f"  {each.name:<{width}}{each.summary}\n" for each in COMMANDS)
+    return (
+        f"Usage: tokentee COMMAND [OPTIONS] ...\n\n{ABOUT}\n\nCommands:\n{rows}\n"
+        "Options:\n  --version  Print the version.\n  --help     Print this; after a command, "
+        "what it does.\n\nTry: tokentee demo\n"
+    )
+
+
+def version() -> str:
+    """The version of the installed package."""
+    from importlib.metadata import version as version_of
+
+    return version_of("tokentee")
+
+
+def _loaded(module: str) -> Any:
+    return import_module(_PACKAGE + module)
+
+
+def _nothing() -> None:
+    """Options before the command: there are none."""

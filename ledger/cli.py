@@ -2,26 +2,81 @@
 
 Exit codes: 0 done, 1 the answer is no, 2 wrong call. Machine formats go to stdout, everything
 else to stderr.
+
+A command is a row here and a function or `typer.Typer` in a module of its own, which is imported
+when the command is called: SQLAlchemy alone takes longer to import than `tokentee --help` may.
 """
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 
-import typer
-
-from ledger.commands import db, export, prices, reconcile, report, reprice, show
 from ledger.model.errors import LedgerError
+from ledger.model.extras import missing_extra
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Put the ledger's commands on the `tokentee` command."""
-    app.command()(report.report)
-    app.command()(show.show)
-    app.command()(reprice.reprice)
-    app.command()(reconcile.reconcile)
-    app.command()(export.export)
-    app.add_typer(prices.prices, name="prices")
-    db.add(app)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command of `tokentee`."""
+
+    name: str
+    module: str
+    attribute: str
+    """Of the module: a function for Typer, or a `typer.Typer` with sub-commands."""
+    summary: str
+    """For `tokentee --help`; fits one line of 80 columns with the name."""
+
+
+COMMANDS = (
+    Command(
+        name="report",
+        module="ledger.commands.report",
+        attribute="report",
+        summary="Tokens, cache and cost by model, key, day, ...",
+    ),
+    Command(
+        name="show",
+        module="ledger.commands.show",
+        attribute="show",
+        summary="Explain one request to the last line",
+    ),
+    Command(
+        name="export",
+        module="ledger.commands.export",
+        attribute="export",
+        summary="Write the ledger as CSV, Parquet or FOCUS",
+    ),
+    Command(
+        name="prices",
+        module="ledger.commands.prices",
+        attribute="prices",
+        summary="What a model costs; check a price file",
+    ),
+    Command(
+        name="reprice",
+        module="ledger.commands.reprice",
+        attribute="reprice",
+        summary="Price what has no price, with a price file",
+    ),
+    Command(
+        name="reconcile",
+        module="ledger.commands.reconcile",
+        attribute="reconcile",
+        summary="Compare the ledger with a provider's statement",
+    ),
+    Command(
+        name="sync",
+        module="ledger.commands.db",
+        attribute="sync",
+        summary="Merge a ledger into another one",
+    ),
+    Command(
+        name="db",
+        module="ledger.commands.db",
+        attribute="db_commands",
+        summary="The ledger's schema: upgrade, current, check, describe, drop",
+    ),
+)
 
 
 def run(app: Callable[[], None]) -> None:
@@ -29,5 +84,15 @@ def run(app: Callable[[], None]) -> None:
     try:
         app()
     except LedgerError as error:
-        print(f"tokentee: {error}", file=sys.stderr)  # noqa: T201  # the one place that prints it
-        sys.exit(1)
+        fail(str(error), 1)
+    except ModuleNotFoundError as error:
+        text = missing_extra(error)
+        if text is None:
+            raise
+        fail(text, 1)
+
+
+def fail(text: str, exit_code: int) -> None:
+    """Print one line and end."""
+    print(f"tokentee: {text}", file=sys.stderr)  # noqa: T201  # the one place that prints it
+    sys.exit(exit_code)

@@ -15,7 +15,8 @@ from ledger.store import db
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-COMMAND = typer.main.get_command(cli.app)
+APPLICATION = cli.application()
+COMMAND = typer.main.get_command(APPLICATION)
 
 
 def commands(group=COMMAND, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -43,7 +44,7 @@ def shown() -> list[list[str]]:
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_every_command_has_help_and_is_in_the_readme(words: tuple[str, ...]):
-    done = CliRunner().invoke(cli.app, [*words, "--help"])
+    done = CliRunner().invoke(APPLICATION, [*words, "--help"])
     assert done.exit_code == 0, done.output
     text = re.sub(r"\s+", " ", done.output)
     assert len(text) > 100, text

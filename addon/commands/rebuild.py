@@ -16,16 +16,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 
+from addon.commands.options import Recordings, Url
 from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.metered import reread
 from addon.recordings.reread import Find, Seen, digest_of, pairs, recordings
+from ledger.commands.options import LedgerOption, Prices
 from ledger.maintenance import corrections
 from ledger.maintenance.corrections import Booked, Further
 from ledger.model.errors import LedgerError
@@ -44,6 +47,30 @@ BATCH = 100
 """Readings written in one transaction: some milliseconds beside a live proxy."""
 SHOWN_MAX = 20
 VALUE_LENGTH_MAX = 100
+
+
+def rebuild_command(
+    paths: Recordings,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+    ] = False,
+    ledger: LedgerOption = None,
+    url: Url = None,
+    prices: Prices = None,
+) -> None:
+    """Read what is booked once more from its recordings, with the meter of this version.
+
+    Where a figure comes out otherwise, a further reading is added, priced as of the exchange's
+    own time; it counts from then on and says what changed. The ones before stay. Doing it again
+    adds nothing. Exchanges that the ledger does not have are left alone: `tokentee replay` reads
+    those in.
+
+    Exit code 1: something was not readable, not what upstream had sent, or refused by the ledger,
+    or none of it is in the ledger.
+    """
+    code = main(paths, ledger=ledger, url=url, prices=prices, dry_run=dry_run)
+    raise typer.Exit(code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

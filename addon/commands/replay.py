@@ -6,15 +6,19 @@ import asyncio
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 
+from addon.commands.options import Recordings, Url
 from addon.recordings import serving
 from addon.recordings.files import files_of, read
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.replay import Tally
 from addon.recordings.replay_processes import JOBS_MAX, Job, replay_here, replay_with
+from ledger.commands.options import LedgerOption
 from ledger.model.errors import LedgerError
 from ledger.model.printable import printable
 from ledger.reports.layout import Column, Table
@@ -23,6 +27,40 @@ from ledger.reports.render import print_table
 from ledger.store.db import default_url, shown
 
 UNREADABLE_SHOWN_MAX = 10
+
+
+def replay_command(
+    paths: Recordings,
+    *,
+    ledger: LedgerOption = None,
+    url: Url = None,
+    prices: Annotated[Path | None, typer.Option(help="Price override file (TOML).")] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", help="Processes that read at a time.", show_default=True)
+    ] = 1,
+    serve: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Serve the recorded answers as an upstream instead, in the pieces and at the pace "
+            "in which they came, until Ctrl-C.",
+        ),
+    ] = None,
+    speed: Annotated[
+        float, typer.Option(min=0, help="With --serve: 2 is twice as fast, 0 without pauses.")
+    ] = 1.0,
+) -> None:
+    """Read recorded exchanges into the ledger, with the meter that reads live traffic.
+
+    Reading the same material again adds nothing, and takes a tenth of the time: interrupt it and
+    run it again to go on where it was. At the end it says how many exchanges were new, how many
+    the ledger had, and what was skipped and why.
+
+    Exit code 1: something was not readable or not written, or there was no LLM call in it.
+    """
+    if serve is not None:
+        raise typer.Exit(serve_recordings(paths, url=url, address=serve, speed=speed))
+    raise typer.Exit(main(paths, ledger=ledger, url=url, prices=prices, jobs=jobs))
 
 
 def main(
@@ -51,7 +89,7 @@ def main(
     return 1 if tally.faults or tally.refused or not tally.new + tally.known else 0
 
 
-def serve(paths: Sequence[Path], *, url: str | None, address: str, speed: float) -> int:
+def serve_recordings(paths: Sequence[Path], *, url: str | None, address: str, speed: float) -> int:
     """Serve what the files hold as an upstream, until interrupted."""
     host, _, port = address.rpartition(":")
     if not port.isdigit() or int(port) > 65535:

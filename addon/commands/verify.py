@@ -12,15 +12,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from addon.commands.options import Url
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.metered import reread
 from addon.recordings.reread import Find, Seen, digest_of, pairs, recordings
+from ledger.commands.options import LedgerOption, Since
 from ledger.maintenance import corrections
 from ledger.maintenance.audit import SHOWN_MAX, Verdict
 from ledger.maintenance.audit import verify as promises_of
@@ -40,6 +43,31 @@ _CLIENT_SIDE = ("client_bytes", "removed_bytes", "client_digest", "removed_diges
 
 type Line = tuple[str, str, str]
 """What is broken, of which exchange, and what was found."""
+
+
+def verify_command(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Captures to hold the ledger against; files and folders as for replay.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    since: Since = None,
+    ledger: LedgerOption = None,
+    url: Url = None,
+) -> None:
+    """Prove the ledger: bytes, digests, readings, charges, duplicates and sums.
+
+    Every promise is asked of the database itself. With captures, each answer in them is also held
+    against the digest of what upstream sent, edited once more where usage had been asked for, and
+    metered once more; a meter that reads it differently now is no breach (`tokentee rebuild`).
+
+    Each breach is a line on stdout: the promise, the row, what was found. Exit code 1 if there is
+    any.
+    """
+    raise typer.Exit(main(paths or [], ledger=ledger, url=url, since=since))
 
 
 def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: str | None) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from addon.run.outbound import covers
-from ledger.model.providers import TABLE
+from ledger.model import providers
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NOT_REDIRECTED = {"OLLAMA_HOST"}
@@ -38,7 +38,7 @@ class LlmHosts:
         return (
             self.everything
             or any(each.name == host and each.port in (None, port) for each in self.named)
-            or TABLE.at(host) is not None
+            or providers.TABLE.at(host) is not None
         )
 
 
@@ -47,7 +47,7 @@ def javascript_pattern(hosts: LlmHosts) -> str:
     if hosts.everything:
         return "."
     parts = [f"{re.escape(each.name)}:{each.port or r'[0-9]+'}" for each in hosts.named]
-    for row in TABLE.rows:
+    for row in providers.TABLE.rows:
         for host in (*row.hosts, *row.unlisted_hosts):
             below = "" if "*" in host else r"(?:[^:]*\.)?"
             name = re.escape(host).replace(r"\*", "[^:]*")
@@ -69,7 +69,7 @@ def from_base_urls(environment: Mapping[str, str]) -> tuple[Host, ...]:
 def set_base_urls(environment: Mapping[str, str]) -> dict[str, str]:
     """Base-URL variable -> its value, for those that the user has set to a whole http(s) URL."""
     found = {}
-    for entry in TABLE.base_urls():
+    for entry in providers.TABLE.base_urls():
         url = environment.get(entry.variable, "")
         if url.startswith(("http://", "https://")) and address_of(url)[0]:
             found[entry.variable] = url
@@ -92,7 +92,7 @@ def local_base_urls(environment: Mapping[str, str]) -> dict[str, str]:
 
 def default_hosts() -> tuple[str, ...]:
     """Names of the hosts that SDKs call by default: the ones worth resolving."""
-    urls = [entry.default for entry in TABLE.base_urls() if entry.default]
+    urls = [entry.default for entry in providers.TABLE.base_urls() if entry.default]
     return tuple(dict.fromkeys(address_of(url)[0] for url in urls))
 
 

@@ -15,6 +15,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from ledger.model.errors import LedgerError
+from ledger.model.extras import needs
 from ledger.store import descriptions
 from ledger.store.tables import REVISION, meta
 
@@ -61,6 +63,8 @@ def parse_url(url: str) -> URL:
             raise LedgerError(f"a ledger in memory keeps nothing: {_cut(url)}; name a file")
         return parsed.set(drivername="sqlite")
     if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
+        if find_spec("psycopg") is None:
+            raise LedgerError(needs("psycopg"))
         return parsed.set(drivername="postgresql+psycopg")
     raise LedgerError(
         f"a ledger cannot live in {parsed.drivername!r}: {shown(parsed)}; "

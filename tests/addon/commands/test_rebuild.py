@@ -5,7 +5,7 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
-from addon.cli import app
+from addon.cli import application
 from ledger.model.errors import LedgerError
 from ledger.model.records import Outcome, State, UsageSource
 from ledger.model.usage import Usage
@@ -23,6 +23,8 @@ from tests.addon.recorded_exchanges import (
     recording,
 )
 from tests.ledger.written import put, row, rows
+
+app = application()
 
 
 @pytest.fixture(scope="module")

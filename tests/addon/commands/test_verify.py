@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from typer.testing import CliRunner
 
-from addon.cli import app
+from addon.cli import application
 from addon.commands.verify import SHOWN_MAX
 from ledger.maintenance.audit import PROMISES
 from ledger.model.errors import LedgerError
@@ -30,6 +30,8 @@ from tests.ledger.written import put
 from tests.proxy import rows
 from tests.proxy.pair import OPENAI, new_tag, pair
 from tests.proxy.pair import exchange as pass_one
+
+app = application()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from addon.run.environment import base_urls
+from addon.run.hosts import LlmHosts, set_base_urls
 from addon.usage_opt_in import policy
 from ledger.model import providers
 from ledger.model.providers import PROVIDERS, TABLE, BaseUrl, Provider, ProviderTable, StreamUsage
@@ -108,7 +108,9 @@ def test_adding_a_provider_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert providers.provider_of("api.lumen.example", "/v1/chat/completions") == "lumen"
     assert policy.is_known("lumen")
     assert policy.asks_of("lumen", None, now=NOW)
-    assert base_urls({})["LUMEN_BASE_URL"] == "https://api.lumen.example/v1"
+    assert ("api.lumen.example", 443) in LlmHosts()
+    own_url = {"LUMEN_BASE_URL": "https://lumen.corp/v1"}
+    assert set_base_urls(own_url) == own_url
     own = Question(origin="https://api.lumen.example", provider="lumen", response_model="glow-1")
     assert list(candidates(own)) == [Candidate("openai", "glow-1", own=True)]
     resold = Question(

@@ -1,0 +1,131 @@
+"""The command line: what is answered at once, and that commands are imported when called."""
+
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from addon import cli
+from ledger import cli as ledger_cli
+from ledger.model.errors import LedgerError
+
+
+def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str):
+    """Exit code, stdout and stderr of `tokentee WORDS`."""
+    monkeypatch.setattr(sys, "argv", ["tokentee", *words])
+    code = 0
+    try:
+        cli.main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])
+def test_the_overview_names_every_command(monkeypatch, capsys, words: list[str]):
+    code, out, err = called(monkeypatch, capsys, *words)
+    assert (code, err) == (0, "")
+    for command in cli.COMMANDS:
+        assert f"  {command.name} " in out
+    assert max(map(len, out.splitlines())) <= 81
+
+
+def test_the_version(monkeypatch, capsys):
+    assert called(monkeypatch, capsys, "--version") == (0, f"tokentee {cli.version()}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("reprot", "report"), ("--versoin", "--version"), ("xyzzy", "--help"), ("rnu", "run")],
+)
+def test_an_unknown_command_is_refused_with_the_nearest(monkeypatch, capsys, word, near):
+    code, out, err = called(monkeypatch, capsys, word)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert repr(word) in err
+    assert near in err
+
+
+def test_an_unknown_option_is_refused_with_the_nearest(monkeypatch, capsys):
+    code, _, err = called(monkeypatch, capsys, "report", "--sinc", "1d")
+    assert code == 2
+    assert "--since" in err
+
+
+def test_a_command_is_called_with_its_words(monkeypatch, capsys):
+    code, out, _ = called(monkeypatch, capsys, "path")
+    assert code == 0
+    assert out.endswith("addon/tee.py\n")
+
+
+def test_run_keeps_its_words(monkeypatch, capsys):
+    code, out, _ = called(monkeypatch, capsys, "run", "--help")
+    assert code == 0
+    assert out.startswith("Usage: tokentee run")
+
+
+def test_completion_knows_every_command(monkeypatch, capsys):
+    monkeypatch.setenv("_TOKENTEE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "tokentee re")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    _, out, _ = called(monkeypatch, capsys)
+    assert {"report", "replay", "reprice", "reconcile", "rebuild"} <= set(out.split())
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)
+def test_every_row_names_a_command(command: ledger_cli.Command):
+    app = cli.application([command])
+    assert isinstance(app, typer.Typer)
+    done = CliRunner().invoke(app, [command.name, "--help"])
+    assert done.exit_code == 0, done.output
+    assert len(command.summary) <= 64
+
+
+@pytest.mark.process
+def test_help_imports_no_heavy_package():
+    heavy = ["sqlalchemy", "typer", "rich", "mitmproxy", "genai_prices", "alembic"]
+    code = (
+        "import sys; sys.argv = ['tokentee', '--help']; from addon import cli; cli.main(); "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (LedgerError("no such ledger"), "no such ledger"),
+        (
+            ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow"),
+            "pip install 'tokentee[parquet]'",
+        ),
+        (
+            ModuleNotFoundError("No module named 'psycopg'", name="psycopg.rows"),
+            "pip install 'tokentee[postgresql]'",
+        ),
+    ],
+)
+def test_what_the_operator_can_mend_is_one_line(capsys, error: Exception, text: str):
+    def fails() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        ledger_cli.run(fails)
+    assert ended.value.code == 1
+    err = capsys.readouterr().err
+    assert err.startswith("tokentee: ")
+    assert text in err
+
+
+def test_any_other_missing_module_is_a_bug():
+    def fails() -> None:
+        raise ModuleNotFoundError(name="mitmproxy")
+
+    with pytest.raises(ModuleNotFoundError):
+        ledger_cli.run(fails)
