@@ -35,6 +35,12 @@ COMMANDS = (
         summary="Tokens, cache and cost by model, key, day, ...",
     ),
     Command(
+        name="serve",
+        module="ledger.commands.serve",
+        attribute="serve",
+        summary="The ledger as pages in your browser, live",
+    ),
+    Command(
         name="show",
         module="ledger.commands.show",
         attribute="show",

@@ -64,7 +64,7 @@ def matrix_table(record_property: Callable[[str, object], None]) -> Cells:
 
 
 NOT_UNIT_FOLDERS = {"proxy", "bench", "soak", "clients"}
-NOT_UNIT_MARKS = {"proxy", "postgres", "process", "bench", "soak", "clients"}
+NOT_UNIT_MARKS = {"proxy", "postgres", "process", "bench", "soak", "clients", "browser"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -23,7 +23,8 @@ SYNC = STORE | {"ledger.sync"}
 MAINTENANCE = SYNC | {"ledger.maintenance"}
 REPORTS = MAINTENANCE | {"ledger.reports"}
 RECONCILE = REPORTS | {"ledger.reconcile", "ledger.reconcile.vendors"}
-LEDGER = RECONCILE | {"ledger.commands", "ledger"}
+PAGES = REPORTS | {"ledger.pages"}
+LEDGER = RECONCILE | PAGES | {"ledger.commands", "ledger"}
 
 FRAMING = {"addon.framing"}
 DIALECTS = FRAMING | MODEL | {"addon.dialects"}
@@ -44,6 +45,7 @@ ARROWS: dict[str, set[str]] = {
     "ledger.reports": REPORTS,
     "ledger.reconcile": RECONCILE,
     "ledger.reconcile.vendors": MODEL | {"ledger.reconcile"},
+    "ledger.pages": PAGES,
     "ledger.commands": LEDGER,
     "ledger": LEDGER,
     "addon.framing": FRAMING,
@@ -80,6 +82,7 @@ IMPORT_SQLALCHEMY = {
     "ledger.sync",
     "ledger.maintenance",
     "ledger.reports",
+    "ledger.pages",
     "ledger.reconcile",
 }
 """Rooms whose modules may import sqlalchemy, alembic or psycopg; and sqlite3, as may the demo,

@@ -1,5 +1,6 @@
 """Wiring. `tokentee report`: tokens, cache, cost and times by model, key, day, …."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from ledger.commands.options import (
     Until,
 )
 from ledger.commands.output import say, write
+from ledger.commands.page import write_page
 from ledger.commands.scope import scope_of
 
 
@@ -38,6 +40,12 @@ def report(
         int | None, typer.Option(min=1, help="The rows that cost most, the rest as one.")
     ] = None,
     format: TableFormat = Format.TABLE,  # noqa: A002
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a page instead: charts, warnings, tables, in one file."
+        ),
+    ] = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -48,6 +56,9 @@ def report(
 
     words = [word.strip() for group in by or ["model"] for word in group.split(",")]
     scope = scope_of(since, until, only, names)
+    if html is not None:
+        write_page(ledger, scope, html)
+        return
     engine = open_ledger(ledger)
     found = queries.report(engine, words, scope, top=top)
     table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)

@@ -1,0 +1,22 @@
+"""Wiring. `tokentee report --html FILE`: the report as a page of one file."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ledger.commands.output import say
+
+if TYPE_CHECKING:
+    from ledger.store.scope import Scope
+
+
+def write_page(ledger: str | None, scope: "Scope", file: Path) -> None:
+    """Write the page of a scope."""
+    from ledger.pages import html_file, spools
+    from ledger.reports.queries import open_ledger
+
+    engine = open_ledger(ledger)
+    size = html_file.write(
+        engine, scope, file, now=datetime.now(UTC), shipping=spools.shipping_to(engine.url)
+    )
+    say(f"{file}: {size:,} bytes")

@@ -1,0 +1,72 @@
+"""Wiring. `tokentee serve`: the ledger as a live page in a browser."""
+
+from typing import Annotated
+
+import typer
+
+from ledger.commands.options import LedgerOption, NamesOption
+from ledger.commands.output import say
+
+PORT = 8377
+
+
+def serve(
+    *,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Where to listen; 0 for any free port.")
+    ] = PORT,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="An address of this machine; another than loopback shows your figures to "
+            "everyone who has the token, unencrypted.",
+        ),
+    ] = "127.0.0.1",
+    open_browser: Annotated[
+        bool, typer.Option("--open", help="Open the page in your browser.")
+    ] = False,
+    names: NamesOption = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Browse the ledger: spend, models, keys, sessions, down to one request. Until Ctrl-C.
+
+    The page is for this machine alone, asks for the token in the address that is printed, and
+    only reads the ledger, which may be recorded into meanwhile.
+    """
+    import ipaddress
+
+    from ledger.model.errors import LedgerError
+    from ledger.names import files
+    from ledger.pages import reading, server, spools
+    from ledger.store import db
+
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        raise LedgerError(f"not an address: {host[:60]!r}; write --host 127.0.0.1") from None
+    engine = reading.open_read_only(ledger or db.default_url())
+    on = server.listen(host, port)
+    bound = on.getsockname()[1]
+    token = server.new_token()
+    shown = f"[{host}]" if address.version == 6 else host
+    url = f"http://{shown}:{bound}/?token={token}"
+    if not address.is_loopback:
+        say(f"{host} is reachable from elsewhere: whoever has the token sees the figures")
+    typer.echo(url)
+    say("Ctrl-C ends it")
+    if open_browser:
+        import webbrowser
+
+        webbrowser.open(url)
+    pages = server.Pages(
+        engine, names=files.load(names), shipping=lambda: spools.shipping_to(engine.url)
+    )
+    app = server.application(pages, port=bound, is_loopback=address.is_loopback, token=token)
+    try:
+        server.serve(app, on)
+    except KeyboardInterrupt:
+        say("ended")
+    finally:
+        on.close()
+        engine.dispose()

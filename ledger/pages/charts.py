@@ -1,0 +1,137 @@
+"""Pure. What the script draws, as numbers and names: bars stacked by name, and lines over time.
+
+Amounts are whole micro-USD: the script divides them for its axis; every exact figure stands in a
+table beside the chart.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ledger.model.printable import printable
+from ledger.pages.period import Period, bar_name
+from ledger.pages.sums import Sums
+
+NAMES_MAX = 7
+"""Colours that are told apart; what is left is one grey."""
+OTHER = "other"
+NAME_LENGTH_MAX = 48
+
+type Groups = Mapping[tuple[str, str | None], Sums]
+"""(day or hour, name) -> sums."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """Bars over time, stacked by name: cost, tokens and requests of each."""
+
+    word: str
+    title: str
+    bar: str
+    bars: tuple[str, ...]
+    names: tuple[str, ...]
+    """The costliest first; the last may be the rest."""
+    has_rest: bool
+    microusd: tuple[tuple[int, ...], ...]
+    tokens: tuple[tuple[int, ...], ...]
+    requests: tuple[tuple[int, ...], ...]
+
+    def members(self) -> dict[str, Any]:
+        """As JSON for the script."""
+        return {
+            "kind": "stack",
+            "word": self.word,
+            "title": self.title,
+            "bar": self.bar,
+            "bars": self.bars,
+            "names": self.names,
+            "rest": self.has_rest,
+            "microusd": self.microusd,
+            "tokens": self.tokens,
+            "requests": self.requests,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """Lines over time in one unit; None where nothing was measured."""
+
+    title: str
+    unit: str
+    """ms or percent."""
+    bars: tuple[str, ...]
+    names: tuple[str, ...]
+    values: tuple[tuple[int | None, ...], ...]
+    """Milliseconds, or hundredths of a percent."""
+
+    def members(self) -> dict[str, Any]:
+        """As JSON for the script."""
+        return {
+            "kind": "lines",
+            "title": self.title,
+            "unit": self.unit,
+            "bars": self.bars,
+            "names": self.names,
+            "values": self.values,
+        }
+
+
+def stack(
+    word: str, title: str, groups: Groups, period: Period, labels: Mapping[str | None, str]
+) -> Stack:
+    """The groups as bars of a period, the costliest names first and the rest as one."""
+    ranked = ranked_names(groups)
+    shown, rest = ranked[:NAMES_MAX], ranked[NAMES_MAX:]
+    if len(rest) == 1:
+        shown, rest = ranked, []
+    place = {name: index for index, name in enumerate(shown)}
+    bars = period.bars() or sorted({bar_name(time, period.bar) for time, _ in groups})
+    at = {name: index for index, name in enumerate(bars)}
+    rows = len(shown) + bool(rest)
+    microusd, tokens, requests = ([[0] * len(bars) for _ in range(rows)] for _ in range(3))
+    for (time, name), sums in groups.items():
+        column = at.get(bar_name(time, period.bar))
+        if column is None:
+            continue
+        row = place.get(name, len(shown))
+        microusd[row][column] += (sums.cost_picousd or 0) // 10**6
+        tokens[row][column] += (sums.input_tokens or 0) + (sums.output_tokens or 0)
+        requests[row][column] += sums.requests
+    names = [short_name(labels.get(name, name or f"(no {word})")) for name in shown]
+    return Stack(
+        word=word,
+        title=title,
+        bar=period.bar,
+        bars=tuple(bars),
+        names=(*names, f"{OTHER} ({len(rest)})") if rest else tuple(names),
+        has_rest=bool(rest),
+        microusd=_frozen(microusd),
+        tokens=_frozen(tokens),
+        requests=_frozen(requests),
+    )
+
+
+def ranked_names(groups: Groups) -> list[str | None]:
+    """Names by what they cost; where nothing has a price, by requests."""
+    total: dict[str | None, Sums] = {}
+    for (_, name), sums in groups.items():
+        total[name] = total.get(name, Sums()) + sums
+    return sorted(
+        total,
+        key=lambda name: (
+            -(total[name].cost_picousd or 0),
+            -total[name].requests,
+            name is None,
+            name or "",
+        ),
+    )
+
+
+def short_name(text: str) -> str:
+    """A name that fits a legend and does nothing there."""
+    shown = printable(text)
+    return shown if len(shown) <= NAME_LENGTH_MAX else f"{shown[: NAME_LENGTH_MAX - 1]}…"
+
+
+def _frozen(rows: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(row) for row in rows)

@@ -1,0 +1,134 @@
+"""Database. Single requests of a scope, the latest first, each with the charges that count."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from ledger.reports.explain import is_token_line
+from ledger.store.current import current_charge
+from ledger.store.requests_view import requests
+from ledger.store.scope import Scope, conditions
+from ledger.store.tables import charges
+
+LISTED_MAX = 200
+"""Requests of one list: more than anyone reads, few enough to look up one by one."""
+
+COLUMNS = (
+    "opened_at",
+    "id",
+    "reading_id",
+    "provider",
+    "model",
+    "outcome",
+    "http_status",
+    "usage_source",
+    "input_tokens",
+    "cache_read_tokens",
+    "output_tokens",
+    "cost_picousd",
+    "cost_state",
+    "first_token_ms",
+    "duration_ms",
+    "key_fingerprint",
+    "key_hint",
+    "session_id",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChargeLine:
+    """Quantity x unit price = amount."""
+
+    line: str
+    model: str | None
+    quantity: int
+    unit_picousd: int | None
+    amount_picousd: int | None
+    source: str
+    """Where the price came from, or why there is none."""
+
+    @property
+    def is_per_million(self) -> bool:
+        """Whether the unit price is read per million tokens."""
+        return is_token_line(self.line)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One line of a list of requests."""
+
+    opened_at: datetime
+    id: str
+    provider: str
+    model: str | None
+    outcome: str | None
+    http_status: int | None
+    usage_source: str | None
+    input_tokens: int | None
+    cache_read_tokens: int | None
+    output_tokens: int | None
+    cost_picousd: int | None
+    cost_state: str | None
+    first_token_ms: int | None
+    duration_ms: int | None
+    key_fingerprint: str | None
+    key_hint: str | None
+    session_id: str | None
+    charges: tuple[ChargeLine, ...] = ()
+
+
+def latest(connection: Connection, scope: Scope, *, limit: int) -> tuple[Request, ...]:
+    """The latest requests of a scope. It walks back from the end, so the cost of a common
+    question does not grow with the ledger; give a rare one a period."""
+    assert 0 < limit <= LISTED_MAX
+    rows = connection.execute(
+        sa.select(*(requests.c[name] for name in COLUMNS))
+        .where(*conditions(scope, connection.dialect.name))
+        .order_by(requests.c.opened_at.desc(), requests.c.id.desc())
+        .limit(limit)
+    ).all()
+    lines = _lines_of(connection, rows)
+    return tuple(
+        Request(
+            **{name: row._mapping[name] for name in COLUMNS if name != "reading_id"},
+            charges=tuple(lines[row.id, row.reading_id]),
+        )
+        for row in rows
+    )
+
+
+def _lines_of(
+    connection: Connection, rows: Sequence[Any]
+) -> dict[tuple[str, str], list[ChargeLine]]:
+    """The charges that count of some requests, by exchange and reading."""
+    found: dict[tuple[str, str], list[ChargeLine]] = defaultdict(list)
+    keys = [(row.opened_at, row.id) for row in rows if row.reading_id is not None]
+    if not keys:
+        return found
+    c = charges.c
+    query = (
+        sa.select(charges)
+        .where(
+            # By key, not as a list of pairs, for which SQLite does not use the index.
+            sa.or_(*((c.opened_at == at) & (c.exchange_id == name) for at, name in keys)),
+            current_charge(charges),
+        )
+        .order_by(c.exchange_id, c.reading_id, c.ordinal)
+    )
+    for row in connection.execute(query):
+        found[row.exchange_id, row.reading_id].append(
+            ChargeLine(
+                line=row.line,
+                model=row.model,
+                quantity=row.quantity,
+                unit_picousd=row.unit_picousd,
+                amount_picousd=row.amount_picousd,
+                source=row.price_source if row.unit_picousd is not None else row.reason or "",
+            )
+        )
+    return found

@@ -1,0 +1,90 @@
+"""Pure. How figures are written on a page: short, in one unit, with the exact value beside."""
+
+from decimal import Decimal
+
+from ledger.model.money import usd_text
+
+NONE = "\N{EN DASH}"
+"""Not reported, or not known."""
+MINUS = "\N{MINUS SIGN}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+STEPS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
+
+
+def money(picousd: int | None, *, is_lower_bound: bool = False) -> str:
+    """Dollars with as many places as are read at a glance: `$1,204.12`, `$0.0031`."""
+    if picousd is None:
+        return "unpriced" if is_lower_bound else NONE
+    amount = Decimal(picousd).scaleb(-12)
+    size = abs(amount)
+    if picousd == 0:
+        text = "$0"
+    elif size >= Decimal("0.995"):
+        text = f"${size:,.2f}"
+    elif size >= Decimal("0.0001"):
+        text = f"${size:.4f}"
+    else:
+        text = "<$0.0001"
+    sign = MINUS if amount < 0 else ""
+    return f"{'≥ ' if is_lower_bound else ''}{sign}{text}"
+
+
+def exact_money(picousd: int | None) -> str:
+    """Every digit, for a tooltip."""
+    return "no price is known" if picousd is None else f"{usd_text(picousd)} USD"
+
+
+def count(number: int | None) -> str:
+    """`1,204`; a dash where nothing was reported."""
+    return NONE if number is None else f"{number:,}"
+
+
+def short(number: int | None) -> str:
+    """`1.2M`; a dash where nothing was reported."""
+    if number is None:
+        return NONE
+    for step, unit in STEPS:
+        if abs(number) >= step:
+            scaled = Decimal(number) / step
+            return f"{scaled:.{0 if scaled >= 100 else 1}f}{unit}"
+    return str(number)
+
+
+def percent(part: Decimal | None) -> str:
+    """`34.2 %` of a ratio."""
+    if part is None:
+        return NONE
+    scaled = part * 100
+    return f"{scaled:.{0 if abs(scaled) >= 100 else 1}f} %"
+
+
+def ratio(part: int | None, whole: int | None) -> Decimal | None:
+    """Part of a whole; None where either is not known or there is no whole."""
+    return Decimal(part) / whole if part is not None and whole else None
+
+
+def change(now: int | None, before: int | None) -> str:
+    """`+12 %`; nothing where there is nothing to compare with."""
+    if now is None or not before:
+        return ""
+    part = Decimal(now - before) / before * 100
+    if abs(part) >= 1000:
+        return f"{TIMES}{Decimal(now) / before:.0f}"
+    text = f"{abs(part):.{0 if abs(part) >= 10 else 1}f}"
+    sign = "±" if text == "0.0" else "+" if part > 0 else MINUS
+    return f"{sign}{text} %"
+
+
+def duration(milliseconds: int | None) -> str:
+    """`540 ms`, `1.2 s`, `3.5 min`."""
+    if milliseconds is None:
+        return NONE
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    seconds = Decimal(milliseconds) / 1000
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+def requests(number: int) -> str:
+    """`1 request`, `204 requests`."""
+    return "1 request" if number == 1 else f"{number:,} requests"

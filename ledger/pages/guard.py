@@ -1,0 +1,130 @@
+"""Edge. Who may see the live page: an ASGI layer around it.
+
+1. The Host header must be an address that the server listens on. A page of another site that lets
+   its name point to this machine (DNS rebinding) sends its own name, and is refused.
+2. The first visit brings the token of the printed address. It is exchanged for a cookie and taken
+   out of the address, so that it stays in no history and no `Referer`.
+3. Every other request must bring that cookie. It is `HttpOnly` and `SameSite=Strict`, so no script
+   and no other site can use it.
+4. Every answer carries a policy under which a browser runs our own script and nothing else.
+"""
+
+import ipaddress
+import secrets
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Guard:
+    """Lets in who has the token, and nobody else."""
+
+    app: ASGIApp
+    port: int
+    is_loopback: bool
+    token: str
+    cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+
+    @property
+    def cookie_name(self) -> str:
+        """Cookies know no ports: two servers on one machine need two names."""
+        return f"tokentee-{self.port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or hand on to the page."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        refusal = self._refusal(scope)
+        await (refusal or self.app)(scope, receive, send_guarded)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """The answer to a request that is not let through; None: it is."""
+        headers = Headers(scope=scope)
+        if not self._is_our_host(headers.getlist("host")):
+            return PlainTextResponse("This is not the address of tokentee serve.", 421)
+        if scope["method"] not in ("GET", "HEAD"):
+            return PlainTextResponse("Only GET.", 405, {"allow": "GET, HEAD"})
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = [value for name, value in query if name == "token"]
+        if given:
+            if not _is_equal(given[0], self.token):
+                return _stranger()
+            rest = urlencode([pair for pair in query if pair[0] != "token"])
+            # Of the path only what cannot lead to another host: `//host` is one.
+            path = "/" + scope["path"].lstrip("/\\")
+            answer = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
+            answer.set_cookie(
+                self.cookie_name, self.cookie, httponly=True, samesite="strict", path="/"
+            )
+            answer.headers["cache-control"] = "no-store"
+            return answer
+        if not any(_is_equal(value, self.cookie) for value in self._cookies(headers)):
+            return _stranger()
+        return None
+
+    def _cookies(self, headers: Headers) -> list[str]:
+        found = []
+        for line in headers.getlist("cookie"):
+            try:
+                jar = SimpleCookie(line)
+            except CookieError:
+                continue
+            if self.cookie_name in jar:
+                found.append(jar[self.cookie_name].value)
+        return found
+
+    def _is_our_host(self, hosts: list[str]) -> bool:
+        """One Host header, with our port, and an address or `localhost`, never another name."""
+        if len(hosts) != 1:
+            return False
+        name, _, port = hosts[0].rpartition(":")
+        if port != str(self.port):
+            # Without a port it is HTTP's own.
+            if self.port != 80:
+                return False
+            name = hosts[0]
+        if name == "localhost":
+            return True
+        try:
+            address = ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            return False
+        return address.is_loopback or not self.is_loopback
+
+
+def _is_equal(given: str, known: str) -> bool:
+    return secrets.compare_digest(given.encode("utf-8", "surrogateescape"), known.encode())
+
+
+def _stranger() -> Response:
+    return PlainTextResponse(
+        "Open the address that `tokentee serve` printed: it holds the token.\n", 401
+    )

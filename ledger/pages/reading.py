@@ -1,0 +1,108 @@
+"""Database. A ledger that is only read: whatever is asked of it, it cannot be changed by it.
+
+SQLite is opened with `mode=ro`, on PostgreSQL every transaction is
+READ ONLY. Each question has
+a deadline, so that no page keeps a database busy for longer than someone waits for it.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.model.errors import LedgerError
+from ledger.store import db
+from ledger.store.tables import REVISION
+
+QUESTION_SECONDS_MAX = 30
+"""Nobody waits longer for a part of a page; a narrower period is the remedy."""
+INSTRUCTIONS = 100_000
+"""SQLite looks at the clock after so many steps: a millisecond or so."""
+
+
+class TooLongError(LedgerError):
+    """A question took longer than `QUESTION_SECONDS_MAX`."""
+
+
+def open_read_only(url: str) -> Engine:
+    """An engine that can only read. LedgerError if there is no ledger of this version."""
+    existing = db.open_existing(url)
+    parsed = existing.url
+    try:
+        found = db.revision_of(existing)
+    finally:
+        existing.dispose()
+    if found != REVISION:
+        raise LedgerError(
+            f"{db.shown(parsed)} has the schema {found}, this is tokentee for {REVISION}: "
+            "run `tokentee db upgrade`"
+        )
+    if path := db.file_of(parsed):
+        uri = path.resolve().as_uri().replace("file://", "file:", 1)
+        engine = sa.create_engine(
+            sa.URL.create("sqlite", database=uri, query={"mode": "ro", "uri": "true"})
+        )
+        sa.event.listen(engine, "connect", _on_sqlite_connect)
+        sa.event.listen(engine, "checkout", _on_sqlite_checkout)
+        return engine
+    engine = db.open_engine(parsed)
+    sa.event.listen(engine, "begin", _on_postgresql_begin)
+    return engine
+
+
+@contextmanager
+def deadline() -> Iterator[None]:
+    """What a database breaks off at its deadline, as one line."""
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        text = str(error.orig)
+        if "interrupted" in text or "statement timeout" in text:
+            raise TooLongError(
+                f"this takes longer than {QUESTION_SECONDS_MAX} s: choose a shorter period"
+            ) from error
+        raise LedgerError(f"the ledger cannot be read: {' '.join(text.split())[:200]}") from error
+
+
+def version_of(engine: Engine) -> str:
+    """A text that changes whenever something was written to the ledger."""
+    if engine.dialect.name == "sqlite":
+        # The file's own counter does not move in WAL mode; its size and time and the log's do.
+        with engine.connect() as connection:
+            name = connection.exec_driver_sql("PRAGMA database_list").one()[2]
+        return "/".join(_stamp(f"{name}{suffix}") for suffix in ("", "-wal"))
+    with engine.connect() as connection:
+        return str(
+            connection.exec_driver_sql(
+                "SELECT SUM(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables"
+            ).scalar()
+        )
+
+
+def _stamp(name: str) -> str:
+    try:
+        found = Path(name).stat()
+    except OSError:
+        return "-"
+    return f"{found.st_size}.{found.st_mtime_ns}"
+
+
+def _on_sqlite_connect(connection: Any, _entry: Any) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {db.BUSY_MS_MAX}")
+    connection.execute("PRAGMA query_only = ON")
+
+
+def _on_sqlite_checkout(connection: Any, _record: Any, _proxy: Any) -> None:
+    """From here on the connection's questions have so long together."""
+    until = time.monotonic() + QUESTION_SECONDS_MAX
+    connection.set_progress_handler(lambda: time.monotonic() > until, INSTRUCTIONS)
+
+
+def _on_postgresql_begin(connection: Connection) -> None:
+    """For each transaction, since a pooler may give every one another session."""
+    connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+    connection.exec_driver_sql(f"SET LOCAL statement_timeout = {QUESTION_SECONDS_MAX * 1000}")

@@ -1,0 +1,163 @@
+"""Edge. The parts of a page -> HTML, with Jinja2; reads the templates, the style and the scripts.
+
+Whatever was on the wire is shown, never obeyed: templates escape every text (autoescape), control,
+invisible and direction characters are shown by their code (`printable`), and the page's content
+security policy runs nothing but our own scripts.
+"""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup, escape
+
+from ledger.model.money import usd_text
+from ledger.model.printable import printable
+from ledger.pages import figures
+from ledger.pages.exchanges import ChargeLine
+from ledger.pages.period import Period
+from ledger.reports.figures import plus
+
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+
+
+@cache
+def chart_library() -> str:
+    """Chart.js. It comes in the package `chartkick`, which is used for nothing else: it is the
+    kept package on PyPI that ships it."""
+    folder = resources.files("chartkick")
+    return (folder / "django" / "static" / "chartkick" / "Chart.bundle.js").read_text("utf-8")
+
+
+@cache
+def asset(name: str) -> str:
+    """The text of `page.css`, `page.js` or `chart.js`."""
+    return chart_library() if name == "chart.js" else (STATIC / name).read_text("utf-8")
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """A template with its values; a name that is missing is an error."""
+    return _environment().get_template(template).render(values)
+
+
+def macro(name: str, *arguments: Any) -> str:
+    """One piece of a page, by the name that it has in `parts.html`."""
+    module = _environment().get_template("parts.html").module
+    return str(getattr(module, name)(*arguments))
+
+
+def inlined() -> dict[str, object]:
+    """Style, scripts and a policy that allows them and nothing else, for a page of one file."""
+    style, charts, page = asset("page.css"), asset("chart.js"), asset("page.js")
+    for text in (charts, page):
+        assert "</script" not in text.lower()
+        assert "<!--" not in text
+    assert "</style" not in style.lower()
+    policy = (
+        f"default-src 'none'; style-src {_digest(style)}; "
+        f"script-src {_digest(charts)} {_digest(page)}; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    return {
+        "policy": policy,
+        # Ours, from this package; nothing of a ledger is in them.
+        "style": Markup(style),  # noqa: S704
+        "chart_script": Markup(charts),  # noqa: S704
+        "page_script": Markup(page),  # noqa: S704
+    }
+
+
+def sentence(text: str) -> Markup:
+    """A hint as a sentence, its commands as code."""
+    pieces = printable(text[:1].upper() + text[1:]).split("`")
+    made = Markup("").join(
+        Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece)
+        for place, piece in enumerate(pieces)
+    )
+    return made + ("" if text.endswith(".") else ".")
+
+
+def length_of(period: Period) -> str:
+    """`31 days`, `5 hours`."""
+    assert period.since is not None
+    hours = round((period.end - period.since).total_seconds() / 3600)
+    if hours >= 48:
+        return f"{round(hours / 24)} days"
+    return "hour" if hours == 1 else "day" if hours == 24 else f"{hours} hours"
+
+
+def unit_price(line: ChargeLine) -> str:
+    """`$3 per 1M`, `$0.01 each`."""
+    if line.unit_picousd is None:
+        return "no price"
+    if line.is_per_million:
+        return f"${usd_text(line.unit_picousd * 10**6)} per 1M"
+    return f"${usd_text(line.unit_picousd)} each"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "money": _money,
+        "exact_money": figures.exact_money,
+        "exact_amount": lambda amount: "" if amount is None else f"${usd_text(amount)}",
+        "count": figures.count,
+        "short": figures.short,
+        "percent": figures.percent,
+        "ratio": figures.ratio,
+        "change": figures.change,
+        "plus": plus,
+        "duration": figures.duration,
+        "requests_text": figures.requests,
+        "hundred": lambda share: f"{share * 100:.1f}",
+        "sentence": sentence,
+        "length_of": length_of,
+        "unit_price": unit_price,
+        "moment": _moment,
+        "weekday": _weekday,
+        "score": _score,
+    }
+    return made
+
+
+def _money(picousd: int | None, is_lower_bound: object = False) -> str:  # a filter
+    return figures.money(picousd, is_lower_bound=bool(is_lower_bound))
+
+
+def _score(z: Decimal) -> str:
+    if abs(z) < 100:
+        return f"{z:.1f}".replace("-", figures.MINUS)
+    return "> 100" if z > 0 else f"< {figures.MINUS}100"
+
+
+def _shown(value: object) -> object:
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _moment(at: datetime) -> str:
+    at = at.astimezone(UTC)
+    return f"{at.day} {at:%b %Y %H:%M:%S}"
+
+
+def _weekday(day: date) -> str:
+    return f"{day:%a} {day.day} {day:%b}"
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

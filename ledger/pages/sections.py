@@ -1,0 +1,396 @@
+"""Database. The parts of a page. Each is asked for on its own, so that a live page shows the quick
+ones at once and the slow ones when they come.
+
+    overview   total, warnings, spend over time, top models, keys, providers       from the sums
+    unusual    days that differ from the weeks before, what is new                 from the sums
+    speed      time to first token, duration, cache                                from `requests`
+    teams      spend by the tag `team`                                             from `requests`
+    sessions   the costliest sessions                                              from `requests`
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.names.names import NO_NAMES, Names
+from ledger.pages import charts, figures, sums
+from ledger.pages.exchanges import Request, latest
+from ledger.pages.period import DAY, Period
+from ledger.pages.problems import Problem, Shipping, problems
+from ledger.pages.sums import Sums
+from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
+from ledger.reports.figures import Figures, Times
+from ledger.reports.queries import report
+from ledger.reports.report_tables import cache_hit_rate
+from ledger.store.scope import Scope, snapshot
+
+ROWS_MAX = 25
+"""Lines of a table: what a person reads. The rest is one line."""
+SESSIONS_MAX = 15
+TEAM = "tag:team"
+TITLES = {"model": "Models", "key": "Keys", "provider": "Providers", "team": "Teams"}
+REQUESTS_IN_ROW = 5
+"""The latest requests that a line of a table opens to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Which requests a page is about."""
+
+    period: Period
+    only: tuple[tuple[str, str], ...] = ()
+    names: Names = NO_NAMES
+
+    @property
+    def scope(self) -> Scope:
+        """As reports take it."""
+        period = self.period
+        return Scope(since=period.since, until=period.until, only=self.only, names=self.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of a table: a model, a key, a session."""
+
+    word: str
+    """What a report is by: model, key, session, tag:team."""
+    value: str | None
+    label: str
+    sums: Sums
+    share: Decimal
+    """Of the table's cost, 0 to 1."""
+    change: str = ""
+    """Against the period before."""
+    last_time: str | None = None
+    merged: int = 0
+    """So many in one line: the rest."""
+    requests: tuple[Request, ...] = ()
+
+    @property
+    def only(self) -> tuple[tuple[str, str], ...]:
+        """The condition that gives this line's requests; empty where none can be written."""
+        return () if self.value is None or self.merged else ((self.word, self.value),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """A table of rows by cost."""
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What was spent, on what, and whether anything is wrong."""
+
+    period: Period
+    total: Sums
+    before: Sums | None
+    before_period: Period | None
+    problems: tuple[Problem, ...]
+    stacks: tuple[charts.Stack, ...]
+    rankings: tuple[Ranking, ...]
+    hints: Mapping[str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odd:
+    """What is unusual, and how that was judged."""
+
+    days: tuple[Unusual, ...]
+    new: tuple[New, ...]
+    labels: Mapping[str | None, str]
+    method: str
+    is_judged: bool
+    """False: the ledger does not reach back far enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """Times and cache of the period, and over its days."""
+
+    times: Times
+    figures: Figures
+    hit_rate: Decimal | None
+    first_token: charts.Lines
+    duration: charts.Lines
+    cache: charts.Lines
+
+
+def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = ()) -> Overview:
+    """Everything that the first screen shows."""
+    with snapshot(engine) as connection:
+        period = question.period
+        if period.since is None:
+            period = period.starting(sums.first_request(connection))
+        table = sums.read(connection, period, question.scope, by_hour=period.bar == "hour")
+        earlier = question.period.before
+        past = sums.read(connection, earlier, question.scope) if earlier else None
+        counts = sums.count_troubles(connection, period)
+    total = table.total()
+    labels = {"key": key_labels(table.hints, question.names)}
+    return Overview(
+        period=period,
+        total=total,
+        before=past.total() if past else None,
+        before_period=earlier,
+        problems=tuple(
+            problems(total, table.by_name("model"), counts, tuple(shipping), now=period.now)
+        ),
+        stacks=tuple(
+            charts.stack(word, TITLES[word], table.groups[word], period, labels.get(word, {}))
+            for word in ("model", "provider", "key")
+        ),
+        rankings=tuple(
+            Ranking(
+                name=word,
+                title=TITLES[word],
+                rows=_rows(
+                    word,
+                    table.by_name(word),
+                    labels.get(word, {}),
+                    before=past.by_name(word) if past else None,
+                    last_times=table.last_time(word),
+                ),
+            )
+            for word in ("model", "key", "provider")
+        ),
+        hints=table.hints,
+    )
+
+
+def odd(engine: Engine, question: Question) -> Odd:
+    """Days that stand out against the weeks before, and names that are new."""
+    now = question.period.now
+    with snapshot(engine) as connection:
+        first = sums.first_request(connection)
+        period = question.period.starting(first)
+        begin = period.since or now
+        last = _midnight(period.end)
+        history = Period(since=_midnight(begin) - timedelta(weeks=WEEKS), until=last, now=now)
+        table = sums.read(connection, history, question.scope)
+    costs = {word: _costs(table.groups[word]) for word in ("model", "key")}
+    first_day = (first or now).date()
+    judged_from = _midnight(begin).date()
+    return Odd(
+        days=tuple(
+            unusual_days(
+                costs, first_day=first_day, judged_from=judged_from, judged_until=last.date()
+            )
+        ),
+        new=tuple(new_names(costs, first_day=first_day, begin=judged_from)),
+        labels=key_labels(table.hints, question.names),
+        method=METHOD,
+        is_judged=last.date() - first_day >= timedelta(weeks=4),
+    )
+
+
+def speed(engine: Engine, question: Question) -> Speed:
+    """Times and cache, by the bars of the period (days where those are weeks)."""
+    word = {"hour": "hour", "day": "day", "week": "day"}.get(_bar(engine, question), "month")
+    found = report(engine, [word], question.scope)
+    rows = found.rows
+    bars = tuple(row.key[0] or "" for row in rows)
+    rates = [cache_hit_rate(row.figures) for row in rows]
+    total = found.total
+    return Speed(
+        times=total.times,
+        figures=total.figures,
+        hit_rate=cache_hit_rate(total.figures),
+        first_token=charts.Lines(
+            title="Time to first token",
+            unit="ms",
+            bars=bars,
+            names=("median", "95 of 100"),
+            values=(
+                tuple(row.times.first_token_ms_p50 for row in rows),
+                tuple(row.times.first_token_ms_p95 for row in rows),
+            ),
+        ),
+        duration=charts.Lines(
+            title="Duration",
+            unit="ms",
+            bars=bars,
+            names=("median", "95 of 100"),
+            values=(
+                tuple(row.times.duration_ms_p50 for row in rows),
+                tuple(row.times.duration_ms_p95 for row in rows),
+            ),
+        ),
+        cache=charts.Lines(
+            title="Cache hit rate",
+            unit="percent",
+            bars=bars,
+            names=("input from the cache",),
+            values=(tuple(None if rate is None else int(rate * 10_000) for rate in rates),),
+        ),
+    )
+
+
+def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
+    """Spend by the tag `team`."""
+    with engine.connect() as connection:
+        period = question.period
+        if period.since is None:
+            period = period.starting(sums.first_request(connection))
+    word = "hour" if period.bar == "hour" else "day"
+    is_named = bool(question.names.for_words(("team",)))
+    team = "team" if is_named else TEAM
+    found = report(engine, [word, team], question.scope)
+    groups = {(row.key[0] or "", row.key[1]): sums_of(row.figures) for row in found.rows}
+    by_name: dict[str | None, Sums] = defaultdict(Sums)
+    last: dict[str | None, str] = {}
+    for (time, name), each in groups.items():
+        by_name[name] += each
+        last[name] = max(time, last.get(name, ""))
+    stack = charts.stack("team", TITLES["team"], groups, period, {})
+    rows = _rows(team, by_name, {None: "(no team)"}, before=None, last_times=last)
+    return stack, Ranking(
+        name="team",
+        title="Teams",
+        rows=rows,
+        note="by the names file" if is_named else "by the tag `team`",
+    )
+
+
+def sessions(engine: Engine, question: Question) -> Ranking:
+    """The costliest sessions."""
+    found = report(engine, ["session"], question.scope)
+    by_name = {row.key[0]: sums_of(row.figures) for row in found.rows}
+    rows = _rows(
+        "session",
+        by_name,
+        {None: "(no session)"},
+        before=None,
+        last_times={},
+        rows_max=SESSIONS_MAX,
+    )
+    # What has no session is no session, however much it cost.
+    rows = tuple(sorted(rows, key=lambda row: row.value is None))
+    return Ranking(name="session", title="Sessions", rows=rows)
+
+
+def with_requests(connection: Connection, ranking: Ranking, question: Question) -> Ranking:
+    """The same table, each line with its latest requests."""
+    rows = []
+    for row in ranking.rows:
+        if row.only:
+            scope = row_scope(row, question)
+            row = replace(row, requests=latest(connection, scope, limit=REQUESTS_IN_ROW))  # noqa: PLW2901
+        rows.append(row)
+    return replace(ranking, rows=tuple(rows))
+
+
+def row_scope(row: Row, question: Question) -> Scope:
+    """The requests of one line. Its last day is known, so that the walk back begins there."""
+    period = question.period
+    since, until = period.since, period.until
+    if row.last_time is not None:
+        day = datetime.fromisoformat(row.last_time[:10]).replace(tzinfo=UTC)
+        since = day if since is None else max(since, day)
+        until = day + DAY if until is None else min(until, day + DAY)
+    only = tuple(pair for pair in question.only if pair[0] != row.word)
+    return Scope(since=since, until=until, only=(*only, *row.only), names=question.names)
+
+
+def sums_of(found: Figures) -> Sums:
+    """A report's figures as a page has them."""
+    return Sums(
+        requests=found.requests,
+        errors=found.errors,
+        without_usage=found.without_usage,
+        unpriced=found.unpriced + found.partial,
+        input_tokens=found.input_tokens,
+        cache_read_tokens=found.cache_read_tokens,
+        cacheable_input_tokens=found.cacheable_input_tokens,
+        output_tokens=found.output_tokens,
+        cost_picousd=found.cost_picousd,
+    )
+
+
+def key_labels(
+    hints: Mapping[str | None, str | None], names: Names = NO_NAMES
+) -> dict[str | None, str]:
+    """Fingerprint -> what a person knows a key by: its name, or its last characters, and where
+    two keys end alike, the fingerprint's beginning."""
+    ends: dict[str | None, int] = defaultdict(int)
+    for hint in hints.values():
+        ends[hint] += 1
+    found: dict[str | None, str] = {None: "(no key)"}
+    for fingerprint, hint in hints.items():
+        if fingerprint is not None:
+            start = fingerprint[:8]
+            is_enough = hint is not None and ends[hint] == 1
+            name = names.key_name(fingerprint, hint)
+            found[fingerprint] = (
+                name or f"…{hint}" if name or is_enough else f"{start} …{hint or ''}".rstrip(" …")
+            )
+    return found
+
+
+def _rows(
+    word: str,
+    by_name: Mapping[str | None, Sums],
+    labels: Mapping[str | None, str],
+    *,
+    before: Mapping[str | None, Sums] | None,
+    last_times: Mapping[str | None, str],
+    rows_max: int = ROWS_MAX,
+) -> tuple[Row, ...]:
+    """The costliest, and the rest as one line."""
+    ranked = charts.ranked_names({("", name): each for name, each in by_name.items()})
+    whole = sum(each.cost_picousd or 0 for each in by_name.values())
+    shown = ranked[:rows_max] if len(ranked) > rows_max + 1 else ranked
+    rows = []
+    for name in shown:
+        each = by_name[name]
+        past = before.get(name) if before is not None else None
+        rows.append(
+            Row(
+                word=word,
+                value=name,
+                label=labels.get(name, name or f"(no {word})"),
+                sums=each,
+                share=figures.ratio(each.cost_picousd or 0, whole) or Decimal(0),
+                change=figures.change(each.cost_picousd, past.cost_picousd) if past else "",
+                last_time=last_times.get(name),
+            )
+        )
+    if rest := ranked[len(shown) :]:
+        each = sum((by_name[name] for name in rest), Sums())
+        rows.append(
+            Row(
+                word=word,
+                value=None,
+                label=f"{len(rest):,} more",
+                sums=each,
+                share=figures.ratio(each.cost_picousd or 0, whole) or Decimal(0),
+                merged=len(rest),
+            )
+        )
+    return tuple(rows)
+
+
+def _costs(groups: charts.Groups) -> dict[tuple[date, str | None], int]:
+    return {
+        (date.fromisoformat(time[:10]), name): each.cost_picousd or 0
+        for (time, name), each in groups.items()
+    }
+
+
+def _bar(engine: Engine, question: Question) -> str:
+    if question.period.since is not None:
+        return question.period.bar
+    with engine.connect() as connection:
+        return question.period.starting(sums.first_request(connection)).bar
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

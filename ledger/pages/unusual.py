@@ -1,0 +1,147 @@
+"""Pure. Days whose cost differs from the same weekday of the weeks before, and what is new.
+
+Each day that is over is compared with the same weekday of up to 8 weeks before it, of which at
+least 4 must lie in the ledger. Its robust z-score is the distance from their median, divided by
+1.4826 x their median absolute deviation (Iglewicz and Hoaglin, 1993: beyond 3.5 is an outlier).
+Weeks that are all alike would make any change an outlier, so the divisor is at least 5 % of the
+median; and a day is named only if it also differs by a quarter of the median and by 5 % of an
+ordinary day's total.
+
+All arithmetic is on whole pico-USD.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+
+WEEKS = 8
+WEEKS_MIN = 4
+Z_MIN = Decimal("3.5")
+NAMED_MAX = 8
+"""Lines on the page: the strongest first."""
+NEW_AFTER = timedelta(days=14)
+"""A name is new if the ledger is older than this and never had it."""
+
+METHOD = (
+    f"Each day that is over is compared with the same weekday of the {WEEKS} weeks before it "
+    f"(at least {WEEKS_MIN} of them): robust z-score by median and median absolute deviation, "
+    f"named from {Z_MIN} on if it also differs by a quarter of the median and by 5 % of an "
+    "ordinary day's total. Costs only, all of them known prices."
+)
+
+type Costs = Mapping[tuple[date, str | None], int]
+"""(day, name) -> pico-USD."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unusual:
+    """One day on which something cost much more or less than usual."""
+
+    day: date
+    word: str
+    """total, model or key."""
+    name: str | None
+    cost_picousd: int
+    usual_picousd: int
+    z: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class New:
+    """A model or key that the ledger did not know before the period."""
+
+    word: str
+    name: str | None
+    since: date
+    cost_picousd: int
+
+
+def unusual_days(
+    costs: Mapping[str, Costs], *, first_day: date, judged_from: date, judged_until: date
+) -> list[Unusual]:
+    """The days from `judged_from` up to, not including, `judged_until` that stand out.
+
+    `costs`: by word; `first_day`: where the ledger begins.
+    """
+    total: dict[date, int] = {}
+    for (day, _), cost in next(iter(costs.values()), {}).items():
+        total[day] = total.get(day, 0) + cost
+    found: list[Unusual] = []
+    series: list[tuple[str, str | None, Mapping[date, int]]] = [("total", None, total)]
+    for word, table in costs.items():
+        names: dict[str | None, dict[date, int]] = {}
+        for (day, name), cost in table.items():
+            names.setdefault(name, {})[day] = cost
+        series += [(word, name, days) for name, days in names.items()]
+    day = judged_from
+    while day < judged_until:
+        ordinary = _usual(total, day, first_day)
+        for word, name, days in series:
+            one = _judge(days, day, first_day, at_least=(ordinary or 0) // 20)
+            if one is not None:
+                cost, usual, z = one
+                found.append(
+                    Unusual(
+                        day=day, word=word, name=name, cost_picousd=cost, usual_picousd=usual, z=z
+                    )
+                )
+        day += timedelta(days=1)
+    found.sort(key=lambda each: -abs(each.cost_picousd - each.usual_picousd))
+    return found[:NAMED_MAX]
+
+
+def new_names(costs: Mapping[str, Costs], *, first_day: date, begin: date) -> list[New]:
+    """Models and keys whose first request lies in the period, the costliest first."""
+    if begin - first_day < NEW_AFTER:
+        return []
+    found = []
+    for word, table in costs.items():
+        since: dict[str | None, date] = {}
+        spent: dict[str | None, int] = {}
+        for (day, name), cost in table.items():
+            since[name] = min(day, since.get(name, day))
+            spent[name] = spent.get(name, 0) + cost
+        found += [
+            New(word=word, name=name, since=day, cost_picousd=spent[name])
+            for name, day in since.items()
+            if day >= begin and name is not None
+        ]
+    found.sort(key=lambda each: (-each.cost_picousd, each.word, each.name or ""))
+    return found[:NAMED_MAX]
+
+
+def _judge(
+    days: Mapping[date, int], day: date, first_day: date, *, at_least: int
+) -> tuple[int, int, Decimal] | None:
+    """Cost, usual cost and z-score of a day that stands out."""
+    earlier = _earlier(days, day, first_day)
+    if len(earlier) < WEEKS_MIN:
+        return None
+    usual = _median(earlier)
+    spread = _median([abs(cost - usual) for cost in earlier]) * 14826 // 10000
+    cost = days.get(day, 0)
+    distance = cost - usual
+    if abs(distance) <= max(usual // 4, at_least) or not distance:
+        return None
+    z = Decimal(distance) / max(spread, usual // 20, 1)
+    return (cost, usual, z) if abs(z) >= Z_MIN else None
+
+
+def _usual(days: Mapping[date, int], day: date, first_day: date) -> int | None:
+    earlier = _earlier(days, day, first_day)
+    return _median(earlier) if earlier else None
+
+
+def _earlier(days: Mapping[date, int], day: date, first_day: date) -> list[int]:
+    """What the same weekday cost in the weeks before; nothing recorded is 0."""
+    before = (day - timedelta(weeks=weeks) for weeks in range(1, WEEKS + 1))
+    return [days.get(each, 0) for each in before if each >= first_day]
+
+
+def _median(values: list[int]) -> int:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) // 2

@@ -1,0 +1,61 @@
+"""A server of pages on a thread, and a client with its cookie."""
+
+import http.client
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from ledger.pages import server
+from ledger.pages.server import Pages
+
+TOKEN = "a-token"
+START_SECONDS_MAX = 10
+
+
+@contextmanager
+def running(make_app) -> Iterator[int]:
+    """`make_app(port)`, served; gives the port."""
+    on = server.listen("127.0.0.1", 0)
+    port = on.getsockname()[1]
+    config = uvicorn.Config(
+        make_app(port), log_level="warning", access_log=False, ws="none", lifespan="off"
+    )
+    serving = uvicorn.Server(config)
+    thread = threading.Thread(target=serving.run, kwargs={"sockets": [on]})
+    thread.start()
+    try:
+        yield port
+    finally:
+        serving.should_exit = True
+        thread.join(START_SECONDS_MAX)
+        on.close()
+        assert not thread.is_alive()
+
+
+class Client:
+    """A browser without a window: one cookie, no redirects."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.cookie = ""
+        self.cookie = self.get(f"/?token={TOKEN}").headers["set-cookie"].split(";")[0]
+
+    def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request("GET", path, headers={"Cookie": self.cookie, **headers})
+        answer = connection.getresponse()
+        answer.text = answer.read().decode()
+        connection.close()
+        return answer
+
+
+@contextmanager
+def pages(engine, **more) -> Iterator[Client]:
+    """The live pages of a ledger, and a client that is let in."""
+    made = Pages(engine, **more)
+    with running(
+        lambda port: server.application(made, port=port, is_loopback=True, token=TOKEN)
+    ) as port:
+        yield Client(port)

@@ -1,0 +1,58 @@
+"""Charts: bars for every day, the costliest names, the rest as one."""
+
+from datetime import UTC, datetime
+
+from ledger.pages.charts import Lines, short_name, stack
+from ledger.pages.period import Period
+from ledger.pages.sums import Sums
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+PERIOD = Period(since=datetime(2026, 11, 15, tzinfo=UTC), until=None, now=NOW)
+USD = 10**12
+
+
+def test_a_day_without_requests_is_an_empty_bar():
+    groups = {
+        ("2026-11-15", "a"): Sums(
+            requests=1, cost_picousd=2 * USD, input_tokens=5, output_tokens=2
+        ),
+        ("2026-11-20", "a"): Sums(requests=2, cost_picousd=USD, output_tokens=1),
+        ("2026-11-20", None): Sums(requests=9),
+        ("2027-01-01", "a"): Sums(requests=1),
+    }
+    made = stack("model", "Models", groups, PERIOD, {}).members()
+    assert made["bars"] == tuple(f"2026-11-{day}" for day in range(15, 22))
+    assert made["names"] == ("a", "(no model)")
+    assert made["microusd"] == ((2_000_000, 0, 0, 0, 0, 1_000_000, 0), (0,) * 7)
+    assert made["tokens"][0] == (7, 0, 0, 0, 0, 1, 0)
+    assert made["requests"][1] == (0, 0, 0, 0, 0, 9, 0)
+    assert not made["rest"]
+
+
+def test_what_is_left_is_one_grey():
+    groups = {("2026-11-15", f"m{n}"): Sums(cost_picousd=(20 - n) * USD) for n in range(12)}
+    made = stack("model", "Models", groups, PERIOD, {"m0": "the first"})
+    assert made.names == ("the first", *(f"m{n}" for n in range(1, 7)), "other (5)")
+    assert made.has_rest
+    assert sum(row[0] for row in made.microusd) == sum(20 - n for n in range(12)) * 10**6
+
+
+def test_one_that_is_left_keeps_its_name():
+    groups = {("2026-11-15", f"m{n}"): Sums(requests=n + 1) for n in range(8)}
+    assert stack("key", "Keys", groups, PERIOD, {}).names[-1] == "m0"
+
+
+def test_without_a_beginning_the_bars_are_those_that_have_something():
+    everything = Period(since=None, until=None, now=NOW)
+    groups = {("2026-10-15", "a"): Sums(), ("2026-08-01", "a"): Sums()}
+    assert stack("model", "", groups, everything, {}).bars == ("2026-08", "2026-10")
+
+
+def test_names_are_cut_and_do_nothing():
+    assert short_name("a\x1b[2Jb\u202e") == "a\\x1b[2Jb\\u202e"
+    assert len(short_name("x" * 500)) == 48
+
+
+def test_lines_go_as_they_are():
+    lines = Lines(title="t", unit="ms", bars=("2026-11-15",), names=("n",), values=((None,),))
+    assert lines.members()["values"] == ((None,),)

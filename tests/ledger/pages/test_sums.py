@@ -1,0 +1,114 @@
+"""The sums of a page are those of `report`, however a period lies to the days that have sums."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.pages import sums
+from ledger.pages.period import Period
+from ledger.reports.queries import report
+from ledger.store.scope import Scope
+from tests.ledger.pages.conftest import NOW
+
+START = datetime(2026, 11, 12, tzinfo=UTC)
+
+PERIODS = [
+    pytest.param(START, None, (), id="whole-days-and-today"),
+    pytest.param(START + timedelta(hours=7), NOW - timedelta(hours=30), (), id="cut-days"),
+    pytest.param(None, None, (), id="everything"),
+    pytest.param(NOW - timedelta(hours=5), None, (), id="hours"),
+    pytest.param(START, START, (), id="nothing"),
+    pytest.param(START, None, (("model", "gpt-5"),), id="a-model"),
+    pytest.param(START, None, (("tag:team", "search"), ("provider", "openai")), id="a-team"),
+]
+
+
+def same_as_report(engine, since, until, only):
+    period = Period(since=since, until=until, now=NOW)
+    with engine.connect() as connection:
+        table = sums.read(connection, period, Scope(only=only))
+    scope = Scope(since=since, until=until, only=only)
+    for word in ("model", "provider", "key"):
+        found = report(engine, [word], scope)
+        expected = {row.key[0]: row.figures for row in found.rows}
+        shown = table.by_name(word)
+        assert shown.keys() == expected.keys()
+        for name, figures in expected.items():
+            one = shown[name]
+            assert one.requests == figures.requests
+            assert one.errors == figures.errors
+            assert one.without_usage == figures.without_usage
+            assert one.unpriced == figures.unpriced + figures.partial
+            assert one.input_tokens == figures.input_tokens
+            assert one.cache_read_tokens == figures.cache_read_tokens
+            assert one.cacheable_input_tokens == figures.cacheable_input_tokens
+            assert one.output_tokens == figures.output_tokens
+            assert one.cost_picousd == figures.cost_picousd
+        assert table.total().cost_picousd == found.total.figures.cost_picousd
+    return table
+
+
+@pytest.mark.parametrize(("since", "until", "only"), PERIODS)
+def test_every_figure_is_the_reports(either, since, until, only):
+    same_as_report(either, since, until, only)
+
+
+def test_a_day_that_changed_since_it_was_summed_up_is_added_up_anew(weeks):
+    day = START + timedelta(days=3)
+    with weeks.begin() as connection:
+        changed = connection.execute(
+            sa.text(
+                "UPDATE exchanges SET duplicate_of = 'another' WHERE id IN (SELECT id FROM "
+                "exchanges WHERE opened_at >= :a AND opened_at < :b AND duplicate_of IS NULL LIMIT 4)"
+            ),
+            {"a": f"{day:%Y-%m-%d}", "b": f"{day + timedelta(days=1):%Y-%m-%d}"},
+        ).rowcount
+    assert changed == 4
+    with weeks.connect() as connection:
+        found = sums.cover(connection, Period(since=START, until=None, now=NOW), may_use_sums=True)
+    assert (day, day + timedelta(days=1)) in found.stretches
+    same_as_report(weeks, START, None, ())
+
+
+def test_many_changed_days_are_added_up_in_one_stretch(weeks, monkeypatch):
+    monkeypatch.setattr(sums, "STRETCHES_MAX", 1)
+    with weeks.begin() as connection:
+        connection.execute(sa.text("UPDATE exchanges SET duplicate_of = 'x' WHERE rowid % 50 = 0"))
+    with weeks.connect() as connection:
+        found = sums.cover(connection, Period(since=START, until=None, now=NOW), may_use_sums=True)
+    assert found.stretches == ((START, None),)
+    same_as_report(weeks, START, None, ())
+
+
+def test_by_the_hour(weeks):
+    since = NOW - timedelta(hours=24)
+    with weeks.connect() as connection:
+        table = sums.read(
+            connection, Period(since=since, until=None, now=NOW), Scope(), by_hour=True
+        )
+    found = report(weeks, ["hour", "model"], Scope(since=since))
+    assert table.groups["model"].keys() == {row.key for row in found.rows}
+
+
+def test_troubles_are_counted(either):
+    period = Period(since=None, until=None, now=NOW)
+    with either.connect() as connection:
+        counts = sums.count_troubles(connection, period)
+        known = connection.execute(
+            sa.text(
+                "SELECT COUNT(CASE WHEN state = 'lost' THEN 1 END), COUNT(degraded), "
+                "COUNT(duplicate_of), COUNT(CASE WHEN state = 'open' THEN 1 END) FROM exchanges"
+            )
+        ).one()
+    assert (counts.lost, counts.degraded, counts.duplicates, counts.still_open) == tuple(known)
+
+
+def test_an_empty_ledger_has_no_sums(engine):
+    with engine.connect() as connection:
+        assert sums.first_request(connection) is None
+        table = sums.read(connection, Period(since=None, until=None, now=NOW), Scope())
+        counts = sums.count_troubles(connection, Period(since=None, until=None, now=NOW))
+    assert table.total() == sums.Sums()
+    assert table.by_name("model") == {}
+    assert counts == sums.Counts()
