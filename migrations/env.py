@@ -8,7 +8,8 @@ from alembic import context
 from sqlalchemy import Connection
 
 from ledger.store import db
-from ledger.store.tables import metadata
+from ledger.store.schema import derived
+from ledger.store.tables import REVISION, metadata
 
 
 def run(connection: Connection) -> None:
@@ -21,6 +22,8 @@ def run(connection: Connection) -> None:
     )
     with context.begin_transaction():
         context.run_migrations()
+    if context.get_context().get_current_revision() == REVISION:
+        derived.derive(connection)
 
 
 given: Connection | None = context.config.attributes.get("connection")

@@ -31,9 +31,11 @@ from addon.recordings.reread import Find, Seen, digest_of, pairs, recordings
 from ledger.commands.options import LedgerOption, Prices
 from ledger.maintenance import corrections
 from ledger.maintenance.corrections import Booked, Further
+from ledger.model.charge import Charge
 from ledger.model.errors import LedgerError
+from ledger.model.exchange import Exchange
 from ledger.model.printable import printable
-from ledger.model.records import Charge, Exchange, Reading
+from ledger.model.reading import Reading
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
 from ledger.reports.figures import plus

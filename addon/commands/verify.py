@@ -30,8 +30,8 @@ from ledger.maintenance.audit import verify as promises_of
 from ledger.maintenance.corrections import Booked
 from ledger.model import period
 from ledger.model.errors import LedgerError
+from ledger.model.exchange import Exchange
 from ledger.model.printable import printable
-from ledger.model.records import Exchange
 from ledger.reports.progress import console_on_stderr, files_progress
 from ledger.reports.queries import open_ledger
 

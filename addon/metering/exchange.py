@@ -30,7 +30,7 @@ from addon.metering.settlement import (
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper
-from ledger.model.records import Exchange, Source
+from ledger.model.exchange import Exchange, Source
 
 REQUEST_BYTES_MAX = 64 * 1024 * 1024
 """A request that decodes to more is not read: a compressed body can claim any size."""

@@ -15,7 +15,7 @@ from addon.metering.messages import Request
 from addon.metering.path_keys import redacted_path
 from addon.metering.redaction import credentials_of
 from addon.metering.troubles import Troubles
-from ledger.model.records import Exchange, Source
+from ledger.model.exchange import Exchange, Source
 
 PATH_LENGTH_MAX = 512
 HEADER_LENGTH_MAX = 256

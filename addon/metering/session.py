@@ -13,7 +13,7 @@ from datetime import datetime
 from addon.metering.exchange import MeteredExchange
 from addon.metering.settlement import NOTHING_PASSED, End, Settled, result_of
 from addon.metering.websocket import Closed, Happening, Opened, WebSocketSession
-from ledger.model.records import Exchange
+from ledger.model.exchange import Exchange
 
 ASKED_MAX = 4
 ASKED_BYTES_MAX = 256 * 1024

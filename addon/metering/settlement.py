@@ -13,7 +13,8 @@ from typing import NamedTuple
 from addon.dialects.facts import Facts, clean
 from addon.metering.meter import Meter
 from ledger.model.duplicates import content_digest
-from ledger.model.records import Exchange, Outcome, Reading, State, UsageSource
+from ledger.model.exchange import Exchange, Outcome, State
+from ledger.model.reading import Reading, UsageSource
 
 METER_VERSION = "2"
 """Of framing and dialects together; raised when a fix makes them read a recorded answer

@@ -9,7 +9,8 @@ from addon.metering.settlement import Settled
 from addon.proxy.options import Inject
 from addon.proxy.running import PROVEN_MAX, Live, OriginalRequest, Running
 from addon.usage_opt_in import asking, policy
-from ledger.model.records import Exchange, Outcome, UsageSource
+from ledger.model.exchange import Exchange, Outcome
+from ledger.model.reading import UsageSource
 
 ENCODED_BYTES_MAX = 64 * 1024
 """A larger compressed request is not asked in: to compress it again would hold up the loop."""

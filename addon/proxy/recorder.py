@@ -38,7 +38,7 @@ from addon.proxy.patches import hook_lists, http_stream
 from addon.proxy.running import Live, Running
 from addon.recordings.metered import without_upstream_bytes
 from ledger.model.errors import LedgerError
-from ledger.model.records import Source
+from ledger.model.exchange import Source
 from ledger.store.writing.writer import Receipt
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from mitmproxy import http, websocket
 
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import End, Settled
-from ledger.model.records import Exchange
+from ledger.model.exchange import Exchange
 from ledger.store.writing.writer import Ledger, Receipt
 
 

@@ -21,7 +21,7 @@ from addon.metering.session import MeteredSession
 from addon.metering.settlement import TRANSPORT, End, Settled
 from addon.metering.troubles import Troubles
 from addon.recordings.formats.recorded import Recorded
-from ledger.model.records import Exchange, Outcome, Source
+from ledger.model.exchange import Exchange, Outcome, Source
 
 _TAG_HEADER = attribution.TAG_HEADER.encode()
 

@@ -22,7 +22,7 @@ from addon.recordings.formats import identity
 from addon.recordings.formats.recorded import Entry, Item, Recorded, Skipped, Unreadable, Why
 from addon.recordings.metered import is_session, meter
 from ledger.maintenance.known import Known
-from ledger.model.records import Outcome
+from ledger.model.exchange import Outcome
 from ledger.store.writing.writer import Ledger, Receipt
 
 IN_FLIGHT_MAX = 2_000

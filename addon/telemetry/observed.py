@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from ledger.model.records import Charge, Exchange, Outcome, Reading, UsageSource
+from ledger.model.charge import Charge
+from ledger.model.exchange import Exchange, Outcome
+from ledger.model.reading import Reading, UsageSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

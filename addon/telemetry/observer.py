@@ -16,7 +16,9 @@ from queue import Empty, Full, Queue
 from typing import Protocol
 
 from addon.telemetry.observed import Observed, observed
-from ledger.model.records import Charge, Exchange, Reading
+from ledger.model.charge import Charge
+from ledger.model.exchange import Exchange
+from ledger.model.reading import Reading
 
 logger = logging.getLogger(__name__)
 

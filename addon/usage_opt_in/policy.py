@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from ledger.model import providers
+from ledger.model.learned import Learned
 from ledger.model.providers import StreamUsage
-from ledger.model.records import Learned
 
 
 class Verdict(StrEnum):

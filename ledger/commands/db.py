@@ -63,7 +63,8 @@ def describe(*, ledger: LedgerOption = None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ledger.store import db, descriptions
+    from ledger.store import db
+    from ledger.store.schema import descriptions
 
     engine = db.open_existing(ledger or db.default_url())
     with engine.connect() as connection:

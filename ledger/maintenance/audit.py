@@ -18,8 +18,8 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.pricing.price_lines import INPUT_LINES, OUTPUT_LINES
 from ledger.store.dropping import DROPPED_UNTIL
+from ledger.store.schema.columns import Instant
 from ledger.store.scope import snapshot
-from ledger.store.tables import Instant
 from ledger.sync.merging import reason_of
 
 SHOWN_MAX = 20

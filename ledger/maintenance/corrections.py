@@ -13,8 +13,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from ledger.model.charge import Charge
 from ledger.model.errors import LedgerError
-from ledger.model.records import Charge, Exchange, Reading, State
+from ledger.model.exchange import Exchange, State
+from ledger.model.reading import Reading
 from ledger.store import db
 from ledger.store.current import current_charge
 from ledger.store.rows import exchange_of, reading_of

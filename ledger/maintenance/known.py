@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
 from ledger.model.errors import LedgerError
-from ledger.model.records import State
+from ledger.model.exchange import State
 from ledger.store import db
 from ledger.store.tables import exchanges
 from ledger.sync import spool

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.model.records import Charge
+from ledger.model.charge import Charge
 from ledger.pricing.charges import NO_SOURCE, charge
 from ledger.pricing.prices import PriceBook
 from ledger.store import db

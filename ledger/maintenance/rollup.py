@@ -22,7 +22,8 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.store import db
-from ledger.store.tables import Instant, daily, exchanges, hourly, instant_text, meta, stale_days
+from ledger.store.schema.columns import Instant, instant_text
+from ledger.store.tables import daily, exchanges, hourly, meta, stale_days
 
 LOCK_MS_MAX = 3_000
 """How long it waits for writers, which wait behind it meanwhile."""

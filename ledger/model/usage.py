@@ -6,6 +6,9 @@ The convention is OpenTelemetry GenAI's: `input_tokens` is all input, cached inc
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from ledger.model.columns import Column
 
 COUNT_MAX = 10**15
 """More than all providers together sell in a day. Upstream is not trusted, and a few counts near
@@ -16,27 +19,44 @@ the 64 bits that both databases hold would overflow every sum they are in."""
 class Usage:
     """Quantities a provider reported for one exchange. None: not reported; 0: reported as zero."""
 
-    input_tokens: int | None = None
-    cache_read_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    cache_write_5m_tokens: int | None = None
-    cache_write_1h_tokens: int | None = None
-    output_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    input_audio_tokens: int | None = None
-    output_audio_tokens: int | None = None
-    tool_units: Mapping[str, int] = field(default_factory=dict)
-    """Billable units that are not tokens of text: `web_searches`, `code_executions`,
-    `input_image_tokens`, `audio_milliseconds` …; unit last."""
-    reported_cost_picousd: int | None = None
-    """What the provider says it charges for this exchange, in pico-USD."""
-    reported_upstream_cost_picousd: int | None = None
-    """What a gateway says the upstream charges beside it (only billed apart under BYOK)."""
-    is_byok: bool | None = None
-    further: tuple["FurtherUsage", ...] = ()
-    """Billed, and not inside the figures above (Anthropic `usage.iterations`)."""
-    remarks: tuple[str, ...] = ()
-    """What was reported but cannot be a count, in words."""
+    input_tokens: Annotated[int | None, Column("All input tokens, cached ones included")] = None
+    cache_read_tokens: Annotated[
+        int | None, Column("Part of input_tokens served from the provider's cache")
+    ] = None
+    cache_write_tokens: Annotated[
+        int | None, Column("Part of input_tokens stored into the provider's cache")
+    ] = None
+    cache_write_5m_tokens: Annotated[
+        int | None, Column("Part of cache_write_tokens kept for five minutes")
+    ] = None
+    cache_write_1h_tokens: Annotated[
+        int | None, Column("Part of cache_write_tokens kept for one hour")
+    ] = None
+    output_tokens: Annotated[int | None, Column("All output tokens, reasoning included")] = None
+    reasoning_tokens: Annotated[int | None, Column("Part of output_tokens spent on reasoning")] = (
+        None
+    )
+    input_audio_tokens: Annotated[int | None, Column("Part of input_tokens that is audio")] = None
+    output_audio_tokens: Annotated[int | None, Column("Part of output_tokens that is audio")] = None
+    tool_units: Annotated[
+        Mapping[str, int], Column("Billable units that are no text tokens, by name")
+    ] = field(default_factory=dict)
+    reported_cost_picousd: Annotated[
+        int | None, Column("What the provider says it charges, in pico-USD")
+    ] = None
+    reported_upstream_cost_picousd: Annotated[
+        int | None,
+        Column(
+            "What a gateway says its upstream charges, in pico-USD; billed apart only under BYOK"
+        ),
+    ] = None
+    is_byok: Annotated[bool | None, Column("The gateway used the caller's own upstream key")] = None
+    further: Annotated[
+        tuple["FurtherUsage", ...], Column("Further iterations billed beside the figures above")
+    ] = ()
+    remarks: Annotated[
+        tuple[str, ...], Column("What was reported but cannot be a count, in words")
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

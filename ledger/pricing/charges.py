@@ -9,8 +9,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
+from ledger.model.charge import Charge
+from ledger.model.exchange import Exchange
 from ledger.model.money import AMOUNT_MAX
-from ledger.model.records import Charge, Exchange, Reading
+from ledger.model.reading import Reading
 from ledger.model.usage import Usage
 from ledger.pricing.price_lines import Quantity, Sheet, quantities
 

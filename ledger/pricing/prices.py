@@ -10,7 +10,9 @@ import threading
 from dataclasses import replace
 from datetime import datetime
 
-from ledger.model.records import Charge, Exchange, Reading
+from ledger.model.charge import Charge
+from ledger.model.exchange import Exchange
+from ledger.model.reading import Reading
 from ledger.pricing import overrides as override_file
 from ledger.pricing import published
 from ledger.pricing.charges import charge

@@ -21,8 +21,9 @@ from ledger.reports.day_files import BATCH_ROWS, FileFormat, Written, write
 from ledger.reports.queries import SPLIT
 from ledger.store.current import current_charge
 from ledger.store.requests_view import REQUEST_COLUMNS, requests
+from ledger.store.schema.columns import Instant
 from ledger.store.scope import Scope, conditions, snapshot
-from ledger.store.tables import Instant, charges
+from ledger.store.tables import charges
 
 type Columns = tuple[tuple[str, str], ...]
 type Rows = Iterator[tuple[date, tuple[Any, ...]]]

@@ -26,7 +26,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from ledger.model.errors import LedgerError
 from ledger.model.extras import needs
-from ledger.store import descriptions
+from ledger.store.schema import derived
 from ledger.store.tables import REVISION, meta
 
 BUSY_MS_MAX = 5_000
@@ -35,6 +35,8 @@ far shorter than anyone waits for an answer."""
 CONNECT_SECONDS_MAX = 5
 MIGRATION_LOCK = 0x746F6B656E746565
 """`tokentee` as a number: the advisory lock on PostgreSQL."""
+LINKS_SINCE = "0005"
+"""The schema since which links are as `schema/links.py` has them."""
 PARTITIONED = ("exchanges", "readings", "charges")
 
 
@@ -181,8 +183,8 @@ def upgrade(engine: Engine) -> str | None:
             path = file_of(engine.url)
             copy = _copy(path, found) if path and found else None
             _alembic("upgrade", connection, "head")
-            if engine.dialect.name == "postgresql":
-                descriptions.comment_on_views(connection)
+            if found is not None and found < LINKS_SINCE:
+                derived.relink_all(connection)
     except sa.exc.DBAPIError as error:
         raise LedgerError(_why(engine.url, error)) from error
     return str(copy) if copy else None

@@ -16,7 +16,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.nearest import suggestion
 from ledger.names.names import WORDS, Entry, Facts, Names, pattern, texts
 from ledger.store.requests_view import REQUEST_COLUMNS, requests
-from ledger.store.tables import Instant
+from ledger.store.schema.columns import Instant
 
 COLUMNS = {
     word: column

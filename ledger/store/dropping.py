@@ -11,7 +11,8 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db
 from ledger.store.keys import Key
-from ledger.store.tables import charges, exchanges, instant_text, meta, readings
+from ledger.store.schema.columns import instant_text
+from ledger.store.tables import charges, exchanges, meta, readings
 
 DROPPED_UNTIL = "dropped_until"
 """The key in `meta` of how recent the newest exchange is that was dropped: what points at one that

@@ -13,9 +13,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.model.records import State
+from ledger.model.exchange import State
 from ledger.store import db, nodes
-from ledger.store.tables import exchanges, instant_text
+from ledger.store.schema.columns import instant_text
+from ledger.store.tables import exchanges
 
 SILENT_HOURS = 1
 """A node speaks up every minute while its shipper reaches the shared ledger. One that was only cut

@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ledger.store.tables import Instant
+from ledger.store.schema.columns import Instant
 
 REQUEST_COLUMNS: Mapping[str, str] = {
     "opened_at": "instant",

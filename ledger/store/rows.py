@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from ledger.model.records import Exchange, Outcome, Reading, Source, State, UsageSource
+from ledger.model.exchange import Exchange, Outcome, Source, State
+from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 
 _EXCHANGE = tuple(field.name for field in fields(Exchange))

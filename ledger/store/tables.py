@@ -15,76 +15,18 @@ A partition key must not change, so `opened_at` belongs to the identity: whoever
 from a recorded flow takes the flow's own start, to the microsecond, not the time of making it.
 """
 
-from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.engine import Dialect
-from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
-REVISION = "0004"
+from ledger.model.charge import Charge
+from ledger.model.exchange import Exchange
+from ledger.model.reading import Reading
+from ledger.model.usage import Usage
+from ledger.store.schema.columns import Instant, sql_columns
+
+REVISION = "0005"
 """The migration this code is written for; a test holds it to the newest one."""
-
-INSTANT_TEXT = "%Y-%m-%d %H:%M:%S.%fZ"
-"""Fixed width, so that it sorts as it reads; SQLite's date functions take it, and a comparison
-with `datetime('now', '-1 hour')` means what it says (with a `T` it would not)."""
-
-
-class Instant(TypeDecorator[datetime]):
-    """A moment in UTC: `timestamptz` on PostgreSQL, sortable text on SQLite."""
-
-    impl = sa.Text
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        if dialect.name == "postgresql":
-            return dialect.type_descriptor(postgresql.TIMESTAMP(timezone=True))
-        return dialect.type_descriptor(sa.Text())
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
-        if value is None or dialect.name == "postgresql":
-            return value
-        return instant_text(value)
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002  # SQLAlchemy names it
-        if isinstance(value, str):
-            return datetime.fromisoformat(value)
-        assert value is None or isinstance(value, datetime)
-        return value.astimezone(UTC) if value else None
-
-
-class _Json(UserDefinedType[str]):
-    """PostgreSQL's `json`, whose text the driver neither writes nor reads for us."""
-
-    cache_ok = True
-
-    def get_col_spec(self, **_: Any) -> str:
-        return "JSON"
-
-
-class Document(TypeDecorator[str]):
-    """JSON, handed in and out as the text it was: `json` on PostgreSQL keeps it to the byte and
-    takes `->>`, text on SQLite takes the same operators."""
-
-    impl = sa.Text
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(_Json() if dialect.name == "postgresql" else sa.Text())
-
-    def column_expression(self, column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-        return sa.cast(column, sa.Text)
-
-    def compare_against_backend(self, dialect: Dialect, found: TypeEngine[Any]) -> bool:
-        """What `alembic check` asks."""
-        return isinstance(found, postgresql.JSON if dialect.name == "postgresql" else sa.Text)
-
-
-def instant_text(moment: datetime) -> str:
-    """A moment as SQLite keeps it."""
-    return moment.astimezone(UTC).strftime(INSTANT_TEXT)
-
 
 metadata = sa.MetaData(
     naming_convention={
@@ -115,10 +57,6 @@ def _fact(name: str, comment: str) -> sa.Column[Any]:
 
 def _instant(name: str, comment: str, *, nullable: bool = True) -> sa.Column[Any]:
     return _column(name, Instant, comment, nullable=nullable)
-
-
-def _document(name: str, comment: str, *, nullable: bool = True) -> sa.Column[Any]:
-    return _column(name, Document, comment, nullable=nullable)
 
 
 def _check(rule: str, name: str, *, only: str | None = None) -> sa.CheckConstraint:
@@ -183,70 +121,13 @@ HOURLY_COUNTS = (
 exchanges = sa.Table(
     "exchanges",
     metadata,
-    _text("id", "Ours, made before the request goes upstream: the flow's id", nullable=False),
-    _instant("opened_at", "When the request was seen, UTC", nullable=False),
-    _text("state", "open, settled, or lost: the recording process died first", nullable=False),
-    _text(
-        "outcome",
-        "complete, client_left, upstream_cut, error_frame (an error inside HTTP 200), http_error, "
-        "lost; NULL while open",
-    ),
-    _text("source", "live, replay or import", nullable=False),
-    _text("origin", "scheme://host:port of the upstream", nullable=False),
-    _text("provider", "Who answers", nullable=False),
-    _text("dialect", "The wire format: openai.chat, anthropic.messages, …", nullable=False),
-    _text("operation", "What was asked for: chat, embeddings, images, …", nullable=False),
-    _text("path", "The request's path, without its query", nullable=False),
-    _text("request_model", "The model asked for"),
-    _text("response_model", "The model that answered, as the provider says"),
-    _text(
-        "response_id",
-        "The provider's stable chunk id, the first non-empty one; not unique: see duplicate_of "
-        "and id_collision",
-    ),
-    _fact("id_unstable", "The response id changed inside the stream; the first is kept"),
-    _text(
-        "content_digest",
-        "Digest of model, created, finish reason and usage: tells a response seen again from an "
-        "id that collides",
-    ),
+    *sql_columns(Exchange),
     _text(
         "duplicate_of",
         "The exchange that counts where the same billed response was seen again; such rows are in "
         "no total (derived)",
     ),
     _fact("id_collision", "Another response of this origin has the same id (derived)"),
-    _fact("streamed", "The answer was asked for as a stream"),
-    _column("http_status", sa.Integer, "The upstream's status; NULL: no answer"),
-    _text("finish_reason", "Why the model stopped, in the provider's word"),
-    _text("error_type", "The provider's error type"),
-    _text("error_code", "The provider's error code"),
-    _text("error_message", "The provider's error message, cut to a bound"),
-    _text("service_tier", "The service tier of the response"),
-    _instant("first_byte_at", "First byte of the answer, UTC"),
-    _instant("first_token_at", "First token of the answer, UTC"),
-    _instant("settled_at", "When the outcome was known, UTC"),
-    _count("request_bytes", "Body of the request, as the client sent it"),
-    _count("response_bytes", "Body of the answer, as upstream sent it"),
-    _count("client_bytes", "Body of the answer, as it was handed to the client"),
-    _count("removed_bytes", "What was taken out of the answer: usage that we had asked for"),
-    _text("upstream_digest", "SHA-256 of what upstream sent, hex"),
-    _text("client_digest", "SHA-256 of what the client was handed, hex"),
-    _text("removed_digest", "SHA-256 of what was taken out, hex; NULL: nothing was"),
-    _count("events", "Frames of the answer; 1 for a plain document"),
-    _column("usage_asked", sa.Boolean, "The client's own include_usage; NULL: it said nothing"),
-    _fact("usage_injected", "We asked for usage on the wire"),
-    _fact("usage_stripped", "We took usage out of the client's bytes"),
-    _fact("resent", "Upstream refused what we had added, and was asked again without it"),
-    _text("degraded", "Why our code fell back to plain pass-through; NULL: it did not"),
-    _text("key_fingerprint", "Keyed hash of the API key"),
-    _text("key_hint", "At most the last 4 characters of the API key"),
-    _text("user_agent", "The client's User-Agent"),
-    _text("end_user", "The end user that the request names"),
-    _text("session_id", "From x-tokentee-session, or what the client sends of the kind"),
-    _document("tags", "From x-tokentee-tag and tee_tags, a JSON object of texts", nullable=False),
-    _text("node", "The recording process: host/pid/start"),
-    _text("capture", "Where the raw bytes are kept"),
     sa.PrimaryKeyConstraint("opened_at", "id"),
     _check("state IN ('open', 'settled', 'lost')", "state"),
     _check("source IN ('live', 'replay', 'import')", "source"),
@@ -259,25 +140,36 @@ exchanges = sa.Table(
     _check("(state = 'open') = (settled_at IS NULL)", "settled_at_when_ended"),
     _check("state = 'open' OR (state = 'lost') = (outcome = 'lost')", "lost_is_lost"),
     _check("duplicate_of <> id", "not_its_own_duplicate"),
-    *_not_negative("request_bytes", "response_bytes", "client_bytes", "removed_bytes", "events"),
+    *_not_negative(
+        "request_bytes", "response_bytes", "client_bytes", "removed_bytes", "events", "tool_calls"
+    ),
     *_valid_json("tags"),
     _sortable("opened_at"),
     comment="One row per HTTP exchange",
     postgresql_partition_by="RANGE (opened_at)",
 )
 sa.Index("ix_exchanges_id", exchanges.c.id)
-# Serves who looks up a response, and the linking of identity.py: its members of one flag and
-# digest stand in order, so that the canonical one is the first.
+# Serves lookups by response id, and `schema/links.py`: what counts stands first.
 sa.Index(
-    "ix_exchanges_response_id",
+    "ix_exchanges_response",
     exchanges.c.response_id,
     exchanges.c.origin,
+    exchanges.c.duplicate_of,
     exchanges.c.id_collision,
-    exchanges.c.content_digest,
-    exchanges.c.opened_at,
-    exchanges.c.id,
+    exchanges.c.upstream_digest,
+    exchanges.c.request_digest,
+    exchanges.c.key_fingerprint,
     sqlite_where=exchanges.c.response_id.is_not(None),
     postgresql_where=exchanges.c.response_id.is_not(None),
+)
+sa.Index(
+    "ix_exchanges_recorded",
+    exchanges.c.response_id,
+    exchanges.c.origin,
+    exchanges.c.upstream_digest,
+    exchanges.c.content_digest,
+    sqlite_where=exchanges.c.response_id.is_not(None) & (exchanges.c.source != "live"),
+    postgresql_where=exchanges.c.response_id.is_not(None) & (exchanges.c.source != "live"),
 )
 sa.Index(
     "ix_exchanges_open",
@@ -298,38 +190,8 @@ readings = sa.Table(
     "readings",
     metadata,
     _text("id", "Digest of the reading and its charges", nullable=False),
-    _text("exchange_id", "The exchange that was read", nullable=False),
-    _instant("opened_at", "The exchange's opened_at", nullable=False),
-    _column(
-        "revision",
-        sa.Integer,
-        "The highest counts, of equal ones the earliest; 0 stands in for a lost exchange",
-        nullable=False,
-    ),
-    _text("meter_version", "The version that read it", nullable=False),
-    _text("usage_source", "reported, partial, estimated or none", nullable=False),
-    _count("input_tokens", "All input tokens, cached ones included"),
-    _count("cache_read_tokens", "Part of input_tokens served from the provider's cache"),
-    _count("cache_write_tokens", "Part of input_tokens stored into the provider's cache"),
-    _count("cache_write_5m_tokens", "Part of cache_write_tokens kept for five minutes"),
-    _count("cache_write_1h_tokens", "Part of cache_write_tokens kept for one hour"),
-    _count("output_tokens", "All output tokens, reasoning included"),
-    _count("reasoning_tokens", "Part of output_tokens spent on reasoning"),
-    _count("input_audio_tokens", "Part of input_tokens that is audio"),
-    _count("output_audio_tokens", "Part of output_tokens that is audio"),
-    _document("tool_units", "Billable units that are no text tokens, by name", nullable=False),
-    _document("further", "Further iterations billed beside the figures above", nullable=False),
-    _document("remarks", "What was reported but cannot be a count, in words", nullable=False),
-    _document("usage_json", "The provider's usage object, verbatim; NULL: none"),
-    _count("estimated_output_tokens", "Our estimate of what passed before an early end"),
-    _count("reported_cost_picousd", "What the provider says it charges, in pico-USD"),
-    _count(
-        "reported_upstream_cost_picousd",
-        "What a gateway says its upstream charges, in pico-USD; billed apart only under BYOK",
-    ),
-    _column("is_byok", sa.Boolean, "The gateway used the caller's own upstream key"),
-    _instant("read_at", "When it was read, UTC", nullable=False),
-    _text("reason", "Why there is a further revision"),
+    *sql_columns(Reading),
+    *sql_columns(Usage),
     sa.PrimaryKeyConstraint("opened_at", "exchange_id", "id"),
     _reference(["opened_at", "exchange_id"], ["exchanges.opened_at", "exchanges.id"]),
     _check("usage_source IN ('reported', 'partial', 'estimated', 'none')", "usage_source"),
@@ -368,20 +230,7 @@ charges = sa.Table(
         "one with the smallest id",
         nullable=False,
     ),
-    _text(
-        "line",
-        "uncached_input, cache_read, cache_write_5m, output, …; a further iteration's kind stands "
-        "before a dot: compaction.output",
-        nullable=False,
-    ),
-    _text("model", "The model priced, where it is not the answer's own"),
-    _count("quantity", "How many units", nullable=False),
-    _count("unit_picousd", "Price of one unit in pico-USD; NULL: no price is known"),
-    _count("amount_picousd", "quantity x unit_picousd, exactly; NULL: no price is known"),
-    _text("price_source", "Library and version, override file digest, or provider", nullable=False),
-    _instant("priced_at", "When it was priced, UTC", nullable=False),
-    _text("supersedes", "The id of the charge that this one replaces"),
-    _text("reason", "Why there is no price, or why it was priced again"),
+    *sql_columns(Charge),
     sa.PrimaryKeyConstraint("opened_at", "exchange_id", "reading_id", "ordinal", "revision", "id"),
     _reference(
         ["opened_at", "exchange_id", "reading_id"],

@@ -21,7 +21,9 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Connection, Dialect
 
 from ledger.store.keys import Key
-from ledger.store.tables import Instant, charges, exchanges, readings
+from ledger.store.schema import links
+from ledger.store.schema.columns import Instant
+from ledger.store.tables import charges, exchanges, readings
 from ledger.store.writing import batch_insert
 
 LINK_LOCK = 0x746F6B656E6C6E6B
@@ -71,13 +73,13 @@ def link(connection: Connection, keys: Sequence[Key]) -> None:
     if connection.dialect.name == "sqlite":
         for text in batch_insert.relink_setup():
             connection.exec_driver_sql(text)
-        connection.execute(_RELINK, parameters)
+        for statement in _RELINKING:
+            connection.execute(statement, parameters)
         return
-    if connection.execute(_ARE_GROUPED, parameters).first() is None:
+    if connection.execute(_HAVE_COMPANY, parameters).first() is None:
         return
     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LINK_LOCK)))
-    for statement in (_FLAG_COLLISIONS, _POINT_AT_FIRST, _POINT_OTHERS):
-        connection.execute(statement, parameters)
+    connection.execute(_LINK, parameters)
 
 
 def _columns(connection: Connection, table: sa.Table) -> tuple[str, ...]:
@@ -143,56 +145,20 @@ def _writing(dialect: str, table: sa.Table, names: Sequence[str]) -> sa.TextClau
     )
 
 
-_RELINK = sa.text(f"""
-INSERT INTO relink
-SELECT {", ".join(batch_insert.LINK_COLUMNS)} FROM exchanges
-WHERE (opened_at, id) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:keys))
-  AND response_id IS NOT NULL AND content_digest IS NOT NULL
-""")
+def _relinking(name: str) -> sa.TextClause:
+    columns = ", ".join(f"e.{column}" for column in links.LINK_COLUMNS)
+    return sa.text(
+        f"INSERT INTO {name} SELECT {columns} FROM exchanges e WHERE (opened_at, id) IN "
+        "(SELECT value ->> 0, value ->> 1 FROM json_each(:keys)) AND e.state = 'settled' "
+        f"AND {links.has_company('e')}"
+    )
 
-# The same three steps as `batch_insert.py` has for one row, for a batch of them.
-_BATCH = """batch AS MATERIALIZED (
-  SELECT e.opened_at, e.id, e.origin, e.response_id, e.content_digest, e.id_collision
-  FROM (SELECT (k ->> 0)::timestamptz AS opened_at, k ->> 1 AS id
-        FROM jsonb_array_elements(CAST(:keys AS jsonb)) k) keys
-  JOIN exchanges e ON e.opened_at = keys.opened_at AND e.id = keys.id
-  WHERE e.response_id IS NOT NULL AND e.content_digest IS NOT NULL)"""
-_MEMBERS = """FROM exchanges m
-  WHERE m.response_id = g.response_id AND m.origin = g.origin AND m.content_digest IS NOT NULL"""
-_FIRSTS = f"""{_BATCH},
-firsts AS MATERIALIZED (
-  SELECT b.*, f.id AS first FROM batch b CROSS JOIN LATERAL (
-    SELECT m.id FROM exchanges m
-    WHERE m.response_id = b.response_id AND m.origin = b.origin
-      AND m.id_collision = b.id_collision AND m.content_digest = b.content_digest
-    ORDER BY m.opened_at, m.id LIMIT 1) f)"""
 
-_ARE_GROUPED = sa.text(f"""
-WITH {_BATCH}
-SELECT 1 FROM batch g
-WHERE EXISTS (SELECT 1 {_MEMBERS} AND (m.opened_at, m.id) <> (g.opened_at, g.id)) LIMIT 1
+_RELINKING = tuple(_relinking(name) for name, _ in links.sqlite_views())
+
+_HAVE_COMPANY = sa.text(f"""
+SELECT 1 FROM jsonb_array_elements(CAST(:keys AS jsonb)) k
+JOIN exchanges e ON e.opened_at = (k ->> 0)::timestamptz AND e.id = k ->> 1
+WHERE {links.has_company("e")} LIMIT 1
 """)
-_FLAG_COLLISIONS = sa.text(f"""
-WITH {_BATCH},
-colliding AS MATERIALIZED (
-  SELECT g.origin, g.response_id FROM (SELECT DISTINCT origin, response_id FROM batch) g
-  WHERE EXISTS (SELECT 1 {_MEMBERS} AND m.id_collision)
-     OR (SELECT min(m.content_digest) {_MEMBERS} AND NOT m.id_collision)
-     <> (SELECT max(m.content_digest) {_MEMBERS} AND NOT m.id_collision))
-UPDATE exchanges e SET id_collision = true FROM colliding c
-WHERE e.response_id = c.response_id AND e.origin = c.origin AND NOT e.id_collision
-  AND e.content_digest IS NOT NULL
-""")
-_POINT_AT_FIRST = sa.text(f"""
-WITH {_FIRSTS}
-UPDATE exchanges e SET duplicate_of = NULLIF(f.first, f.id) FROM firsts f
-WHERE e.opened_at = f.opened_at AND e.id = f.id
-  AND e.duplicate_of IS DISTINCT FROM NULLIF(f.first, f.id)
-""")
-_POINT_OTHERS = sa.text(f"""
-WITH {_FIRSTS}
-UPDATE exchanges e SET duplicate_of = f.id FROM firsts f
-WHERE f.first = f.id AND e.response_id = f.response_id AND e.origin = f.origin
-  AND e.id_collision = f.id_collision AND e.content_digest = f.content_digest
-  AND e.id <> f.id AND e.duplicate_of IS DISTINCT FROM f.id
-""")
+_LINK = sa.text(f"SELECT {links.FUNCTION}(CAST(:keys AS jsonb))")

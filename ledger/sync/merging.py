@@ -14,7 +14,8 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.model.errors import LedgerError
 from ledger.store import db, partitions
 from ledger.store.keys import Key
-from ledger.store.tables import exchanges, instant_text
+from ledger.store.schema.columns import instant_text
+from ledger.store.tables import exchanges
 from ledger.sync import bundles
 
 BUNDLE_EXCHANGES_MAX = 500

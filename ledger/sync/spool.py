@@ -15,11 +15,12 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
-from ledger.model.records import State
+from ledger.model.exchange import State
 from ledger.store import db
 from ledger.store.dropping import drop
 from ledger.store.keys import Key
-from ledger.store.tables import exchanges, instant_text, meta, outbox, set_aside
+from ledger.store.schema.columns import instant_text
+from ledger.store.tables import exchanges, meta, outbox, set_aside
 from ledger.sync.merging import Refused
 
 KEPT_DAYS = 7

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ledger.model.records import Exchange, Outcome, Reading, Source, State, UsageSource
+from ledger.model.exchange import Exchange, Outcome, Source, State
+from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import Usage
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook

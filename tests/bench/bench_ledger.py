@@ -30,7 +30,9 @@ from rich.table import Table
 from sqlalchemy.engine import Engine
 
 from ledger.maintenance import rollup
-from ledger.model.records import Charge, Exchange, Outcome, Reading, State, UsageSource
+from ledger.model.charge import Charge
+from ledger.model.exchange import Exchange, Outcome, State
+from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db, partitions
 from ledger.store.writing import batch_insert

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ledger import recording
-from ledger.model.records import Exchange, Outcome, Reading, State, UsageSource
+from ledger.model.exchange import Exchange, Outcome, State
+from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
 from ledger.store import db

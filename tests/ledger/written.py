@@ -12,10 +12,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
 from ledger import recording
-from ledger.model.records import Charge, Exchange, Outcome, Reading, State, UsageSource
+from ledger.model.charge import Charge
+from ledger.model.exchange import Exchange, Outcome, State
+from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
-from ledger.store.tables import instant_text
+from ledger.store.schema.columns import instant_text
 from ledger.store.writing import batch_insert
 from ledger.store.writing.writer import Ledger, Receipt
 from ledger.sync import bundles

@@ -15,16 +15,24 @@ power of two, padded with empty rows, so that the driver's cache holds them comp
 import hashlib
 import json
 import operator
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
+from enum import StrEnum
 from functools import cache
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_origin
 
 import orjson
 
-from ledger.model.records import Charge, Exchange, Reading
-from ledger.store.tables import charges, exchanges, instant_text, readings
+from ledger.model.charge import Charge
+from ledger.model.columns import columns_of
+from ledger.model.exchange import Exchange
+from ledger.model.reading import Reading
+from ledger.model.usage import Usage
+from ledger.store.schema import links
+from ledger.store.schema.columns import instant_text
+from ledger.store.tables import charges, exchanges
 
 ROWS_MAX = 256
 """Rows of one statement: 20 000 parameters, below SQLite's default of 32 766, and at the
@@ -32,21 +40,14 @@ ROWS_MAX = 256
 
 type Row = list[Any]
 
-EXCHANGE_COLUMNS = tuple(field.name for field in fields(Exchange))
+EXCHANGE_COLUMNS = tuple(columns_of(Exchange))
 DERIVED_COLUMNS = ("duplicate_of", "id_collision")
 READING_COLUMNS = tuple(
-    column.name for column in readings.c if column.name not in ("id", "exchange_id", "opened_at")
+    name
+    for name in (*columns_of(Reading), *columns_of(Usage))
+    if name not in ("exchange_id", "opened_at")
 )
-CHARGE_COLUMNS = (
-    "line",
-    "model",
-    "quantity",
-    "unit_picousd",
-    "amount_picousd",
-    "price_source",
-    "priced_at",
-    "reason",
-)
+CHARGE_COLUMNS = tuple(name for name in columns_of(Charge) if name != "supersedes")
 assert {*EXCHANGE_COLUMNS, *DERIVED_COLUMNS} == set(exchanges.c.keys())
 assert {*CHARGE_COLUMNS} < set(charges.c.keys())
 
@@ -56,27 +57,48 @@ INTAKE_COLUMNS = (
     *(f"reading_{name}" for name in READING_COLUMNS),
     "charges",
 )
-LINK_COLUMNS = ("opened_at", "id", "state", "origin", "response_id", "content_digest")
 _NO_READING: Row = [None] * (len(INTAKE_COLUMNS) - len(EXCHANGE_COLUMNS))
 _NO_ROW: Row = [None] * len(INTAKE_COLUMNS)
 
-_values_of = operator.attrgetter(*EXCHANGE_COLUMNS)
-_figures_of = operator.attrgetter(
-    *(name for name in READING_COLUMNS if name.endswith("_tokens") and "estimated" not in name)
-)
-_INSTANTS = tuple(
-    EXCHANGE_COLUMNS.index(name)
-    for name in ("opened_at", "first_byte_at", "first_token_at", "settled_at")
-)
-_WORDS = tuple(EXCHANGE_COLUMNS.index(name) for name in ("state", "source", "outcome"))
-_TAGS = EXCHANGE_COLUMNS.index("tags")
 _NODE = EXCHANGE_COLUMNS.index("node")
-_CHARGE = operator.attrgetter(*CHARGE_COLUMNS)
+
+
+def _sql_value_of(kind: Any) -> Callable[[Any], Any] | None:
+    """What makes a value of this kind one of SQLite's; None: nothing has to."""
+    kind = next((each for each in get_args(kind) if NoneType in get_args(kind)), kind)
+    if kind is datetime:
+        return _instant
+    if get_origin(kind) in (dict, Mapping):
+        return _json
+    if get_origin(kind) is tuple:
+        return _json_array
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return operator.attrgetter("value")
+    return None
+
+
+def _values_of(kinds: Mapping[str, Any]) -> Callable[[Any], Row]:
+    """What makes a row out of a record: dotted names of its columns -> their kinds."""
+    read = operator.attrgetter(*kinds)
+    changes = tuple(
+        (at, change)
+        for at, kind in enumerate(kinds.values())
+        if (change := _sql_value_of(kind)) is not None
+    )
+
+    def values_of(record: Any) -> Row:
+        values = list(read(record))
+        for at, change in changes:
+            if (value := values[at]) is not None:
+                values[at] = change(value)
+        return values
+
+    return values_of
 
 
 def open_row(exchange: Exchange, node: str) -> Row:
     """The row of an exchange that has no reading yet."""
-    return _exchange_values(exchange, node) + _NO_READING
+    return _exchange_row(exchange, node) + _NO_READING
 
 
 def settled_row(
@@ -86,7 +108,7 @@ def settled_row(
     values = reading_values(reading)
     charged = _charged(lines)
     found = _digest(reading.exchange_id, values, charged)
-    return [*_exchange_values(exchange, node), found, *values, charged.decode()]
+    return [*_exchange_row(exchange, node), found, *values, charged.decode()]
 
 
 def reading_id(reading: Reading, lines: Sequence[Charge]) -> str:
@@ -122,39 +144,11 @@ def _text(size: int) -> str:
     return f"INSERT INTO intake VALUES {', '.join([row] * size)}"
 
 
-def _exchange_values(exchange: Exchange, node: str | None) -> Row:
-    values = list(_values_of(exchange))
-    for at in _INSTANTS:
-        if (moment := values[at]) is not None:
-            values[at] = _instant(moment)
-    for at in _WORDS:
-        if (word := values[at]) is not None:
-            values[at] = word.value
-    values[_TAGS] = _json(values[_TAGS])
+def _exchange_row(exchange: Exchange, node: str | None) -> Row:
+    values = _exchange_values(exchange)
     if node is not None:
         values[_NODE] = node
     return values
-
-
-def reading_values(reading: Reading) -> Row:
-    """The values of `READING_COLUMNS`."""
-    usage = reading.usage
-    return [
-        reading.revision,
-        reading.meter_version,
-        reading.usage_source.value,
-        *_figures_of(usage),
-        _json(usage.tool_units),
-        _dumps(usage.further).decode() if usage.further else "[]",
-        _dumps(usage.remarks).decode() if usage.remarks else "[]",
-        reading.usage_json,
-        reading.estimated_output_tokens,
-        usage.reported_cost_picousd,
-        usage.reported_upstream_cost_picousd,
-        usage.is_byok,
-        _instant(reading.read_at),
-        reading.reason,
-    ]
 
 
 def _digest(exchange_id: str, values: Row, charged: bytes) -> str:
@@ -166,14 +160,12 @@ def _charged(lines: Sequence[Charge]) -> bytes:
     return _dumps([_charge_values(line) for line in lines])
 
 
-def _charge_values(line: Charge) -> Row:
-    values = list(_CHARGE(line))
-    values[6] = _instant(line.priced_at)
-    return values
-
-
 def _json(mapping: Any) -> str:
     return _dumps(dict(mapping)).decode() if mapping else "{}"
+
+
+def _json_array(values: Any) -> str:
+    return _dumps(values).decode() if values else "[]"
 
 
 def _dumps(value: Any) -> bytes:
@@ -192,27 +184,32 @@ def _instant(moment: datetime) -> str:
     return f"{text[:26]}Z"  # three times as fast as strftime
 
 
+_exchange_values = _values_of({name: kind for name, (kind, _) in columns_of(Exchange).items()})
+_charge_values = _values_of({name: columns_of(Charge)[name][0] for name in CHARGE_COLUMNS})
+reading_values = _values_of(
+    {
+        f"usage.{name}" if name in columns_of(Usage) else name: kind
+        for name, (kind, _) in {**columns_of(Reading), **columns_of(Usage)}.items()
+        if name in READING_COLUMNS
+    }
+)
+"""The values of `READING_COLUMNS` of a reading."""
+
+
 def setup(*, spooling: bool) -> list[str]:
     """The statements that give a connection its intake."""
-    steps = [_UPSERT, _READ, _CHARGE_LINES, _LINK]
+    steps = [_UPSERT, _READ, _CHARGE_LINES, _LINK, _FLAG]
     if spooling:
         steps.append(_NOTE_CHANGE)
-    return [*relink_setup(), *_view("intake", INTAKE_COLUMNS, steps)]
+    return [*relink_setup(), *links.taking_in("intake", INTAKE_COLUMNS, steps)]
 
 
 def relink_setup() -> list[str]:
     """The same for a connection that takes in exchanges by other ways, and then links them."""
-    return _view("relink", LINK_COLUMNS, [_FLAG_COLLISION, _POINT_AT_FIRST, _POINT_OTHERS])
-
-
-def _view(name: str, columns: Sequence[str], steps: Sequence[str]) -> list[str]:
-    """A view that takes rows in, and does this for each of them that is one."""
-    nothing = ", ".join(f"NULL AS {column}" for column in columns)
-    program = "; ".join(steps)
-    when = f"INSTEAD OF INSERT ON {name} WHEN NEW.id IS NOT NULL"
     return [
-        f"CREATE TEMP VIEW IF NOT EXISTS {name} AS SELECT {nothing}",
-        f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_row {when} BEGIN {program}; END",
+        statement
+        for name, steps in links.sqlite_views()
+        for statement in links.sqlite_view(name, steps)
     ]
 
 
@@ -262,51 +259,16 @@ WHERE EXISTS (
 ON CONFLICT DO NOTHING
 """
 
-# Linking, as `duplicates.link` has it, for one new member. All members of a group that collides are
-# flagged and all of one that does not are not, so the unflagged ones of a colliding group are the
-# new ones, and `ix_exchanges_response_id` has them and the first of each digest at hand: no step
-# looks at every member, except when the answer changes for every member. Where it does not, the
-# CASE is NULL and matches nothing.
-_MEMBERS = "response_id = NEW.response_id AND origin = NEW.origin AND content_digest IS NOT NULL"
-_FLAG_COLLISION = f"""
-UPDATE exchanges SET id_collision = 1
-WHERE response_id = (
-    SELECT CASE WHEN
-      EXISTS (SELECT 1 FROM exchanges WHERE {_MEMBERS} AND id_collision = 1)
-      OR (SELECT MIN(content_digest) FROM exchanges WHERE {_MEMBERS} AND id_collision = 0)
-      <> (SELECT MAX(content_digest) FROM exchanges WHERE {_MEMBERS} AND id_collision = 0)
-    THEN NEW.response_id END)
-  AND origin = NEW.origin AND id_collision = 0 AND content_digest IS NOT NULL
+# Nearly every response is alone in its group; then one look is all there is to it. What is linked
+# is the row as it stands: an exchange that had been settled before is what it was.
+_LINK, _FLAG = (
+    f"""
+INSERT INTO {view}
+SELECT {", ".join(f"e.{name}" for name in links.LINK_COLUMNS)} FROM exchanges e
+WHERE NEW.state = 'settled' AND NEW.response_id IS NOT NULL
+  AND e.opened_at = NEW.opened_at AND e.id = NEW.id AND {links.has_company("e")}
 """
-_SAME = """response_id = NEW.response_id AND origin = NEW.origin
-  AND id_collision = (SELECT id_collision FROM exchanges
-                      WHERE opened_at = NEW.opened_at AND id = NEW.id)
-  AND content_digest = NEW.content_digest"""
-_FIRST = f"(SELECT id FROM exchanges WHERE {_SAME} ORDER BY opened_at, id LIMIT 1)"
-_POINT_AT_FIRST = f"""
-UPDATE exchanges SET duplicate_of = NULLIF({_FIRST}, NEW.id)
-WHERE opened_at = NEW.opened_at AND id = NEW.id
-  AND duplicate_of IS NOT NULLIF({_FIRST}, NEW.id)
-"""
-_POINT_OTHERS = f"""
-UPDATE exchanges SET duplicate_of = NEW.id
-WHERE response_id = (
-    SELECT CASE WHEN {_FIRST} = NEW.id THEN NEW.response_id END)
-  AND origin = NEW.origin
-  AND id_collision = (SELECT id_collision FROM exchanges
-                      WHERE opened_at = NEW.opened_at AND id = NEW.id)
-  AND content_digest = NEW.content_digest AND id <> NEW.id AND duplicate_of IS NOT NEW.id
-"""
-
-# Nearly every response is alone in its group; then one look is all there is to it. An exchange that
-# had been settled before, as something else, is what it was.
-_LINK = f"""
-INSERT INTO relink
-SELECT {", ".join(f"NEW.{name}" for name in LINK_COLUMNS)}
-WHERE NEW.state = 'settled' AND NEW.response_id IS NOT NULL AND NEW.content_digest IS NOT NULL
-  AND EXISTS (SELECT 1 FROM exchanges WHERE {_MEMBERS} AND id <> NEW.id)
-  AND EXISTS (SELECT 1 FROM exchanges WHERE opened_at = NEW.opened_at AND id = NEW.id
-                AND content_digest = NEW.content_digest AND {_MEMBERS})
-"""
+    for view, _ in links.sqlite_views()
+)
 
 _NOTE_CHANGE = "INSERT INTO outbox (exchange_id, opened_at) VALUES (NEW.id, NEW.opened_at)"

@@ -33,11 +33,15 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from ledger.model.charge import Charge
 from ledger.model.errors import LedgerError
-from ledger.model.records import Charge, Exchange, Learned, Reading, Source, State
+from ledger.model.exchange import Exchange, Source, State
+from ledger.model.learned import Learned
+from ledger.model.reading import Reading
 from ledger.store import db, nodes
 from ledger.store.recovery import give_up_lost
-from ledger.store.tables import instant_text, learned
+from ledger.store.schema.columns import instant_text
+from ledger.store.tables import learned
 from ledger.store.writing import batch_insert
 
 WAITING_MAX = 50_000

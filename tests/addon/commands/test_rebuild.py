@@ -7,7 +7,8 @@ from typer.testing import CliRunner
 
 from addon.cli import application
 from ledger.model.errors import LedgerError
-from ledger.model.records import Outcome, State, UsageSource
+from ledger.model.exchange import Outcome, State
+from ledger.model.reading import UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
 from tests.addon.recorded_exchanges import (

@@ -11,7 +11,7 @@ from addon.cli import application
 from addon.commands.verify import SHOWN_MAX
 from ledger.maintenance.audit import PROMISES
 from ledger.model.errors import LedgerError
-from ledger.model.records import Outcome
+from ledger.model.exchange import Outcome
 from ledger.store import db
 from tests.addon.recorded_exchanges import (
     HANDED,

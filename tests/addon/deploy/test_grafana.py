@@ -11,7 +11,7 @@ from addon.deploy import grafana
 from addon.deploy.writing import KINDS
 from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics
-from ledger.model.records import Outcome
+from ledger.model.exchange import Outcome
 from ledger.store import db
 from ledger.store.requests_view import requests
 from tests.addon.telemetry.made import one

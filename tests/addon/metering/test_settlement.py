@@ -8,7 +8,8 @@ from addon.dialects.facts import Ending, Facts
 from addon.dialects.routes import DIALECTS
 from addon.metering.meter import Meter
 from addon.metering.settlement import NOTHING_PASSED, End, outcome_of, result_of
-from ledger.model.records import Exchange, Outcome, State, UsageSource
+from ledger.model.exchange import Exchange, Outcome, State
+from ledger.model.reading import UsageSource
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SAID_DONE = Facts(ended=True, finish_reason="stop")

@@ -4,7 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from addon.telemetry.observed import Observed, observed
-from ledger.model.records import Charge, Exchange, Outcome, Reading, State, UsageSource
+from ledger.model.charge import Charge
+from ledger.model.exchange import Exchange, Outcome, State
+from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import Usage
 
 NOON = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)

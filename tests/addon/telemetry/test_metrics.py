@@ -9,7 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from addon.telemetry import metrics as module
 from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics
-from ledger.model.records import Outcome, UsageSource
+from ledger.model.exchange import Outcome
+from ledger.model.reading import UsageSource
 from tests.addon.telemetry.made import line, one, reading
 
 FINE = Health(writer_alive=True, shipper_alive=True, waiting_to_ship=3, oldest_waiting_seconds=1.5)

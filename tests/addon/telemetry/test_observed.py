@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from ledger.model.records import Outcome, UsageSource
+from ledger.model.exchange import Outcome
+from ledger.model.reading import UsageSource
 from tests.addon.telemetry.made import NOON, line, one, reading
 
 

@@ -11,7 +11,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from addon.telemetry.otlp import Otlp
-from ledger.model.records import Outcome, UsageSource
+from ledger.model.exchange import Outcome
+from ledger.model.reading import UsageSource
 from tests.addon.telemetry.made import NOON, line, one, reading
 
 

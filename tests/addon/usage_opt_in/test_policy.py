@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from addon.usage_opt_in.policy import LEARNED_FOR, Verdict, asks_of, is_known, lesson
-from ledger.model.records import Learned
+from ledger.model.learned import Learned
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

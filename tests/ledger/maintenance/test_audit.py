@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from ledger.maintenance import reprice, retention, rollup
 from ledger.maintenance.audit import PROMISES, SHOWN_MAX, verify
-from ledger.model.records import Outcome, State
+from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
 from ledger.store import db

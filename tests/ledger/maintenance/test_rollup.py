@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from ledger.maintenance import retention, rollup
 from ledger.model.errors import LedgerError
-from ledger.model.records import Outcome, State
+from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.tables import charges, daily, hourly, stale_days

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.model.records import UsageSource
+from ledger.model.reading import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.charges import charge, reported_picousd
 from ledger.pricing.price_lines import Rate, Sheet

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from ledger.model.errors import LedgerError
-from ledger.model.records import UsageSource
+from ledger.model.reading import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.reconcile import reconciliation
 from ledger.reconcile.comparison import Verdict

@@ -7,7 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
-from ledger.model.records import Outcome, UsageSource
+from ledger.model.exchange import Outcome
+from ledger.model.reading import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.names.names import NO_NAMES, read
 from ledger.reports.figures import Times

@@ -35,17 +35,29 @@ def fill(engine, text: str) -> None:
             connection.exec_driver_sql(statement)
 
 
-def contents(engine) -> dict[str, list[tuple[object, ...]]]:
-    """Everything that a ledger holds, but for what belongs to the migrations."""
+type Columns = dict[str, list[str]]
+
+
+def columns(engine) -> Columns:
+    """The columns of each table, but for what belongs to the migrations."""
     with engine.connect() as connection:
-        tables = sa.inspect(connection).get_table_names()
+        inspector = sa.inspect(connection)
+        return {
+            table: [column["name"] for column in inspector.get_columns(table)]
+            for table in inspector.get_table_names()
+            if table != "alembic_version"
+        }
+
+
+def contents(engine, of: Columns | None = None) -> dict[str, list[tuple[object, ...]]]:
+    """Everything that a ledger holds in these columns."""
+    with engine.connect() as connection:
         return {
             table: sorted(
                 tuple(str(value) for value in found)
-                for found in connection.execute(sa.text(f"SELECT * FROM {table}"))
+                for found in connection.execute(sa.text(f"SELECT {', '.join(names)} FROM {table}"))
             )
-            for table in tables
-            if table != "alembic_version"
+            for table, names in (of or columns(engine)).items()
         }
 
 
@@ -65,14 +77,14 @@ def test_a_filled_ledger_is_brought_to_the_newest_schema(empty, revision):
     migrate(empty, revision)
     text = data_of(revision)
     fill(empty, text)
+    known = columns(empty)
     before = contents(empty)
 
     copy = db.upgrade(empty)
 
     assert db.revision_of(empty) == REVISION
     assert db.differences(empty) == []
-    after = contents(empty)
-    assert {table: after[table] for table in before} == before
+    assert contents(empty, known) == before
     for line in text.splitlines():
         if line.startswith("-- after: "):
             query, _, expected = line.removeprefix("-- after: ").partition(" -> ")
@@ -117,7 +129,7 @@ def test_a_migration_that_fails_leaves_the_ledger_as_it_was(empty):
     assert db.revision_of(empty) == "0001"
 
 
-@pytest.mark.parametrize("revision", ["0001", "0002", "0004"])
+@pytest.mark.parametrize("revision", ["0001", "0002", "0004", "0005"])
 def test_a_downgrade_that_would_delete_facts_is_refused(empty, revision):
     migrate(empty, revision)
     below = f"{int(revision) - 1:04}" if revision != "0001" else "base"

@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 
 import sqlalchemy as sa
 
-from ledger.model.records import UsageSource
+from ledger.model.reading import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.store import db
 from ledger.store.rows import exchange_of, reading_of

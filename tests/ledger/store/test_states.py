@@ -18,11 +18,11 @@ from sqlalchemy.engine import Engine
 
 from ledger.maintenance import rollup
 from ledger.maintenance.corrections import add_reading
-from ledger.model.duplicates import Member, link
 from ledger.model.usage import Usage
 from ledger.store import db, recovery
 from ledger.store.writing import batch_insert
 from ledger.sync import merging
+from tests.ledger.duplicates_rule import Member, link
 from tests.ledger.written import NOON, ORIGIN, opened, reading, row, settled
 
 OPEN, LOST, SETTLED = range(3)

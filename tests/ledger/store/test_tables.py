@@ -6,7 +6,8 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.store import db
-from ledger.store.tables import Document, Instant, exchanges, instant_text, metadata
+from ledger.store.schema.columns import Document, Instant, instant_text
+from ledger.store.tables import exchanges, metadata
 from tests.ledger.written import opened, put, row, settled, whole
 
 PARTITIONED = [metadata.tables[name] for name in db.PARTITIONED]
@@ -136,12 +137,12 @@ def test_checks_repeat_the_invariants(engine, changes, constraint):
 def test_text_that_does_not_sort_is_no_instant(new_sqlite):
     engine = db.open_engine(new_sqlite())
     put(engine, (opened("a"), None, ()))
+    rest = ", ".join(name for name in exchanges.c.keys() if name not in ("id", "opened_at"))  # noqa: SIM118
     with (
         engine.connect() as connection,
         pytest.raises(sa.exc.IntegrityError, match="opened_at_is_instant"),
     ):
         connection.exec_driver_sql(
-            "INSERT INTO exchanges SELECT 'b', '2026-01-02T03:04:05Z', "
-            + ", ".join(name for name in exchanges.c.keys() if name not in ("id", "opened_at"))  # noqa: SIM118
-            + " FROM exchanges"
+            f"INSERT INTO exchanges (id, opened_at, {rest}) "
+            f"SELECT 'b', '2026-01-02T03:04:05Z', {rest} FROM exchanges"
         )

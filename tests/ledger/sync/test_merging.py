@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ledger.model.duplicates import Link, Member, link
 from ledger.model.errors import LedgerError
-from ledger.model.records import Outcome, State, UsageSource
+from ledger.model.exchange import Outcome, State
+from ledger.model.reading import UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.tables import charges, exchanges, readings

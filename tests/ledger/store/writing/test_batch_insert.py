@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.model.duplicates import Link, Member, link
-from ledger.model.records import Outcome, State, UsageSource
+from ledger.model.exchange import Outcome, State
+from ledger.model.reading import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.store import db
 from ledger.store.writing import batch_insert

@@ -10,7 +10,8 @@ import pytest
 
 from ledger import recording
 from ledger.model.errors import LedgerError
-from ledger.model.records import Learned, Source
+from ledger.model.exchange import Source
+from ledger.model.learned import Learned
 from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.writing import writer

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.maintenance import retention
-from ledger.model.records import Outcome, State
+from ledger.model.exchange import Outcome, State
 from ledger.store import db
 from tests.ledger.written import NOON, opened, put, row, settled, whole
 

@@ -7,7 +7,9 @@ from decimal import Decimal
 import pytest
 import sqlalchemy as sa
 
-from ledger.model.records import Outcome, State, UsageSource
+from ledger.model.exchange import Outcome, State
+from ledger.model.money import AMOUNT_MAX
+from ledger.model.reading import UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.tables import charges
@@ -291,9 +293,25 @@ def test_amounts_up_to_the_bound_of_money(engine):
     most = 2**63 - 1
     put(
         engine,
-        (exchange, reading(exchange, usage=Usage(input_tokens=most)), [charge("x", most, 1)]),
+        (exchange, reading(exchange, usage=Usage(input_tokens=most)), [charge("x", AMOUNT_MAX, 1)]),
     )
-    assert row(engine, "SELECT input_tokens, cost_picousd FROM requests") == (most, most)
+    assert row(engine, "SELECT input_tokens, cost_picousd FROM requests") == (most, AMOUNT_MAX)
+
+
+def test_amounts_that_overflow_a_sum_break_no_day(engine):
+    """Rows of before amounts were bounded: their own day has no sum, and every other day has."""
+    huge = 5 * 10**18
+    for name, at in (("a", NOON), ("b", NOON), ("c", NOON + timedelta(1))):
+        exchange = settled(name, at=at)
+        size = huge if at == NOON else 7
+        put(
+            engine,
+            (exchange, reading(exchange, usage=Usage(input_tokens=size)), [charge("x", size, 1)]),
+        )
+    found = rows(
+        engine, "SELECT requests, input_tokens, cost_picousd FROM usage_daily ORDER BY day"
+    )
+    assert [tuple(each) for each in found] == [(2, None, None), (1, 7, 7)]
 
 
 def test_replacing_nothing(engine):

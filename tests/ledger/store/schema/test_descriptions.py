@@ -2,7 +2,8 @@
 
 import pytest
 
-from ledger.store import db, descriptions
+from ledger.store import db
+from ledger.store.schema import descriptions
 from tests.ledger.written import rows
 
 

@@ -1,0 +1,36 @@
+"""Pure. A charge: one priced line of a reading. Charges are only ever added."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """One priced line of a reading: quantity x unit price = amount, exactly."""
+
+    line: Annotated[
+        str,
+        Column(
+            "uncached_input, cache_read, cache_write_5m, output, …; a further iteration's kind "
+            "stands before a dot: compaction.output"
+        ),
+    ]
+    model: Annotated[str | None, Column("The model priced, where it is not the answer's own")] = (
+        None
+    )
+    quantity: Annotated[int, Column("How many units")]
+    unit_picousd: Annotated[
+        int | None, Column("Price of one unit in pico-USD; NULL: no price is known")
+    ]
+    amount_picousd: Annotated[
+        int | None, Column("quantity x unit_picousd, exactly; NULL: no price is known")
+    ]
+    price_source: Annotated[str, Column("Library and version, override file digest, or provider")]
+    priced_at: Annotated[datetime, Column("When it was priced, UTC")]
+    supersedes: Annotated[str | None, Column("The id of the charge that this one replaces")] = None
+    reason: Annotated[
+        str | None, Column("Why there is no price, or why it was priced again", TEXT_CHARACTERS_MAX)
+    ] = None

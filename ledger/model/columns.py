@@ -1,0 +1,36 @@
+"""Pure. What every column of the ledger holds: written once, beside the field of its record.
+
+A field of a record is annotated with a `Column`. From these annotations come the tables
+(`store/tables.py`), the views' lists and descriptions, the batch insert, and the longest text that
+the door (`door.py`) lets in. Migrations do not read them: a released migration never changes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, get_type_hints
+
+NAME_CHARACTERS_MAX = 256
+"""Ids, names of models, words of a protocol: longer than any that a provider is known to send."""
+TEXT_CHARACTERS_MAX = 1_024
+"""Free text: a path, a user agent, an error message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What a column holds, and how long a text in it can be, in characters."""
+
+    text: str
+    characters_max: int = NAME_CHARACTERS_MAX
+
+
+@cache
+def columns_of(record: type) -> Mapping[str, tuple[Any, Column]]:
+    """The columns of a record, in the order of its fields: name -> (type, column)."""
+    hints = get_type_hints(record, include_extras=True)
+    found: dict[str, tuple[Any, Column]] = {}
+    for field in fields(record):
+        for note in getattr(hints[field.name], "__metadata__", ()):
+            if isinstance(note, Column):
+                found[field.name] = (hints[field.name].__origin__, note)
+    return found

@@ -1,0 +1,197 @@
+"""Pure. The door: what comes from the wire or from a file, as values that every database takes.
+
+    text      valid Unicode, no control characters, no longer than its column (`columns.py`)
+    counts    0 to `COUNT_MAX`, or not known
+    moments   of the years 1970 to 9999, or not known
+    JSON      at most `DOCUMENT_BYTES_MAX`; what was cut says so
+
+An exchange and its reading pass here once, before they are written; behind the door nobody checks
+again. Values that are fine, which nearly all are, pass as they are: a text costs two checks that
+run in C (measured: 3 µs an exchange).
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from operator import attrgetter
+from types import NoneType
+from typing import Any, get_args, get_origin
+
+from ledger.model.columns import NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, columns_of
+from ledger.model.exchange import Exchange
+from ledger.model.money import AMOUNT_MAX
+from ledger.model.reading import Reading
+from ledger.model.usage import COUNT_MAX, FurtherUsage, Usage
+
+DOCUMENT_BYTES_MAX = 65_536
+"""The longest usage object that is stored whole; a provider's has some hundred bytes."""
+CUT_CHARACTERS = 8_192
+"""How much of a longer one is kept: at most 6 bytes a character once it is quoted."""
+ENTRIES_MAX = 64
+"""Tags, tool units, remarks, further iterations of one exchange."""
+UNKNOWN_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
+"""Stands for an `opened_at` that cannot be: it is part of the key, and a second replay of the
+same recording must find the same key."""
+YEAR_MIN = 1970
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters (C0, DEL, C1) and halves of surrogate pairs."""
+
+
+def text_of(value: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
+    """The text without what a database or a terminal does not take, cut to a length.
+
+    Each control character and lone surrogate becomes U+FFFD.
+    """
+    if len(value) <= characters_max and value.isprintable():
+        return value
+    # One more than is kept, so that the regular expression runs on bounded text.
+    cut = value[: characters_max + 1]
+    if len(cut) > characters_max:
+        cut = f"{cut[: characters_max - 1]}…"
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", cut)
+
+
+def moment_of(value: datetime | None) -> datetime | None:
+    """The moment in UTC; None if it lies before 1970, or beyond what a date can say."""
+    if value is None or (value.tzinfo is UTC and value.year >= YEAR_MIN):
+        return value
+    try:
+        found = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+    except OverflowError:
+        return None
+    return found if found.year >= YEAR_MIN else None
+
+
+def document_of(text: str) -> tuple[str, bool]:
+    """A provider's JSON as it is stored, and whether it was cut.
+
+    What was cut is a JSON object that says so: `{"cut": true, "bytes": 3000000, "start": "…"}`.
+    """
+    if len(text) <= DOCUMENT_BYTES_MAX and text.isascii() and "\0" not in text:
+        return text, False
+    size = len(text.encode("utf-8", "replace"))
+    if size <= DOCUMENT_BYTES_MAX:
+        return _storable(text), False
+    start = _storable(text[:CUT_CHARACTERS])
+    return json.dumps({"cut": True, "bytes": size, "start": start}), True
+
+
+def admitted(exchange: Exchange, reading: Reading | None) -> tuple[Exchange, Reading | None]:
+    """An exchange and its reading, as they can be written."""
+    changes = _changes(exchange, _gates_of(Exchange))
+    if "opened_at" in changes and changes["opened_at"] is None:
+        changes["opened_at"] = UNKNOWN_MOMENT
+    if "settled_at" in changes and changes["settled_at"] is None:
+        changes["settled_at"] = changes.get("opened_at", exchange.opened_at)
+    if changes:
+        exchange = replace(exchange, **changes)
+    return exchange, reading and _admitted_reading(reading, exchange)
+
+
+def _admitted_reading(reading: Reading, exchange: Exchange) -> Reading:
+    changes = _changes(reading, _gates_of(Reading))
+    usage = _admitted_usage(reading.usage)
+    if reading.usage_json is not None:
+        document, is_cut = document_of(reading.usage_json)
+        if is_cut:
+            remark = f"the usage object is longer than {DOCUMENT_BYTES_MAX} bytes and was cut"
+            usage = replace(usage, remarks=(*usage.remarks, remark))
+        if document is not reading.usage_json:
+            changes["usage_json"] = document
+    if reading.opened_at != exchange.opened_at:
+        changes["opened_at"] = exchange.opened_at
+    if reading.exchange_id != exchange.id:
+        changes["exchange_id"] = exchange.id
+    if changes.get("read_at", reading.read_at) is None:
+        changes["read_at"] = UNKNOWN_MOMENT
+    if usage is not reading.usage:
+        changes["usage"] = usage
+    return replace(reading, **changes) if changes else reading
+
+
+def _admitted_usage(usage: Usage) -> Usage:
+    changes = _changes(usage, _gates_of(Usage))
+    if usage.remarks and (remarks := _texts(usage.remarks)) != usage.remarks:
+        changes["remarks"] = remarks
+    if usage.further:
+        further = tuple(_admitted_further(each) for each in usage.further[:ENTRIES_MAX])
+        if further != usage.further:
+            changes["further"] = further
+    return replace(usage, **changes) if changes else usage
+
+
+def _admitted_further(further: FurtherUsage) -> FurtherUsage:
+    return FurtherUsage(
+        kind=text_of(further.kind),
+        model=None if further.model is None else text_of(further.model),
+        usage=_admitted_usage(further.usage),
+    )
+
+
+def _texts(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(text_of(value, TEXT_CHARACTERS_MAX) for value in values[:ENTRIES_MAX])
+
+
+def _entries(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Names and texts of a mapping, or counts: those that can be one."""
+    if not mapping:
+        return mapping
+    found: dict[str, Any] = {}
+    for name, value in list(mapping.items())[:ENTRIES_MAX]:
+        kept = text_of(value) if isinstance(value, str) else _count(value)
+        if kept is not None:
+            found[text_of(name)] = kept
+    return mapping if found == mapping else found
+
+
+def _count(value: int | None) -> int | None:
+    return value if value is None or 0 <= value <= COUNT_MAX else None
+
+
+def _amount(value: int | None) -> int | None:
+    return value if value is None or 0 <= value <= AMOUNT_MAX else None
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+type _Gate = Callable[[Any], Any]
+type _Gates = tuple[Callable[[Any], tuple[Any, ...]], tuple[str, ...], tuple[_Gate, ...]]
+
+
+@cache
+def _gates_of(record: type) -> _Gates:
+    """How to read the columns of a record that have a gate, their names, and their gates."""
+    gates = {
+        name: gate
+        for name, (kind, column) in columns_of(record).items()
+        if name != "usage_json"
+        and (gate := _gate_of(name, kind, column.characters_max)) is not None
+    }
+    return attrgetter(*gates), tuple(gates), tuple(gates.values())
+
+
+def _gate_of(name: str, kind: Any, characters_max: int) -> _Gate | None:
+    kinds = set(get_args(kind)) - {NoneType} or {kind}
+    if str in kinds:
+        return lambda value: text_of(value, characters_max)
+    if datetime in kinds:
+        return moment_of
+    if int in kinds:
+        return _amount if name.endswith("_picousd") else _count
+    return _entries if get_origin(kind) in (dict, Mapping) else None
+
+
+def _changes(record: Any, gates: _Gates) -> dict[str, Any]:
+    """What has to be different in a record: name -> value."""
+    values_of, names, all_of = gates
+    changes: dict[str, Any] = {}
+    for name, gate, value in zip(names, all_of, values_of(record), strict=True):
+        if value is not None and (kept := gate(value)) is not value:
+            changes[name] = kept
+    return changes

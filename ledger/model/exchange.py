@@ -1,0 +1,163 @@
+"""Pure. An exchange: one client request and its one response through the proxy.
+
+An exchange is written twice: when its request goes upstream (`state=OPEN`) and once more when it
+is settled, whatever ended it.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
+
+
+class State(StrEnum):
+    OPEN = "open"
+    SETTLED = "settled"
+    LOST = "lost"
+
+
+class Outcome(StrEnum):
+    """How an exchange ended."""
+
+    COMPLETE = "complete"
+    CLIENT_LEFT = "client_left"
+    UPSTREAM_CUT = "upstream_cut"
+    ERROR_FRAME = "error_frame"
+    """An error inside an answer whose HTTP status said success."""
+    HTTP_ERROR = "http_error"
+    LOST = "lost"
+    """The recording process died first."""
+
+
+class Source(StrEnum):
+    """How an exchange came into the ledger."""
+
+    LIVE = "live"
+    REPLAY = "replay"
+    IMPORT = "import"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One client request and its one response through the proxy; the unit of record.
+
+    None means unknown or not reported. Times are UTC and aware, sizes are bytes as they were on
+    the wire (content-encoding not undone, transfer-encoding undone).
+    """
+
+    id: Annotated[str, Column("Ours, made before the request goes upstream: the flow's id")]
+    origin: Annotated[str, Column("scheme://host:port of the upstream")]
+    provider: Annotated[str, Column("Who answers")]
+    dialect: Annotated[str, Column("The wire format: openai.chat, anthropic.messages, …")]
+    operation: Annotated[str, Column("What was asked for: chat, embeddings, images, …")]
+    path: Annotated[str, Column("The request's path, without its query", TEXT_CHARACTERS_MAX)]
+    opened_at: Annotated[datetime, Column("When the request was seen, UTC")]
+    request_model: Annotated[str | None, Column("The model asked for")] = None
+    streamed: Annotated[bool, Column("The answer was asked for as a stream")] = False
+    state: Annotated[State, Column("open, settled, or lost: the recording process died first")] = (
+        State.OPEN
+    )
+    request_bytes: Annotated[int | None, Column("Body of the request, as the client sent it")] = (
+        None
+    )
+    usage_asked: Annotated[
+        bool | None, Column("The client's own include_usage; NULL: it said nothing")
+    ] = None
+    usage_injected: Annotated[bool, Column("We asked for usage on the wire")] = False
+    usage_stripped: Annotated[bool, Column("We took usage out of the client's bytes")] = False
+    resent: Annotated[
+        bool, Column("Upstream refused what we had added, and was asked again without it")
+    ] = False
+    key_fingerprint: Annotated[str | None, Column("Keyed hash of the API key")] = None
+    key_hint: Annotated[str | None, Column("At most the last 4 characters of the API key")] = None
+    user_agent: Annotated[str | None, Column("The client's User-Agent", TEXT_CHARACTERS_MAX)] = None
+    end_user: Annotated[str | None, Column("The end user that the request names")] = None
+    session_id: Annotated[
+        str | None, Column("From x-tokentee-session, or what the client sends of the kind")
+    ] = None
+    tags: Annotated[
+        dict[str, str], Column("From x-tokentee-tag and tee_tags, a JSON object of texts")
+    ] = field(default_factory=dict)
+    source: Annotated[Source, Column("live, replay or import")] = Source.LIVE
+    node: Annotated[str | None, Column("The recording process: host/pid/start")] = None
+    capture: Annotated[str | None, Column("Where the raw bytes are kept", TEXT_CHARACTERS_MAX)] = (
+        None
+    )
+    request_digest: Annotated[
+        str | None,
+        Column("First 128 bits of the SHA-256 of the request's body, hex; NULL: not known"),
+    ] = None
+    project: Annotated[
+        str | None, Column("The project that the request was made for: a folder or repository name")
+    ] = None
+    git_branch: Annotated[str | None, Column("The git branch that was checked out")] = None
+    agent: Annotated[
+        str | None, Column("The agent that made the request: claude-code, codex, …")
+    ] = None
+    parent_session_id: Annotated[str | None, Column("The session that started this one")] = None
+
+    # settled
+    response_id: Annotated[
+        str | None,
+        Column(
+            "The provider's stable chunk id, the first non-empty one; not unique: see "
+            "duplicate_of and id_collision"
+        ),
+    ] = None
+    response_model: Annotated[
+        str | None, Column("The model that answered, as the provider says")
+    ] = None
+    outcome: Annotated[
+        Outcome | None,
+        Column(
+            "complete, client_left, upstream_cut, error_frame (an error inside HTTP 200), "
+            "http_error, lost; NULL while open"
+        ),
+    ] = None
+    http_status: Annotated[int | None, Column("The upstream's status; NULL: no answer")] = None
+    finish_reason: Annotated[
+        str | None, Column("Why the model stopped, in the provider's word")
+    ] = None
+    error_type: Annotated[str | None, Column("The provider's error type")] = None
+    error_code: Annotated[str | None, Column("The provider's error code")] = None
+    error_message: Annotated[
+        str | None, Column("The provider's error message, cut to a bound", TEXT_CHARACTERS_MAX)
+    ] = None
+    service_tier: Annotated[str | None, Column("The service tier of the response")] = None
+    first_byte_at: Annotated[datetime | None, Column("First byte of the answer, UTC")] = None
+    first_token_at: Annotated[datetime | None, Column("First token of the answer, UTC")] = None
+    settled_at: Annotated[datetime | None, Column("When the outcome was known, UTC")] = None
+    response_bytes: Annotated[int | None, Column("Body of the answer, as upstream sent it")] = None
+    client_bytes: Annotated[
+        int | None, Column("Body of the answer, as it was handed to the client")
+    ] = None
+    removed_bytes: Annotated[
+        int | None, Column("What was taken out of the answer: usage that we had asked for")
+    ] = None
+    upstream_digest: Annotated[str | None, Column("SHA-256 of what upstream sent, hex")] = None
+    client_digest: Annotated[str | None, Column("SHA-256 of what the client was handed, hex")] = (
+        None
+    )
+    removed_digest: Annotated[
+        str | None, Column("SHA-256 of what was taken out, hex; NULL: nothing was")
+    ] = None
+    events: Annotated[int | None, Column("Frames of the answer; 1 for a plain document")] = None
+    degraded: Annotated[
+        str | None,
+        Column(
+            "Why our code fell back to plain pass-through; NULL: it did not", TEXT_CHARACTERS_MAX
+        ),
+    ] = None
+    id_unstable: Annotated[
+        bool, Column("The response id changed inside the stream; the first is kept")
+    ] = False
+    content_digest: Annotated[
+        str | None,
+        Column(
+            "Digest of model, created, finish reason and usage: tells a response seen again from "
+            "an id that collides"
+        ),
+    ] = None
+    tool_calls: Annotated[int | None, Column("Tools that the answer calls; NULL: not read")] = None

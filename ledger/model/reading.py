@@ -1,0 +1,46 @@
+"""Pure. A reading: what the meter read from an exchange. Readings are only ever added."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
+from ledger.model.usage import NO_USAGE, Usage
+
+
+class UsageSource(StrEnum):
+    """Where a reading's figures come from."""
+
+    REPORTED = "reported"
+    """The provider's final figures."""
+    PARTIAL = "partial"
+    """What the provider had reported when the exchange ended early."""
+    ESTIMATED = "estimated"
+    """Worked out from what passed, because nothing was reported."""
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What the meter read from an exchange; append-only, the highest revision counts."""
+
+    exchange_id: Annotated[str, Column("The exchange that was read")]
+    opened_at: Annotated[datetime, Column("The exchange's opened_at")]
+    revision: Annotated[
+        int,
+        Column("The highest counts, of equal ones the earliest; 0 stands in for a lost exchange"),
+    ] = 1
+    meter_version: Annotated[str, Column("The version that read it")]
+    usage_source: Annotated[UsageSource, Column("reported, partial, estimated or none")]
+    usage: Usage = NO_USAGE
+    usage_json: Annotated[
+        str | None, Column("The provider's usage object, verbatim; NULL: none")
+    ] = None
+    estimated_output_tokens: Annotated[
+        int | None, Column("Our estimate of what passed before an early end")
+    ] = None
+    read_at: Annotated[datetime, Column("When it was read, UTC")]
+    reason: Annotated[
+        str | None, Column("Why there is a further revision", TEXT_CHARACTERS_MAX)
+    ] = None

@@ -1,0 +1,112 @@
+"""Database. Types of columns, and columns out of the records that they keep."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from types import NoneType
+from typing import Any, get_args, get_origin
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
+
+from ledger.model.columns import columns_of
+
+INSTANT_TEXT = "%Y-%m-%d %H:%M:%S.%fZ"
+"""Fixed width, so that it sorts as it reads; SQLite's date functions take it, and a comparison
+with `datetime('now', '-1 hour')` means what it says (with a `T` it would not)."""
+
+
+class Instant(TypeDecorator[datetime]):
+    """A moment in UTC: `timestamptz` on PostgreSQL, sortable text on SQLite."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(postgresql.TIMESTAMP(timezone=True))
+        return dialect.type_descriptor(sa.Text())
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        if value is None or dialect.name == "postgresql":
+            return value
+        return instant_text(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002  # SQLAlchemy names it
+        if isinstance(value, str):
+            return datetime.fromisoformat(value)
+        assert value is None or isinstance(value, datetime)
+        return value.astimezone(UTC) if value else None
+
+
+class _Json(UserDefinedType[str]):
+    """PostgreSQL's `json`, whose text the driver neither writes nor reads for us."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "JSON"
+
+
+class Document(TypeDecorator[str]):
+    """JSON, handed in and out as the text it was: `json` on PostgreSQL keeps it to the byte and
+    takes `->>`, text on SQLite takes the same operators."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(_Json() if dialect.name == "postgresql" else sa.Text())
+
+    def column_expression(self, column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
+        return sa.cast(column, sa.Text)
+
+    def compare_against_backend(self, dialect: Dialect, found: TypeEngine[Any]) -> bool:
+        """What `alembic check` asks."""
+        return isinstance(found, postgresql.JSON if dialect.name == "postgresql" else sa.Text)
+
+
+def instant_text(moment: datetime) -> str:
+    """A moment as SQLite keeps it."""
+    return moment.astimezone(UTC).strftime(INSTANT_TEXT)
+
+
+SMALL = ("http_status", "revision")
+"""Counts that are a 32-bit integer; all others have 64 bits."""
+DOCUMENTS = ("usage_json",)
+"""Texts that are JSON."""
+
+
+def sql_columns(record: type) -> list[sa.Column[Any]]:
+    """The columns of a record, as a table has them."""
+    return [
+        _sql_column(name, kind, column.text) for name, (kind, column) in columns_of(record).items()
+    ]
+
+
+def _sql_column(name: str, kind: Any, comment: str) -> sa.Column[Any]:
+    kinds = get_args(kind) if NoneType in get_args(kind) else (kind, None)
+    sql_type = _sql_type(name, kinds[0])
+    is_fact = sql_type is sa.Boolean and NoneType not in kinds
+    return sa.Column(
+        name,
+        sql_type,
+        comment=comment,
+        nullable=NoneType in kinds,
+        server_default=sa.false() if is_fact else None,
+    )
+
+
+def _sql_type(name: str, kind: Any) -> Any:
+    if get_origin(kind) in (dict, Mapping, tuple) or name in DOCUMENTS:
+        return Document
+    if kind is bool:
+        return sa.Boolean
+    if kind is int:
+        return sa.Integer if name in SMALL else sa.BigInteger
+    if kind is datetime:
+        return Instant
+    assert kind is str or issubclass(kind, StrEnum), name
+    return sa.Text

@@ -1,0 +1,70 @@
+"""Database. Everything that a ledger derives from its tables, made anew by each upgrade.
+
+Migrations change tables; a migration that needs to drops what stands in its way. What is derived
+is then created by `derive`, from one text for both databases.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from ledger.store.schema import descriptions, guards, links, views
+
+type _Rows = Sequence[Mapping[str, Any]]
+
+
+def derive(connection: Connection) -> None:
+    """Replace views, guards and the function that links, and describe the views."""
+    dialect = connection.dialect.name
+    rights = _rights(connection) if dialect == "postgresql" else []
+    statements = [*views.statements(dialect), *guards.statements(dialect)]
+    if dialect == "postgresql":
+        # The driver takes a single % for a parameter.
+        statements = [
+            each.replace("%", "%%") for each in (*statements, links.postgresql_function())
+        ]
+    for statement in statements:
+        connection.exec_driver_sql(statement)
+    if dialect == "postgresql":
+        descriptions.comment_on_views(connection)
+        for right in rights:
+            connection.exec_driver_sql(
+                f"GRANT {right['privilege_type']} ON {right['table_name']} TO {right['grantee']}"
+            )
+
+
+def relink_all(connection: Connection) -> None:
+    """Apply the rule of duplicates to every exchange; one released before had another rule."""
+    connection.exec_driver_sql(
+        "UPDATE exchanges SET duplicate_of = NULL WHERE duplicate_of IS NOT NULL"
+    )
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(
+            f"SELECT {links.FUNCTION}(coalesce(jsonb_agg(jsonb_build_array(opened_at, id)), '[]')) "
+            f"FROM exchanges e WHERE {links.has_company('e')}"
+        )
+        return
+    for name, steps in links.sqlite_views():
+        for statement in links.sqlite_view(name, steps):
+            connection.exec_driver_sql(statement)
+        columns = ", ".join(f"e.{column}" for column in links.LINK_COLUMNS)
+        connection.exec_driver_sql(
+            f"INSERT INTO {name} SELECT {columns} FROM exchanges e WHERE {links.has_company('e')}"
+        )
+
+
+def _rights(connection: Connection) -> _Rows:
+    """Who may read the views: dropping a view forgets it."""
+    found = connection.execute(
+        sa.text(
+            "SELECT table_name, privilege_type, "
+            "CASE grantee WHEN 'PUBLIC' THEN 'PUBLIC' ELSE quote_ident(grantee) END AS grantee "
+            "FROM information_schema.role_table_grants "
+            "WHERE table_schema = current_schema() AND table_name = ANY(:views) "
+            "AND grantee <> current_user"
+        ),
+        {"views": list(views.VIEWS)},
+    )
+    return [dict(row) for row in found.mappings()]

@@ -1,0 +1,30 @@
+"""Database. The guard of settled facts: a trigger that names every fact of an exchange.
+
+The other guards (readings and charges are append-only, ids do not change) name no columns and come
+from migration 0002. What was given up as lost may still turn out to have been settled: a spool
+that comes back, a saved flow that is replayed.
+"""
+
+from ledger.model.columns import columns_of
+from ledger.model.exchange import Exchange
+
+_SETTLED = "a settled exchange does not change"
+_CHANGES_A_FACT = "OLD.state = 'settled' OR (OLD.state = 'lost' AND NEW.state <> 'settled')"
+
+
+def statements(dialect: str) -> list[str]:
+    """Replace the guard by one for the columns that this version has."""
+    facts = ", ".join(name for name in columns_of(Exchange) if name not in ("id", "opened_at"))
+    trigger = f"CREATE TRIGGER exchanges_settled BEFORE UPDATE OF {facts} ON exchanges"
+    if dialect == "postgresql":
+        return [
+            "DROP TRIGGER IF EXISTS exchanges_settled ON exchanges",
+            (
+                f"{trigger} FOR EACH ROW WHEN ({_CHANGES_A_FACT}) "
+                f"EXECUTE FUNCTION tokentee_refuse('{_SETTLED}')"
+            ),
+        ]
+    return [
+        "DROP TRIGGER IF EXISTS exchanges_settled",
+        f"{trigger} WHEN {_CHANGES_A_FACT} BEGIN SELECT RAISE(ABORT, '{_SETTLED}'); END",
+    ]

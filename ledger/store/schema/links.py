@@ -1,0 +1,233 @@
+"""Database. The rule of duplicates, and the statements that keep it, for both databases.
+
+Response ids are data, not keys: some gateways number responses from 1 again and again, and a cache
+hands the same response out twice. The members of a group have one origin and one response id. One
+member *covers* another if everything that can be compared says that they are the same billed
+response:
+
+    key fingerprint, digest of the request's body, digest of what upstream sent
+
+A live row knows all of these: no key is a fact, too. A recording (`source` replay or import) may
+have been made without some of them, and is covered by a row that knows at least as much and agrees
+in what the recording knows; where it lacks the bytes, model, created, finish reason and usage
+(`content_digest`) must agree. A recording never covers a live row. So nobody's request, and no
+answer of an upstream, can make the row of another key or another request a duplicate.
+
+Of two rows that cover each other, the first counts: a live one before a recording, the recording
+that knows more, the earlier, the smaller id. A row is `duplicate_of` the first row that covers it.
+`id_collision` is set on all members of a group in which more than one row counts. All of this
+depends on the set of rows alone, not on the order in which they were written.
+
+The statements work on one new member, `n`, and look at few others: rows that count stand first in
+`ix_exchanges_response`, recordings in `ix_exchanges_recorded`. A row moves many others only if it
+takes the place of one that counted. On SQLite they are a trigger, so that the writer's batch stays
+one statement; on PostgreSQL a function that loops over the keys of a bundle.
+"""
+
+import re
+from collections.abc import Sequence
+
+LINK_COLUMNS = (
+    "opened_at",
+    "id",
+    "source",
+    "origin",
+    "response_id",
+    "key_fingerprint",
+    "request_digest",
+    "upstream_digest",
+    "content_digest",
+)
+FUNCTION = "tokentee_link"
+
+_IS_MEMBER = (
+    "{0}.response_id IS NOT NULL "
+    "AND ({0}.upstream_digest IS NOT NULL OR {0}.content_digest IS NOT NULL)"
+)
+_IN_GROUP = (
+    "{0}.response_id = n.response_id AND {0}.origin = n.origin "
+    "AND ({0}.upstream_digest IS NOT NULL OR {0}.content_digest IS NOT NULL)"
+)
+_UNKNOWN = " + ".join(
+    f"CASE WHEN {{0}}.{name} IS NULL THEN 1 ELSE 0 END"
+    for name in ("key_fingerprint", "request_digest", "upstream_digest")
+)
+_RANK = "CASE WHEN {0}.source = 'live' THEN 0 ELSE 1 + " + _UNKNOWN + " END, {0}.opened_at, {0}.id"
+
+
+def _rank(name: str) -> str:
+    return _RANK.format(name)
+
+
+def _before(first: str, second: str) -> str:
+    return f"({_rank(first)}) < ({_rank(second)})"
+
+
+def _counts(name: str) -> str:
+    # The flag is in the index before the digests: naming both of its values leads on to them.
+    return f"{name}.duplicate_of IS NULL AND {name}.id_collision IN (false, true)"
+
+
+def _live_covers(y: str, x: str) -> str:
+    """Both are live: everything is the same, and what is unknown is unknown of both."""
+    return (
+        f"{y}.source = 'live' AND {x}.source = 'live' "
+        f"AND {y}.upstream_digest {{same}} {x}.upstream_digest "
+        f"AND {y}.request_digest {{same}} {x}.request_digest "
+        f"AND {y}.key_fingerprint {{same}} {x}.key_fingerprint "
+        f"AND ({x}.upstream_digest IS NOT NULL OR {y}.content_digest = {x}.content_digest)"
+    )
+
+
+def _covers_recording(y: str, x: str) -> str:
+    """`x` is a recording: what it knows is the same."""
+    return (
+        f"{x}.source <> 'live' "
+        f"AND ({x}.key_fingerprint IS NULL OR {y}.key_fingerprint = {x}.key_fingerprint) "
+        f"AND ({x}.request_digest IS NULL OR {y}.request_digest = {x}.request_digest "
+        # Live rows of before migration 0005 do not have it.
+        f"OR ({y}.source = 'live' AND {y}.request_digest IS NULL)) "
+        f"AND ({y}.upstream_digest = {x}.upstream_digest "
+        f"OR ({x}.upstream_digest IS NULL AND {y}.content_digest = {x}.content_digest))"
+    )
+
+
+def _original() -> str:
+    """The first row that covers `n`.
+
+    One that knows the bytes is covered by the first row that counts, if by any: each row that
+    covers it is covered by that one, too.
+    """
+    candidates = " UNION ALL ".join(
+        f"SELECT {', '.join(f'y.{name}' for name in LINK_COLUMNS)} FROM exchanges y "
+        f"WHERE {_IN_GROUP.format('y')} AND y.id <> n.id AND {_before('y', 'n')} AND {condition}"
+        for condition in (
+            f"{_counts('y')} AND {_live_covers('y', 'n')}",
+            (
+                f"n.upstream_digest IS NOT NULL AND {_counts('y')} "
+                f"AND y.upstream_digest = n.upstream_digest AND {_covers_recording('y', 'n')}"
+            ),
+            f"n.upstream_digest IS NULL AND {_covers_recording('y', 'n')}",
+        )
+    )
+    return f"(SELECT y.id FROM ({candidates}) y ORDER BY {_rank('y')} LIMIT 1)"
+
+
+_N_COUNTS = (
+    "(SELECT o.duplicate_of FROM exchanges o WHERE o.opened_at = n.opened_at AND o.id = n.id) "
+    "IS NULL"
+)
+_POINTS_PAST_N = (
+    "(x.duplicate_of IS NULL OR EXISTS (SELECT 1 FROM exchanges o "
+    f"WHERE o.id = x.duplicate_of AND {_IN_GROUP.format('o')} AND {_before('n', 'o')}))"
+)
+
+
+def _point_at_n(condition: str) -> str:
+    return (
+        "UPDATE exchanges SET duplicate_of = n.id WHERE (opened_at, id) IN ("
+        f"SELECT x.opened_at, x.id FROM exchanges x WHERE {_IN_GROUP.format('x')} "
+        f"AND x.id <> n.id AND {_before('n', 'x')} AND {condition})"
+    )
+
+
+_LINK_STEPS = (
+    # What n is a duplicate of.
+    (
+        f"UPDATE exchanges SET duplicate_of = {_original()} WHERE opened_at = n.opened_at "
+        f"AND id = n.id AND NOT (duplicate_of {{same}} {_original()})"
+    ),
+    # Live rows that counted and that n comes before, then those that pointed at them.
+    _point_at_n(f"{_N_COUNTS} AND {_counts('x')} AND {_live_covers('n', 'x')}"),
+    _point_at_n(
+        f"{_N_COUNTS} AND x.duplicate_of IN (SELECT d.id FROM exchanges d "
+        f"WHERE {_IN_GROUP.format('d')} AND d.duplicate_of = n.id) AND {_live_covers('n', 'x')}"
+    ),
+    # Recordings with the bytes that n has, then recordings without bytes.
+    _point_at_n(
+        "x.source <> 'live' AND x.upstream_digest = n.upstream_digest "
+        f"AND {_N_COUNTS} AND {_covers_recording('n', 'x')} AND {_POINTS_PAST_N}"
+    ),
+    _point_at_n(
+        "x.source <> 'live' AND x.upstream_digest IS NULL "
+        f"AND x.content_digest = n.content_digest AND {_covers_recording('n', 'x')} "
+        f"AND {_POINTS_PAST_N}"
+    ),
+)
+
+_COLLIDES = (
+    f"((SELECT COUNT(*) FROM (SELECT 1 FROM exchanges m WHERE {_IN_GROUP.format('m')} "
+    "AND m.duplicate_of IS NULL LIMIT 2) two) > 1)"
+)
+_FLAG_STEPS = (
+    (
+        f"UPDATE exchanges SET id_collision = {_COLLIDES} "
+        f"WHERE opened_at = n.opened_at AND id = n.id AND id_collision <> {_COLLIDES}"
+    ),
+    # All other members have one flag, and those that count are found at once.
+    (
+        f"UPDATE exchanges SET id_collision = {_COLLIDES} WHERE response_id = (SELECT CASE WHEN "
+        f"EXISTS (SELECT 1 FROM exchanges m WHERE {_IN_GROUP.format('m')} "
+        f"AND m.duplicate_of IS NULL AND m.id_collision = (NOT {_COLLIDES})) "
+        "THEN n.response_id END) "
+        "AND origin = n.origin AND (upstream_digest IS NOT NULL OR content_digest IS NOT NULL) "
+        f"AND id_collision <> {_COLLIDES}"
+    ),
+)
+
+
+def sqlite_views() -> list[tuple[str, tuple[str, ...]]]:
+    """The temporary views that take new members in, and what each does with one."""
+    return [
+        ("relink", tuple(_for_sqlite(step) for step in _LINK_STEPS)),
+        ("reflag", tuple(_for_sqlite(step) for step in _FLAG_STEPS)),
+    ]
+
+
+def sqlite_view(name: str, steps: Sequence[str]) -> list[str]:
+    """The statements that give a connection one of these views."""
+    return taking_in(name, LINK_COLUMNS, steps)
+
+
+def taking_in(name: str, columns: Sequence[str], steps: Sequence[str]) -> list[str]:
+    """A temporary view on SQLite that takes rows in, and does this for each of them that is one."""
+    nothing = ", ".join(f"NULL AS {column}" for column in columns)
+    program = "; ".join(steps)
+    when = f"INSTEAD OF INSERT ON {name} WHEN NEW.id IS NOT NULL"
+    return [
+        f"CREATE TEMP VIEW IF NOT EXISTS {name} AS SELECT {nothing}",
+        f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_row {when} BEGIN {program}; END",
+    ]
+
+
+def has_company(name: str) -> str:
+    """The condition that a row is a member of a group with others; nearly all are alone."""
+    return (
+        f"{_IS_MEMBER.format(name)} AND EXISTS (SELECT 1 FROM exchanges c "
+        f"WHERE c.response_id = {name}.response_id AND c.origin = {name}.origin "
+        f"AND c.id <> {name}.id)"
+    )
+
+
+def postgresql_function() -> str:
+    """The function that links the members of a bundle: `[[opened_at, id], …]`."""
+    members = (
+        "SELECT e.* FROM jsonb_array_elements(keys) k "
+        "JOIN exchanges e ON e.opened_at = (k ->> 0)::timestamptz AND e.id = k ->> 1 "
+        f"WHERE e.state = 'settled' AND {has_company('e')} ORDER BY e.opened_at, e.id"
+    )
+    same = {"same": "IS NOT DISTINCT FROM"}
+    link, flag = (
+        "; ".join(step.format(**same) for step in steps) for steps in (_LINK_STEPS, _FLAG_STEPS)
+    )
+    return (
+        f"CREATE OR REPLACE FUNCTION {FUNCTION}(keys jsonb) RETURNS void LANGUAGE plpgsql AS $$ "
+        "DECLARE n exchanges%ROWTYPE; BEGIN "
+        f"FOR n IN {members} LOOP {link}; END LOOP; "
+        f"FOR n IN {members} LOOP {flag}; END LOOP; END $$"
+    )
+
+
+def _for_sqlite(step: str) -> str:
+    """The statement inside a trigger, where the new member is called NEW."""
+    return re.sub(r"\bn\.", "NEW.", step.format(same="IS"))

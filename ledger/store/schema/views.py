@@ -1,0 +1,274 @@
+"""Database. The views: requests, unpriced, usage_daily, completeness, for both databases.
+
+One text; a `Spelling` holds the few expressions that the databases write differently. Sums come in
+two parts, so that no amount that an upstream names can overflow the sum of a day.
+
+`usage_daily` and `completeness` take days that are over from `daily` and `hourly`, and add up the
+others (`live_daily`, `live_hourly`) span by span: stale days, and what is not over yet.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ledger.store.current import is_current_charge, joined_reading
+
+VIEWS = ("completeness", "live_hourly", "usage_daily", "live_daily", "unpriced", "requests")
+"""In the order in which they can be dropped."""
+
+
+class Spelling(NamedTuple):
+    """What SQLite and PostgreSQL write differently."""
+
+    milliseconds: str
+    usd: str
+    integer: str
+    day: str
+    hour: str
+    ratio: str
+    spans: str
+    of_span: str
+    """Rows of {0} in a span."""
+
+
+SPELLINGS = {
+    "sqlite": Spelling(
+        milliseconds="CAST(ROUND((julianday({1}) - julianday({0})) * 86400000) AS INTEGER)",
+        usd="ROUND(({0}) / 1e12, 12)",
+        integer="CAST(({0}) AS INTEGER)",
+        day="date(e.opened_at)",
+        hour="strftime('%Y-%m-%d %H:00:00.000000Z', e.opened_at)",
+        ratio="CAST({0} AS REAL) / NULLIF({1}, 0)",
+        spans="""(
+    SELECT day, starts_at, ends_at FROM stale_days UNION ALL
+    SELECT NULL, COALESCE((SELECT value FROM meta WHERE key = 'rolled_until'), ''), '9999') s""",
+        # SQLite keeps the order of a CROSS JOIN.
+        of_span="CROSS JOIN {0} e ON e.opened_at >= s.starts_at AND e.opened_at < s.ends_at",
+    ),
+    "postgresql": Spelling(
+        milliseconds="round(extract(epoch FROM {1} - {0}) * 1000)::bigint",
+        usd="round(({0}) / 1e12, 12)",
+        integer="({0})::bigint",
+        day="(e.opened_at AT TIME ZONE 'UTC')::date",
+        hour="date_trunc('hour', e.opened_at, 'UTC')",
+        ratio="{0}::double precision / NULLIF({1}, 0)",
+        spans="""(
+    SELECT day, starts_at, ends_at FROM stale_days UNION ALL
+    SELECT NULL::date, COALESCE((SELECT value::timestamptz FROM meta WHERE key = 'rolled_until'),
+      '-infinity'), 'infinity') s""",
+        # OFFSET 0 keeps the planner from turning this around: span by span, each from the
+        # partitions and the end of the index where it lies (0.9 s a day instead of 8).
+        of_span="""JOIN LATERAL (
+    SELECT * FROM {0} o WHERE o.opened_at >= s.starts_at AND o.opened_at < s.ends_at OFFSET 0) e
+  ON true""",
+    ),
+}
+
+_PART = 10**9
+_PARTS_MAX = 9 * 10**9
+"""A sum is that of its upper and its lower part; beyond 9.0e18, which 64 bits just hold, it is
+NULL: not known."""
+
+CHARGES = f"""FROM charges c
+    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
+      AND {is_current_charge("c")}"""
+IS_COUNTED = "e.state <> 'open' AND e.duplicate_of IS NULL"
+MODEL = "COALESCE(NULLIF(e.response_model, ''), NULLIF(e.request_model, ''))"
+UNCACHED = "r.input_tokens - COALESCE(r.cache_read_tokens, 0) - COALESCE(r.cache_write_tokens, 0)"
+NO_USAGE = "COALESCE({0}.usage_source, 'none') = 'none'"
+
+# Lines of a further iteration: its kind, a dot, the line. The first condition is an index's.
+FURTHER_INPUT = (
+    "c.line LIKE '%.%' AND "
+    "(c.line LIKE '%.uncached_input' OR c.line LIKE '%.cache_%' OR c.line LIKE '%.input_%')"
+)
+FURTHER_OUTPUT = (
+    "c.line LIKE '%.%' AND "
+    "(c.line LIKE '%.output%' OR c.line LIKE '%.reasoning' OR c.line LIKE '%.citation')"
+)
+
+
+COUNTS = {
+    "requests": "COUNT(*)",
+    "errors": "COUNT(CASE WHEN e.outcome IN ('error_frame', 'http_error') THEN 1 END)",
+    "without_usage": "COUNT(CASE WHEN COALESCE(e.usage_source, 'none') = 'none' THEN 1 END)",
+    "unpriced": "COUNT(CASE WHEN e.cost_state IN ('unpriced', 'partial') THEN 1 END)",
+}
+# Sums are of what providers reported; what we estimated stands beside, never inside.
+SUMS: Mapping[str, str] = {
+    name: f"CASE WHEN e.usage_source <> 'estimated' THEN e.{name} END"
+    for name in (
+        "input_tokens",
+        "uncached_input_tokens",
+        "cache_read_tokens",
+        "cache_write_tokens",
+        "cache_write_5m_tokens",
+        "cache_write_1h_tokens",
+        "output_tokens",
+        "reasoning_tokens",
+        "extra_input_tokens",
+        "extra_output_tokens",
+    )
+} | {
+    "estimated_input_tokens": "CASE WHEN e.usage_source = 'estimated' THEN e.input_tokens END",
+    "estimated_output_tokens": "CASE WHEN e.usage_source = 'estimated' "
+    "THEN e.output_tokens ELSE e.estimated_output_tokens END",
+    "cost_picousd": "e.cost_picousd",
+    "cacheable_input_tokens": "CASE WHEN e.usage_source <> 'estimated' "
+    "AND e.cache_read_tokens IS NOT NULL THEN e.input_tokens END",
+}
+HOURLY = {
+    "opened": "COUNT(*)",
+    "still_open": "COUNT(CASE WHEN e.state = 'open' THEN 1 END)",
+    "settled": "COUNT(CASE WHEN e.state = 'settled' THEN 1 END)",
+    "lost": "COUNT(CASE WHEN e.state = 'lost' THEN 1 END)",
+    "without_usage": "COUNT(CASE WHEN e.state <> 'open' "
+    "AND COALESCE(r.usage_source, 'none') = 'none' THEN 1 END)",
+    "estimated": "COUNT(CASE WHEN r.usage_source = 'estimated' THEN 1 END)",
+    "errors": "COUNT(CASE WHEN e.outcome IN ('error_frame', 'http_error') THEN 1 END)",
+    "degraded": "COUNT(e.degraded)",
+    "duplicates": "COUNT(e.duplicate_of)",
+}
+DIMENSIONS = "e.provider, e.model, e.key_fingerprint"
+
+
+def statements(dialect: str) -> Iterator[str]:
+    """Replace the views by those of this version."""
+    spelling = SPELLINGS[dialect]
+    yield from (f"DROP VIEW IF EXISTS {view}" for view in VIEWS)
+    yield requests(dialect)
+    yield unpriced(dialect)
+    yield from _sums(dialect, spelling)
+
+
+def sum_of(term: str) -> str:
+    """The sum of a term, which cannot overflow."""
+    high, low = f"SUM({term} / {_PART})", f"SUM({term} % {_PART})"
+    return f"CASE WHEN {high} < {_PARTS_MAX} THEN {high} * {_PART} + {low} END"
+
+
+def requests(dialect: str) -> str:
+    """One row per exchange that counts, its current reading and the sum of its charges."""
+    spelling = SPELLINGS[dialect]
+    cost = f"SELECT {sum_of('c.amount_picousd')} {CHARGES}"
+    extra = f"SELECT SUM(c.quantity) {CHARGES} AND "
+    return f"""
+CREATE VIEW requests AS
+SELECT
+  e.id, e.response_id, e.opened_at, e.state, e.outcome, e.source,
+  e.origin, e.provider, e.dialect, e.operation, e.path,
+  {MODEL} AS model, e.request_model, e.response_model, e.streamed,
+  e.http_status, e.finish_reason, e.error_type, e.error_code, e.error_message, e.service_tier,
+  e.first_byte_at, e.first_token_at, e.settled_at,
+  {_duration(spelling, "e.first_token_at")} AS first_token_ms,
+  {_duration(spelling, "e.settled_at")} AS duration_ms,
+  r.usage_source, r.input_tokens,
+  CASE WHEN {UNCACHED} < 0 THEN 0 ELSE {UNCACHED} END AS uncached_input_tokens,
+  r.cache_read_tokens, r.cache_write_tokens, r.cache_write_5m_tokens, r.cache_write_1h_tokens,
+  r.output_tokens, r.reasoning_tokens, r.input_audio_tokens, r.output_audio_tokens,
+  r.estimated_output_tokens, r.tool_units,
+  {spelling.integer.format(extra + FURTHER_INPUT)} AS extra_input_tokens,
+  {spelling.integer.format(extra + FURTHER_OUTPUT)} AS extra_output_tokens,
+  {spelling.integer.format(cost)} AS cost_picousd,
+  {spelling.usd.format(cost)} AS cost_usd,
+  (SELECT CASE
+     WHEN COUNT(*) = 0 THEN CASE WHEN {NO_USAGE.format("r")} THEN NULL ELSE 'unpriced' END
+     WHEN COUNT(c.amount_picousd) = 0 THEN 'unpriced'
+     WHEN COUNT(c.amount_picousd) < COUNT(*) THEN 'partial'
+     WHEN MIN(c.price_source) = 'provider' AND MAX(c.price_source) = 'provider' THEN 'reported'
+     ELSE 'priced' END
+   {CHARGES}) AS cost_state,
+  r.reported_cost_picousd, {spelling.usd.format("r.reported_cost_picousd")} AS reported_cost_usd,
+  r.reported_upstream_cost_picousd, r.is_byok,
+  r.usage_json, r.remarks, r.id AS reading_id, r.revision AS reading_revision, r.meter_version,
+  e.key_fingerprint, e.key_hint, e.user_agent, e.end_user, e.session_id, e.tags,
+  e.usage_asked, e.usage_injected, e.usage_stripped, e.resent, e.degraded,
+  e.request_bytes, e.response_bytes, e.client_bytes, e.removed_bytes, e.events,
+  e.id_unstable, e.id_collision, e.node, e.capture,
+  e.project, e.git_branch, e.agent, e.parent_session_id, e.tool_calls, e.request_digest
+FROM exchanges e
+LEFT {joined_reading(dialect)}
+WHERE {IS_COUNTED}
+"""
+
+
+def _duration(spelling: Spelling, until: str) -> str:
+    """Milliseconds since the request was seen; NULL where the clock was set back meanwhile."""
+    milliseconds = spelling.milliseconds.format("e.opened_at", until)
+    return f"CASE WHEN {until} >= e.opened_at THEN {milliseconds} END"
+
+
+def unpriced(dialect: str) -> str:
+    """One row per line without a price, and per reading with usage and no line at all.
+
+    Of a period, the lines are found first: hence the moment is theirs.
+    """
+    return f"""
+CREATE VIEW unpriced AS
+SELECT
+  c.opened_at, c.exchange_id, e.response_id, e.provider,
+  COALESCE(c.model, {MODEL}) AS model, e.service_tier, c.line, c.quantity, c.reason
+FROM charges c
+JOIN exchanges e ON e.opened_at = c.opened_at AND e.id = c.exchange_id
+{joined_reading(dialect, "r.id = c.reading_id")}
+WHERE c.amount_picousd IS NULL AND {is_current_charge("c")} AND {IS_COUNTED}
+UNION ALL
+SELECT
+  e.opened_at, e.id, e.response_id, e.provider, {MODEL}, e.service_tier, NULL, NULL,
+  'no line was charged'
+FROM exchanges e
+{joined_reading(dialect)}
+WHERE r.usage_source <> 'none' AND {IS_COUNTED}
+  AND NOT EXISTS (
+    SELECT 1 FROM charges c
+    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id)
+"""
+
+
+def _sums(dialect: str, spelling: Spelling) -> list[str]:
+    figures = ",\n  ".join(
+        f"{spelling.integer.format(sum_of(term))} AS {name}" for name, term in SUMS.items()
+    )
+    counts = ",\n  ".join(f"{term} AS {name}" for name, term in COUNTS.items())
+    hourly = ",\n  ".join(f"{term} AS {name}" for name, term in HOURLY.items())
+    daily_columns = ", ".join(["provider, model, key_fingerprint, key_hint", *COUNTS, *SUMS])
+    shown = ", ".join(
+        name for name in SUMS if name not in ("cacheable_input_tokens", "cost_picousd")
+    )
+    fresh = "NOT EXISTS (SELECT 1 FROM stale_days s WHERE s.day = d.day)"
+    return [
+        f"""
+CREATE VIEW live_daily AS
+SELECT s.day AS stale_day, {spelling.day} AS day, {DIMENSIONS}, MAX(e.key_hint) AS key_hint,
+  {counts},
+  {figures}
+FROM {spelling.spans}
+{spelling.of_span.format("requests")}
+GROUP BY s.day, {spelling.day}, {DIMENSIONS}
+""",
+        f"""
+CREATE VIEW usage_daily AS
+SELECT day, provider, model, key_fingerprint, key_hint, requests, errors, without_usage,
+  {shown},
+  {spelling.ratio.format("cache_read_tokens", "cacheable_input_tokens")} AS cache_hit_rate,
+  cost_picousd, {spelling.usd.format("cost_picousd")} AS cost_usd, unpriced
+FROM (
+SELECT d.day, {daily_columns} FROM daily d WHERE {fresh}
+UNION ALL
+SELECT day, {daily_columns} FROM live_daily) u
+""",
+        f"""
+CREATE VIEW live_hourly AS
+SELECT s.day AS stale_day, {spelling.hour} AS hour,
+  {hourly}
+FROM {spelling.spans}
+{spelling.of_span.format("exchanges")}
+LEFT {joined_reading(dialect)}
+GROUP BY s.day, {spelling.hour}
+""",
+        f"""
+CREATE VIEW completeness AS
+SELECT d.hour, {", ".join(HOURLY)} FROM hourly d WHERE {fresh}
+UNION ALL
+SELECT hour, {", ".join(HOURLY)} FROM live_hourly
+""",
+    ]

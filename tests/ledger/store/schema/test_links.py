@@ -1,0 +1,260 @@
+"""The rule of duplicates: the databases keep it as the Python statement of it says, whatever the
+order of arrival."""
+
+from dataclasses import asdict, replace
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ledger.model.exchange import Source
+from ledger.store import db
+from ledger.store.schema import derived
+from ledger.store.writing import batch_insert
+from ledger.sync import bundles
+from tests.ledger.duplicates_rule import Link, Member, link, rank
+from tests.ledger.written import NOON, ORIGIN, bundle_of, put, reading, settled, whole
+
+FULL = {"key_fingerprint": "k1", "request_digest": "q1", "upstream_digest": "u1"}
+LIVE = Member(id="a", opened_at=NOON, origin=ORIGIN, response_id="r", content_digest="c1", **FULL)
+
+
+def later(member: Member = LIVE, **changes) -> Member:
+    return replace(member, **{"opened_at": NOON + timedelta(seconds=1), **changes})
+
+
+def entry(member: Member):
+    facts = asdict(member)
+    name, at = facts.pop("id"), facts.pop("opened_at")
+    return whole(settled(name, at=at, **{**facts, "source": Source(facts["source"])}))
+
+
+def links_of(engine) -> dict[str, Link]:
+    with engine.connect() as connection:
+        found = connection.execute(sa.text("SELECT id, duplicate_of, id_collision FROM exchanges"))
+        return {
+            row.id: Link(duplicate_of=row.duplicate_of, id_collision=bool(row.id_collision))
+            for row in found
+        }
+
+
+def empty(engine) -> None:
+    with db.writing(engine) as connection:
+        if engine.dialect.name == "postgresql":
+            connection.exec_driver_sql("SET LOCAL tokentee.retention = 'on'")
+        else:
+            connection.exec_driver_sql("INSERT INTO meta VALUES ('retention', '')")
+        for table in ("charges", "readings", "exchanges"):
+            connection.exec_driver_sql(f"DELETE FROM {table}")
+        connection.exec_driver_sql("DELETE FROM meta WHERE key = 'retention'")
+
+
+RECORDED = {"source": "replay"}
+CASES = [
+    pytest.param([LIVE], {"a": Link()}, id="alone"),
+    pytest.param(
+        [LIVE, later(id="b")], {"a": Link(), "b": Link(duplicate_of="a")}, id="seen again"
+    ),
+    *(
+        pytest.param(
+            [LIVE, later(id="b", **{name: "other"})],
+            {"a": Link(id_collision=True), "b": Link(id_collision=True)},
+            id=f"another {name}",
+        )
+        for name in FULL
+    ),
+    *(
+        pytest.param(
+            [LIVE, later(id="b", **{name: None})],
+            {"a": Link(id_collision=True), "b": Link(id_collision=True)},
+            id=f"a live row without {name}",
+        )
+        for name in FULL
+    ),
+    pytest.param(
+        [LIVE, later(id="b", content_digest="c2")],
+        {"a": Link(), "b": Link(duplicate_of="a")},
+        id="the same bytes, read otherwise",
+    ),
+    pytest.param(
+        [LIVE, later(id="b", opened_at=NOON - timedelta(1), **RECORDED)],
+        {"a": Link(), "b": Link(duplicate_of="a")},
+        id="an earlier recording does not take a live row's place",
+    ),
+    pytest.param(
+        [LIVE, later(id="b", key_fingerprint=None, upstream_digest=None, **RECORDED)],
+        {"a": Link(), "b": Link(duplicate_of="a")},
+        id="a recording that knows less",
+    ),
+    pytest.param(
+        [LIVE, later(id="b", key_fingerprint="other", **RECORDED)],
+        {"a": Link(id_collision=True), "b": Link(id_collision=True)},
+        id="a recording of another key",
+    ),
+    pytest.param(
+        [replace(LIVE, request_digest=None), later(id="b", **RECORDED)],
+        {"a": Link(), "b": Link(duplicate_of="a")},
+        id="a recording of a row of before the digest of requests",
+    ),
+    pytest.param(
+        [
+            replace(LIVE, source="replay", key_fingerprint=None),
+            later(id="b", source="import", opened_at=NOON + timedelta(1)),
+        ],
+        {"a": Link(duplicate_of="b"), "b": Link()},
+        id="of two recordings the one that knows more counts",
+    ),
+    pytest.param(
+        [LIVE, later(id="b", response_id="other"), later(id="c", origin="other")],
+        {"a": Link(), "b": Link(), "c": Link()},
+        id="other groups",
+    ),
+    pytest.param(
+        [
+            LIVE,
+            later(id="b", key_fingerprint="k2"),
+            later(id="c", opened_at=NOON + timedelta(1)),
+        ],
+        {
+            "a": Link(id_collision=True),
+            "b": Link(id_collision=True),
+            "c": Link(duplicate_of="a", id_collision=True),
+        },
+        id="a duplicate in a group that collides",
+    ),
+    pytest.param(
+        [replace(LIVE, content_digest=None, upstream_digest=None), later(id="b")],
+        {"a": Link(), "b": Link()},
+        id="nothing to compare",
+    ),
+]
+
+
+@pytest.mark.parametrize(("members", "expected"), CASES)
+def test_the_rule(members, expected):
+    assert link(members) == expected
+
+
+@pytest.mark.parametrize(("members", "expected"), CASES)
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_the_databases_keep_the_rule(engine, members, expected, is_reversed):
+    put(engine, *(entry(member) for member in (reversed(members) if is_reversed else members)))
+    assert links_of(engine) == expected
+
+
+MEMBERS = st.lists(
+    st.builds(
+        Member,
+        id=st.just(""),
+        opened_at=st.integers(0, 3).map(lambda hours: NOON + timedelta(hours=hours)),
+        origin=st.just(ORIGIN),
+        response_id=st.just("r"),
+        source=st.sampled_from(["live", "live", "replay", "import"]),
+        key_fingerprint=st.sampled_from([None, "k1", "k2"]),
+        request_digest=st.sampled_from([None, "q1", "q2"]),
+        upstream_digest=st.sampled_from([None, "u1", "u2"]),
+        content_digest=st.sampled_from([None, "c1", "c2"]),
+    ),
+    max_size=7,
+).map(lambda members: [replace(m, id=f"e{place}") for place, m in enumerate(members)])
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(members=MEMBERS, data=st.data())
+def test_order_and_batches_do_not_matter(engine, members, data):
+    expected = link(members)
+    empty(engine)
+    arriving = data.draw(st.permutations(members))
+    cut = data.draw(st.integers(0, len(members)))
+    put(engine, *(entry(member) for member in arriving[:cut]))
+    # The rest is written first and then linked, as bundles are.
+    keys = []
+    with db.writing(engine) as connection:
+        for member in arriving[cut:]:
+            bundle = bundle_of(entry(member))
+            bundles.write(connection, bundle)
+            keys += bundle.keys
+    with db.writing(engine) as connection:
+        bundles.link(connection, keys)
+    assert links_of(engine) == expected
+    with db.writing(engine) as connection:
+        derived.relink_all(connection)
+    assert links_of(engine) == expected
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(members=MEMBERS)
+def test_the_writer_links_as_merging_does(new_sqlite_engine, members):
+    empty(new_sqlite_engine)
+    with new_sqlite_engine.connect() as connection:
+        driver = connection.connection.driver_connection
+        for statement in batch_insert.setup(spooling=False):
+            driver.execute(statement)
+        rows = []
+        for member in members:
+            exchange, read, _ = entry(member)
+            rows.append(batch_insert.settled_row(exchange, read or reading(exchange), (), None))
+        if rows:
+            driver.execute(*batch_insert.statement(rows))
+    assert links_of(new_sqlite_engine) == link(members)
+
+
+@pytest.fixture
+def new_sqlite_engine(new_sqlite):
+    engine = db.open_engine(new_sqlite())
+    yield engine
+    engine.dispose()
+
+
+@given(members=MEMBERS)
+def test_what_counted_still_counts_when_recordings_are_added(members):
+    live = [member for member in members if member.source == "live"]
+    before, after = link(live), link(members)
+    assert {m.id for m in live if not before[m.id].duplicate_of} == {
+        m.id for m in live if not after[m.id].duplicate_of
+    }
+
+
+@given(members=MEMBERS)
+def test_only_a_row_with_the_same_key_and_request_makes_a_live_row_a_duplicate(members):
+    named = {member.id: member for member in members}
+    for name, found in link(members).items():
+        if found.duplicate_of and named[name].source == "live":
+            original = named[found.duplicate_of]
+            assert rank(original) < rank(named[name])
+            assert (original.key_fingerprint, original.request_digest) == (
+                named[name].key_fingerprint,
+                named[name].request_digest,
+            )
+
+
+@pytest.mark.parametrize("name", ["key_fingerprint", "request_digest", "upstream_digest"])
+def test_a_large_group_is_linked_in_constant_time_a_row(new_sqlite_engine, name):
+    """A gateway that numbers all responses `1`: SQLite's steps a row must not grow."""
+    driver = new_sqlite_engine.raw_connection().driver_connection
+    for statement in batch_insert.setup(spooling=False):
+        driver.execute(statement)
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    costs = []
+    for start in range(0, 2_000, 200):
+        rows = []
+        for number in range(start, start + 200):
+            exchange, read, _ = entry(later(id=f"e{number:05}", **{name: f"v{number}"}))
+            rows.append(batch_insert.settled_row(exchange, read, (), None))
+        steps = 0
+        driver.set_progress_handler(count, 100)
+        driver.execute(*batch_insert.statement(rows))
+        driver.set_progress_handler(None, 0)
+        costs.append(steps)
+    assert costs[-1] < 2 * costs[1], costs
