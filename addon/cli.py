@@ -49,6 +49,18 @@ COMMANDS = (
         summary="Prove the ledger: bytes, digests, readings, charges, sums",
     ),
     Command(
+        name="config",
+        module="addon.commands.config",
+        attribute="config",
+        summary="Check the config file of run, show what is in force",
+    ),
+    Command(
+        name="deploy",
+        module="addon.commands.deploy",
+        attribute="deploy",
+        summary="Write files for Docker, systemd, Kubernetes, Grafana, Prometheus",
+    ),
+    Command(
         name="path",
         module="addon.commands.path",
         attribute="path_command",

@@ -2,6 +2,11 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from addon.run.arguments import Call
 
 HELP = """\
 Usage: tokentee run [OPTIONS] [--] COMMAND ...   record what a command sends to LLMs
@@ -15,6 +20,9 @@ set go on to hold, for the way out too. Servers on this machine (Ollama) are not
 led through the proxy unless tee_hosts or a base URL variable names them.
 
 Options:
+  --config FILE          Settings: upstreams with listeners, ledger, tags, prices.
+                         Default: TOKENTEE_CONFIG, ./tokentee.toml, the user's
+                         config folder, /etc/tokentee. Options stand above it.
   --everything           Decrypt all TLS connections of the command, not only
                          those to LLM hosts.
   --listen HOST[:PORT]   Without a command: where to listen [127.0.0.1:8080].
@@ -53,6 +61,7 @@ def run(words: Sequence[str]) -> int:
 
     from addon.run import lean
 
+    call = _with_config(call)
     lean.install()
     if call.command:
         from addon.run.around import run_around
@@ -61,3 +70,31 @@ def run(words: Sequence[str]) -> int:
     from addon.run.alone import run_proxy
 
     return run_proxy(call)
+
+
+def _with_config(call: "Call") -> "Call":
+    """The call with the config file's settings below its own options; as it is without a file."""
+    import os
+
+    from addon.config import reading, words
+
+    path = reading.path_of(call.config)
+    if path is None:
+        return call
+    settings = reading.load(path)
+    options = words.options_of(
+        settings,
+        ledger_url=reading.ledger_url(settings, path),
+        folder=path.parent,
+        environment=os.environ,
+    )
+    has_modes = bool(call.command or call.listen) or any(
+        word in ("--mode", "-m") or word.startswith("--mode=") for word in call.options
+    )
+    added = words.words_of(
+        options, words.modes_of(settings), given=call.set_names, has_modes=has_modes
+    )
+    if settings.names and not os.environ.get("TOKENTEE_NAMES"):
+        os.environ["TOKENTEE_NAMES"] = str(reading.beside(path, settings.names))
+    sys.stderr.write(f"tokentee: settings from {path}\n")
+    return replace(call, options=(*added, *call.options))

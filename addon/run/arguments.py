@@ -28,7 +28,7 @@ VALUES = frozenset(
     }
 )  # fmt: skip
 """Those with one."""
-OURS = frozenset({"--everything", "--listen", "--help", "-h"})
+OURS = frozenset({"--everything", "--listen", "--config", "--help", "-h"})
 FILTER_SIGNS = "~!("
 """How mitmproxy's filter expressions begin; no command begins so."""
 LOOPBACK_NAMES = ("127.", "localhost", "::1", "[::1]")
@@ -48,6 +48,8 @@ class Call:
     """Empty: a proxy alone."""
     everything: bool = False
     listen: tuple[str, int | None] | None = None
+    config: str | None = None
+    """A config file; None: the usual places."""
     is_help: bool = False
     filters: tuple[str, ...] = field(default=())
 
@@ -68,7 +70,7 @@ def parse(words: Sequence[str]) -> Call:
     options: list[str] = []
     filters: list[str] = []
     everything, is_help = False, False
-    listen = None
+    listen, config = None, None
     command: Sequence[str] = ()
     rest = list(words)
     while rest:
@@ -84,6 +86,8 @@ def parse(words: Sequence[str]) -> Call:
             is_help = True
         elif name == "--listen":
             listen = _address(value if equals else _value_of(word, rest))
+        elif name == "--config":
+            config = value if equals else _value_of(word, rest)
         elif taken := _mitmproxys(word, rest):
             options += taken
         elif word.startswith("-") and word != "-":
@@ -99,6 +103,7 @@ def parse(words: Sequence[str]) -> Call:
         command=tuple(command),
         everything=everything,
         listen=listen,
+        config=config,
         is_help=is_help,
         filters=tuple(filters),
     )

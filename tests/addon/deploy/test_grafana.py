@@ -15,7 +15,7 @@ from ledger.model.exchange import Outcome
 from ledger.store import db
 from ledger.store.requests_view import requests
 from tests.addon.telemetry.made import one
-from tests.ledger.written import put, settled, whole
+from tests.ledger.written import NOON, put, settled, whole
 
 
 @pytest.mark.parametrize("made", [grafana.postgresql, grafana.prometheus])
@@ -33,7 +33,7 @@ def test_panels_do_not_overlap_and_fit_the_grid(made):
 def test_every_query_runs_on_postgresql(new_postgres):
     engine = db.open_engine(new_postgres())
     failed = settled("b", outcome=Outcome.HTTP_ERROR, http_status=429)
-    put(engine, whole(settled("a", session_id="s1")), whole(failed))
+    put(engine, whole(settled("a", session_id="s1", first_token_at=NOON)), whole(failed))
     with engine.connect() as connection:
         for panel in json.loads(grafana.postgresql())["panels"]:
             query = panel["targets"][0]["rawSql"]

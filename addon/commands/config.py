@@ -1,0 +1,81 @@
+"""Wiring. `tokentee config`: check a config file, show what is in force."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+config = typer.Typer(no_args_is_help=True, help="The config file of `tokentee run`.")
+
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[FILE]",
+        help="Default: TOKENTEE_CONFIG, ./tokentee.toml, the user's config folder, /etc/tokentee.",
+        show_default=False,
+    ),
+]
+
+
+@config.command()
+def check(file: File = None) -> None:
+    """Check a config file; every problem with its line, exit code 1 if there is any."""
+    from addon.config import reading
+
+    path = _found(file)
+    _, problems = reading.check(path)
+    for problem in problems:
+        sys.stdout.write(f"{path}: {problem}\n")
+    if problems:
+        raise typer.Exit(1)
+    sys.stderr.write(f"{path}: nothing to complain about\n")
+
+
+@config.command()
+def show(
+    file: File = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Show the settings in force, and where each comes from; passwords are hidden."""
+    from addon.config import reading, words
+    from ledger.store import db
+
+    path = _found(file)
+    settings = reading.load(path)
+    options = words.options_of(
+        settings,
+        ledger_url=reading.ledger_url(settings, path),
+        folder=path.parent,
+        environment=os.environ,
+    )
+    rows = [
+        (
+            option.name,
+            db.shown(option.value) if option.name == "ledger_url" else option.value,
+            option.source if option.source != "file" else str(path),
+        )
+        for option in options
+    ]
+    rows += [("mode", mode, str(path)) for mode in words.modes_of(settings)]
+    if as_json:
+        document = [{"name": name, "value": value, "from": source} for name, value, source in rows]
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        return
+    width = max((len(name) for name, _, _ in rows), default=0)
+    for name, value, source in rows:
+        sys.stdout.write(f"{name:<{width}}  {value}  ({source})\n")
+
+
+def _found(file: Path | None) -> Path:
+    from addon.config import reading
+    from ledger.model.errors import LedgerError
+
+    path = reading.path_of(str(file) if file else None)
+    if path is None:
+        looked = ", ".join(str(place) for place in reading.places())
+        raise LedgerError(f"no config file: looked for {looked}; name one")
+    return path
