@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-import addon
 from ledger.model.errors import LedgerError
 
 START_SECONDS_MAX = 60
@@ -21,7 +20,7 @@ STARTS_MAX = 3
 LOG_LINES_KEPT = 40
 ACTIVE = "tokentee: ledger "
 """The line with which the addon says that it records."""
-SCRIPT = Path(addon.__file__).with_name("tee.py")
+SCRIPT = Path(__file__).parent.parent / "tee.py"
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.resources import files
 from pathlib import Path
 
 from addon.deploy import grafana
@@ -31,7 +30,7 @@ class Occupied(Exception):  # noqa: N818  # it lists files, and the command word
 
 def _template(name: str) -> Text:
     def text() -> str:
-        source = files("addon.deploy").joinpath("files", name)
+        source = Path(__file__).parent / "files" / name
         return source.read_text(encoding="utf-8").replace("@VERSION@", _version())
 
     return text

@@ -292,10 +292,8 @@ def _alembic(command: str, connection: Connection, *arguments: str) -> None:
 
 
 def _migrations() -> Path:
-    """In a wheel the migrations lie inside this package, in a checkout beside it."""
-    here = Path(__file__).parents[1]
-    inside = here / "migrations"
-    return inside if inside.is_dir() else here.parent / "migrations"
+    """The migrations lie beside this package, in a checkout and in a wheel."""
+    return Path(__file__).parents[2] / "migrations"
 
 
 def _create_file(path: Path) -> None:

@@ -1,0 +1,167 @@
+"""The wheel: everything under one package, and it works beside foreign `addon` and `ledger`."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BUILDING = ROOT / ".build" / "wheel.py"
+FOREIGN = 'raise ImportError("a foreign package of the same name")\n'
+
+
+def building():
+    spec = importlib.util.spec_from_file_location("tokentee_wheel", BUILDING)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("from ledger.model import money\n", "from tokentee.ledger.model import money\n"),
+        ("from addon import cli\n", "from tokentee.addon import cli\n"),
+        ("import addon\n", "import tokentee.addon as addon\n"),
+        ("import ledger.model as m, os\n", "import tokentee.ledger.model as m, os\n"),
+        ("é = 1; from ledger import x\n", "é = 1; from tokentee.ledger import x\n"),
+        ("def f():\n    from addon.run import (\n        a,\n        b,\n    )\n",
+         "def f():\n    from tokentee.addon.run import (\n        a,\n        b,\n    )\n"),
+        ('"""from ledger import x"""\n', '"""from ledger import x"""\n'),
+        ("text = '''\nimport ledger\n'''\n", "text = '''\nimport ledger\n'''\n"),
+        ("import ledgers, addons.x\n", "import ledgers, addons.x\n"),
+        ("from . import ledger\n", "from . import ledger\n"),
+        ("ledger = addon = 1\n", "ledger = addon = 1\n"),
+        ("from addon import a; from ledger import b\n",
+         "from tokentee.addon import a; from tokentee.ledger import b\n"),
+    ],
+)  # fmt: skip
+def test_imports_are_rewritten_and_nothing_else(before: str, after: str):
+    assert building().rewritten(before) == after
+
+
+def test_an_import_that_binds_the_name_is_refused():
+    with pytest.raises(SyntaxError, match=r"from \.\.\. import"):
+        building().rewritten("import ledger.model\n")
+
+
+def test_every_module_is_still_python_and_imports_ours_from_the_package(tmp_path: Path):
+    module = building()
+    module.write_package(ROOT, tmp_path)
+    found = {path.relative_to(tmp_path / "tokentee") for path in tmp_path.rglob("*.py")}
+    assert len(found) > 200
+    for path in tmp_path.rglob("*.py"):
+        text = path.read_text()
+        compile(text, str(path), "exec")
+        assert module.rewritten(text) == text, "nothing is left to rewrite"
+    assert (tmp_path / "tokentee" / "addon" / "run" / "preload.cjs").is_file()
+    assert (tmp_path / "tokentee" / "migrations" / "script.py.mako").is_file()
+
+
+def uv_command(folder: Path) -> list[str]:
+    """uv, as a program or as a module of the Python that this environment was made from."""
+    for command in ([os.environ.get("UV", "uv")], [sys._base_executable, "-m", "uv"]):  # type: ignore[attr-defined]
+        try:
+            done = subprocess.run(
+                [*command, "--version"], capture_output=True, check=False, cwd=folder, timeout=30
+            )
+        except OSError:
+            continue
+        if done.returncode == 0:
+            return command
+    pytest.skip("uv is not installed")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel, and a folder whose `addon` and `ledger` are not ours."""
+    folder = tmp_path_factory.mktemp("wheel")
+    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+
+    def uv(*words: str) -> None:
+        command = [*uv_command(folder), *words]
+        subprocess.run(command, check=True, cwd=folder, timeout=300, env=environment)
+
+    uv("build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT))
+    (wheel,) = folder.glob("*.whl")
+    uv("venv", "--quiet", "--python", sys.executable, str(folder / "env"))
+    uv("pip", "install", "--quiet", "--python", str(folder / "env" / "bin" / "python"), str(wheel))
+    for name in ("addon", "ledger"):
+        (folder / "foreign" / name).mkdir(parents=True)
+        (folder / "foreign" / name / "__init__.py").write_text(FOREIGN)
+    return folder
+
+
+def run(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A program of the environment, with the foreign packages first on the path."""
+    program, *arguments = words
+    return subprocess.run(
+        [str(installed / "env" / "bin" / program), *arguments],
+        capture_output=True, text=True, check=False, timeout=120, cwd=installed / "foreign",
+        env=os.environ | {
+            "PYTHONPATH": str(installed / "foreign"),
+            "TOKENTEE_LEDGER": f"sqlite:///{installed}/ledger.db",
+            "NO_COLOR": "1",
+        },
+    )  # fmt: skip
+
+
+@pytest.mark.proxy
+class TestInstalled:
+    """Slow: one environment for all of them."""
+
+    def test_the_entry_points(self, installed: Path):
+        for words in (["tokentee", "--version"], ["python", "-m", "tokentee", "--version"]):
+            done = run(installed, *words)
+            assert done.returncode == 0, done.stderr
+            assert done.stdout.startswith("tokentee ")
+
+    def test_nothing_else_is_installed_at_top_level(self, installed: Path):
+        site = next((installed / "env" / "lib").glob("python*/site-packages"))
+        assert not (site / "addon").exists()
+        assert not (site / "ledger").exists()
+        assert not (site / "tests").exists()
+        assert not (site / "pytest").exists(), "the dev group is not for users"
+        assert not (site / "pyarrow").exists()
+
+    def test_replay_report_and_run(self, installed: Path):
+        body = b'data: {"id":"c-1","object":"chat.completion.chunk","model":"gpt-4o","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}\n\ndata: [DONE]\n\n'
+        (installed / "answer.sse").write_bytes(body)
+        url = "https://api.openai.com/v1/chat/completions"
+        done = run(installed, "tokentee", "replay", "--url", url, str(installed / "answer.sse"))
+        assert done.returncode == 0, done.stderr
+        done = run(installed, "tokentee", "report", "--format", "json")
+        assert done.returncode == 0, done.stderr
+        assert "gpt-4o" in done.stdout
+        assert json.loads(done.stdout)
+        done = run(installed, "tokentee", "run", "--", "echo", "hello")
+        assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+
+    def test_the_script(self, installed: Path):
+        path = run(installed, "tokentee", "path").stdout.strip()
+        assert path.endswith("tokentee/addon/tee.py")
+        done = run(
+            installed, "mitmdump", "-s", path, "-n", "-r", os.devnull,
+            "--set", f"confdir={installed}",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "tokentee" in done.stdout
+
+    def test_the_demo(self, installed: Path):
+        done = run(installed, "tokentee", "demo")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def test_a_missing_extra_is_one_line(self, installed: Path):
+        target = str(installed / "out")
+        done = run(installed, "tokentee", "export", target, "--format", "parquet")
+        assert "Traceback" not in done.stderr
+        assert "tokentee[parquet]" in done.stderr
+        done = run(installed, "tokentee", "report", "--ledger", "postgresql://me@127.0.0.1:9/x")
+        assert "Traceback" not in done.stderr
+        assert "tokentee[postgresql]" in done.stderr
