@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from addon.dialects import shapes
 from addon.dialects.counts import lookup
 from addon.dialects.dialect import Asking, Dialect
 from addon.dialects.facts import clean
@@ -31,7 +32,9 @@ class RequestFacts:
     end_user: str | None = None
     session_id: str | None = None
     service_tier: str | None = None
-    """The tier asked for; what was served is the response's to say (FIELD 33)."""
+    """The tier asked for; what was served is the response's to say."""
+    is_confirmed: bool = False
+    """The body has the shape of a request of the route's dialect."""
 
 
 def read_request(route: Route, body: bytes) -> RequestFacts:
@@ -51,6 +54,7 @@ def read_request(route: Route, body: bytes) -> RequestFacts:
         end_user=user,
         session_id=session,
         service_tier=_text(said.get("service_tier")),
+        is_confirmed=shapes.fits(dialect.request_shapes, said),
     )
 
 

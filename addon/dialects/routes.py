@@ -65,6 +65,8 @@ class Route:
     """The model or deployment named in the path (Gemini, Bedrock, Azure)."""
     path_streamed: bool | None = None
     """Whether the path asks for a stream; None where the body says it."""
+    host_is_known: bool = True
+    """The table of providers names the host, and nobody else answers there."""
     is_confirmed: bool = True
     """That is enough to tell an LLM call; False where the request or the answer must confirm it."""
     is_fetch: bool = False
@@ -280,6 +282,7 @@ def _route(
         dialect=row.dialect,
         path_model=unquote(model) if model is not None else None,
         path_streamed=row.streamed,
+        host_is_known=is_known,
         is_confirmed=is_known and not row.is_generic and not is_fetch,
         is_fetch=is_fetch,
     )
@@ -300,6 +303,6 @@ def match(method: str, host: str, path: str) -> Route | None:
     return _ROUTES.match(method, host, path)
 
 
-def match_websocket(path: str) -> Route | None:
+def match_websocket(host: str, path: str) -> Route | None:
     """The route of a WebSocket session; None for what is no LLM session."""
-    return _WEBSOCKETS.match("POST", "", path)
+    return _WEBSOCKETS.match("POST", host, path)

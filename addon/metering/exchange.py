@@ -12,7 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
+from addon.dialects import shapes
+from addon.dialects.facts import Facts
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
 from addon.metering import estimate
@@ -52,6 +55,7 @@ class MeteredExchange:
         "_body",
         "_content_encoding",
         "_credentials",
+        "_is_confirmed",
         "is_handshake",
         "opened",
         "request",
@@ -71,6 +75,7 @@ class MeteredExchange:
         content_encoding: str,
         credentials: tuple[str, ...],
         is_handshake: bool,
+        is_confirmed: bool = True,
         troubles: Troubles,
     ) -> None:
         self.opened = opened
@@ -83,6 +88,7 @@ class MeteredExchange:
         self.tap: Tap | None = None
         self.status: int | None = None
         """Of the response; None while no headers have come."""
+        self._is_confirmed = is_confirmed
         self._body = body
         self._content_encoding = content_encoding
         self._credentials = credentials
@@ -91,6 +97,12 @@ class MeteredExchange:
     def is_recorded(self) -> bool:
         """Whether it is read from a file, and not under way."""
         return self.opened.source is not Source.LIVE
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether host, request or answer have confirmed that this is an LLM call. Until then it
+        has no row, and nothing of it is edited."""
+        return self._is_confirmed or (self.tap is not None and self.tap.meter.is_confirmed)
 
     def request_body(self) -> bytes:
         """The client's request body with its content-encoding undone."""
@@ -129,11 +141,13 @@ class MeteredExchange:
         edits: bool,
         clock: Callable[[], float],
         capture: Callable[[bytes], None] | None = None,
+        on_confirmed: Callable[[], object] | None = None,
     ) -> Tap:
         """The tap for a response whose headers have come.
 
         `edits`: usage that was asked for in the client's name may be taken out as the body
         passes. `clock` gives seconds since the epoch. `capture` is given each chunk.
+        `on_confirmed` is called once, when the answer confirms what the request did not.
         """
         self.status = response.status
         content_type = response.headers.get("content-type", "")
@@ -155,6 +169,8 @@ class MeteredExchange:
             provider=self.opened.provider,
             status=response.status,
             path_model=self.route.path_model,
+            confirms=None if self._is_confirmed else self._confirms,
+            on_confirmed=on_confirmed,
         )
         self.tap = Tap(
             meter,
@@ -164,6 +180,12 @@ class MeteredExchange:
             capture=capture,
         )
         return self.tap
+
+    def _confirms(self, facts: Facts, body: dict[str, Any]) -> bool:
+        """Whether one frame or document is an answer of this exchange's dialect."""
+        if self.route.is_fetch:
+            return facts.usage is not None  # the result is there
+        return shapes.fits(self.route.dialect.answer_shapes, body)
 
     def settle(
         self,

@@ -6,7 +6,7 @@ is looked through with byte searches for the dialect's marks; the frames in whic
 parsed, the others never (DESIGN §10). Where chunks were cut makes no difference to what is read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from addon.dialects.counts import unknown_keys
@@ -58,7 +58,11 @@ class Meter:
         status: int = 200,
         path_model: str | None = None,
         framing: str | None = None,
+        confirms: Callable[[Facts, dict[str, Any]], bool] | None = None,
+        on_confirmed: Callable[[], object] | None = None,
     ) -> None:
+        """`confirms` tells of a frame whether it proves that this is an LLM call; None where that
+        is known. `on_confirmed` is called once, when it is."""
         self._dialect = dialect
         self._marks = (*dialect.marks, Mark(_DONE))
         self._is_error = status >= 400
@@ -67,6 +71,8 @@ class Meter:
         self._decoder = None if decoder.is_identity else decoder
         self._framing: Framing | None = FRAMINGS[framing]() if framing is not None else None
         self._is_sse = False
+        self._confirms = confirms
+        self._on_confirmed = on_confirmed
         self._begun = b""
         self._frames = 0
         self._ordinary: Ordinary | None = None
@@ -132,6 +138,11 @@ class Meter:
             rest = self._framing.end()
             self._read_run(rest)
             self.facts.is_cut_inside = self._is_cut_inside(rest)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether it is known that this is an LLM call."""
+        return self._confirms is None
 
     @property
     def token_seen(self) -> bool:
@@ -331,6 +342,16 @@ class Meter:
         self._dialect.read(facts, frame.event, body)
         if facts.is_document:
             facts.ended = facts.usage_final = True
+        if self._confirms is not None and not self._is_error:
+            self._confirm(self._confirms, body)
+
+    def _confirm(
+        self, confirms: Callable[[Facts, dict[str, Any]], bool], body: dict[str, Any]
+    ) -> None:
+        if confirms(self.facts, body):
+            self._confirms = None
+            if self._on_confirmed is not None:
+                self._on_confirmed()
 
 
 def _any_strikes(marks: list[Mark], block: bytes) -> bool:

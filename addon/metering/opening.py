@@ -66,15 +66,16 @@ def open_exchange(
     """The exchange of a request to an LLM; None for any other traffic.
 
     A request whose path says nothing is one if its host was configured, or if the caller knows
-    (`is_llm`); it is then recorded under dialect `unknown`. What cannot be read is left out and
-    noted in `troubles`.
+    (`is_llm`); it is then recorded under dialect `unknown`. A request whose path fits and whose
+    host and body do not confirm an LLM call gives an exchange that is not confirmed yet: only its
+    answer can make it one. What cannot be read is left out and noted in `troubles`.
     """
     headers = request.headers
     path, _, query = request.path.partition("?")
     upstream = rules.upstream(request.host, request.port)
     is_handshake = headers.get("upgrade", "").lower() == "websocket"
     route = (
-        routes.match_websocket(path)
+        routes.match_websocket(request.host, path)
         if is_handshake
         else routes.match(request.method, request.host, path)
     )
@@ -82,6 +83,7 @@ def open_exchange(
         if is_handshake or request.method != "POST" or (upstream is None and not is_llm):
             return None
         route = routes.UNKNOWN
+    is_named = upstream is not None or is_llm
     attempt = troubles.attempt
     encoding = headers.get("content-encoding", "")
     body = attempt(decoded_body, request.body, encoding, troubles) or b""
@@ -122,6 +124,7 @@ def open_exchange(
         content_encoding=encoding,
         credentials=attempt(credentials_of, headers, request.path) or (),
         is_handshake=is_handshake,
+        is_confirmed=not route.is_fetch and (route.is_confirmed or is_named or facts.is_confirmed),
         troubles=troubles,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from mitmproxy import http
 
@@ -20,7 +21,8 @@ may see its end first."""
 def begin(running: Running, live: Live, response: http.Response) -> None:
     """Set the tap for an answer whose headers have come; `response.stream` is True before."""
     values = flows.response_of(response)
-    if is_held(values, injected=live.original is not None):
+    may_be_held = live.exchange.is_confirmed or live.exchange.route.host_is_known
+    if may_be_held and is_held(values, injected=live.original is not None):
         response.stream = False
     tap = _tap(running, live, values, may_edit=bool(response.stream))
     if not response.stream:
@@ -55,6 +57,14 @@ def is_held(response: Response, *, injected: bool) -> bool:
     return length.isdigit() and int(length) <= HELD_BODY_BYTES_MAX
 
 
+def _opener(running: Running, live: Live) -> Callable[[], object] | None:
+    """Opens the row of an exchange that its answer confirms. A fetched result is settled at once
+    or not at all, because it may be booked already."""
+    if live.exchange.route.is_fetch:
+        return None
+    return lambda: running.ledger.open(live.exchange.opened)
+
+
 def _tap(running: Running, live: Live, response: Response, *, may_edit: bool) -> Tap:
     live.capture = capturing.begin(running, live)
     return live.exchange.answer(
@@ -62,4 +72,5 @@ def _tap(running: Running, live: Live, response: Response, *, may_edit: bool) ->
         edits=may_edit,
         clock=time.time,
         capture=live.capture.add if live.capture is not None else None,
+        on_confirmed=_opener(running, live),
     )

@@ -146,8 +146,8 @@ class Recorder:
         if exchange is None:
             return
         live = running.live[flow.id] = Live(flow=flow, exchange=exchange)
-        if exchange.is_handshake:
-            return
+        if exchange.is_handshake or not exchange.is_confirmed:
+            return  # its answer may confirm it, which opens its row then
         troubles.attempt(opt_in.ask, running, live)
         troubles.attempt(running.ledger.open, exchange.opened)
 
@@ -266,7 +266,15 @@ class Recorder:
         """Settle an exchange and hand it to the ledger; its receipt."""
         exchange = live.exchange
 
+        def has_row(settled: Settled) -> bool:
+            """False for what is no LLM call after all, and for a result that is booked already."""
+            if exchange.route.is_fetch and not running.is_new_result(settled.exchange):
+                return False
+            return exchange.is_confirmed
+
         def finish(settled: Settled) -> Settled:
+            if not has_row(settled):
+                return settled
             exchange.troubles.attempt(opt_in.learn, running, live, settled)
             if exchange.is_recorded and flows.is_of_har(live.flow):
                 return Settled(without_upstream_bytes(settled.exchange), settled.reading)
@@ -279,6 +287,10 @@ class Recorder:
             times=flows.times_of(live.flow) if exchange.is_recorded else None,
             finish=finish,
         )
+        if not has_row(settled):
+            return None
+        if settled.reading.usage_json is not None:
+            running.remember_booked(settled.exchange)
         if exchange.tap is not None:
             self._log_unknown_keys(exchange.tap.meter)
         return exchange.troubles.attempt(running.ledger.settle, *settled)

@@ -15,10 +15,15 @@ from addon.metering.session import MeteredSession
 from addon.proxy.options import Settings
 from addon.recordings.capture import Capture
 from addon.recordings.capture_files import CaptureFiles
+from ledger.model.records import Exchange
 from ledger.store.writing.writer import Ledger
 
 PROVEN_MAX = 10_000
 """Upstreams and paths remembered as answering; a client can invent paths without end."""
+
+
+BOOKED_MAX = 10_000
+"""Responses remembered as booked, about 2 MB: a result is fetched within hours as a rule."""
 
 
 @dataclass(slots=True)
@@ -59,3 +64,25 @@ class Running:
     """Of open WebSockets, by flow id."""
     proven: set[tuple[str, str]] = field(default_factory=set)
     """(origin, path) that have answered a request with our question in it."""
+    booked: dict[tuple[str, str | None, str], None] = field(default_factory=dict)
+    """(origin, key fingerprint, response id) of answers with usage that have a row, the oldest
+    first."""
+
+    def is_new_result(self, exchange: Exchange) -> bool:
+        """Whether a fetched result has no row yet, from the request that ordered it or from an
+        earlier fetch."""
+        return _booked_as(exchange) not in self.booked
+
+    def remember_booked(self, exchange: Exchange) -> None:
+        """Remember an answer with usage that gets a row."""
+        booked_as = _booked_as(exchange)
+        if booked_as is not None:
+            self.booked[booked_as] = None
+            if len(self.booked) > BOOKED_MAX:
+                del self.booked[next(iter(self.booked))]
+
+
+def _booked_as(exchange: Exchange) -> tuple[str, str | None, str] | None:
+    if exchange.response_id is None:
+        return None
+    return exchange.origin, exchange.key_fingerprint, exchange.response_id

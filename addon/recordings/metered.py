@@ -38,7 +38,8 @@ def meter(item: Recorded, rules: Rules) -> list[Settled] | None:
     if item.messages is not None and item.status == 101:
         return _session(item, exchange)
     _read_answer(item, exchange, edits=item.usage_injected, reached_end=item.end is End.FINISHED)
-    return [_settled(item, exchange, item.end, item.cause)]
+    settled = _settled(item, exchange, item.end, item.cause)
+    return [settled] if exchange.is_confirmed else None
 
 
 def reread(item: Recorded, booked: Exchange, *, reached_end: bool = True) -> Settled | None:

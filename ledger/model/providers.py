@@ -110,7 +110,11 @@ PROVIDERS: tuple[Provider, ...] = (
     ),
     Provider(
         name="aws.bedrock",
-        hosts=("bedrock-runtime*.amazonaws.com*", "bedrock-mantle.*.api.aws"),
+        hosts=(
+            "bedrock-runtime*.amazonaws.com*",
+            "*.bedrock-runtime*.amazonaws.com*",  # an endpoint inside a private network
+            "bedrock-mantle.*.api.aws",
+        ),
         unlisted_hosts=("bedrock-agent-runtime*.amazonaws.com*",),
         prices="aws",
         base_urls=(BaseUrl("AWS_ENDPOINT_URL_BEDROCK_RUNTIME"),),

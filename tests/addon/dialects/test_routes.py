@@ -101,11 +101,16 @@ def test_a_background_response_is_read_when_it_is_fetched() -> None:
         ("/openai/realtime", "openai.realtime"),
         ("/v1/responses", "openai.responses"),
         ("/backend-api/codex/responses", "openai.responses"),
+        (
+            "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent",
+            "gemini.live",
+        ),
+        ("/ws/google.cloud.aiplatform.v1.LlmBidiService/BidiGenerateContent", "gemini.live"),
         ("/chat", None),
     ],
 )
 def test_where_a_websocket_leads(path: str, dialect: str | None) -> None:
-    route = routes.match_websocket(path)
+    route = routes.match_websocket("h", path)
     assert (route.dialect.name if route else None) == dialect
 
 

@@ -20,13 +20,13 @@ USAGE = {
 
 
 def responses() -> WebSocketSession:
-    route = routes.match_websocket("/v1/responses")
+    route = routes.match_websocket("api.openai.com", "/v1/responses")
     assert route is not None
     return WebSocketSession(route, provider="openai")
 
 
 def realtime(model: str | None = "gpt-realtime") -> WebSocketSession:
-    route = routes.match_websocket("/v1/realtime")
+    route = routes.match_websocket("api.openai.com", "/v1/realtime")
     assert route is not None
     return WebSocketSession(route, provider="openai", model=model)
 
