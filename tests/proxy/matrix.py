@@ -171,8 +171,10 @@ class Case:
 
     @property
     def is_ended_by_closing(self) -> bool:
-        """Whether the connection's close is as good an end as any on this wire."""
-        return self.wire.ends_by_closing and self.how in (How.CUT_CLOSE, How.CUT_CLOSE_RST)
+        """Whether the connection's close is as good an end as any on this wire: between frames."""
+        if not self.wire.ends_by_closing or self.tail:
+            return False
+        return self.how in (How.CUT_CLOSE, How.CUT_CLOSE_RST)
 
     @property
     def outcome(self) -> str:
