@@ -226,8 +226,8 @@ ROWS = (
 WEBSOCKET_ROWS = (
     Row("/realtime", openai_realtime.REALTIME, True),
     Row("/responses", openai_responses.RESPONSES, True),
-    Row(".GenerativeService.BidiGenerateContent", gemini_live.LIVE, True),
-    Row(".LlmBidiService/BidiGenerateContent", gemini_live.LIVE, True),
+    Row("/ws/google.ai.generativelanguage.{}", gemini_live.LIVE, True),
+    Row("/ws/google.cloud.aiplatform.{}/BidiGenerateContent", gemini_live.LIVE, True),
 )
 
 DIALECTS: dict[str, Dialect] = {

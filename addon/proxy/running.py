@@ -15,7 +15,7 @@ from addon.metering.session import MeteredSession
 from addon.proxy.options import Settings
 from addon.recordings.capture import Capture
 from addon.recordings.capture_files import CaptureFiles
-from ledger.model.records import Exchange
+from ledger.model.exchange import Exchange
 from ledger.store.writing.writer import Ledger
 
 PROVEN_MAX = 10_000

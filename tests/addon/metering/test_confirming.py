@@ -11,7 +11,7 @@ from addon.metering.messages import Request, Response
 from addon.metering.opening import Rules, Upstream, open_exchange
 from addon.metering.settlement import End
 from addon.metering.troubles import Troubles
-from ledger.model.records import Source
+from ledger.model.exchange import Source
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 JSON = "application/json"
