@@ -59,6 +59,18 @@ COMMANDS = (
         summary="What a model costs; check a price file",
     ),
     Command(
+        name="names",
+        module="ledger.commands.names",
+        attribute="names",
+        summary="Who is behind keys, hosts, tags, projects",
+    ),
+    Command(
+        name="budget",
+        module="ledger.commands.budget",
+        attribute="budget",
+        summary="Budgets: spent, forecast; check exits 1 when over",
+    ),
+    Command(
         name="reprice",
         module="ledger.commands.reprice",
         attribute="reprice",

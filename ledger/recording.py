@@ -1,12 +1,13 @@
 """Wiring. Opens a ledger for recording: the writer, and the threads that work beside it.
 
-SQLite       the writer, and the keeper of its sums
+SQLite       the writer, the keeper of its sums, the watcher of budgets where there are any
 PostgreSQL   a writer into this machine's spool, the shipper of the spool, the keeper of the
-             shared ledger's sums
+             shared ledger's sums, the watcher of budgets where there are any
 """
 
 from collections.abc import Callable, Sequence
 
+from ledger.budgets.watcher import watcher_of
 from ledger.maintenance.rollup import Keeper
 from ledger.store import db
 from ledger.store.writing.writer import Ledger, Log, Price, Receipt
@@ -32,7 +33,7 @@ def open_ledger(
                 price=price,
                 on_commit=on_commit,
                 log=log,
-                companions=(keeper,),
+                companions=(keeper, *watcher_of(parsed, log)),
             )
         )
     engine, shipper = open_spool(parsed, log=log)
@@ -45,7 +46,7 @@ def open_ledger(
             log=log,
             shown_url=db.shown(parsed),
             spooling=True,
-            companions=(shipper, keeper),
+            companions=(shipper, keeper, *watcher_of(parsed, log)),
         )
     )
 

@@ -24,7 +24,8 @@ MAINTENANCE = SYNC | {"ledger.maintenance"}
 REPORTS = MAINTENANCE | {"ledger.reports"}
 RECONCILE = REPORTS | {"ledger.reconcile", "ledger.reconcile.vendors"}
 PAGES = REPORTS | {"ledger.pages"}
-LEDGER = RECONCILE | PAGES | {"ledger.commands", "ledger"}
+BUDGETS = REPORTS | {"ledger.budgets"}
+LEDGER = RECONCILE | PAGES | BUDGETS | {"ledger.commands", "ledger"}
 
 FRAMING = {"addon.framing"}
 DIALECTS = FRAMING | MODEL | {"addon.dialects"}
@@ -47,6 +48,7 @@ ARROWS: dict[str, set[str]] = {
     "ledger.reconcile": RECONCILE,
     "ledger.reconcile.vendors": MODEL | {"ledger.reconcile"},
     "ledger.pages": PAGES,
+    "ledger.budgets": BUDGETS,
     "ledger.commands": LEDGER,
     "ledger": LEDGER,
     "addon.framing": FRAMING,
@@ -88,6 +90,7 @@ IMPORT_SQLALCHEMY = {
     "ledger.reports",
     "ledger.pages",
     "ledger.reconcile",
+    "ledger.budgets",
 }
 """Rooms whose modules may import sqlalchemy, alembic or psycopg; and sqlite3, as may the demo,
 which asks its ledger as a user would."""

@@ -145,8 +145,9 @@ _REPORTED = "CASE WHEN v.usage_source <> 'estimated' THEN v.{0} END"
 _DAILY = {
     "requests": "COUNT(*)",
     "errors": "COUNT(CASE WHEN v.outcome IN ('error_frame', 'http_error') THEN 1 END)",
-    "unpriced": "COUNT(CASE WHEN v.cost_state IN ('unpriced', 'partial') THEN 1 END)",
-    "cost_picousd": "SUM(v.cost_picousd)",
+    "unpriced": "COUNT(CASE WHEN v.cost_state IN ('unpriced', 'partial') "
+    "AND v.usage_source <> 'estimated' THEN 1 END)",
+    "cost_picousd": f"SUM({_REPORTED.format('cost_picousd')})",
 } | {
     name: f"SUM({_REPORTED.format(name)})"
     for name in (

@@ -81,6 +81,13 @@ def report(
     )
 
 
+def totals(engine: Engine, scope: Scope) -> Figures:
+    """What all requests of a scope add up to, without their times."""
+    with snapshot(engine) as connection:
+        ask = _Questions(connection, (), scope)
+        return sum(ask.figures().values(), Figures())
+
+
 def open_ledger(url: str | None) -> Engine:
     """A ledger to ask; by default the one that is recorded into. LedgerError if there is none:
     asking must not make one."""

@@ -25,7 +25,7 @@ from ledger.model.reading import Reading
 from ledger.model.usage import Usage
 from ledger.store.schema.columns import Instant, sql_columns
 
-REVISION = "0005"
+REVISION = "0006"
 """The migration this code is written for; a test holds it to the newest one."""
 
 metadata = sa.MetaData(
@@ -91,6 +91,17 @@ def _sortable(name: str) -> sa.CheckConstraint:
 
 
 DAILY_COUNTS = ("requests", "errors", "without_usage", "unpriced")
+DAILY_SINCE_0006 = (
+    "complete_without_usage",
+    "estimated",
+    "priced",
+    "partial",
+    "reported",
+    "estimated_cost_picousd",
+    "reported_cost_picousd",
+    "generation_ms",
+    "generated_tokens",
+)
 DAILY_SUMS = (
     "input_tokens",
     "uncached_input_tokens",
@@ -273,6 +284,7 @@ daily = sa.Table(
     *(_count(name, "As in usage_daily", nullable=False) for name in DAILY_COUNTS),
     *(_count(name, "As in usage_daily") for name in DAILY_SUMS),
     _count("cacheable_input_tokens", "input_tokens where cache reads are reported"),
+    *(_count(name, "As live_daily adds it up") for name in DAILY_SINCE_0006),
     comment="usage_daily of the days that are over",
 )
 sa.Index("ix_daily_day", daily.c.day)
@@ -323,6 +335,19 @@ learned = sa.Table(
     _instant("expires_at", "Until when it is believed, UTC", nullable=False),
     sa.PrimaryKeyConstraint("origin", "path"),
     comment="What traffic has taught about asking an upstream for usage",
+)
+
+alerts = sa.Table(
+    "alerts",
+    metadata,
+    _text("budget", "The budget's name", nullable=False),
+    _instant("period_start", "When its period began, UTC", nullable=False),
+    _column("threshold", sa.Integer, "In per cent of its limit", nullable=False),
+    _instant("claimed_at", "When a process took it, UTC", nullable=False),
+    _column("attempts", sa.Integer, "How often it was taken", nullable=False),
+    _instant("sent_at", "When a destination took it, UTC; NULL: not yet"),
+    sa.PrimaryKeyConstraint("budget", "period_start", "threshold"),
+    comment="Alerts of budgets, each sent once per period and threshold",
 )
 
 nodes = sa.Table(

@@ -52,9 +52,14 @@ _DERIVED: dict[str, dict[str, str]] = {
         "estimated_output_tokens": "Our estimates of output that was not reported; in no other "
         "column",
         "cache_hit_rate": "Cache reads per input token, where cache reads are reported",
-        "cost_picousd": "Sum of the priced lines, in pico-USD; NULL: none is priced",
+        "cost_picousd": "Sum of the priced lines of reported usage, in pico-USD; NULL: none is "
+        "priced",
         "cost_usd": "cost_picousd in USD",
-        "unpriced": "Requests with usage of which a line, or every line, has no price",
+        "complete_without_usage": "Of requests, answered to the end without any usage",
+        "estimated": "Of requests, with estimated usage, which is in no total",
+        "estimated_cost_picousd": "Cost of estimated usage, in pico-USD; beside cost_picousd",
+        "estimated_cost_usd": "estimated_cost_picousd in USD",
+        "unpriced": "Requests with reported usage of which a line, or every line, has no price",
     },
     "unpriced": {
         "exchange_id": "The exchange",

@@ -87,12 +87,27 @@ FURTHER_OUTPUT = (
 )
 
 
+IS_REPORTED = "e.usage_source <> 'estimated'"
 COUNTS = {
     "requests": "COUNT(*)",
     "errors": "COUNT(CASE WHEN e.outcome IN ('error_frame', 'http_error') THEN 1 END)",
     "without_usage": "COUNT(CASE WHEN COALESCE(e.usage_source, 'none') = 'none' THEN 1 END)",
-    "unpriced": "COUNT(CASE WHEN e.cost_state IN ('unpriced', 'partial') THEN 1 END)",
+    "unpriced": "COUNT(CASE WHEN e.cost_state IN ('unpriced', 'partial') "
+    f"AND {IS_REPORTED} THEN 1 END)",
 }
+FURTHER_COUNTS = {
+    "complete_without_usage": "COUNT(CASE WHEN e.outcome = 'complete' "
+    "AND COALESCE(e.usage_source, 'none') = 'none' THEN 1 END)",
+    "estimated": "COUNT(CASE WHEN e.usage_source = 'estimated' THEN 1 END)",
+    **{
+        state: f"COUNT(CASE WHEN e.cost_state = '{state}' AND {IS_REPORTED} THEN 1 END)"
+        for state in ("priced", "partial", "reported")
+    },
+}
+"""Counts that came with migration 0006."""
+IS_BYOK = "e.is_byok AND e.reported_upstream_cost_picousd <= 9223372036854775807 - "
+IS_BYOK += "COALESCE(e.reported_cost_picousd, 0)"
+IS_TIMED = f"{IS_REPORTED} AND e.output_tokens IS NOT NULL AND e.duration_ms > e.first_token_ms"
 # Sums are of what providers reported; what we estimated stands beside, never inside.
 SUMS: Mapping[str, str] = {
     name: f"CASE WHEN e.usage_source <> 'estimated' THEN e.{name} END"
@@ -112,10 +127,24 @@ SUMS: Mapping[str, str] = {
     "estimated_input_tokens": "CASE WHEN e.usage_source = 'estimated' THEN e.input_tokens END",
     "estimated_output_tokens": "CASE WHEN e.usage_source = 'estimated' "
     "THEN e.output_tokens ELSE e.estimated_output_tokens END",
-    "cost_picousd": "e.cost_picousd",
+    "cost_picousd": f"CASE WHEN {IS_REPORTED} THEN e.cost_picousd END",
+    "estimated_cost_picousd": "CASE WHEN e.usage_source = 'estimated' THEN e.cost_picousd END",
+    "reported_cost_picousd": f"CASE WHEN {IS_BYOK} THEN COALESCE(e.reported_cost_picousd, 0) "
+    "+ e.reported_upstream_cost_picousd ELSE e.reported_cost_picousd END",
+    "generation_ms": f"CASE WHEN {IS_TIMED} THEN e.duration_ms - e.first_token_ms END",
+    "generated_tokens": f"CASE WHEN {IS_TIMED} THEN e.output_tokens END",
     "cacheable_input_tokens": "CASE WHEN e.usage_source <> 'estimated' "
     "AND e.cache_read_tokens IS NOT NULL THEN e.input_tokens END",
 }
+NOT_SHOWN = (
+    "cacheable_input_tokens",
+    "cost_picousd",
+    "estimated_cost_picousd",
+    "reported_cost_picousd",
+    "generation_ms",
+    "generated_tokens",
+)
+"""Sums of `daily` that `usage_daily` shows elsewhere, or not."""
 HOURLY = {
     "opened": "COUNT(*)",
     "still_open": "COUNT(CASE WHEN e.state = 'open' THEN 1 END)",
@@ -228,12 +257,11 @@ def _sums(dialect: str, spelling: Spelling) -> list[str]:
     figures = ",\n  ".join(
         f"{spelling.integer.format(sum_of(term))} AS {name}" for name, term in SUMS.items()
     )
-    counts = ",\n  ".join(f"{term} AS {name}" for name, term in COUNTS.items())
+    counted = COUNTS | FURTHER_COUNTS
+    counts = ",\n  ".join(f"{term} AS {name}" for name, term in counted.items())
     hourly = ",\n  ".join(f"{term} AS {name}" for name, term in HOURLY.items())
-    daily_columns = ", ".join(["provider, model, key_fingerprint, key_hint", *COUNTS, *SUMS])
-    shown = ", ".join(
-        name for name in SUMS if name not in ("cacheable_input_tokens", "cost_picousd")
-    )
+    daily_columns = ", ".join(["provider, model, key_fingerprint, key_hint", *counted, *SUMS])
+    shown = ", ".join(name for name in SUMS if name not in NOT_SHOWN)
     fresh = "NOT EXISTS (SELECT 1 FROM stale_days s WHERE s.day = d.day)"
     return [
         f"""
@@ -250,7 +278,9 @@ CREATE VIEW usage_daily AS
 SELECT day, provider, model, key_fingerprint, key_hint, requests, errors, without_usage,
   {shown},
   {spelling.ratio.format("cache_read_tokens", "cacheable_input_tokens")} AS cache_hit_rate,
-  cost_picousd, {spelling.usd.format("cost_picousd")} AS cost_usd, unpriced
+  cost_picousd, {spelling.usd.format("cost_picousd")} AS cost_usd, unpriced,
+  complete_without_usage, estimated,
+  estimated_cost_picousd, {spelling.usd.format("estimated_cost_picousd")} AS estimated_cost_usd
 FROM (
 SELECT d.day, {daily_columns} FROM daily d WHERE {fresh}
 UNION ALL

@@ -1,9 +1,9 @@
 """The ledger's commands, as they are called."""
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
+from addon.cli import application
 from ledger import cli
 from ledger.model.errors import LedgerError
 from tests.ledger.priced import exchange, fill, reading, settled
@@ -13,9 +13,7 @@ from tests.ledger.reports.test_queries import entries
 @pytest.fixture(scope="session")
 def app():
     """The ledger's part of the `tokentee` command."""
-    made = typer.Typer()
-    cli.add_commands(made)
-    return made
+    return application(cli.COMMANDS)
 
 
 @pytest.fixture(scope="module")

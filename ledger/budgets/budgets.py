@@ -1,0 +1,175 @@
+"""Pure. What the budgets file holds.
+
+    [[budget]]
+    name = "search"
+    team = "search"              # or person, cost_centre, key, model, provider, session, project,
+    usd = 500                    #   tag = "NAME=VALUE"; none of them: everything
+    period = "month"             # day, week (from Monday) or month; UTC
+    thresholds = [50, 80, 100]   # per cent of usd; 80 and 100 if absent
+
+    [[alert]]                    # where alerts go; any number of them
+    webhook = "https://hooks.slack.com/services/…"   # Slack-compatible JSON; a secret
+    # webhook_env = "TOKENTEE_WEBHOOK"               # or where the URL stands
+    # webhook_file = "/run/secrets/webhook"
+
+    [[alert]]
+    command = ["notify-send", "tokentee"]            # the alert is JSON on its standard input
+
+    [[alert]]
+    log = true                                       # a warning in the proxy's log
+
+Conditions take `*` and `?`; a list means any of its values.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ledger.model import toml_tables
+from ledger.model.money import PICOUSD_PER_USD
+from ledger.model.toml_tables import FaultError, Problem
+from ledger.names.names import Texts, texts
+
+BUDGETS_MAX = 1_000
+"""Each is a question to the ledger."""
+ALERTS_MAX = 20
+"""Places that alerts go to."""
+USD_MAX = 10**9
+"""Nobody has a larger budget; a limit must fit what sums of amounts are compared with."""
+CONDITIONS = (
+    "team",
+    "person",
+    "cost_centre",
+    "key",
+    "model",
+    "provider",
+    "session",
+    "project",
+    "tag",
+)
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[budget]]`."""
+
+    name: str
+    usd: Decimal | int
+    period: Literal["day", "week", "month"]
+    thresholds: list[int] = msgspec.field(default_factory=lambda: [80, 100])
+    team: Texts = None
+    person: Texts = None
+    cost_centre: Texts = None
+    key: Texts = None
+    model: Texts = None
+    provider: Texts = None
+    session: Texts = None
+    project: Texts = None
+    tag: Texts = None
+
+    def __post_init__(self) -> None:
+        """FaultError for an amount, threshold or condition that cannot be."""
+        if not self.name.strip():
+            raise FaultError("name", "empty")
+        usd = Decimal(self.usd)
+        if not usd.is_finite() or not 0 < usd <= USD_MAX:
+            raise FaultError("usd", f"{str(usd)[:40]} is not an amount of up to {USD_MAX:,} USD")
+        if not self.thresholds or not all(0 < each <= 1000 for each in self.thresholds):
+            raise FaultError("thresholds", "write per cents from 1 to 1000: [50, 80, 100]")
+        for word in CONDITIONS:
+            if getattr(self, word) is not None and not all(texts(getattr(self, word)) or ("",)):
+                raise FaultError(word, "empty")
+        for pair in texts(self.tag):
+            if not pair.partition("=")[1]:
+                raise FaultError("tag", f"{pair!r} is not NAME=VALUE")
+
+    @property
+    def limit_picousd(self) -> int:
+        """The limit of one period."""
+        return int(Decimal(self.usd) * PICOUSD_PER_USD)
+
+    def only(self) -> tuple[tuple[str, str], ...]:
+        """The conditions, as a scope takes them."""
+        return tuple(self._pairs())
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        for word in CONDITIONS:
+            for value in texts(getattr(self, word)):
+                name, _, rest = value.partition("=")
+                yield (f"tag:{name}", rest) if word == "tag" else (word, value)
+
+
+class Destination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[alert]]`. A webhook's URL is a secret: neither errors nor logs show it."""
+
+    webhook: str | None = None
+    webhook_env: str | None = None
+    webhook_file: str | None = None
+    command: list[str] | None = None
+    log: bool | None = None
+
+    def __post_init__(self) -> None:
+        """FaultError unless exactly one place is named."""
+        named = [each for each in DESTINATIONS if getattr(self, each)]
+        if len(named) != 1:
+            raise FaultError(named[1] if named else "log", f"give one of {', '.join(DESTINATIONS)}")
+        if self.webhook and not is_webhook(self.webhook):
+            raise FaultError("webhook", "not a URL that begins with https:// or http://")
+
+    def __repr__(self) -> str:
+        """Without the URL."""
+        return f"Destination({next(each for each in DESTINATIONS if getattr(self, each))})"
+
+
+DESTINATIONS = ("webhook", "webhook_env", "webhook_file", "command", "log")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    """The budgets file."""
+
+    budgets: tuple[Budget, ...] = ()
+    destinations: tuple[Destination, ...] = ()
+
+
+NO_BUDGETS = Budgets()
+
+
+def read(text: str) -> tuple[Budgets, list[Problem]]:
+    """The budgets of a TOML text as far as it is valid, and each problem."""
+    document, problems = toml_tables.parse(text)
+    problems += toml_tables.unknown_tables(text, document, ("budget", "alert"))
+    budgets, wrong = toml_tables.converted(text, document, "budget", Budget)
+    destinations, wrong_too = toml_tables.converted(text, document, "alert", Destination)
+    problems += [*wrong, *wrong_too]
+    counts = Counter(budget.name for _, budget in budgets)
+    for place, budget in budgets:
+        if counts[budget.name] > 1:
+            fault = FaultError("name", f"{budget.name!r} is the name of several budgets")
+            problems.append(toml_tables.problem_of(text, "budget", place, fault))
+    for kind, count, most in (
+        ("budgets", len(budgets), BUDGETS_MAX),
+        ("alerts", len(destinations), ALERTS_MAX),
+    ):
+        if count > most:
+            problems.append(Problem(line=None, text=f"more than {most} {kind}"))
+    return (
+        Budgets(
+            budgets=tuple(budget for _, budget in budgets[:BUDGETS_MAX]),
+            destinations=tuple(each for _, each in destinations[:ALERTS_MAX]),
+        ),
+        problems,
+    )
+
+
+def is_webhook(url: str) -> bool:
+    """Whether alerts can be posted there."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -1,0 +1,49 @@
+"""Edge. Where the budgets file lies, reading it, and the webhooks that it names indirectly."""
+
+import os
+from pathlib import Path
+
+from ledger.budgets.budgets import NO_BUDGETS, Budgets, Destination, is_webhook, read
+from ledger.model.errors import LedgerError
+from ledger.model.toml_tables import Problem
+from ledger.names.files import config_directory, text_of
+
+
+def path_of(named: str | None) -> Path | None:
+    """The file that an option or `TOKENTEE_BUDGETS` names, or `budgets.toml` among the settings if
+    it is there."""
+    if named or (named := os.environ.get("TOKENTEE_BUDGETS")):
+        return Path(named)
+    found = config_directory() / "budgets.toml"
+    return found if found.is_file() else None
+
+
+def check(path: Path) -> tuple[Budgets, list[Problem]]:
+    """The budgets of a file as far as it is valid, and each problem."""
+    return read(text_of(path, "budgets file"))
+
+
+def load(named: str | None) -> Budgets:
+    """The budgets that are in force here; none without a file. LedgerError for a wrong file."""
+    path = path_of(named)
+    if path is None:
+        return NO_BUDGETS
+    budgets, problems = check(path)
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
+        raise LedgerError(f"{path}: {problems[0]}{more}")
+    return budgets
+
+
+def webhook_of(destination: Destination) -> str:
+    """The URL of a webhook; LedgerError, which does not show it, if there is none."""
+    url, where = destination.webhook or "", "webhook"
+    if destination.webhook_env:
+        where = f"the variable {destination.webhook_env}"
+        url = os.environ.get(destination.webhook_env, "")
+    elif destination.webhook_file:
+        where = f"the file {destination.webhook_file}"
+        url = text_of(Path(destination.webhook_file), "webhook file").strip()
+    if not is_webhook(url):
+        raise LedgerError(f"{where} holds no URL that begins with https:// or http://")
+    return url

@@ -1,0 +1,34 @@
+"""Database. What is spent of each budget in its current period."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from sqlalchemy.engine import Engine
+
+from ledger.budgets.budgets import Budget
+from ledger.budgets.status import Status
+from ledger.model.period import SPANS
+from ledger.names.names import Names
+from ledger.reports.queries import totals
+from ledger.store.scope import Scope
+
+
+def statuses(
+    engine: Engine, budgets: Iterable[Budget], names: Names, now: datetime
+) -> list[Status]:
+    """Each budget in the period that `now` is in; one question each."""
+    return [_status(engine, budget, names, now.astimezone(UTC)) for budget in budgets]
+
+
+def _status(engine: Engine, budget: Budget, names: Names, now: datetime) -> Status:
+    span = SPANS[budget.period](now)
+    scope = Scope(since=span.start, until=span.end, only=budget.only(), names=names)
+    figures = totals(engine, scope)
+    return Status(
+        budget=budget,
+        span=span,
+        now=now,
+        spent_picousd=figures.cost_picousd or 0,
+        estimated_picousd=figures.estimated_cost_picousd or 0,
+        requests_without_price=figures.unpriced + figures.partial,
+    )

@@ -1,0 +1,145 @@
+"""Pure. How far a budget is used, and its forecast.
+
+The forecast is linear: what is spent, divided by the part of the period that has passed. Before a
+tenth of the period has passed there is none, because one early request would decide it. Estimated
+cost is not counted, as in every total.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from ledger.budgets.budgets import Budget
+from ledger.model.period import Span
+from ledger.reports.layout import Amount, Cell, Column, Table, counted
+from ledger.reports.render import usd
+
+FORECAST_FROM = Decimal("0.1")
+"""The part of a period that must have passed."""
+METHOD = "forecast: what is spent / the part of the period that has passed, from a tenth of it on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """A budget in its current period."""
+
+    budget: Budget
+    span: Span
+    now: datetime
+    spent_picousd: int
+    estimated_picousd: int
+    """Beside `spent_picousd`, never inside."""
+    requests_without_price: int
+
+    @property
+    def used_percent(self) -> Decimal:
+        """What is spent, in per cent of the limit."""
+        return Decimal(self.spent_picousd) * 100 / self.budget.limit_picousd
+
+    @property
+    def is_over(self) -> bool:
+        """Whether more than the limit is spent."""
+        return self.spent_picousd > self.budget.limit_picousd
+
+    @property
+    def forecast_picousd(self) -> int | None:
+        """What will be spent at the end of the period, if it goes on so."""
+        whole = (self.span.end - self.span.start).total_seconds()
+        passed = Decimal((self.now - self.span.start).total_seconds()) / Decimal(whole)
+        return (
+            int(self.spent_picousd / min(passed, Decimal(1))) if passed >= FORECAST_FROM else None
+        )
+
+    @property
+    def reached(self) -> tuple[int, ...]:
+        """The thresholds that are reached, in per cent."""
+        return tuple(
+            each for each in sorted(set(self.budget.thresholds)) if self.used_percent >= each
+        )
+
+    @property
+    def state(self) -> str:
+        """`over`, `over soon` by the forecast, `near` from its lowest threshold on, or `ok`."""
+        if self.is_over:
+            return "over"
+        forecast = self.forecast_picousd
+        if forecast is not None and forecast > self.budget.limit_picousd:
+            return "over soon"
+        return "near" if self.reached else "ok"
+
+
+def table(statuses: list[Status]) -> Table:
+    """One line per budget."""
+    return Table(
+        columns=(
+            Column(name="budget", heading="Budget", is_number=False),
+            Column(name="period", heading="Period", is_number=False, drop=1),
+            Column(name="limit", heading="Limit"),
+            Column(name="spent", heading="Spent"),
+            Column(name="used", heading="Used"),
+            Column(name="forecast", heading="Forecast", drop=2),
+            Column(name="state", heading="State", is_number=False),
+        ),
+        rows=tuple(_cells(status) for status in statuses),
+    )
+
+
+def document(statuses: list[Status]) -> dict[str, Any]:
+    """All of it as a document for JSON."""
+    return {
+        "is_over": any(status.is_over for status in statuses),
+        "budgets": [
+            {
+                "budget": status.budget.name,
+                "only": [{"by": word, "value": value} for word, value in status.budget.only()],
+                "period": status.budget.period,
+                "period_start": status.span.start.isoformat(),
+                "period_end": status.span.end.isoformat(),
+                "limit_usd": usd(status.budget.limit_picousd),
+                "spent_usd": usd(status.spent_picousd),
+                "estimated_usd": usd(status.estimated_picousd),
+                "used_percent": status.used_percent.quantize(Decimal("0.1")),
+                "forecast_usd": usd(status.forecast_picousd),
+                "thresholds": list(status.budget.thresholds),
+                "thresholds_reached": list(status.reached),
+                "requests_without_price": status.requests_without_price,
+                "state": status.state,
+            }
+            for status in statuses
+        ],
+    }
+
+
+def notes(statuses: list[Status]) -> list[str]:
+    """What the reader must know before believing the figures."""
+    told = [METHOD] if any(status.forecast_picousd is not None for status in statuses) else []
+    told += [
+        f"{status.budget.name}: {counted(status.requests_without_price, 'request')} without a "
+        "price, so what is spent is a lower bound"
+        for status in statuses
+        if status.requests_without_price
+    ]
+    return [*told, "budgets are advisory: they never stop traffic"] if statuses else told
+
+
+def _cells(status: Status) -> tuple[Cell, ...]:
+    forecast = status.forecast_picousd
+    mark = "≥ " if status.requests_without_price else ""
+    return (
+        status.budget.name,
+        period_text(status),
+        Amount(picousd=status.budget.limit_picousd),
+        Amount(picousd=status.spent_picousd, mark=mark),
+        f"{status.used_percent:.0f}%",
+        None if forecast is None else Amount(picousd=forecast, mark="~"),
+        status.state,
+    )
+
+
+def period_text(status: Status) -> str:
+    """`2026-11`, `2026-11-20`, or `week of 2026-11-16`."""
+    start = status.span.start
+    if status.budget.period == "week":
+        return f"week of {start:%Y-%m-%d}"
+    return f"{start:%Y-%m}" if status.budget.period == "month" else f"{start:%Y-%m-%d}"

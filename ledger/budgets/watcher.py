@@ -1,0 +1,90 @@
+"""Edge. Checks budgets beside a running proxy, in a thread of its own.
+
+It reads and sends, and never touches traffic. Whatever fails is logged once per kind of trouble,
+and the thread goes on.
+"""
+
+import threading
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL
+
+from ledger.budgets import files
+from ledger.budgets.alerts import check_budgets, mark_sent
+from ledger.budgets.sender import Log, send
+from ledger.model.errors import LedgerError
+from ledger.names import files as name_files
+from ledger.store import db
+
+FIRST_SECONDS = 30.0
+"""A proxy that only runs for one command has better things to do."""
+EVERY_SECONDS = 300.0
+"""An alert may be this late. Checking asks the ledger once for each budget."""
+
+
+class Watcher:
+    """Checks budgets at intervals, and sends what is due."""
+
+    def __init__(self, url: str | URL, *, log: Log) -> None:
+        self._url = url
+        self._log = log
+        self._stopping = threading.Event()
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._run, name="tokentee-budgets", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Budgets are checked at intervals, whatever is written."""
+
+    def stop(self, timeout_seconds: float) -> None:  # noqa: ARG002  # a Companion has it
+        """Stop at once: an alert that is claimed and not sent is free again after a while."""
+        self._stopping.set()
+
+    def check(self, now: datetime) -> int:
+        """Send what is due; how many alerts were."""
+        budgets = files.load(None)
+        if not budgets.budgets:
+            return 0
+        engine = db.open_existing(str_of(self._url))
+        try:
+            due = check_budgets(engine, budgets, name_files.load(None), now)
+            taken = [
+                alert
+                for alert in due
+                if send(alert, budgets.destinations, log=self._log, pause=self._stopping.wait)
+            ]
+            mark_sent(engine, taken, now)
+        finally:
+            engine.dispose()
+        return len(taken)
+
+    def _run(self) -> None:
+        pause_seconds = FIRST_SECONDS
+        while not self._stopping.wait(pause_seconds):
+            pause_seconds = EVERY_SECONDS
+            try:
+                self.check(datetime.now(UTC))
+                self._trouble = ""
+            except LedgerError as error:
+                self._log_once(str(error))
+            except sa.exc.SQLAlchemyError as error:
+                self._log_once(type(error).__name__)
+
+    def _log_once(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self._log("warn", f"tokentee: budgets are not checked: {trouble}")
+        self._trouble = trouble
+
+
+def str_of(url: str | URL) -> str:
+    """The URL of a ledger as text, with its password."""
+    return url if isinstance(url, str) else url.render_as_string(hide_password=False)
+
+
+def watcher_of(url: URL, log: Log) -> tuple[Watcher, ...]:
+    """A watcher if a budgets file is there; a wrong one is logged and stops nothing."""
+    return (Watcher(url, log=log),) if files.path_of(None) is not None else ()

@@ -1,0 +1,62 @@
+"""Wiring. `tokentee names`: who is behind keys, hosts, tags, sessions and projects."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ledger.commands.options import LedgerOption, NamesOption, Since
+from ledger.commands.output import say
+
+names = typer.Typer(
+    no_args_is_help=True,
+    help="People, teams and cost centres behind keys, hosts, tags, sessions and projects.",
+)
+
+
+@names.command("check")
+def check_names(
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="A names file (TOML).", show_default=False),
+    ] = None,
+) -> None:
+    """Check a names file, by default the one in force; exit code 1 if anything is wrong."""
+    from pathlib import Path
+
+    from ledger.model.errors import LedgerError
+    from ledger.names import files
+    from ledger.reports.layout import counted
+
+    path = Path(file) if file else files.path_of(None)
+    if path is None:
+        where = files.config_directory() / "names.toml"
+        raise LedgerError(f"there is no names file: write {where}, or run `tokentee names suggest`")
+    found, problems = files.check(path)
+    for problem in problems:
+        say(f"{path}: {problem}")
+    if problems:
+        raise typer.Exit(1)
+    typer.echo(f"{path}: {counted(len(found.entries), 'name')}")
+
+
+@names.command("suggest")
+def suggest_names(
+    *,
+    since: Since = None,
+    names: NamesOption = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Write a names file for the keys, hosts and tags of the ledger that have no team yet.
+
+    Every entry is a comment: fill in who it is, and take the # away.
+    """
+    from ledger.commands.scope import scope_of
+    from ledger.reports.name_suggestions import suggestions
+    from ledger.reports.queries import open_ledger
+
+    lines = list(suggestions(open_ledger(ledger), scope_of(since, None, None, names)))
+    if not lines:
+        say("every key has a team")
+        return
+    sys.stdout.write("\n".join(lines) + "\n")

@@ -1,0 +1,41 @@
+"""Database. A names file for what has no team yet, as comments to fill in."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sqlalchemy.engine import Engine
+
+from ledger.model.printable import printable
+from ledger.reports.figures import Row
+from ledger.reports.layout import counted, short_usd
+from ledger.reports.queries import report
+from ledger.store.dimensions import NONE
+from ledger.store.scope import Scope
+
+KEYS_MAX = 200
+"""Keys that are suggested, those that cost most first."""
+FINGERPRINT_CHARACTERS = 12
+"""As much of a fingerprint as a file needs to name one key."""
+
+
+def suggestions(engine: Engine, scope: Scope) -> Iterator[str]:
+    """The lines of a file with one `[[name]]` for each key whose requests have no team."""
+    unnamed = replace(scope, only=(*scope.only, ("team", NONE)))
+    rows = report(engine, ("key", "origin"), unnamed).rows
+    by_key: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.key[0] is not None:
+            by_key.setdefault(row.key[0], []).append(row)
+    for fingerprint, found in list(by_key.items())[:KEYS_MAX]:
+        requests = sum(row.figures.requests for row in found)
+        cost = sum(row.figures.cost_picousd or 0 for row in found)
+        hosts = ", ".join(dict.fromkeys(printable(row.key[1] or "") for row in found))
+        hint = next((row.hint for row in found if row.hint), None)
+        ends = f"ends in {printable(hint)}, " if hint else ""
+        yield f"# {ends}{counted(requests, 'request')}, {short_usd(cost)}, at {hosts}"
+        yield "# [[name]]"
+        yield f"# key = {json.dumps(fingerprint[:FINGERPRINT_CHARACTERS])}"
+        yield '# name = ""'
+        yield '# team = ""'
+        yield ""

@@ -1,0 +1,283 @@
+"""Each alert is sent once, whoever sends it."""
+
+import json
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.budgets import alerts, files, sender
+from ledger.budgets.alerts import check_budgets, mark_sent
+from ledger.budgets.budgets import Budgets, Destination, read
+from ledger.budgets.spending import statuses
+from ledger.budgets.watcher import Watcher, watcher_of
+from ledger.model.errors import LedgerError
+from ledger.model.records import UsageSource
+from ledger.names.names import NO_NAMES
+from ledger.names.names import read as read_names
+from ledger.store import db
+from ledger.store.tables import alerts as table
+from tests.ledger.priced import BOTH, exchange, fill, filled, reading, settled
+
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
+BUDGETS, _ = read(
+    """
+    [[budget]]
+    name = "all"
+    usd = 0.0001
+    period = "month"
+    thresholds = [50, 80, 100, 300]
+    [[budget]]
+    name = "today"
+    usd = 0.0001
+    period = "day"
+    """
+)
+
+
+def entries():
+    """gpt-4.1 is $2 in and $8 out: $0.00028, and an estimate that is in no total."""
+    gpt = exchange("gpt-4.1", id="a", tags={"team": "search"})
+    yield settled(gpt), reading(input_tokens=100, output_tokens=10)
+    yield (
+        settled(replace(gpt, id="b")),
+        reading(usage_source=UsageSource.ESTIMATED, input_tokens=100, output_tokens=10),
+    )
+    yield settled(replace(gpt, id="c", response_model="nobody")), reading(output_tokens=1)
+
+
+@pytest.fixture(params=BOTH)
+def engine(request, tmp_path_factory):
+    yield from filled(request, tmp_path_factory, entries())
+
+
+def test_what_is_spent(engine):
+    everything, today = statuses(engine, BUDGETS.budgets, NO_NAMES, NOW)
+    assert everything.spent_picousd == 280_000_000
+    assert everything.estimated_picousd == 280_000_000
+    assert everything.requests_without_price == 1
+    assert today.spent_picousd == 0
+
+
+def test_by_team(engine):
+    budgets, _ = read('[[budget]]\nname = "x"\nusd = 1\nperiod = "month"\nteam = "finders"\n')
+    names, _ = read_names('[[name]]\ntag = "team=search"\nteam = "finders"\n')
+    assert statuses(engine, budgets.budgets, names, NOW)[0].spent_picousd == 280_000_000
+    assert statuses(engine, budgets.budgets, NO_NAMES, NOW)[0].spent_picousd == 0
+
+
+def test_each_threshold_and_period_is_claimed_once(engine):
+    (alert,) = check_budgets(engine, BUDGETS, NO_NAMES, NOW)
+    assert (alert.status.budget.name, alert.threshold) == ("all", 100)
+    assert alert.text == (
+        "budget all, 2026-11: 280% used, $0.000280 of $0.000100 (threshold 100%); "
+        "at this rate ~$0.000560 at its end"
+    )
+    assert check_budgets(engine, BUDGETS, NO_NAMES, NOW) == []
+    mark_sent(engine, [alert], NOW)
+    later = NOW + timedelta(seconds=alerts.CLAIM_SECONDS + 1)
+    assert check_budgets(engine, BUDGETS, NO_NAMES, later) == []
+    with engine.connect() as connection:
+        rows = connection.execute(sa.select(table).where(table.c.sent_at == NOW)).all()
+    assert sorted((row.budget, row.threshold) for row in rows) == [
+        ("all", 50),
+        ("all", 80),
+        ("all", 100),
+    ]
+
+
+def test_a_claim_that_nobody_served_is_free_again_and_given_up_in_the_end(engine):
+    moment, due = NOW, []
+    for _ in range(alerts.ATTEMPTS_MAX + 2):
+        due.append(len(check_budgets(engine, BUDGETS, NO_NAMES, moment)))
+        moment += timedelta(seconds=alerts.CLAIM_SECONDS + 1)
+    assert due == [1] * alerts.ATTEMPTS_MAX + [0, 0]
+
+
+def test_several_proxies_send_one_alert(engine):
+    found, barrier = [], threading.Barrier(4)
+
+    def check():
+        barrier.wait(10)
+        found.extend(check_budgets(engine, BUDGETS, NO_NAMES, NOW))
+
+    threads = [threading.Thread(target=check) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(alert.threshold for alert in found).count(100) == 1
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Answers as its server was told."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.seen.append((self.path, body))
+        self.send_response(self.server.codes.pop(0) if self.server.codes else 200)
+        self.send_header("location", "http://127.0.0.1:1/elsewhere")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Quiet."""
+
+
+@pytest.fixture
+def hook():
+    server = HTTPServer(("127.0.0.1", 0), Hook)
+    server.codes, server.seen = [], []
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    server.url = f"http://127.0.0.1:{server.server_port}/T0/secret"
+    yield server
+    server.shutdown()
+    thread.join(10)
+    server.server_close()
+
+
+@pytest.fixture
+def alert(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    fill(url, entries())
+    engine = db.ensure(url)
+    (found,) = check_budgets(engine, BUDGETS, NO_NAMES, NOW)
+    engine.dispose()
+    status = found.status
+    evil = type(status.budget)(name="<!channel> \x1b[2J", usd=status.budget.usd, period="month")
+    return replace(found, status=replace(status, budget=evil))
+
+
+def sent(alert, *destinations):
+    said, pauses = [], []
+    taken = sender.send(
+        alert,
+        destinations,
+        log=lambda level, line: said.append((level, line)),
+        pause=pauses.append,
+    )
+    assert all("secret" not in line for _, line in said)
+    return taken, said, pauses
+
+
+def test_a_webhook_gets_json_as_slack_takes_it(alert, hook):
+    assert sent(alert, Destination(webhook=hook.url)) == (True, [], [])
+    ((path, body),) = hook.seen
+    assert path == "/T0/secret"
+    text = json.loads(body)["text"]
+    assert text.startswith("budget &lt;!channel&gt; \\x1b[2J, 2026-11: ")
+    assert list(json.loads(body)) == ["text"]
+
+
+def test_a_webhook_is_tried_again_a_few_times(alert, hook):
+    hook.codes = [500, 503]
+    assert sent(alert, Destination(webhook=hook.url)) == (True, [], [1.0, 4.0])
+    hook.codes = [500] * 9
+    taken, said, _ = sent(alert, Destination(webhook=hook.url))
+    assert taken is False
+    assert said == [("error", "tokentee: alert 1 (webhook) was not delivered: HTTP 500")]
+    assert len(hook.seen) == 6
+
+
+def test_a_redirect_is_not_followed(alert, hook):
+    hook.codes = [302, 307, 308]
+    taken, said, _ = sent(alert, Destination(webhook=hook.url))
+    assert (taken, said[0][1]) == (False, "tokentee: alert 1 (webhook) was not delivered: HTTP 308")
+
+
+def test_nobody_there(alert):
+    taken, said, _ = sent(alert, Destination(webhook="http://127.0.0.1:1/secret"))
+    assert (taken, said[0][1].rpartition(": ")[2]) == (False, "URLError")
+
+
+def test_a_webhook_from_the_environment_or_a_file(alert, hook, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOOK", hook.url)
+    assert sent(alert, Destination(webhook_env="HOOK"))[0]
+    (tmp_path / "hook").write_text(f"{hook.url}\n")
+    assert sent(alert, Destination(webhook_file=str(tmp_path / "hook")))[0]
+    monkeypatch.setenv("HOOK", "secret")
+    taken, said, pauses = sent(alert, Destination(webhook_env="HOOK"))
+    assert (taken, pauses) == (False, [])
+    assert "the variable HOOK holds no URL" in said[0][1]
+    with pytest.raises(LedgerError, match="cannot read the webhook file"):
+        files.webhook_of(Destination(webhook_file="/nowhere"))
+
+
+@pytest.mark.process
+def test_a_command_gets_json(alert, tmp_path):
+    out = tmp_path / "out"
+    command = ["/bin/sh", "-c", f"cat > {out}"]
+    assert sent(alert, Destination(command=command))[0]
+    found = json.loads(out.read_text())
+    assert (found["threshold"], found["state"]) == (100, "over")
+    taken, said, _ = sent(alert, Destination(command=["/bin/sh", "-c", "exit 3"]))
+    assert (taken, said[0][1].rpartition(": ")[2]) == (False, "CalledProcessError")
+    assert sent(alert, Destination(command=["/nowhere"]))[0] is False
+
+
+def test_the_log_is_where_alerts_go_without_a_destination(alert):
+    for destinations in ((), (Destination(log=True),)):
+        taken, said, _ = sent(alert, *destinations)
+        assert taken
+        assert said == [("warn", f"tokentee: {alert.text}")]
+
+
+def test_one_destination_that_takes_it_is_enough(alert):
+    gone = Destination(webhook="http://127.0.0.1:1/secret")
+    assert sent(alert, gone, Destination(log=True))[0]
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("TOKENTEE_BUDGETS", "TOKENTEE_NAMES"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "config" / "tokentee"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_a_watcher_sends_once(tmp_path, settings):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    fill(url, entries())
+    said = []
+    watcher = Watcher(url, log=lambda *line: said.append(line))
+    assert watcher.check(NOW) == 0
+    (settings / "budgets.toml").write_text(
+        '[[budget]]\nname = "all"\nusd = 0.0001\nperiod = "month"\n'
+    )
+    assert [watcher.check(NOW), watcher.check(NOW)] == [1, 0]
+    assert "budget all, 2026-11: 280% used" in said[0][1]
+
+
+def test_a_watcher_goes_on_after_trouble(tmp_path, settings, monkeypatch):
+    (settings / "budgets.toml").write_text("[[budget]]\nname = 1\n")
+    said, turns = [], threading.Event()
+    (watcher,) = watcher_of(db.parse_url(f"sqlite:///{tmp_path / 'l.sqlite3'}"), None)
+    watcher._log = lambda *line: said.append(line)
+    monkeypatch.setattr("ledger.budgets.watcher.FIRST_SECONDS", 0)
+    monkeypatch.setattr("ledger.budgets.watcher.EVERY_SECONDS", 0)
+    check, count = watcher.check, iter(range(10**9))
+
+    def counted(now):
+        if next(count) == 3:
+            turns.set()
+        return check(now)
+
+    watcher.check = counted
+    watcher.start()
+    assert turns.wait(30)
+    watcher.stop(1)
+    watcher._thread.join(30)
+    assert len(said) == 1
+    assert "budgets are not checked: " in said[0][1]
+    assert "line 2: budget 1: name: expected str, got int" in said[0][1]
+
+
+def test_without_a_file_there_is_no_watcher(settings):
+    assert watcher_of(db.parse_url("sqlite:///x"), None) == ()
+    assert files.load(None) == Budgets()
