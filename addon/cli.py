@@ -37,6 +37,12 @@ COMMANDS = (
         summary="Read recorded exchanges into the ledger",
     ),
     Command(
+        name="import",
+        module="addon.commands.import_logs",
+        attribute="import_command",
+        summary="Book the session logs of Claude Code, Codex, Gemini CLI",
+    ),
+    Command(
         name="rebuild",
         module="addon.commands.rebuild",
         attribute="rebuild_command",

@@ -65,13 +65,23 @@ ARROWS: dict[str, set[str]] = {
     "addon.recordings": RECORDINGS | {"addon.dialects.*"},
     "addon.proxy": PROXY | {"addon.dialects.*"},
     "addon.proxy.patches": {"addon.proxy.patches"},
+    "addon.agent_logs": DIALECTS
+    | STORE
+    | {"addon.agent_logs", "addon.dialects.*", "ledger.maintenance"},
     "addon.config": MODEL | {"addon.config", "ledger.names"},
     "addon.deploy": {"addon.deploy"},
     "addon.telemetry": MODEL | {"addon.telemetry"},
     "addon.demo": LEDGER | {"addon.demo", "addon"},
     "addon.run": PROXY | {"addon.run"},
     "addon.commands": PROXY
-    | {"addon.commands", "addon.config", "addon.deploy", "addon.run", "addon.demo"},
+    | {
+        "addon.agent_logs",
+        "addon.commands",
+        "addon.config",
+        "addon.deploy",
+        "addon.run",
+        "addon.demo",
+    },
     "addon": PROXY | {"addon.commands", "addon.run", "addon.demo"},
 }
 """Room -> the rooms that it may use."""

@@ -32,24 +32,25 @@ class KnownExchanges:
     def __init__(self, ledger_url: str) -> None:
         target = db.parse_url(ledger_url)
         if db.file_of(target) is not None:
-            self._engines = [db.open_existing(ledger_url)]
+            self.engines = [db.open_existing(ledger_url)]
+            """On every place where an exchange of this ledger may be."""
             return
-        self._engines = [db.open_existing(f"sqlite:///{spool.path_for(target)}")]
+        self.engines = [db.open_existing(f"sqlite:///{spool.path_for(target)}")]
         # Where it is down, what is read waits in the spool, and is merged by its id.
         with suppress(LedgerError):
-            self._engines.append(db.open_existing(ledger_url))
+            self.engines.append(db.open_existing(ledger_url))
 
     def settled(self, ids: Sequence[str]) -> dict[str, Known]:
         """Those of the exchanges that have ended, by id. Lost ones are left out: a recording may
         tell how they ended."""
         found: dict[str, Known] = {}
-        for engine in self._engines:
+        for engine in self.engines:
             found |= _settled(engine, [one for one in ids if one not in found])
         return found
 
     def close(self) -> None:
         """Let go of the connections."""
-        for engine in self._engines:
+        for engine in self.engines:
             engine.dispose()
 
 

@@ -1,0 +1,151 @@
+"""Edge. Session logs into the ledger: each answer once, beside what was recorded live."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import batched
+from pathlib import Path
+
+from addon.agent_logs.call import Booked, Call, booked
+from addon.agent_logs.files import Kind, Skipped, read
+from ledger.maintenance.known import KnownExchanges
+from ledger.maintenance.logged import Logged, recorded
+from ledger.store.writing.writer import Ledger, Receipt
+
+BATCH_MAX = 500
+"""Answers that are looked up and written together."""
+RUNNING_FOR = timedelta(seconds=60)
+"""An answer that the log got so lately may still be growing; the next import takes it."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the answers of one agent."""
+
+    files: int = 0
+    sessions: set[str] = field(default_factory=set)
+    new: int = 0
+    known: int = 0
+    """Imported before."""
+    live: int = 0
+    """Recorded on the wire: that row counts, with its key and its bytes."""
+    running: int = 0
+    """Too recent to be complete."""
+    outside: int = 0
+    """Outside of the period that was asked for."""
+    refused: int = 0
+    """The ledger could not take them."""
+    skipped: Skipped = field(default_factory=Skipped)
+
+
+class Commits:
+    """Waits until the writer has resolved what it was given."""
+
+    def __init__(self) -> None:
+        self._resolved = threading.Semaphore(0)
+
+    def on_commit(self, receipts: Sequence[Receipt]) -> None:
+        """For the ledger; called on the writer's thread."""
+        self._resolved.release(len(receipts))
+
+    def wait(self, receipts: Sequence[Receipt]) -> None:
+        """Until these are resolved; every one is, within the writer's bounds."""
+        for _ in receipts:
+            self._resolved.acquire()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """Which answers to take. None: no end."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def has(self, at: datetime) -> bool:
+        """Whether a moment is in it."""
+        after = self.since is None or at >= self.since
+        return after and (self.until is None or at < self.until)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booking:
+    """Where answers go. `ledger` None: nowhere, they are only counted."""
+
+    known: KnownExchanges | None
+    """None: there is no ledger yet."""
+    ledger: Ledger | None
+    commits: Commits
+    period: Period
+    tags: Mapping[str, str]
+    now: datetime
+
+    def take(
+        self,
+        logs: Iterable[tuple[Kind, Path]],
+        *,
+        progress: Callable[[Path], None],
+    ) -> dict[str, Tally]:
+        """Book the answers of all logs; what became of them, by agent. `progress` is called
+        before each file."""
+        tallies: dict[str, Tally] = {}
+        for kind, path in logs:
+            progress(path)
+            tally = tallies.setdefault(kind.name, Tally())
+            tally.files += 1
+            calls = self._wanted(kind.calls(read(path, tally.skipped)), tally)
+            for batch in batched(calls, BATCH_MAX):
+                self._book(batch, path, tally)
+        return tallies
+
+    def _wanted(self, calls: Iterable[Call], tally: Tally) -> Iterator[Call]:
+        for call in calls:
+            tally.sessions.add(call.session_id)
+            if not self.period.has(call.at):
+                tally.outside += 1
+            elif call.at > self.now - RUNNING_FOR:
+                tally.running += 1
+            else:
+                yield call
+
+    def _book(self, batch: Sequence[Call], path: Path, tally: Tally) -> None:
+        made = [
+            booked(call, now=self.now, capture=f"{path}#{call.exchange_id}", tags=self.tags)
+            for call in batch
+        ]
+        known, live = self._there(made)
+        receipts = []
+        seen: set[str] = set()
+        for (exchange, reading), is_live in zip(made, live, strict=True):
+            if exchange.id in known or exchange.id in seen:
+                tally.known += 1
+            elif is_live:
+                tally.live += 1
+            else:
+                seen.add(exchange.id)
+                tally.new += 1
+                if self.ledger is not None:
+                    receipts.append(self.ledger.settle(exchange, reading))
+        self.commits.wait(receipts)
+        failed = sum(not receipt.committed for receipt in receipts)
+        tally.refused += failed
+        tally.new -= failed
+
+    def _there(self, made: Sequence[Booked]) -> tuple[set[str], list[bool]]:
+        """Ids that were imported before, and for each answer whether it was recorded live."""
+        if self.known is None:
+            return set(), [False] * len(made)
+        ids = [exchange.id for exchange, _ in made]
+        answers = [
+            Logged(
+                at=exchange.opened_at,
+                response_id=exchange.response_id,
+                session_id=exchange.session_id or "",
+                input_tokens=reading.usage.input_tokens,
+                output_tokens=reading.usage.output_tokens,
+            )
+            for exchange, reading in made
+        ]
+        found = [recorded(engine, answers) for engine in self.known.engines]
+        live = [any(columns) for columns in zip(*found, strict=True)]
+        return set(self.known.settled(ids)), live

@@ -1,0 +1,144 @@
+"""Pure. One answer of a model, as a session log tells of it, and the exchange that it becomes."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from addon.dialects.dialect import Dialect
+from addon.dialects.facts import Facts
+from addon.framing import json_values
+from ledger.model.duplicates import content_digest
+from ledger.model.exchange import Exchange, Outcome, Source, State
+from ledger.model.reading import Reading, UsageSource
+
+METER_VERSION = "log-1"
+"""Of the readers of session logs; raised when one of them reads a log differently."""
+FOLDER_NAME_MAX = 100
+
+
+type Booked = tuple[Exchange, Reading]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """An agent, and the upstream that it talks to unless told otherwise."""
+
+    name: str
+    """As `exchanges.agent` has it."""
+    origin: str
+    provider: str
+    path: str
+    dialect: Dialect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One answer. None: the log does not tell."""
+
+    agent: Agent
+    at: datetime
+    """When the log has the answer, UTC."""
+    session_id: str
+    number: int
+    """Of this answer in its session, for logs that name no response."""
+    model: str | None
+    usage: Mapping[str, Any]
+    """The usage object, in the words of the vendor's wire."""
+    response_id: str | None = None
+    finish_reason: str | None = None
+    parent_session_id: str | None = None
+    project: str | None = None
+    """The name of the folder that the agent worked in."""
+    git_branch: str | None = None
+    user_agent: str | None = None
+    tool_calls: int | None = None
+    service_tier: str | None = None
+
+    @property
+    def exchange_id(self) -> str:
+        """Derived from what the log says of the answer, so that reading it again finds it."""
+        named = self.response_id or f"{self.session_id}/{self.number}"
+        text = f"{self.agent.name}\0{named}"
+        return f"log-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:32]}"
+
+
+def booked(call: Call, *, now: datetime, capture: str, tags: Mapping[str, str]) -> Booked:
+    """The exchange and the reading of a call.
+
+    `now`: when the log is read; `capture`: the file that it stands in. The key is not known, nor
+    what the answer was in bytes.
+    """
+    facts = Facts(provider=call.agent.provider)
+    usage_json = json_values.dumps(dict(call.usage))
+    usage = call.agent.dialect.usage_of(dict(call.usage), facts)
+    exchange = Exchange(
+        id=call.exchange_id,
+        origin=call.agent.origin,
+        provider=call.agent.provider,
+        dialect=call.agent.dialect.name,
+        operation=call.agent.dialect.operation,
+        path=call.agent.path,
+        opened_at=call.at,
+        state=State.SETTLED,
+        outcome=Outcome.COMPLETE,
+        request_model=call.model,
+        response_model=call.model,
+        response_id=call.response_id,
+        finish_reason=call.finish_reason,
+        service_tier=call.service_tier,
+        streamed=True,
+        settled_at=call.at,
+        session_id=call.session_id,
+        parent_session_id=call.parent_session_id,
+        project=call.project,
+        git_branch=call.git_branch,
+        agent=call.agent.name,
+        user_agent=call.user_agent,
+        tool_calls=call.tool_calls,
+        source=Source.IMPORT,
+        capture=capture,
+        tags=dict(tags),
+        content_digest=content_digest(
+            response_model=call.model,
+            created=None,
+            finish_reason=call.finish_reason,
+            usage_json=usage_json,
+        )
+        if call.response_id is not None
+        else None,
+    )
+    reading = Reading(
+        exchange_id=exchange.id,
+        opened_at=call.at,
+        meter_version=METER_VERSION,
+        usage_source=UsageSource.REPORTED,
+        usage=usage,
+        usage_json=usage_json,
+        read_at=now,
+    )
+    return exchange, reading
+
+
+def folder_name(path: object) -> str | None:
+    """The last part of a folder's path, of either kind of system; None if there is none."""
+    if not isinstance(path, str):
+        return None
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2][:FOLDER_NAME_MAX] or None
+
+
+def moment(text: object) -> datetime | None:
+    """An ISO time with an offset; None if it is none, or outside of 1970 to 9999."""
+    if not isinstance(text, str):
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+        return found if found.tzinfo is not None and 1970 <= found.year < 9999 else None
+    except ValueError:
+        return None
+
+
+def text_of(value: object) -> str | None:
+    """A text that is not empty; None for anything else."""
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,83 @@
+"""Pure. Claude Code's logs: `<config>/projects/<project>/<session>.jsonl`.
+
+https://docs.claude.com/en/docs/claude-code says where sessions are stored; the format is not
+documented and was read off logs of versions 1 and 2. A line of type `assistant` holds one block of
+an answer in the words of the Messages API: an answer has several lines with one `message.id`, each
+with its usage so far, and the last is right (ccusage/ccusage#888, #994).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from addon.agent_logs.call import Agent, Call, folder_name, moment, text_of
+from addon.dialects.vendors.anthropic import MESSAGES
+
+AGENT = Agent(
+    name="claude-code",
+    origin="https://api.anthropic.com:443",
+    provider="anthropic",
+    path="/v1/messages",
+    dialect=MESSAGES,
+)
+SYNTHETIC = "<synthetic>"
+"""The model of messages that Claude Code wrote itself: no call was made."""
+OPEN_MAX = 256
+"""Answers whose lines may be interleaved (subagents); an older one is taken for complete."""
+
+
+def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
+    """The answers of one log, each once, with the last usage that stands for it."""
+    waiting: dict[str, tuple[dict[str, Any], set[str]]] = {}
+    for line in lines:
+        message = line.get("message")
+        if line.get("type") != "assistant" or not isinstance(message, dict):
+            continue
+        name = text_of(message.get("id"))
+        if name is None or message.get("model") == SYNTHETIC:
+            continue
+        _, tools = waiting.pop(name, (line, set()))
+        waiting[name] = (line, tools | _tool_calls(message))
+        if len(waiting) > OPEN_MAX:
+            oldest = next(iter(waiting))
+            yield from _call(*waiting.pop(oldest))
+    for line, tools in waiting.values():
+        yield from _call(line, tools)
+
+
+def _call(line: dict[str, Any], tools: set[str]) -> Iterator[Call]:
+    message = line["message"]
+    at = moment(line.get("timestamp"))
+    session_id = text_of(line.get("sessionId"))
+    usage = message.get("usage")
+    if at is None or session_id is None or not isinstance(usage, dict):
+        return
+    is_subagent = line.get("isSidechain") is True
+    agent_id = text_of(line.get("agentId"))
+    version = text_of(line.get("version"))
+    yield Call(
+        agent=AGENT,
+        at=at,
+        session_id=f"{session_id}/{agent_id}" if is_subagent and agent_id else session_id,
+        parent_session_id=session_id if is_subagent else None,
+        number=0,
+        model=text_of(message.get("model")),
+        usage=usage,
+        response_id=text_of(message.get("id")),
+        finish_reason=text_of(message.get("stop_reason")),
+        project=folder_name(line.get("cwd")),
+        git_branch=text_of(line.get("gitBranch")),
+        user_agent=f"claude-cli/{version}" if version else None,
+        tool_calls=len(tools),
+        service_tier=text_of(usage.get("service_tier")),
+    )
+
+
+def _tool_calls(message: dict[str, Any]) -> set[str]:
+    """Ids of the tools that these blocks call; each block has a line, and some stand twice."""
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else []
+    return {
+        str(block.get("id"))
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") == "tool_use"
+    }

@@ -1,0 +1,98 @@
+"""Pure. Codex's logs: `<home>/sessions/YYYY/MM/DD/rollout-*.jsonl`.
+
+Read off the types of the open-source CLI (github.com/openai/codex: `RolloutItem`,
+`TokenUsageInfo`). `session_meta` names session, folder and branch, `turn_context` the model; an
+`event_msg` of type `token_count` follows each answer with its usage (`last_token_usage`) and the
+session's sum (`total_token_usage`). The same event may stand twice: the sum tells. Input includes
+cached tokens, output includes reasoning, as in the Responses API. No response id is kept.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from addon.agent_logs.call import Agent, Call, folder_name, moment, text_of
+from addon.dialects.openai.responses import RESPONSES
+
+AGENT = Agent(
+    name="codex",
+    origin="https://api.openai.com:443",
+    provider="openai",
+    path="/v1/responses",
+    dialect=RESPONSES,
+)
+
+
+def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
+    """The answers of one log, each once."""
+    session: dict[str, Any] = {}
+    model = None
+    tools = 0
+    number = 0
+    seen: object = None
+    for line in lines:
+        payload = line.get("payload")
+        if not isinstance(payload, dict):
+            continue
+        match line.get("type"), payload.get("type"):
+            case "session_meta", _:
+                session = session or payload  # a forked session repeats its parent's behind its own
+            case "turn_context", _:
+                model = text_of(payload.get("model")) or model
+            case "response_item", "function_call" | "custom_tool_call" | "local_shell_call":
+                tools += 1
+            case "event_msg", "token_count":
+                info = payload.get("info")
+                last = info.get("last_token_usage") if isinstance(info, dict) else None
+                total = info.get("total_token_usage") if isinstance(info, dict) else None
+                at = moment(line.get("timestamp"))
+                session_id = text_of(session.get("id"))
+                if not isinstance(last, dict) or at is None or session_id is None or total == seen:
+                    continue
+                seen = total
+                number += 1
+                yield Call(
+                    agent=AGENT,
+                    at=at,
+                    session_id=session_id,
+                    parent_session_id=_parent(session),
+                    number=number,
+                    model=model,
+                    usage=_usage(last),
+                    project=folder_name(session.get("cwd")),
+                    git_branch=_branch(session),
+                    user_agent=_user_agent(session),
+                    tool_calls=tools,
+                )
+                tools = 0
+
+
+def _usage(last: dict[str, Any]) -> dict[str, Any]:
+    """In the words of the Responses API, whose figures these are."""
+    usage: dict[str, Any] = {
+        name: last[name]
+        for name in ("input_tokens", "output_tokens", "total_tokens")
+        if name in last
+    }
+    if "cached_input_tokens" in last:
+        usage["input_tokens_details"] = {"cached_tokens": last["cached_input_tokens"]}
+    if "reasoning_output_tokens" in last:
+        usage["output_tokens_details"] = {"reasoning_tokens": last["reasoning_output_tokens"]}
+    return usage
+
+
+def _parent(session: dict[str, Any]) -> str | None:
+    source = session.get("source")
+    subagent = source.get("subagent") if isinstance(source, dict) else None
+    spawned = subagent.get("thread_spawn") if isinstance(subagent, dict) else None
+    parent = spawned.get("parent_thread_id") if isinstance(spawned, dict) else None
+    return text_of(parent) or text_of(session.get("forked_from_id"))
+
+
+def _branch(session: dict[str, Any]) -> str | None:
+    git = session.get("git")
+    return text_of(git.get("branch")) if isinstance(git, dict) else None
+
+
+def _user_agent(session: dict[str, Any]) -> str | None:
+    originator, version = text_of(session.get("originator")), text_of(session.get("cli_version"))
+    return f"{originator}/{version}" if originator and version else originator

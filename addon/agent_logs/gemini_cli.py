@@ -1,0 +1,62 @@
+"""Pure. Gemini CLI's logs: `<home>/tmp/<project>/chats/session-*.json`, one document a session, or
+`.jsonl`, one message a line.
+
+Read off the open-source CLI (github.com/google-gemini/gemini-cli, `ChatRecordingService`): a
+message of type `gemini` has `model` and `tokens` with input, output, cached, thoughts, tool, total.
+Input includes cached tokens; output is without thoughts, as `candidatesTokenCount` is.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from addon.agent_logs.call import Agent, Call, folder_name, moment, text_of
+from addon.dialects.google.generate_content import GENERATE_CONTENT
+
+AGENT = Agent(
+    name="gemini-cli",
+    origin="https://generativelanguage.googleapis.com:443",
+    provider="gcp.gemini",
+    path="/v1beta/models",
+    dialect=GENERATE_CONTENT,
+)
+_WORDS = {
+    "input": "promptTokenCount",
+    "output": "candidatesTokenCount",
+    "cached": "cachedContentTokenCount",
+    "thoughts": "thoughtsTokenCount",
+    "tool": "toolUsePromptTokenCount",
+    "total": "totalTokenCount",
+}
+"""The log's words -> those of `usageMetadata`."""
+
+
+def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
+    """The answers of one log; a message that was saved again counts once, as it was saved last."""
+    session: dict[str, Any] = {}
+    messages: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        if "messages" in line or "sessionId" in line:
+            session = {**session, **line}
+        listed = line.get("messages")
+        for message in listed if isinstance(listed, list) else [line]:
+            if isinstance(message, dict) and message.get("type") == "gemini":
+                messages[text_of(message.get("id")) or str(len(messages))] = message
+    session_id = text_of(session.get("sessionId"))
+    if session_id is None:
+        return
+    for number, message in enumerate(messages.values(), start=1):
+        tokens = message.get("tokens")
+        at = moment(message.get("timestamp"))
+        if not isinstance(tokens, dict) or at is None:
+            continue
+        tools = message.get("toolCalls")
+        yield Call(
+            agent=AGENT,
+            at=at,
+            session_id=session_id,
+            number=number,
+            model=text_of(message.get("model")),
+            usage={theirs: tokens[ours] for ours, theirs in _WORDS.items() if ours in tokens},
+            project=folder_name(session.get("directory") or session.get("projectRoot")),
+            tool_calls=len(tools) if isinstance(tools, list) else 0,
+        )

@@ -1,0 +1,165 @@
+"""Wiring. `tokentee import`: the session logs that agents keep on disk."""
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ledger.commands.options import LedgerOption, Prices, Since, Until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from addon.agent_logs.booking import Tally
+    from addon.agent_logs.files import Kind
+
+
+def import_command(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Logs or folders of them. Default: where Claude Code, Codex and Gemini CLI keep "
+            "theirs.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(help="Only claude-code, codex or gemini-cli; may be repeated."),
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A tag for every answer; may be repeated."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would be booked, and book nothing.")
+    ] = False,
+    ledger: LedgerOption = None,
+    prices: Prices = None,
+) -> None:
+    """Book what agents' own session logs tell, once, beside what was recorded live.
+
+    An answer that was recorded on the wire keeps that row. Doing it again adds nothing. Prompts
+    and answers are read past and never kept. Exit code 1: nothing was found, or something was
+    refused.
+    """
+    from addon.agent_logs import booking, files
+    from ledger import recording
+    from ledger.commands.scope import scope_of
+    from ledger.maintenance.known import KnownExchanges
+    from ledger.model.errors import LedgerError
+    from ledger.pricing.prices import PriceBook
+    from ledger.reports.progress import console_on_stderr, files_progress
+    from ledger.store.db import default_url, shown
+
+    kinds = _kinds(agent or [])
+    tags = _tags(tag or [])
+    scope = scope_of(since, until, None)
+    logs = (
+        list(files.named(paths))
+        if paths
+        else [
+            (kind, path)
+            for kind in kinds
+            for path in files.find(kind, os.environ, files.user_home())
+        ]
+    )
+    logs = [(kind, path) for kind, path in logs if kind in kinds]
+    if not logs:
+        looked = ", ".join(str(kind.folder(os.environ, files.user_home())) for kind in kinds)
+        raise LedgerError(f"no session logs: looked in {looked}; name files or folders")
+    url = ledger or default_url()
+    console = console_on_stderr()
+    commits = booking.Commits()
+    writer = None
+    if not dry_run:
+        writer = recording.open_ledger(
+            url,
+            node=f"import/{os.getpid()}/{int(time.time())}",
+            price=PriceBook.load(prices).price,
+            on_commit=commits.on_commit,
+            log=lambda _, text: console.print(text, markup=False),
+        )
+    try:
+        known = KnownExchanges(url)
+    except LedgerError:
+        if not dry_run:
+            raise
+        known = None
+    try:
+        with files_progress(console, "importing", [path for _, path in logs]) as advance:
+            tallies = booking.Booking(
+                known=known,
+                ledger=writer,
+                commits=commits,
+                period=booking.Period(since=scope.since, until=scope.until),
+                tags=tags,
+                now=datetime.now(UTC),
+            ).take(logs, progress=lambda path: advance(path, path.stat().st_size))
+    finally:
+        if known is not None:
+            known.close()
+        if writer is not None:
+            writer.close(60.0)
+    for name, tally in tallies.items():
+        for text in _lines(name, tally, is_dry=dry_run):
+            console.print(text, markup=False, soft_wrap=True)
+    console.print(f"ledger: {shown(url)}", markup=False, soft_wrap=True)
+    if any(tally.refused for tally in tallies.values()):
+        raise typer.Exit(1)
+
+
+def _kinds(names: list[str]) -> "list[Kind]":
+    from addon.agent_logs.files import KINDS
+    from ledger.model.errors import LedgerError
+    from ledger.model.nearest import suggestion
+
+    for name in names:
+        if name not in KINDS:
+            hint = suggestion(name, KINDS)
+            raise LedgerError(f"--agent {name!r}: unknown{hint}; one of {', '.join(KINDS)}")
+    return [kind for kind in KINDS.values() if not names or kind.name in names]
+
+
+def _tags(words: list[str]) -> dict[str, str]:
+    from ledger.model.errors import LedgerError
+
+    tags = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.strip():
+            raise LedgerError(f"--tag {word!r} is not NAME=VALUE; write --tag team=search")
+        tags[name.strip()] = value.strip()
+    return tags
+
+
+def _lines(name: str, tally: "Tally", *, is_dry: bool) -> "Iterator[str]":
+    """What became of one agent's logs, in words."""
+    from ledger.reports.layout import counted
+
+    verb = "would be booked" if is_dry else "booked"
+    parts = [f"{tally.new:,} {verb}"]
+    for count, text in (
+        (tally.known, "known"),
+        (tally.live, "recorded live"),
+        (tally.running, "still running"),
+        (tally.outside, "outside of the period"),
+        (tally.refused, "refused by the ledger"),
+    ):
+        if count:
+            parts.append(f"{count:,} {text}")
+    yield (
+        f"{name}: {counted(tally.files, 'log')}, {counted(len(tally.sessions), 'session')}: "
+        + ", ".join(parts)
+    )
+    skipped = tally.skipped
+    if skipped.lines or skipped.files:
+        yield (
+            f"{name}: not read: {counted(skipped.lines, 'line')}, {counted(skipped.files, 'file')}"
+        )

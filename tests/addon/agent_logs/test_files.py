@@ -1,0 +1,79 @@
+"""Finding logs, and reading them whatever is in them."""
+
+import json
+
+import pytest
+
+from addon.agent_logs import files
+from addon.agent_logs.files import KINDS, Skipped, find, kind_of, named, read
+from ledger.model.errors import LedgerError
+from tests.addon.agent_logs.logs import claude, codex_lines, gemini, write_home
+
+
+def test_each_agents_own_folder(tmp_path):
+    write_home(tmp_path)
+    for kind in KINDS.values():
+        (path,) = find(kind, {}, tmp_path)
+        assert kind_of(path) is kind
+    moved = {"CLAUDE_CONFIG_DIR": str(tmp_path / "elsewhere")}
+    assert find(KINDS["claude-code"], moved, tmp_path) == []
+
+
+def test_links_are_not_followed(tmp_path):
+    write_home(tmp_path)
+    folder = tmp_path / ".claude" / "projects" / "p"
+    folder.mkdir()
+    (folder / "link.jsonl").symlink_to("/etc/passwd")
+    assert len(find(KINDS["claude-code"], {}, tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (json.dumps(claude()), "claude-code"),
+        (json.dumps(codex_lines()[0]), "codex"),
+        (json.dumps(gemini()), "gemini-cli"),
+        ('{"a": 1}', None),
+        ("", None),
+    ],
+)
+def test_a_log_anywhere_is_known_by_its_first_line(tmp_path, text, name):
+    path = tmp_path / "log.jsonl"
+    path.write_text(text + "\n")
+    found = kind_of(path)
+    assert (found.name if found else None) == name
+
+
+def test_files_and_folders_that_are_named(tmp_path):
+    write_home(tmp_path)
+    (tmp_path / "other.json").write_text("{}")
+    assert {kind.name for kind, _ in named([tmp_path])} == set(KINDS)
+    (_, path) = next(named([tmp_path / ".codex"]))
+    assert [found for _, found in named([path])] == [path]
+    with pytest.raises(LedgerError, match="no such file or folder"):
+        list(named([tmp_path / "nothing"]))
+    with pytest.raises(LedgerError, match="not a session log of claude-code, codex, gemini-cli"):
+        list(named([tmp_path / "other.json"]))
+
+
+def test_bad_lines_are_skipped_and_the_rest_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LINE_BYTES_MAX", 100)
+    path = tmp_path / "a.jsonl"
+    long = b'{"x": "' + b"y" * 350 + b'"}'
+    path.write_bytes(b'{"a": 1}\nnot json\n\n[1]\n' + long + b'\n\xff\xfe\n{"a": 2}\n{"a": 3')
+    skipped = Skipped()
+    assert list(read(path, skipped)) == [{"a": 1}, {"a": 2}]
+    assert (skipped.lines, skipped.files) == (5, 0)
+
+
+def test_a_document_that_is_none_and_a_file_that_is_gone(tmp_path):
+    skipped = Skipped()
+    (tmp_path / "a.json").write_text("[")
+    assert list(read(tmp_path / "a.json", skipped)) == []
+    assert list(read(tmp_path / "gone.jsonl", skipped)) == []
+    assert (skipped.lines, skipped.files) == (0, 2)
+
+
+def test_the_home_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert files.user_home() == tmp_path
