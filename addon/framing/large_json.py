@@ -5,8 +5,8 @@ None of that is a figure. A `Shortener` takes the bytes in any cut and keeps:
 
     - every key and every short scalar of every object;
     - the first `STRING_BYTES_MAX` bytes of each string;
-    - the first `ARRAY_SCALARS_MAX` numbers and strings of each array, and all its objects, until
-      `SOFT_BYTES_MAX` have been kept; from then on no further containers in arrays.
+    - the first `ARRAY_SCALARS_MAX` numbers and strings of each array, and all its containers, until
+      `SOFT_BYTES_MAX` have been kept; from then on the first element of each array.
 
 What it keeps is valid JSON if what came is. The work is linear: at most one step of a loop for
 each bracket, quote or comma, and nothing is looked at twice. The memory is `KEPT_BYTES_MAX`.
@@ -20,10 +20,10 @@ SCALAR_BYTES_MAX = 4_300
 """Of one number. Python reads no integer with more digits; a longer one becomes null."""
 ARRAY_SCALARS_MAX = 16
 """Numbers and strings kept of one array: no list of them is a figure."""
-SOFT_BYTES_MAX = 256 * 1024
-"""Kept bytes from which on objects and arrays in arrays are dropped."""
-KEPT_BYTES_MAX = 512 * 1024
-"""Kept bytes at which the value is given up. A parser needs about 10 ms for so much."""
+SOFT_BYTES_MAX = 128 * 1024
+"""Kept bytes from which on arrays end behind their next comma."""
+KEPT_BYTES_MAX = 256 * 1024
+"""Kept bytes at which the value is given up. A parser needs about 5 ms for so much."""
 DEPTH_MAX = 64
 """Containers inside each other that are kept; usage stands within six."""
 
@@ -33,12 +33,18 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _INSIDE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
-_SCALARS = rb'(?:[^"{}\[\]]|' + _STRING + rb'")*+'
-_BRACKET_OR_STRING = re.compile(
-    rb"[{\[]" + _SCALARS + rb"[}\]]|" + _STRING + rb'"?|[{}\[\]]', re.DOTALL
-)
-"""With containers that hold no other as one token."""
-_NO_CONTAINER = re.compile(_SCALARS, re.DOTALL)
+_SCALARS = rb'[^"{}\[\]]++|' + _STRING + rb'"'
+
+
+def _with_containers_of(inner: bytes) -> bytes:
+    """A pattern for values that also matches containers in which only `inner` stands."""
+    return _SCALARS + rb"|[{\[](?:" + inner + rb")*+[}\]]"
+
+
+_FLAT = _with_containers_of(_with_containers_of(_with_containers_of(_SCALARS)))
+"""Values that are passed over in one go: scalars, and containers up to three deep."""
+_BRACKET_OR_STRING = re.compile(rb"(?:" + _FLAT + rb')++|"|[{}\[\]]', re.DOTALL)
+_NO_CONTAINER = re.compile(rb"(?:" + _SCALARS + rb")*+", re.DOTALL)
 _OPENING_BRACKET = re.compile(rb"[{\[]")
 _HIGH_SURROGATE = re.compile(rb"\\u[dD][89abAB]..")
 _QUOTE, _COMMA, _COLON, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b'",:{}[]'
@@ -55,10 +61,12 @@ class Shortener:
         "_array_scalars",
         "_containers",
         "_dropped_depth",
+        "_drops_rest",
         "_is_escaped",
         "_is_in_string",
         "_kept",
         "_scalar_bytes",
+        "_skips_scalars",
         "_string_room",
         "_wants_comma",
         "overflowed",
@@ -72,6 +80,10 @@ class Shortener:
         """Scalars of the innermost array since it, or a container in it, began or ended."""
         self._dropped_depth = 0
         """How deep this place is inside a container that is dropped; 0 if it is in none."""
+        self._drops_rest = False
+        """The container that is dropped is an array whose beginning was kept."""
+        self._skips_scalars = False
+        """Enough scalars of this array have been kept."""
         self._is_in_string = False
         self._is_escaped = False
         """The last byte was a backslash in a string; its other half comes with the next bytes."""
@@ -94,7 +106,7 @@ class Shortener:
                 at = self._skip_container(data, at)
             elif not self._containers:
                 at = self._read_around(data, at)
-            elif self._is_array_full():
+            elif self._skips_scalars:
                 at = self._skip_scalars(data, at)
             else:
                 at = self._read_tokens(data, at)
@@ -103,12 +115,6 @@ class Shortener:
     def peek(self) -> bytes:
         """What is kept so far."""
         return bytes(self._kept)
-
-    def _is_array_full(self) -> bool:
-        """Whether this place is in an array of which enough has been kept, and behind a comma."""
-        if self._array_scalars < ARRAY_SCALARS_MAX or self._scalar_bytes:
-            return False
-        return self._containers[-1] == _OPEN_ARRAY
 
     def _read_around(self, data: bytes, at: int) -> int:
         """What stands before, between and behind values is kept as it is."""
@@ -137,7 +143,7 @@ class Shortener:
             elif kind == _COMMA:
                 self._wants_comma = kept[-1] not in b"{["
                 self._scalar_bytes = 0
-                if self._array_scalars >= ARRAY_SCALARS_MAX and self._containers[-1] == _OPEN_ARRAY:
+                if self._containers[-1] == _OPEN_ARRAY and self._is_array_full():
                     return at
             elif kind == _COLON:
                 kept.append(_COLON)
@@ -163,6 +169,17 @@ class Shortener:
             if len(kept) > KEPT_BYTES_MAX:
                 return at
         return at
+
+    def _is_array_full(self) -> bool:
+        """Whether what follows in this array is dropped: its scalars, or all of it."""
+        if len(self._kept) > SOFT_BYTES_MAX:
+            self._dropped_depth = 1
+            self._drops_rest = True
+        elif self._array_scalars >= ARRAY_SCALARS_MAX:
+            self._skips_scalars = True
+        else:
+            return False
+        return True
 
     def _keep_scalar(self, text: bytes) -> None:
         """A number or a literal, or a piece of one."""
@@ -222,15 +239,15 @@ class Shortener:
     def _open(self, kind: int) -> bool:
         """Go into a container; whether it is kept."""
         containers = self._containers
-        is_element = bool(containers) and containers[-1] == _OPEN_ARRAY
-        if (is_element and len(self._kept) > SOFT_BYTES_MAX) or len(containers) >= DEPTH_MAX:
+        if len(containers) >= DEPTH_MAX:
+            self._begin_value()
+            self._kept += b"null"
             self._dropped_depth = 1
-            if not is_element:
-                self._kept += b"null"
             return False
         self._begin_value()
         self._kept.append(kind)
         containers.append(kind)
+        self._skips_scalars = False
         self._array_scalars = 0
         self._scalar_bytes = 0
         return True
@@ -239,6 +256,7 @@ class Shortener:
         self._kept.append(kind)
         self._containers.pop()
         self._wants_comma = False
+        self._skips_scalars = False
         self._array_scalars = 0
         self._scalar_bytes = 0
 
@@ -263,20 +281,20 @@ class Shortener:
         depth = self._dropped_depth
         for found in _BRACKET_OR_STRING.finditer(data, at):
             kind = data[found.start()]
-            if kind == _QUOTE:
-                if found.end() == len(data) or data[found.end()] == _BACKSLASH:
-                    # It may go on in the next bytes.
-                    self._dropped_depth = depth
-                    self._is_in_string = True
-                    self._string_room = _DROPPED
-                    return found.start() + 1
-            elif kind in b"{[":
-                depth += found.end() - found.start() == 1
-            else:
-                depth -= 1
-                if not depth:
-                    self._dropped_depth = 0
-                    return found.end()
+            if found.end() - found.start() > 1 or kind not in b'"{}[]':
+                continue  # whole values
+            if kind == _QUOTE:  # a string that goes on in the next bytes
+                self._dropped_depth = depth
+                self._is_in_string = True
+                self._string_room = _DROPPED
+                return found.end()
+            depth += 1 if kind in b"{[" else -1
+            if not depth:
+                self._dropped_depth = 0
+                if self._drops_rest:
+                    self._drops_rest = False
+                    self._close(kind)
+                return found.end()
         self._dropped_depth = depth
         return len(data)
 

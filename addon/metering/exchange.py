@@ -155,12 +155,16 @@ class MeteredExchange:
         if content_type.lower().startswith(STREAM_TYPES) and not self.opened.streamed:
             self.opened = replace(self.opened, streamed=True)
         edits = edits and self.opened.usage_injected and is_event_stream(content_type)
-        if edits and encoding.strip().lower() not in ("", "identity"):
-            self.troubles.add(
-                f"upstream sent {encoding[:64]!r} though identity was asked for: "
-                "the usage that was asked for stays in the stream"
-            )
-            edits = False
+        decoder = None
+        if edits:
+            decoder = Decoder(encoding)
+            if decoder.trouble is not None:
+                self.troubles.add(f"usage that was asked for stays: {decoder.trouble}")
+                edits, decoder = False, None
+            elif decoder.is_identity:
+                decoder = None
+            else:
+                encoding = ""  # what is metered is what was decoded
         meter = Meter(
             self.route.dialect,
             content_type=content_type,
@@ -178,6 +182,7 @@ class MeteredExchange:
             clock=clock,
             troubles=self.troubles,
             capture=capture,
+            decoder=decoder,
         )
         return self.tap
 

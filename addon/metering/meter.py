@@ -145,6 +145,11 @@ class Meter:
         return self._confirms is None
 
     @property
+    def is_encoded(self) -> bool:
+        """Whether a few bytes of the answer may be much work."""
+        return self._decoder is not None
+
+    @property
     def token_seen(self) -> bool:
         """Some generated content has passed."""
         return self.facts.token_seen

@@ -14,9 +14,11 @@ the reading, one in editing the editing too; the bytes go on, and the row says s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
+from addon.metering.decoding import Decoder
 from addon.metering.meter import Meter
 from addon.metering.settlement import Passed
 from addon.metering.troubles import Troubles
@@ -25,6 +27,12 @@ from addon.usage_opt_in.stripping import Stripper
 BATCH_BYTES = 4_000
 """What is kept before it is looked at: most short answers are then read in one or two goes, and an
 open stream holds no more than this."""
+TURN_BYTES_MAX = 64 * 1024
+"""What is read at once of an answer that is not encoded: as much as a connection gives at once."""
+TURN_SECONDS = 0.005
+"""How long a longer one, or an encoded one, is read before the event loop gets its turn."""
+BACKLOG_BYTES_MAX = 32 * 1024 * 1024
+"""What may wait to be read of one answer; twice the largest document that is held."""
 HASH_BYTES = 2_000
 """What is hashed at a time. hashlib gives up the interpreter lock from 2 048 bytes on, and getting
 it back from the ledger's writer can cost the event loop 5 ms."""
@@ -37,9 +45,12 @@ class Tap:
     """
 
     __slots__ = (
+        "_backlog",
+        "_backlog_bytes",
         "_capture",
         "_client_hash",
         "_clock",
+        "_decoder",
         "_first_byte_at",
         "_first_token_at",
         "_is_flushed",
@@ -48,6 +59,7 @@ class Tap:
         "_pending_bytes",
         "_removed_bytes",
         "_removed_hash",
+        "_steps",
         "_stripper",
         "_times",
         "_troubles",
@@ -55,6 +67,8 @@ class Tap:
         "_unframed_bytes",
         "_upstream_bytes",
         "_upstream_hash",
+        "_wire_bytes",
+        "_wire_hash",
         "gave_way",
         "meter",
     )
@@ -67,7 +81,9 @@ class Tap:
         clock: Callable[[], float],
         troubles: Troubles,
         capture: Callable[[bytes], None] | None = None,
+        decoder: Decoder | None = None,
     ) -> None:
+        """`decoder`: undoes the encoding of an answer that is edited; its client gets identity."""
         self.meter = meter
         self._stripper = stripper
         self._clock = clock
@@ -84,6 +100,15 @@ class Tap:
         self._unframed_bytes = 0
         self._is_flushed = False
         """The end of the body came, and with it what the stripper still held."""
+        self._decoder = decoder
+        self._wire_bytes = 0
+        self._wire_hash = hashlib.sha256() if decoder else None
+        """Of what came from upstream, where it is decoded before it is edited."""
+        self._backlog: deque[bytes] = deque()
+        """What the meter has not read, because reading it would have taken too long at once."""
+        self._backlog_bytes = 0
+        self._steps: Iterator[None] | None = None
+        """Of the meter's work on what was taken from the backlog last."""
         self._upstream_bytes = 0
         self._upstream_hash = hashlib.sha256()
         self._client_hash = hashlib.sha256() if stripper else None
@@ -100,10 +125,21 @@ class Tap:
         return self._stripper is not None
 
     @property
+    def decodes(self) -> bool:
+        """Whether what goes on has no content-encoding, though what came had one."""
+        return self._decoder is not None
+
+    @property
     def callable(self) -> Callable[[bytes], bytes | list[bytes]]:
         """What to set as `flow.response.stream`."""
         if self._capture is not None:
             return self._record
+        return self._pass_on
+
+    @property
+    def _pass_on(self) -> Callable[[bytes], bytes | list[bytes]]:
+        if self._decoder is not None:
+            return self._edit_decoded
         return self._listen if self._stripper is None else self._edit
 
     def _record(self, data: bytes) -> bytes | list[bytes]:
@@ -114,7 +150,7 @@ class Tap:
             except Exception as failure:  # noqa: BLE001  # as below
                 self._capture = None
                 self._troubles.add_failure(failure, "this exchange is not captured")
-        return self._listen(data) if self._stripper is None else self._edit(data)
+        return self._pass_on(data)
 
     def _listen(self, data: bytes) -> bytes | list[bytes]:
         # `b""` would end a chunked body early (mitmproxy PR #8242), so the end is `[]`.
@@ -162,6 +198,24 @@ class Tap:
             self._give_way(failure)
         return kept or []
 
+    def _edit_decoded(self, data: bytes) -> bytes | list[bytes]:
+        """As `_edit`, for an answer that is encoded although identity was asked for.
+
+        Once its encoding turns out to be broken nothing more can go on: what comes then would
+        mean nothing to a client that was promised identity.
+        """
+        assert self._decoder is not None
+        assert self._wire_hash is not None
+        self._wire_bytes += len(data)
+        _hash(self._wire_hash, data)
+        out = []
+        for piece in self._decoder.decode(data) if data else (b"",):
+            kept = self._edit(piece) if piece or not data else b""
+            out += kept if isinstance(kept, list) else [kept]
+        if self._decoder.trouble is not None:
+            self._troubles.add(f"the answer was edited up to here: {self._decoder.trouble}")
+        return [kept for kept in out if kept]
+
     def _keep_unframed(self, data: bytes, framed_bytes: int) -> None:
         """Remember what belongs to no complete event yet, for when a bug ends the editing."""
         if not framed_bytes:
@@ -174,8 +228,24 @@ class Tap:
         self._unframed = [data[-rest_bytes:]] if rest_bytes else []
         self._unframed_bytes = rest_bytes
 
+    def read_some(self) -> bool:
+        """Read on for one turn of the event loop; whether more is left to be read.
+
+        To be called until it says no when the body is over, before `end`.
+        """
+        if self.gave_way:
+            return False
+        try:
+            self._look()
+            self._work(self._clock() + TURN_SECONDS)
+        except Exception as failure:  # noqa: BLE001  # as above
+            self._give_way(failure)
+        return bool(self._backlog) or self._steps is not None
+
     def end(self) -> None:
         """Look at what is left; to be called once, when the exchange ends in any way."""
+        if self._stripper is not None and self._stripper.trouble is not None:
+            self._troubles.add(self._stripper.trouble)
         if not self.gave_way:
             try:
                 self._look()
@@ -183,7 +253,8 @@ class Tap:
                     tail = b"".join(self._unframed)
                     self._upstream_bytes += len(tail)
                     _hash(self._upstream_hash, tail)
-                    self.meter.feed(tail)
+                    self._feed(tail)
+                self._work(None)
                 self.meter.end()
             except Exception as failure:  # noqa: BLE001  # as above: the row must still be settled
                 self._give_way(failure)
@@ -200,11 +271,14 @@ class Tap:
             )
         digest = self._upstream_hash.hexdigest()
         held_bytes = 0 if self._is_flushed else self._unframed_bytes
+        client_bytes = self._upstream_bytes - self._removed_bytes - held_bytes
+        is_decoded = self._wire_hash is not None
         return Passed(
-            response_bytes=self._upstream_bytes,
-            client_bytes=self._upstream_bytes - self._removed_bytes - held_bytes,
-            removed_bytes=self._removed_bytes,
-            upstream_digest=digest,
+            response_bytes=self._wire_bytes if is_decoded else self._upstream_bytes,
+            # Of different encodings: nobody could compare them.
+            client_bytes=None if is_decoded else client_bytes,
+            removed_bytes=None if is_decoded else self._removed_bytes,
+            upstream_digest=self._wire_hash.hexdigest() if self._wire_hash else digest,
             client_digest=self._client_hash.hexdigest() if self._client_hash else digest,
             removed_digest=self._removed_hash.hexdigest()
             if self._removed_hash and self._removed_bytes
@@ -236,11 +310,39 @@ class Tap:
         run = pending[0] if len(pending) == 1 else b"".join(pending)
         self._upstream_bytes += len(run)
         _hash(self._upstream_hash, run)
-        feed = self.meter.feed if self._stripper is None else self.meter.feed_events
+        feed = self._feed if self._stripper is None else self.meter.feed_events
         if self._times is None:
             feed(run)
         else:
             self._time(pending, self._times, feed)
+
+    def _feed(self, run: bytes) -> None:
+        """Let the meter read, in turns if it is much."""
+        is_short = len(run) <= TURN_BYTES_MAX and not self.meter.is_encoded
+        if is_short and not self._backlog and self._steps is None:
+            self.meter.feed(run)
+            return
+        self._backlog.append(run)
+        self._backlog_bytes += len(run)
+        if self._backlog_bytes > BACKLOG_BYTES_MAX:
+            self._troubles.add("the answer came faster than it could be read")
+            self.gave_way = True
+            self._backlog.clear()
+            self._steps = None
+            return
+        self._work(self._clock() + TURN_SECONDS)
+
+    def _work(self, deadline: float | None) -> None:
+        """Read what waits, until the deadline; all of it if there is none."""
+        while self._steps is not None or self._backlog:
+            if self._steps is None:
+                run = self._backlog.popleft()
+                self._backlog_bytes -= len(run)
+                self._steps = self.meter.steps(run)
+            for _ in self._steps:
+                if deadline is not None and self._clock() >= deadline:
+                    return
+            self._steps = None
 
     def _time(
         self, pending: list[bytes], times: list[float], feed: Callable[[bytes], None]
@@ -275,6 +377,8 @@ class Tap:
         self.gave_way = True
         self._pending.clear()
         self._kept.clear()
+        self._backlog.clear()
+        self._steps = None
         self._troubles.add_failure(failure, "the rest of this exchange passes unread")
 
 

@@ -31,6 +31,9 @@ def begin(running: Running, live: Live, response: http.Response) -> None:
         del response.headers["content-length"]
         if live.flow.request.http_version == "HTTP/1.1":
             response.headers["transfer-encoding"] = "chunked"
+    if tap.decodes:
+        # Upstream compressed although identity was asked for; what goes on is identity.
+        del response.headers["content-encoding"]
     response.stream = tap.callable
 
 

@@ -12,6 +12,7 @@ leaves the exchange as it is, notes the reason on its row and logs one line.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -185,11 +186,12 @@ class Recorder:
             return
         if not flow.response.stream:
             exchange.troubles.attempt(answers.read_whole, running, live, flow.response)
+        await _read_rest(exchange)
         receipt = self._settle(running, live, End.FINISHED, cause=None)
         if receipt is not None and running.settings.commit_before_end:
             await wait_for_commit(receipt)
 
-    def error(self, flow: http.HTTPFlow) -> None:
+    async def error(self, flow: http.HTTPFlow) -> None:
         running = self._running
         live = running.live.pop(flow.id, None) if running else None
         if running is None or live is None:
@@ -199,6 +201,7 @@ class Recorder:
             exchange.troubles.attempt(answers.read_whole, running, live, flow.response)
         message = flow.error.msg if flow.error else ""
         end = flows.end_of(flow, broken_by_client=live.broken_by_client)
+        await _read_rest(exchange)
         # What follows a bytes literal in mitmproxy's messages is what upstream sent.
         self._settle(running, live, end, cause=message.split("b'")[0].split('b"')[0])
 
@@ -347,3 +350,9 @@ def _connect_per_request() -> None:
     specs = ctx.options.mode
     if specs and all(spec.startswith("reverse:") for spec in specs):
         ctx.options.update(connection_strategy="lazy")
+
+
+async def _read_rest(exchange: MeteredExchange) -> None:
+    """Read what is left of a long answer, with turns of the other connections in between."""
+    while exchange.tap is not None and exchange.tap.read_some():
+        await asyncio.sleep(0)

@@ -1,16 +1,20 @@
 """The callable on the stream: same bytes, at once, whatever happens inside."""
 
+import gzip
 import hashlib
 import itertools
 import random
 from collections.abc import Callable
 from datetime import timedelta
 
+import brotli
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.dialects.routes import DIALECTS
+from addon.metering import tap as tap_module
+from addon.metering.decoding import Decoder
 from addon.metering.meter import Meter
 from addon.metering.tap import BATCH_BYTES, Tap
 from addon.metering.troubles import Troubles
@@ -274,3 +278,94 @@ def test_random_streams_come_out_as_the_unasked_ones():
         edges = sorted(rng.sample(range(1, len(BODY)), rng.randint(0, 300)))
         tap = tap_of(strips=True)
         assert drink(tap, cut(BODY, edges)) == UNASKED
+
+
+def test_an_encoded_answer_is_edited_and_goes_on_as_identity():
+    for encoding, encode in (("gzip", gzip.compress), ("br", brotli.compress)):
+        tap = Tap(
+            meter(),
+            stripper=Stripper(),
+            clock=ticking(),
+            troubles=(troubles := Troubles()),
+            decoder=Decoder(encoding),
+        )
+        encoded = encode(BODY)
+        assert tap.decodes
+        assert drink(tap, cut(encoded, [5, 40, 41])) == UNASKED
+        tap.end()
+        passed = tap.passed()
+        assert passed.response_bytes == len(encoded)
+        assert passed.upstream_digest == hashlib.sha256(encoded).hexdigest()
+        assert passed.client_digest == hashlib.sha256(UNASKED).hexdigest()
+        assert passed.client_bytes is None
+        assert passed.stripped
+        assert tap.meter.facts.usage == {"prompt_tokens": 3, "completion_tokens": 2}
+        assert not troubles
+
+
+def test_an_encoding_that_breaks_ends_the_edited_answer_and_is_noted():
+    troubles = Troubles()
+    tap = Tap(
+        meter(), stripper=Stripper(), clock=ticking(), troubles=troubles, decoder=Decoder("gzip")
+    )
+    encoded = gzip.compress(BODY)
+    out = drink(tap, [encoded[:-8] + bytes(8), b"more"])
+    assert UNASKED.startswith(out)
+    tap.end()
+    assert "edited up to here" in str(troubles.text)
+
+
+def long_answer() -> bytes:
+    return b'{"id":"x","x":[' + b"1," * 400_000 + b'1],"usage":{"prompt_tokens":7}}'
+
+
+@pytest.mark.parametrize("encode", [bytes, gzip.compress], ids=["identity", "gzip"])
+def test_a_long_answer_is_read_in_turns(encode: Callable[[bytes], bytes]):
+    body = encode(long_answer())
+    metered = Meter(
+        DIALECTS["openai.chat"],
+        content_type="application/json",
+        content_encoding="gzip" if encode is gzip.compress else "",
+    )
+    tap = tap_of(strips=False, metered=metered)
+    assert tap.callable(body) is body
+    turns = 0
+    while tap.read_some():
+        turns += 1
+    assert turns > 10
+    tap.end()
+    assert metered.facts.usage == {"prompt_tokens": 7}
+    assert tap.passed().upstream_digest == hashlib.sha256(body).hexdigest()
+
+
+def test_what_is_not_read_in_turns_is_read_at_the_end():
+    metered = Meter(DIALECTS["openai.chat"], content_type="application/json")
+    tap = tap_of(strips=False, metered=metered)
+    for piece in cut(long_answer(), [200_000]):
+        tap.callable(piece)
+    tap.end()
+    assert metered.facts.usage == {"prompt_tokens": 7}
+    assert not tap.read_some()
+
+
+def test_an_answer_that_comes_faster_than_it_is_read_passes_unread(monkeypatch):
+    monkeypatch.setattr(tap_module, "BACKLOG_BYTES_MAX", 300_000)
+    troubles = Troubles()
+    tap = tap_of(strips=False, troubles=troubles)
+    body = bytes(200_000)
+    for _ in range(4):
+        assert tap.callable(body) is body
+    assert tap.gave_way
+    assert "faster" in str(troubles.text)
+    assert not tap.read_some()
+
+
+def test_a_failure_while_reading_on_is_noted(monkeypatch):
+    metered = Meter(DIALECTS["openai.chat"], content_type="application/json")
+    troubles = Troubles()
+    tap = tap_of(strips=False, metered=metered, troubles=troubles)
+    tap.callable(long_answer())
+    monkeypatch.setattr(metered, "_frame", lambda _data: 1 / 0)
+    assert not tap.read_some()
+    assert tap.gave_way
+    assert "ZeroDivisionError" in str(troubles.text)

@@ -1,0 +1,486 @@
+"""What a hostile or unlucky client or upstream sends: one row for each attack.
+
+Each is small on the wire, or as large as honest traffic is, and costs a careless proxy seconds of
+work or hundreds of megabytes. The upstream answers whether usage was asked for or not, so that a
+proxy without us shows what the client of an edited stream must see.
+"""
+
+import gzip
+import json
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from zlib import crc32
+
+import brotli
+
+from tests.proxy.upstream import Answer
+
+CHAT = "/v1/chat/completions"
+EDITED = "/edited/v1/chat/completions"
+"""Where the client does not ask for usage and the stream carries what asking brings."""
+MESSAGES = "/v1/messages"
+RESPONSES = "/v1/responses"
+CONVERSE = "/model/x/converse-stream"
+GEMINI = "/v1beta/models/gemini-2.5-flash:streamGenerateContent"
+OLLAMA = "/api/chat"
+JSON = "application/json"
+SSE = "text/event-stream"
+EVENTSTREAM = "application/vnd.amazon.eventstream"
+STREAMING = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}'
+PLAIN = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
+MB = 1_000_000
+DONE = b"data: [DONE]\n\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """A request, and the answer to it."""
+
+    name: str
+    target: str | bytes = CHAT
+    body: bytes | Callable[[], bytes] = STREAMING
+    headers: tuple[tuple[str, str], ...] = ()
+    raw_headers: bytes = b""
+    answer: Callable[[], Callable[[bool], Answer]] | None = None
+    """`answer()(asked)`; None: a short JSON document."""
+    is_compared: bool = True
+    """Not for a bomb that we decode, so that its client gets a beginning of what it stands for."""
+    is_quick: bool = False
+    """Runs by default, without `-m soak`."""
+
+
+def whole(body: bytes, content_type: str = SSE, encoding: str = "") -> Callable[[bool], Answer]:
+    """An answer that comes in pieces of 16 KB."""
+    headers = (("content-encoding", encoding),) if encoding else ()
+    pieces = tuple(body[at : at + 16_384] for at in range(0, len(body), 16_384))
+    answer = Answer(pieces=pieces, content_type=content_type, headers=headers)
+    return lambda _asked: answer
+
+
+def in_bits(body: bytes, bits: bytes, content_type: str = SSE) -> Callable[[bool], Answer]:
+    """A beginning that comes whole, and then single bytes."""
+    pieces = (body, *(bits[at : at + 1] for at in range(len(bits))))
+    answer = Answer(pieces=pieces, content_type=content_type)
+    return lambda _asked: answer
+
+
+def either(asked: bytes, unasked: bytes, encode: Callable[[bytes], bytes] = bytes, name: str = ""):
+    """An answer that differs by whether usage was asked for."""
+    both = whole(unasked), whole(encode(asked), encoding=name)
+    return lambda is_asked: both[is_asked](is_asked)
+
+
+def gzipped(body: bytes, times: int = 1) -> bytes:
+    for _ in range(times):
+        body = gzip.compress(body, 9)
+    return body
+
+
+def deflated_zeros(size: int) -> bytes:
+    return zlib.compress(bytes(size), 9)
+
+
+def zstd_bomb(blocks: int) -> bytes:
+    """Blocks of four bytes that stand for 64 KB each."""
+    return bytes.fromhex("28b52ffd0058") + b"\x02\x00\x08 " * blocks
+
+
+def message(payload: bytes, kind: bytes = b"contentBlockDelta") -> bytes:
+    name = b":event-type"
+    head = bytes([len(name)]) + name + b"\x07" + struct.pack(">H", len(kind)) + kind
+    prelude = struct.pack(">II", 16 + len(head) + len(payload), len(head))
+    start = prelude + struct.pack(">I", crc32(prelude)) + head + payload
+    return start + struct.pack(">I", crc32(start))
+
+
+def chunk(choices: bytes, tail: bytes = b"") -> bytes:
+    head = b'"id":"chatcmpl-7Qx","object":"chat.completion.chunk","created":1761000000,"model":"m"'
+    return b"data: {" + head + b',"choices":' + choices + tail + b"}\n\n"
+
+
+WORD = b'[{"index":0,"delta":{"content":"a"},"finish_reason":null}]'
+STOP = b'[{"index":0,"delta":{},"finish_reason":"stop"}]'
+USAGE = b'{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}'
+
+
+def document(usage: bytes, more: bytes = b"") -> bytes:
+    """A plain answer with a usage object of any kind."""
+    return b'{"id":"x","model":"m","choices":[],"usage":' + usage + more + b"}"
+
+
+def multipart(head: bytes, filler: bytes) -> bytes:
+    return b"--b\r\n" + head + filler + b"\r\n--b--\r\n"
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+FORM = (("content-type", "multipart/form-data; boundary=b"),)
+GZIP = (("content-encoding", "gzip"),)
+DUPLICATES = b",".join([b'"usage":null'] * 3_000)
+NESTED_USAGE = b'"a":[' + b",".join([b'{"usage":1}'] * 1_500) + b"]"
+
+
+def big_start() -> bytes:
+    """The beginning of an event that does not end."""
+    return b'data: {"id":"x","choices":[{"delta":{"content":"' + b"a" * 8 * MB
+
+
+ATTACKS = (
+    # Request line, query, headers
+    Attack(name="path of 32 KB of models", target="/models/" + "a/models/" * 3_500 + "x:generate"),
+    Attack(name="path of 32 KB of deployments", target="/deployments/a" * 2_200 + CHAT),
+    Attack(
+        name="path with a byte that is no UTF-8", target=b"/\xff" + CHAT.encode(), is_quick=True
+    ),
+    Attack(name="path with escaped controls", target="/%00%1b%0a%ed%a0%80" * 500 + CHAT),
+    Attack(name="query of 16 KB of keys", target=CHAT + "?" + "key" * 5_000 + "=1"),
+    Attack(name="query of 8 000 parameters", target=CHAT + "?" + "a=&" * 8_000),
+    Attack(name="1 000 headers", headers=tuple((f"x-h{n}", "v" * 20) for n in range(1_000))),
+    Attack(name="1 000 tags", headers=(("x-tokentee-tag", "a=b"),) * 1_000),
+    Attack(name="a tag of 60 KB", headers=(("x-tokentee-tag", "a=b," * 15_000),)),
+    Attack(name="user agent with a surrogate", raw_headers=b"user-agent: a\xed\xa0\x80b\r\n"),
+    Attack(name="authorization of 60 KB", headers=(("authorization", "Bearer " + "k" * 60_000),)),
+    # Forms and JSON bodies
+    Attack(
+        name="form of 52 KB of header lines",
+        target="/v1/audio/transcriptions",
+        headers=FORM,
+        body=lambda: multipart(b'name="model"', b"\r\nx" * 17_000),
+        is_quick=True,
+    ),
+    Attack(
+        name="form of 4 000 fields",
+        target="/v1/audio/transcriptions",
+        headers=FORM,
+        body=lambda: multipart(b"", b'name="model"\r\n\r\n' * 4_000),
+    ),
+    Attack(
+        name="body of 100 000 brackets",
+        body=lambda: b'{"model":"m","stream":true,"x":' + nested(50_000),
+    ),
+    Attack(
+        name="body of 3 MB of empty arrays",
+        body=lambda: b'{"model":"m","stream":true,"x":[' + b"[]," * MB + b"[]]}",
+    ),
+    Attack(name="body with a number of 1 MB", body=lambda: b'{"model":"m","x":' + b"1" * MB + b"}"),
+    Attack(
+        name="body with 20 000 stream_options",
+        body=lambda: b'{"stream":true,' + b'"stream_options":{},' * 20_000 + b'"model":"m"}',
+    ),
+    Attack(
+        name="body gzipped from 200 MB",
+        body=lambda: gzipped(b'{"model":"m","x":"' + bytes(200 * MB) + b'"}'),
+        headers=GZIP,
+        is_quick=True,
+    ),
+    Attack(
+        name="body gzipped twice from 500 MB",
+        body=lambda: gzipped(bytes(500 * MB), 2),
+        headers=(("content-encoding", "gzip, gzip"),),
+    ),
+    Attack(
+        name="body in brotli from 100 MB",
+        body=lambda: brotli.compress(bytes(100 * MB), quality=5),
+        headers=(("content-encoding", "br"),),
+    ),
+    Attack(
+        name="body in zstd from 200 MB",
+        body=lambda: zstd_bomb(3_000),
+        headers=(("content-encoding", "zstd"),),
+    ),
+    # Encoded answers
+    Attack(
+        name="gzip of 2 MB of {}",
+        body=PLAIN,
+        answer=lambda: whole(gzipped(b"{}\n" * 700_000), JSON, "gzip"),
+        is_quick=True,
+    ),
+    Attack(
+        name="gzip of 16 MB of data:{}",
+        target=MESSAGES,
+        answer=lambda: whole(gzipped(b"data:{}\n\n" * 1_700_000), SSE, "gzip"),
+    ),
+    Attack(
+        name="gzip of 100 MB of zeros, event-stream",
+        target=CONVERSE,
+        answer=lambda: whole(gzipped(bytes(100 * MB)), EVENTSTREAM, "gzip"),
+    ),
+    Attack(
+        name="60 000 empty gzip members",
+        target=MESSAGES,
+        answer=lambda: whole(gzip.compress(b"") * 60_000, SSE, "gzip"),
+    ),
+    Attack(
+        name="gzip in gzip of 500 MB",
+        target=MESSAGES,
+        answer=lambda: whole(gzipped(bytes(500 * MB), 2), SSE, "gzip, gzip"),
+    ),
+    Attack(
+        name="gzip in gzip of empty members",
+        target=MESSAGES,
+        answer=lambda: whole(gzipped(gzip.compress(b"") * 100_000), SSE, "gzip, gzip"),
+    ),
+    Attack(
+        name="deflate of 100 MB", answer=lambda: whole(deflated_zeros(100 * MB), JSON, "deflate")
+    ),
+    Attack(
+        name="brotli of 100 MB of frames",
+        target=MESSAGES,
+        answer=lambda: whole(brotli.compress(b"data:{}\n\n" * 11 * MB, quality=5), SSE, "br"),
+    ),
+    Attack(
+        name="zstd of 1 GB",
+        target=MESSAGES,
+        answer=lambda: whole(zstd_bomb(16_000), SSE, "zstd"),
+        is_quick=True,
+    ),
+    Attack(
+        name="gzip of 20 MB of events with errors",
+        target=MESSAGES,
+        answer=lambda: whole(gzipped(b'data:{"error":1}\n\n' * 1_100_000), SSE, "gzip"),
+    ),
+    # Server-sent events
+    Attack(name="400 000 comments", answer=lambda: whole(b":aaaaa\n\n" * 400_000)),
+    Attack(name="1 000 000 blank lines", answer=lambda: whole(b"\n" * MB)),
+    Attack(name="300 000 empty frames", answer=lambda: whole(b"data:{}\n\n" * 300_000)),
+    Attack(
+        name="100 000 frames with errors", answer=lambda: whole(b'data:{"error":1}\n\n' * 100_000)
+    ),
+    Attack(
+        name="8 MB of one event, then 4 000 bytes",
+        answer=lambda: in_bits(big_start(), b"a" * 4_000),
+        is_quick=True,
+    ),
+    Attack(name="4 MB of CR and LF", answer=lambda: whole(b"\r\n\r\r\n\n" * 700_000)),
+    Attack(
+        name="frames with 5 000 differing numbers",
+        answer=lambda: whole(
+            chunk(WORD)
+            + b"".join(
+                chunk(WORD, b',"x":[' + b",".join(b'%d,"a"' % (n + k) for n in range(5_000)) + b"]")
+                for k in range(80)
+            )
+        ),
+    ),
+    # Lines, arrays, binary messages
+    Attack(
+        name="NDJSON: 8 MB of one line, then 4 000 bytes",
+        target=OLLAMA,
+        answer=lambda: in_bits(b'{"a":"' + b"a" * 8 * MB, b"a" * 4_000, "application/x-ndjson"),
+    ),
+    Attack(
+        name="NDJSON: 500 000 lines of {}",
+        target=OLLAMA,
+        answer=lambda: whole(b"{}\n" * 500_000, "application/x-ndjson"),
+    ),
+    Attack(
+        name="array of 1 000 000 empty objects",
+        target=GEMINI,
+        answer=lambda: whole(b"[" + b"{}," * MB + b"{}]", JSON),
+    ),
+    Attack(
+        name="array: 8 MB of one element, then 4 000 bytes",
+        target=GEMINI,
+        answer=lambda: in_bits(b'[{"a":"' + b'\\"' * 4 * MB, b"a" * 4_000, JSON),
+    ),
+    Attack(
+        name="event-stream of 4 MB of zeros",
+        target=CONVERSE,
+        answer=lambda: whole(bytes(4 * MB), EVENTSTREAM),
+    ),
+    Attack(
+        name="event-stream of 4 MB that nearly begins",
+        target=CONVERSE,
+        answer=lambda: whole(b"\x00\x00\x00\x20\x00\x00\x00\x04" * 500_000, EVENTSTREAM),
+    ),
+    Attack(
+        name="event-stream message of 20 MB",
+        target=CONVERSE,
+        answer=lambda: whole(
+            message(bytes(20 * MB)) + message(b'{"usage":{}}', b"metadata"), EVENTSTREAM
+        ),
+    ),
+    Attack(
+        name="event-stream message of 500 000 headers",
+        target=CONVERSE,
+        answer=lambda: whole(message(b"{}", b"x" * 60_000) * 10, EVENTSTREAM),
+    ),
+    # Documents
+    Attack(
+        name="document of 8 MB of empty arrays",
+        body=PLAIN,
+        answer=lambda: whole(b'{"x":[' + b"[]," * 2_700_000 + b"[]]}", JSON),
+        is_quick=True,
+    ),
+    Attack(
+        name="document of 60 000 nested arrays",
+        body=PLAIN,
+        answer=lambda: whole(nested(60_000), JSON),
+    ),
+    Attack(
+        name="document of 20 MB of numbers",
+        target="/v1/embeddings",
+        body=PLAIN,
+        answer=lambda: whole(
+            b'{"data":[{"embedding":['
+            + b"0.123456789," * 1_700_000
+            + b'0]}],"model":"m","usage":{"prompt_tokens":5,"total_tokens":5}}',
+            JSON,
+        ),
+    ),
+    Attack(
+        name="document of 100 000 keys",
+        body=PLAIN,
+        answer=lambda: whole(
+            document(USAGE, b"," + b",".join(b'"k%d":{}' % n for n in range(100_000))), JSON
+        ),
+    ),
+    Attack(
+        name="40 000 unknown keys in a usage object",
+        body=PLAIN,
+        answer=lambda: whole(
+            document(b"{" + b",".join(b'"k%d":-1' % n for n in range(40_000)) + b"}"), JSON
+        ),
+    ),
+    Attack(
+        name="usage object of 3 MB",
+        body=PLAIN,
+        answer=lambda: whole(document(b'{"prompt_tokens":1,"x":"' + b"a" * 3 * MB + b'"}'), JSON),
+    ),
+    # Numbers, years, text
+    Attack(
+        name="cost of 1e200000",
+        body=PLAIN,
+        is_quick=True,
+        answer=lambda: whole(document(b'{"prompt_tokens":9,"cost":1e200000}'), JSON),
+    ),
+    Attack(
+        name="cost of '1e999980'",
+        body=PLAIN,
+        answer=lambda: whole(document(b'{"prompt_tokens":9,"cost":"1e999980"}'), JSON),
+    ),
+    Attack(
+        name="count of 4 000 digits",
+        body=PLAIN,
+        answer=lambda: whole(document(b'{"prompt_tokens":' + b"9" * 4_000 + b"}"), JSON),
+    ),
+    Attack(
+        name="created in the year 10^300",
+        body=PLAIN,
+        answer=lambda: whole(document(USAGE, b',"created":1e300'), JSON),
+    ),
+    Attack(
+        name="created before the year 1",
+        body=PLAIN,
+        answer=lambda: whole(document(USAGE, b',"created":-99999999999999'), JSON),
+    ),
+    Attack(
+        name="id and model of surrogates and NUL",
+        body=PLAIN,
+        is_quick=True,
+        answer=lambda: whole(
+            b'{"id":"\\ud800\\u0000\\u001b[2J","model":"\\udfff\\u202e","choices":[],"usage":'
+            + USAGE
+            + b"}",
+            JSON,
+        ),
+    ),
+    # Edited streams
+    Attack(
+        name="edited: 3 000 usage keys in one event",
+        target=EDITED,
+        answer=lambda: either(chunk(STOP, b"," + DUPLICATES) + DONE, chunk(STOP) + DONE),
+        is_quick=True,
+    ),
+    Attack(
+        name="edited: 1 500 usage keys deeper down",
+        target=EDITED,
+        answer=lambda: either(
+            chunk(STOP, b"," + NESTED_USAGE + b',"usage":null') + DONE,
+            chunk(STOP, b"," + NESTED_USAGE) + DONE,
+        ),
+    ),
+    Attack(
+        name="edited: 8 MB of one event, then 4 000 bytes",
+        target=EDITED,
+        answer=lambda: in_bits(big_start(), b"a" * 4_000),
+    ),
+    Attack(
+        name="edited: 100 000 events",
+        target=EDITED,
+        answer=lambda: either(
+            chunk(WORD, b',"usage" : null') * 20_000 + DONE, chunk(WORD) * 20_000 + DONE
+        ),
+    ),
+    Attack(
+        name="edited: an event of 4 MB",
+        target=EDITED,
+        answer=lambda: either(
+            chunk(b'["' + b"A" * 4 * MB + b'"]', b',"usage":null') + DONE,
+            chunk(b'["' + b"A" * 4 * MB + b'"]') + DONE,
+        ),
+    ),
+    Attack(
+        name="edited: compressed though identity was asked for",
+        target=EDITED,
+        answer=lambda: either(
+            chunk(WORD, b',"usage":null') * 200 + chunk(b"[]", b',"usage":' + USAGE) + DONE,
+            chunk(WORD) * 200 + DONE,
+            gzip.compress,
+            "gzip",
+        ),
+        is_quick=True,
+    ),
+    Attack(
+        name="edited: a bomb though identity was asked for",
+        target=EDITED,
+        answer=lambda: whole(zstd_bomb(16_000), SSE, "zstd"),
+        is_compared=False,
+    ),
+    Attack(
+        name="edited: keys with escapes",
+        target=EDITED,
+        answer=lambda: either(
+            chunk(WORD, b',"\\u0075sage":null') * 500 + DONE, chunk(WORD) * 500 + DONE
+        ),
+    ),
+)
+
+
+def script(attack_name: str, asked: bool) -> Answer:
+    """What the upstream answers in one attack."""
+    attack = BY_NAME[attack_name]
+    if attack.answer is None:
+        return Answer(pieces=(normal_answer(),), content_type=JSON)
+    return _answer_of(attack_name)(asked)
+
+
+@lru_cache(maxsize=1)
+def _answer_of(attack_name: str) -> Callable[[bool], Answer]:
+    """Made when it is wanted: all together are hundreds of megabytes."""
+    answer = BY_NAME[attack_name].answer
+    assert answer is not None
+    return answer()
+
+
+@lru_cache(maxsize=1)
+def body_of(attack_name: str) -> bytes:
+    """The request body of an attack."""
+    body = BY_NAME[attack_name].body
+    return body if isinstance(body, bytes) else body()
+
+
+def normal_answer() -> bytes:
+    """The answer of an exchange that must be recorded exactly."""
+    usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
+    choice = {"index": 0, "message": {"content": "ok"}, "finish_reason": "stop"}
+    value = {"id": "chatcmpl-1", "object": "chat.completion", "model": "m", "choices": [choice]}
+    return json.dumps({**value, "usage": usage}).encode()
+
+
+BY_NAME = {attack.name: attack for attack in ATTACKS}
