@@ -8,17 +8,19 @@ which we had asked for, gives the bytes that the client was handed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from addon.commands.options import Url
+from addon.metering.redaction import REDACTED
+from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.metered import reread
@@ -40,6 +42,36 @@ CAPTURED = "captured"
 REREAD = "reread"
 """Not a promise: today's meter reads a recording differently."""
 _CLIENT_SIDE = ("client_bytes", "removed_bytes", "client_digest", "removed_digest")
+
+SHOWN_LENGTH_MAX = 200
+"""Characters of one value in a breach."""
+_FACTS = (
+    "origin",
+    "dialect",
+    "operation",
+    "path",
+    "request_model",
+    "response_model",
+    "response_id",
+    "id_unstable",
+    "content_digest",
+    "streamed",
+    "outcome",
+    "http_status",
+    "finish_reason",
+    "error_type",
+    "error_code",
+    "error_message",
+    "service_tier",
+    "request_bytes",
+    "response_bytes",
+    "events",
+    "usage_asked",
+    "user_agent",
+    "end_user",
+)
+"""What of an exchange a recording gives again."""
+_OF_BYTES = ("request_bytes", "response_bytes", "events")
 
 type Line = tuple[str, str, str]
 """What is broken, of which exchange, and what was found."""
@@ -115,20 +147,49 @@ def _differences(item: Recorded, booked: Booked) -> Iterator[Line]:
     if again is None:
         yield REREAD, exchange.id, "no LLM call any more"
         return
-    if exchange.client_digest is not None:
-        found = _client_side(exchange, again[0])
-        # Whoever ended it, the body's end may have come by or not: what was held back tells.
+    if exchange.client_digest is not None and item.is_exact:
+        found = _client_side(exchange, again.exchange)
+        # The end of the body may have come or not, whatever ended it: with and without are right.
         cut = reread(item, exchange, reached_end=False) if found else None
-        if found and (cut is None or _client_side(exchange, cut[0])):
+        if found and (cut is None or _client_side(exchange, cut.exchange)):
             yield CAPTURED, exchange.id, "; ".join(found)
-    read = corrections.differences(booked.reading, again[1])
-    if read:
-        yield REREAD, exchange.id, ", ".join(read)
+    differ = {CAPTURED: list[str](), REREAD: list[str]()}
+    facts = _facts(item, exchange, again.exchange)
+    differ[CAPTURED if booked.first_meter_version == METER_VERSION else REREAD] += facts
+    read = _readings(corrections.differences(booked.reading, again.reading))
+    differ[CAPTURED if booked.reading.meter_version == METER_VERSION else REREAD] += read
+    for kind, details in differ.items():
+        if details:
+            yield kind, exchange.id, "; ".join(details)
+
+
+def _facts(item: Recorded, booked: Exchange, again: Exchange) -> list[str]:
+    """What the ledger says of an exchange and the recording gives otherwise."""
+    if booked.degraded is not None:
+        return []  # it was not read in full then
+    names = [name for name in _FACTS if getattr(booked, name) != getattr(again, name)]
+    if not item.is_exact:
+        names = [name for name in names if name not in _OF_BYTES]
+    if booked.usage_injected or booked.resent:
+        names = [name for name in names if name != "request_bytes"]  # ours is recorded
+    if REDACTED in (booked.error_message or "") + (again.error_message or ""):
+        # The credentials that were taken out of it then are not in the recording.
+        names = [name for name in names if not name.startswith("error_")]
+    return [_difference(name, getattr(booked, name), getattr(again, name)) for name in names]
+
+
+def _readings(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    return [_difference(name, booked, now) for name, (booked, now) in found.items()]
+
+
+def _difference(name: str, booked: object, now: object) -> str:
+    said, given = str(booked)[:SHOWN_LENGTH_MAX], str(now)[:SHOWN_LENGTH_MAX]
+    return f"{name} is {said}, the recording gives {given}"
 
 
 def _client_side(booked: Exchange, again: Exchange) -> list[str]:
     return [
-        f"{name} is {getattr(booked, name)}, the recording gives {getattr(again, name)}"
+        _difference(name, getattr(booked, name), getattr(again, name))
         for name in _CLIENT_SIDE
         if getattr(booked, name) != getattr(again, name)
     ]

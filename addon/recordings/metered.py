@@ -60,8 +60,10 @@ def reread(item: Recorded, booked: Exchange, *, reached_end: bool = True) -> Set
         return None
     if booked.usage_injected:
         exchange.mark_injected()
+        exchange.opened = replace(exchange.opened, usage_asked=booked.usage_asked)
     _read_answer(item, exchange, edits=booked.usage_injected, reached_end=reached_end)
-    return _settled(item, exchange, _end_of(booked), item.cause)
+    end = item.end if item.is_end_certain else _end_of(booked)
+    return _settled(item, exchange, end, item.cause)
 
 
 def is_session(item: Recorded) -> bool:

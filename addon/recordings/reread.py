@@ -14,6 +14,7 @@ from addon.recordings.formats import identity
 from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why
 from addon.recordings.metered import is_session, meter
 from ledger.maintenance.corrections import Booked
+from ledger.model.errors import LedgerError
 from ledger.reports.progress import rest_line
 
 UNREADABLE_SHOWN_MAX = 10
@@ -78,7 +79,11 @@ def pairs(items: Iterable[Recorded], find: Find, seen: Seen) -> Iterator[tuple[R
         if not ids:
             seen.foreign += 1
             continue
-        found = find(ids)
+        try:
+            found = find(ids)
+        except LedgerError as error:
+            seen.unreadable.append(Unreadable(item.where, str(error)))
+            continue
         if not is_session(item):
             booked = next((found[one] for one in ids if one in found), None)
             if booked is None:

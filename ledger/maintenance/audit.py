@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from ledger.maintenance.reading_digests import altered
 from ledger.pricing.price_lines import INPUT_LINES, OUTPUT_LINES
 from ledger.store.dropping import DROPPED_UNTIL
 from ledger.store.schema.columns import Instant
@@ -56,6 +57,8 @@ def verify(engine: Engine, since: datetime | None = None) -> Iterator[Verdict]:
         # Each in a snapshot of its own: a long one would hold back the clean-up of a live ledger.
         with snapshot(engine) as connection:
             yield _ask(connection, promise, since or BEGINNING)
+    with snapshot(engine) as connection:
+        yield _digests(connection, since or BEGINNING)
 
 
 def _ask(connection: Connection, promise: Promise, since: datetime) -> Verdict:
@@ -95,6 +98,22 @@ def _integrity(connection: Connection) -> Verdict:
     return Verdict(INTEGRITY, len(faults), tuple(faults))
 
 
+def _digests(connection: Connection, since: datetime) -> Verdict:
+    count = 0
+    examples: list[tuple[str, str]] = []
+    try:
+        for count, found in enumerate(altered(connection, since), 1):  # noqa: B007
+            if len(examples) < SHOWN_MAX:
+                examples.append((found.exchange_id, f"reading {found.reading_id} was changed"))
+    except (sa.exc.DBAPIError, ValueError, TypeError) as error:
+        why = reason_of(error) if isinstance(error, sa.exc.DBAPIError) else type(error).__name__
+        return Verdict(DIGESTS, 1, (("", f"cannot be asked: {why}"),))
+    return Verdict(DIGESTS, count, tuple(examples))
+
+
+DIGESTS = Promise(
+    "digests", "readings and their charges are what was written, by their digests", ""
+)
 INTEGRITY = Promise("file", "the SQLite file is sound (PRAGMA integrity_check)", "")
 
 _DAY = {
@@ -181,6 +200,37 @@ GROUP BY u.day, u.provider, u.model, u.key_fingerprint
 HAVING {" OR ".join(f"{term} <> 0" for term in left.values())}"""
 
 
+def _is_same_response(original: str, later: str) -> str:
+    """Whether two rows are one billed response, seen again: all that can be compared agrees.
+
+    The rule of DESIGN §5 in words of its own; `store/schema/links.py` keeps it.
+    """
+    o, e = original, later
+    same = " AND ".join(
+        f"({o}.{name} = {e}.{name} OR ({o}.{name} IS NULL AND {e}.{name} IS NULL))"
+        for name in ("key_fingerprint", "request_digest", "upstream_digest")
+    )
+    return f"""{o}.origin = {e}.origin AND {o}.response_id = {e}.response_id AND {o}.id <> {e}.id
+  AND CASE WHEN {e}.source = 'live' THEN {o}.source = 'live' AND {same}
+      AND ({e}.upstream_digest IS NOT NULL OR {o}.content_digest = {e}.content_digest)
+    ELSE ({e}.key_fingerprint IS NULL OR {o}.key_fingerprint = {e}.key_fingerprint)
+      AND ({e}.request_digest IS NULL OR {o}.request_digest = {e}.request_digest
+        OR ({o}.source = 'live' AND {o}.request_digest IS NULL))
+      AND ({o}.upstream_digest = {e}.upstream_digest
+        OR ({e}.upstream_digest IS NULL AND {o}.content_digest = {e}.content_digest)) END"""
+
+
+def _ranks_before(first: str, second: str) -> str:
+    """A live row before a recording, the recording that knows more, the earlier, the smaller id."""
+    left, right = (
+        f"CASE WHEN {x}.source = 'live' THEN -1 ELSE (CASE WHEN {x}.key_fingerprint IS NULL THEN 1 "
+        f"ELSE 0 END) + (CASE WHEN {x}.request_digest IS NULL THEN 1 ELSE 0 END) + (CASE WHEN "
+        f"{x}.upstream_digest IS NULL THEN 1 ELSE 0 END) END, {x}.opened_at, {x}.id"
+        for x in (first, second)
+    )
+    return f"({left}) < ({right})"
+
+
 PROMISES = (
     Promise(
         "bytes",
@@ -264,7 +314,9 @@ FROM (
         AS charged_output
     FROM {_CURRENT_CHARGES} current_charges GROUP BY opened_at, exchange_id, reading_id) c
   ON {_CHARGE_OF_READING} AND c.lines > 0) sums
-WHERE (input <> -1 AND input <> charged_input) OR (output <> -1 AND output <> charged_output)""",
+WHERE (input <> -1 AND input <> charged_input) OR (output <> -1 AND output <> charged_output)
+  -- Of a total that was not reported no token can be billed.
+  OR (output = -1 AND charged_output <> 0)""",
     ),
     Promise(
         "amounts",
@@ -318,16 +370,16 @@ WHERE shown <> charged""",
     ),
     Promise(
         "duplicates",
-        "a duplicate is of an exchange that counts: same origin, response id and content, earlier",
-        # Where old rows were dropped, the one that counted may have been among them.
+        "a duplicate is of an earlier exchange with the same origin, response id, key, request "
+        "and answer",
+        # Where old rows were dropped, the original may have been among them.
         f"""
 SELECT e.id, 'duplicate of ' || e.duplicate_of AS detail FROM exchanges e
 WHERE e.opened_at >= :since AND e.duplicate_of IS NOT NULL
   AND NOT EXISTS (
     SELECT 1 FROM exchanges o
-    WHERE o.id = e.duplicate_of AND o.origin = e.origin AND o.response_id = e.response_id
-      AND o.content_digest = e.content_digest AND o.{_COUNTS.replace("AND ", "AND o.")}
-      AND (o.opened_at < e.opened_at OR (o.opened_at = e.opened_at AND o.id < e.id)))
+    WHERE o.id = e.duplicate_of AND ({_is_same_response("o", "e")}) AND ({_ranks_before("o", "e")})
+      AND (o.duplicate_of IS NULL OR e.upstream_digest IS NULL))
   AND (EXISTS (SELECT 1 FROM exchanges o WHERE o.id = e.duplicate_of)
     OR NOT EXISTS (SELECT 1 FROM meta WHERE key = '{DROPPED_UNTIL}'))""",
     ),
@@ -336,11 +388,34 @@ WHERE e.opened_at >= :since AND e.duplicate_of IS NOT NULL
         "no billed response counts twice",
         f"""
 SELECT MIN(id) AS id, COUNT(*) || ' exchanges of ' || origin || ' answered with ' || response_id
-  || ' and the same content' AS detail
+  || ', with the same key, request and answer' AS detail
 FROM exchanges
-WHERE response_id IS NOT NULL AND content_digest IS NOT NULL AND {_COUNTS} AND state = 'settled'
-GROUP BY response_id, origin, content_digest
-HAVING COUNT(*) > 1 AND MAX(opened_at) >= :since""",
+WHERE response_id IS NOT NULL AND {_COUNTS} AND source = 'live'
+  AND (upstream_digest IS NOT NULL OR content_digest IS NOT NULL)
+GROUP BY origin, response_id, key_fingerprint, request_digest, upstream_digest,
+  CASE WHEN upstream_digest IS NULL THEN content_digest END
+HAVING COUNT(*) > 1 AND MAX(opened_at) >= :since
+UNION ALL
+SELECT e.id, 'a recording of ' || MIN(o.id) FROM exchanges e
+JOIN exchanges o ON {_is_same_response("o", "e")} AND {_ranks_before("o", "e")}
+WHERE e.opened_at >= :since AND e.source <> 'live' AND e.duplicate_of IS NULL
+  AND e.state <> 'open'
+GROUP BY e.id""",
+    ),
+    Promise(
+        "collisions",
+        "id_collision is set exactly where several exchanges count with one response id",
+        f"""
+SELECT MIN(id) AS id, COUNT(CASE WHEN duplicate_of IS NULL THEN 1 END) || ' exchanges of '
+  || origin || ' count with ' || response_id AS detail
+FROM exchanges
+WHERE response_id IS NOT NULL AND (upstream_digest IS NOT NULL OR content_digest IS NOT NULL)
+GROUP BY origin, response_id
+HAVING MAX(opened_at) >= :since
+  AND (COUNT(CASE WHEN id_collision THEN 1 END) NOT IN (0, COUNT(*))
+    OR (COUNT(CASE WHEN duplicate_of IS NULL THEN 1 END) > 1)
+      <> (COUNT(CASE WHEN id_collision THEN 1 END) > 0))
+  AND NOT EXISTS (SELECT 1 FROM meta WHERE key = '{DROPPED_UNTIL}')""",
     ),
     Promise("daily", "usage_daily adds up to requests: day, provider, model and key", _daily()),
     Promise(

@@ -41,11 +41,14 @@ class Booked:
 
     exchange: Exchange
     reading: Reading
+    first_meter_version: str
+    """The version that the exchange's own facts are from."""
     cost_picousd: int | None
 
 
 def find(engine: Engine, ids: Sequence[str]) -> dict[str, Booked]:
     """What is booked of exchanges, by id. Those whose end the ledger does not know are left out.
+    LedgerError for a row that is damaged.
 
     By id alone: a recording that was made elsewhere may have rounded the start.
     """
@@ -57,7 +60,13 @@ def find(engine: Engine, ids: Sequence[str]) -> dict[str, Booked]:
         ).all()
         found = {}
         for row in rows:
-            booked = _booked(connection, row)
+            try:
+                booked = _booked(connection, row)
+            except (KeyError, TypeError, ValueError) as error:
+                raise LedgerError(
+                    f"the ledger's row of exchange {row.id} is damaged ({type(error).__name__}): "
+                    "`tokentee verify` says where"
+                ) from error
             if booked is not None:
                 found[row.id] = booked
     return found
@@ -79,6 +88,7 @@ def _booked(connection: Connection, row: Any) -> Booked | None:
     return Booked(
         exchange=exchange_of(row._asdict()),
         reading=reading_of(current._mapping),
+        first_meter_version=_first_meter_version(connection, row.opened_at, row.id),
         cost_picousd=sum(amounts) if amounts else None,
     )
 
@@ -151,6 +161,20 @@ def _current(connection: Connection, opened_at: datetime, exchange_id: str) -> A
         .order_by(readings.c.revision.desc(), readings.c.read_at, readings.c.id)
         .limit(1)
     ).first()
+
+
+def _first_meter_version(connection: Connection, opened_at: datetime, exchange_id: str) -> str:
+    found: str = connection.execute(
+        sa.select(readings.c.meter_version)
+        .where(
+            readings.c.opened_at == opened_at,
+            readings.c.exchange_id == exchange_id,
+            readings.c.revision >= 1,
+        )
+        .order_by(readings.c.revision, readings.c.read_at, readings.c.id)
+        .limit(1)
+    ).scalar_one()
+    return found
 
 
 def _values(reading: Reading) -> dict[str, Any]:

@@ -73,6 +73,8 @@ def recording(
     at: datetime = NOON,
     path: str = "/v1/chat/completions",
     headers: Mapping[str, str] | None = None,
+    status: int = 200,
+    more: Mapping[str, Any] | None = None,
 ) -> bytes:
     """A line of a capture."""
     value = {
@@ -86,14 +88,14 @@ def recording(
             "body_b64": _text(b'{"model":"m-1","stream":true,"messages":[]}'),
         },
         "response": {
-            "status": 200,
+            "status": status,
             "headers": headers or {"content-type": "text/event-stream"},
             "body_b64": _text(body),
             "encoded": True,
             "chunks": [[len(body), 1000]],
         },
     }
-    return json.dumps(value).encode() + b"\n"
+    return json.dumps(value | dict(more or {})).encode() + b"\n"
 
 
 def captures(folder: Path, *lines: bytes, name: str = "20261102T12.jsonl.gz") -> Path:

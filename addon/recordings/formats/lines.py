@@ -187,6 +187,7 @@ def _exchange(line: _Line, where: str, written_at: datetime) -> Recorded:
         responded_at=responded_at,
         ended_at=known_moment(line.ended_at) or ended_at,
         end=_ENDS.get(line.end or "", End.FINISHED),
+        is_end_certain=line.end in _ENDS,
         cause=line.cause,
         usage_injected=bool(line.usage_injected),
         messages=messages,

@@ -78,6 +78,8 @@ class Recorded:
     responded_at: datetime | None = None
     ended_at: datetime | None = None
     end: End = End.FINISHED
+    is_end_certain: bool = False
+    """`end` was recorded as such, and not concluded from how the recording ends."""
     cause: str | None = None
     """What broke it, in words."""
     usage_injected: bool = False

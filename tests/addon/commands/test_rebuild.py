@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from addon.cli import application
+from addon.metering.settlement import METER_VERSION
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, State
 from ledger.model.reading import UsageSource
@@ -74,7 +75,7 @@ def rebuild(engine, prices):
 
 
 def test_what_is_read_otherwise_is_added_once(engine, book, rebuild, tmp_path):
-    wrong, right = exchange("wrong"), exchange("right")
+    wrong, right = exchange("wrong", response_id="r-2"), exchange("right")
     book((wrong, misread(wrong)), (right, reading(right)))
     before = rows(engine, "SELECT * FROM exchanges ORDER BY id")
     booked = rows(engine, "SELECT * FROM charges ORDER BY id")
@@ -91,7 +92,7 @@ def test_what_is_read_otherwise_is_added_once(engine, book, rebuild, tmp_path):
         "ORDER BY id",
     ) == [("right", 12, 3, 42_000_000, 1), ("wrong", 12, 3, 42_000_000, 2)]
     assert row(engine, "SELECT reason FROM readings WHERE revision = 2") == (
-        "rebuilt by meter 1: input_tokens 10 -> 12",
+        f"rebuilt by meter {METER_VERSION}: input_tokens 10 -> 12",
     )
     assert rows(engine, "SELECT * FROM exchanges ORDER BY id") == before
     assert set(booked) < set(rows(engine, "SELECT * FROM charges ORDER BY id"))
@@ -127,7 +128,7 @@ def test_where_usage_was_asked_for_the_capture_is_what_upstream_sent(
     assert rebuild(captures(tmp_path / "captures", recording("asked"))).exit_code == 0
     assert row(engine, "SELECT revision, reason FROM readings WHERE revision = 2") == (
         2,
-        "rebuilt by meter 1: usage_source partial -> reported, input_tokens 10 -> 12, usage_json",
+        f"rebuilt by meter {METER_VERSION}: usage_source partial -> reported, usage_json, input_tokens 10 -> 12",
     )
 
 

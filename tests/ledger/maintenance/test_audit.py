@@ -243,6 +243,7 @@ def test_amounts_and_what_they_replace(engine):
         ("a", "x: 3 x 5 is not -1"),
         ("a", "x: 3 x 5 is not 16"),
     ]
+    assert [name for name, _ in found.pop("digests")] == ["a"]
     assert sorted(found.pop("supersedes")) == [
         ("a", "x of revision 2 replaces nothing"),
         ("a", "x replaces nobody"),
@@ -286,11 +287,13 @@ def test_duplicates(engine):
         "UPDATE exchanges SET duplicate_of = NULL WHERE id = 'third'",
     )
     assert broken(engine) == {
+        "collisions": [("first", "2 exchanges of https://api.example.com:443 count with r-1")],
         "duplicates": [("second", "duplicate of other")],
         "twice": [
             (
                 "first",
-                "2 exchanges of https://api.example.com:443 answered with r-1 and the same content",
+                "2 exchanges of https://api.example.com:443 answered with r-1, with the same "
+                "key, request and answer",
             )
         ],
     }
@@ -333,8 +336,8 @@ def test_sums_of_days_that_are_over(engine):
     ("written", "instead", "promise", "detail"),
     [
         pytest.param(
-            "SUM(c.amount_picousd)",
-            "MAX(c.amount_picousd)",
+            "SUM(c.amount_picousd %",
+            "MAX(c.amount_picousd %",
             "cost",
             ("a", f"requests says 1000, its charges {COST}"),
             id="cost",

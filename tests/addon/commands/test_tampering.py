@@ -1,0 +1,191 @@
+"""`tokentee verify` against a ledger in which one field was changed: each column of each table in
+turn. What finds the change is listed here, and what cannot be found, with the reason."""
+
+import shutil
+from dataclasses import fields
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+from addon.cli import application
+from addon.commands.verify import _FACTS, CAPTURED, held_against
+from addon.recordings.files import read
+from addon.recordings.formats.recorded import Recorded
+from addon.recordings.reread import Seen
+from ledger.maintenance import corrections, rollup
+from ledger.maintenance.audit import verify as promises_of
+from ledger.store import db
+from ledger.store.tables import charges, exchanges, readings
+from tests.addon.recorded_exchanges import HANDED, PRICES, captures, recording
+
+app = application()
+LATER = datetime(2027, 3, 1, tzinfo=UTC)
+FAILED = b'{"error":{"type":"invalid_request_error","code":"bad","message":"no such model"}}'
+
+NOT_FOUND = {
+    "exchanges.node": "says only which process wrote the row",
+    "exchanges.source": "says only by which door the row came",
+    "exchanges.capture": "a name of a file, which may have been moved",
+    "exchanges.key_fingerprint": "the key is neither in the ledger nor in captures",
+    "exchanges.key_hint": "the key is neither in the ledger nor in captures",
+    "exchanges.tags": "the header is removed before the capture; options are not recorded",
+    "exchanges.session_id": "the header is removed before the capture",
+    "exchanges.first_byte_at": "times are measured beside the wire, some microseconds apart",
+    "exchanges.first_token_at": "times are measured beside the wire, some microseconds apart",
+    "exchanges.settled_at": "times are measured beside the wire, some microseconds apart",
+    "exchanges.resent": "the first request is not in the capture of the second",
+    "exchanges.degraded": "what failed on our side is recorded nowhere else",
+}
+"""Columns of which no change is contradicted by ledger or captures, with the reason."""
+
+
+def changed(value: Any) -> Any:
+    """Another value of the same kind."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if value is None:
+        return None
+    if isinstance(value, str) and value.startswith("{"):
+        return '{"x": 1}'
+    if isinstance(value, str) and value.startswith("["):
+        return '["x"]'
+    if isinstance(value, datetime):
+        return value.replace(microsecond=(value.microsecond + 1) % 1_000_000)
+    return f"{value}x"
+
+
+OTHER_WORDS = {
+    "outcome": "client_left",
+    "source": "import",
+    "usage_source": "partial",
+    "state": "lost",
+}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A ledger that was filled from captures, and the captures."""
+    folder = tmp_path_factory.mktemp("tampering")
+    (folder / "prices.toml").write_text(PRICES)
+    lines = captures(
+        folder / "captures",
+        recording("passed", HANDED),
+        recording("asked", more={"usage_injected": True, "end": "finished"}),
+        recording("failed", FAILED, status=400, headers={"content-type": "application/json"}),
+    )
+    ledger = folder / "ledger.sqlite3"
+    done = CliRunner().invoke(
+        app,
+        ["replay", str(lines), "--ledger", f"sqlite:///{ledger}", "--prices",
+         str(folder / "prices.toml")],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    engine = db.open_engine(f"sqlite:///{ledger}")
+    rollup.roll(engine, now=LATER)
+    engine.dispose()
+    return ledger, lines
+
+
+def breaches(engine: sa.Engine, lines: Path) -> dict[str, list[str]]:
+    """Promise or `captured` -> what was found."""
+    found = {
+        verdict.promise.name: [detail for _, detail in verdict.examples]
+        for verdict in promises_of(engine)
+        if verdict.count and not verdict.promise.is_remark
+    }
+    items = [item for path in sorted(lines.iterdir()) for item in read(path, url=None)]
+    seen = Seen()
+    recordings = (item for item in items if isinstance(item, Recorded))
+    for kind, _, detail in held_against(partial(corrections.find, engine), recordings, seen):
+        if kind == CAPTURED:
+            found.setdefault(CAPTURED, []).append(detail)
+    if seen.unknown or seen.unreadable:
+        found.setdefault(CAPTURED, []).append("not in the ledger")
+    return found
+
+
+@pytest.fixture
+def copy(recorded: tuple[Path, Path], tmp_path: Path):
+    ledger, lines = recorded
+    path = tmp_path / "ledger.sqlite3"
+    shutil.copy(ledger, path)
+    engine = db.open_engine(f"sqlite:///{path}")
+    with db.writing(engine) as connection:
+        triggers = connection.exec_driver_sql(
+            "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        ).scalars()
+        for name in triggers.all():
+            connection.exec_driver_sql(f'DROP TRIGGER "{name}"')
+
+    @sa.event.listens_for(engine, "checkout")
+    def ignore(connection, *_):
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute("PRAGMA foreign_keys = OFF")
+
+    yield engine, lines
+    engine.dispose()
+
+
+COLUMNS = [
+    pytest.param(table, column.name, id=f"{table.name}.{column.name}")
+    for table in (exchanges, readings, charges)
+    for column in table.c
+]
+
+
+def test_an_untouched_ledger_holds(copy):
+    assert breaches(*copy) == {}
+
+
+@pytest.mark.parametrize(("table", "name"), COLUMNS)
+def test_one_changed_field(copy, table: sa.Table, name: str):
+    engine, lines = copy
+    column = table.c[name]
+    keys = [each.name for each in table.primary_key.columns]
+    with engine.connect() as connection:
+        rows = connection.execute(sa.select(*table.c).order_by(*table.primary_key.columns)).all()
+    tried = 0
+    for row in rows:
+        value = getattr(row, name)
+        other = OTHER_WORDS.get(name) if name in OTHER_WORDS else changed(value)
+        if other is None or other == value:
+            continue
+        where = sa.and_(*(table.c[key] == getattr(row, key) for key in keys))
+        with db.writing(engine) as connection:
+            connection.execute(sa.update(table).where(where).values({name: other}))
+        found = breaches(engine, lines)
+        tried += 1
+        if found:
+            assert f"{table.name}.{name}" not in NOT_FOUND, f"it is found now: {found}"
+            return
+        with db.writing(engine) as connection:
+            back = sa.and_(
+                *((column == other) if key == name else (table.c[key] == getattr(row, key))
+                  for key in keys)
+            )  # fmt: skip
+            connection.execute(sa.update(table).where(back).values({name: value}))
+    if tried:
+        assert f"{table.name}.{name}" in NOT_FOUND, f"{tried} changes were not found"
+
+
+def test_a_figure_that_vanishes(copy):
+    """NULL beside a charge is a contradiction, not an unknown."""
+    engine, lines = copy
+    with db.writing(engine) as connection:
+        connection.exec_driver_sql("UPDATE readings SET output_tokens = NULL")
+    found = breaches(engine, lines)
+    assert {"lines", "digests", CAPTURED} <= set(found)
+    assert found["lines"][0] == "input 12, charged 12; output -1, charged 3"
+
+
+def test_what_captures_are_asked_for_is_there():
+    names = {field.name for field in fields(corrections.Exchange)}
+    assert set(_FACTS) <= names
+    assert {key.partition(".")[2] for key in NOT_FOUND} <= {column.name for column in exchanges.c}
