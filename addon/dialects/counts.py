@@ -127,6 +127,12 @@ def lookup(said: Mapping[str, Any], path: str) -> Any:
     return value
 
 
+def count_in(headers: Mapping[str, str], name: str) -> int | None:
+    """The count that a header says; None if it says none, or something else."""
+    text = headers.get(name, "")
+    return count_of(int(text)) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
 def object_at(value: Any, key: str) -> dict[str, Any] | None:
     """The object under a key; None if it is anything else."""
     inner = value.get(key) if isinstance(value, dict) else None

@@ -80,7 +80,7 @@ def reader_of(layout: Layout) -> Callable[[Facts, str, dict[str, Any]], None]:
         facts.see_created(_first(body, layout.created))
         facts.see_tier(_first(body, layout.tiers))
         finish = _first(body, layout.finishes)
-        if finish not in layout.unfinished:
+        if not isinstance(finish, str) or finish not in layout.unfinished:
             facts.see_finish(finish)
         if not facts.token_seen and _first(body, layout.texts):
             facts.token_seen = True

@@ -19,6 +19,7 @@ from addon.framing.document import Document
 from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame, Framing
 from addon.framing.sse import SSE
+from addon.metering import verbatim
 from addon.metering.decoding import Decoder
 from addon.metering.passed_text import PassedText
 from addon.metering.templates import Ordinary, learn
@@ -71,6 +72,8 @@ class Meter:
         self._decoder = None if decoder.is_identity else decoder
         self._framing: Framing | None = FRAMINGS[framing]() if framing is not None else None
         self._is_sse = False
+        self._usage_frame: tuple[bytes, dict[str, Any]] | None = None
+        """The last frame that had a usage: its bytes and what they say."""
         self._confirms = confirms
         self._on_confirmed = on_confirmed
         self._begun = b""
@@ -178,8 +181,22 @@ class Meter:
 
     @property
     def usage_json(self) -> str | None:
-        """The provider's usage object, verbatim."""
-        usage: dict[str, Any] | None = self.facts.usage
+        """The provider's usage object: its own text where it is one object of the answer, compact
+        JSON where it is put together (`verbatim`)."""
+        usage = self.facts.usage
+        if usage is None:
+            return None
+        text = None
+        if self._usage_frame is not None:
+            data, body = self._usage_frame
+            key = verbatim.key_of(body, usage)
+            text = verbatim.text_of(data, key, usage) if key is not None else None
+        return text or json_values.dumps(usage)
+
+    @property
+    def usage_compact(self) -> str | None:
+        """The same as compact JSON: one text for one usage, however upstream spaces it."""
+        usage = self.facts.usage
         return json_values.dumps(usage) if usage is not None else None
 
     def estimated_output_tokens(self) -> int | None:
@@ -344,7 +361,10 @@ class Meter:
             return
         if self._is_error:
             see_error_body(facts, body)
+        before = facts.usage
         self._dialect.read(facts, frame.event, body)
+        if facts.usage is not before:
+            self._usage_frame = (frame.data, body)
         if facts.is_document:
             facts.ended = facts.usage_final = True
         if self._confirms is not None and not self._is_error:

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from addon.dialects.google import live
 from addon.metering.exchange import MeteredExchange
+from addon.metering.live_turns import LiveTurns
 from addon.metering.settlement import NOTHING_PASSED, End, Settled, result_of
 from addon.metering.websocket import Closed, Happening, Opened, WebSocketSession
 from ledger.model.exchange import Exchange
@@ -29,7 +31,8 @@ class MeteredSession:
     def __init__(self, handshake: MeteredExchange) -> None:
         self.handshake = handshake
         opened = handshake.opened
-        self._wire = WebSocketSession(
+        sessions = LiveTurns if handshake.route.dialect is live.LIVE else WebSocketSession
+        self._wire: LiveTurns | WebSocketSession = sessions(
             handshake.route, provider=opened.provider, model=opened.request_model
         )
         self._open: dict[int, Exchange] = {}

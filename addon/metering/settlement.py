@@ -117,7 +117,7 @@ def result_of(
             response_model=facts.response_model,
             created=facts.created,
             finish_reason=facts.finish_reason,
-            usage_json=reading.usage_json,
+            usage_json=meter.usage_compact if meter is not None else None,
         )
         if facts.response_id is not None
         else None,

@@ -26,7 +26,7 @@ from addon.metering.meter import Meter
 
 UNDER_WAY_MAX = 64
 """Realtime runs a handful of responses at a time; beyond this the oldest counts as cut."""
-_MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: nothing that carries usage is near it, so a longer one is not parsed."""
 
 
@@ -77,7 +77,7 @@ class WebSocketSession:
 
     def client_message(self, message: bytes) -> list[Happening]:
         """What a client's message brings about."""
-        if len(message) > _MESSAGE_BYTES_MAX:
+        if len(message) > MESSAGE_BYTES_MAX:
             return []
         if b"response.create" not in message and not json_values.has_escaped_key(message):
             return []
@@ -95,7 +95,7 @@ class WebSocketSession:
 
     def server_message(self, message: bytes) -> list[Happening]:
         """What a server's message brings about."""
-        if len(message) > _MESSAGE_BYTES_MAX or not self._matters(message):
+        if len(message) > MESSAGE_BYTES_MAX or not self._matters(message):
             return []
         body = json_values.loads(message)
         if body is None:

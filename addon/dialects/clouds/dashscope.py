@@ -13,7 +13,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Facts, clean
 from addon.dialects.layout import Layout, reader_of
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage, count_of, sum_of
@@ -40,8 +40,8 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.see_model(one.get("model_id"))
     if body.get("code") and body.get("message") and "output" not in body:
         facts.failed = True
-        facts.error_code = str(body["code"])[:128]
-        facts.error_message = str(body["message"])[:1000]
+        facts.error_code = clean(str(body["code"]), 128)
+        facts.error_message = clean(str(body["message"]), 1000)
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:

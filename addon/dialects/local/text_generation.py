@@ -9,7 +9,7 @@ same. The last event of a stream has `generated_text` and details.
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import object_at
+from addon.dialects.counts import count_in, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
 from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
@@ -38,9 +38,9 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if not facts.is_document:
         return
     said = {
-        key: int(facts.headers[name])
+        key: count
         for name, key in _HEADERS.items()
-        if facts.headers.get(name, "").isdecimal()
+        if (count := count_in(facts.headers, name)) is not None
     }
     if said:
         facts.see_usage({**said, **(facts.usage or {})}, final=True)

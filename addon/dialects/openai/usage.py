@@ -152,7 +152,7 @@ class _Said:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
-    if "model_usage" in usage:
+    if objects_at(usage, "model_usage"):
         return _usage_of_models(usage, facts)
     details = objects_at(usage, "x_details")
     if details:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import Counts, object_at, objects_at
+from addon.dialects.counts import Counts, count_in, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
 from addon.dialects.facts import Ending, Facts
@@ -139,9 +139,9 @@ def _read_titan_chunk(facts: Facts, body: dict[str, Any]) -> None:
 
 def _usage_in_headers(facts: Facts) -> dict[str, int] | None:
     said = {
-        _HEADER_PREFIX + name: int(facts.headers[name])
+        _HEADER_PREFIX + name: count
         for name in _HEADERS
-        if facts.headers.get(name, "").isdecimal()
+        if (count := count_in(facts.headers, name)) is not None
     }
     return said or None
 

@@ -1,0 +1,73 @@
+"""Pure. A Gemini Live session as a row of turns: when each begins, and when it is over.
+
+https://ai.google.dev/api/live
+
+The client begins with `setup`, which names the model, and then sends text, audio or video as it
+likes. The server answers in turns: content until `turnComplete`, with usage beside it as a rule.
+One turn is one exchange; there is one turn under way at most.
+
+    idle         no turn; content, a tool call or an error of the server begins one
+    under way    until `turnComplete`, or the end of the session
+
+Usage that comes while no turn is under way is an exchange of its own, so that none is lost.
+"""
+
+from addon.dialects.counts import lookup
+from addon.dialects.request import RequestFacts
+from addon.dialects.routes import Route
+from addon.framing import json_values
+from addon.metering.meter import Meter
+from addon.metering.websocket import MESSAGE_BYTES_MAX, Closed, Happening, Opened
+
+_BEGINNINGS = (b'"serverContent"', b'"toolCall"', b'"usageMetadata"', b'"error"')
+"""What makes a message worth parsing while there is no turn, or no content in it yet."""
+_FIGURES = (b'"usageMetadata"', b'"turnComplete"', b'"interrupted"', b'"error"')
+"""The same once content has passed: the others carry audio, and nothing for a ledger."""
+
+
+class LiveTurns:
+    """Feed it each message of either side; it says what opened and what closed."""
+
+    def __init__(self, route: Route, *, provider: str = "", model: str | None = None) -> None:
+        self._route = route
+        self._provider = provider
+        self._model = model
+        self._turns = 0
+        self._meter: Meter | None = None
+        """Of the turn under way."""
+
+    def client_message(self, message: bytes) -> list[Happening]:
+        """What a client's message brings about: nothing, but it may name the model."""
+        if b'"setup"' in message and len(message) <= MESSAGE_BYTES_MAX:
+            model = lookup(json_values.loads(message) or {}, "setup.model")
+            if isinstance(model, str):
+                self._model = model[:256]
+        return []
+
+    def server_message(self, message: bytes) -> list[Happening]:
+        """What a server's message brings about."""
+        has_content = self._meter is not None and self._meter.token_seen
+        telling = _FIGURES if has_content else _BEGINNINGS
+        if len(message) > MESSAGE_BYTES_MAX or not any(mark in message for mark in telling):
+            return []
+        body = json_values.loads(message)
+        if body is None:
+            return []
+        happenings: list[Happening] = []
+        if self._meter is None:
+            self._turns += 1
+            self._meter = Meter(self._route.dialect, content_type="", provider=self._provider)
+            self._meter.facts.see_model(self._model)
+            happenings.append(Opened(self._turns, RequestFacts(model=self._model, streamed=True)))
+        self._meter.feed_message(message)
+        is_alone = bool(happenings) and "serverContent" not in body and "toolCall" not in body
+        if is_alone:
+            self._meter.facts.ended = True
+        if self._meter.facts.ended:
+            happenings += self.end()
+        return happenings
+
+    def end(self) -> list[Closed]:
+        """The session or the turn is over."""
+        meter, self._meter = self._meter, None
+        return [Closed(self._turns, meter)] if meter is not None else []

@@ -1,0 +1,88 @@
+"""Pure. The text of a usage object as upstream wrote it: spacing, escapes, spelling of numbers and
+duplicate keys included, which do not survive a JSON round trip.
+
+A dialect hands on the usage as a value. Where that value is one object of the frame, its text is
+found again by its key and compared. Where it is not, there is no such text, and the value is
+written as compact JSON: figures that are gathered (Ollama's line, llama.cpp's, response headers),
+an Anthropic stream's usage, which is overlaid key by key from `message_start` and `message_delta`,
+and what stands in base64 (InvokeModel streams).
+"""
+
+import re
+from typing import Any
+
+from addon.framing import json_values
+
+CANDIDATES_MAX = 4
+"""Places with the right key that are tried, the last one first: parsers take the last of duplicate
+keys. Each costs a scan of the object that stands there."""
+_DEPTH_MAX = 4
+_ITEMS_MAX = 4
+"""Usage stands in `response.usage` or `choices[0].usage`, and never deeper."""
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}]', re.DOTALL)
+
+
+def key_of(body: dict[str, Any], usage: dict[str, Any], depth: int = _DEPTH_MAX) -> str | None:
+    """The key under which this very object stands in a frame; None if it is not in it."""
+    for key, value in body.items():
+        if value is usage:
+            return key
+        if depth:
+            found = None
+            if type(value) is dict:
+                found = key_of(value, usage, depth - 1)
+            elif type(value) is list:
+                found = _key_in_list(value, usage, depth - 1)
+            if found is not None:
+                return found
+    return None
+
+
+def text_of(data: bytes, key: str, usage: dict[str, Any]) -> str | None:
+    """The text of the object under a key in a frame; None if it is not found as it was read."""
+    needle = b'"' + key.encode("utf-8", "replace") + b'"'
+    end = len(data)
+    for _ in range(CANDIDATES_MAX):
+        at = data.rfind(needle, 0, end)
+        if at < 0:
+            return None
+        end = at
+        start = _value_after(data, at + len(needle))
+        text = data[start : _object_end(data, start)]
+        if text and json_values.loads(text) == usage:
+            try:
+                return text.decode()
+            except UnicodeDecodeError:
+                return None
+    return None
+
+
+def _key_in_list(items: list[Any], usage: dict[str, Any], depth: int) -> str | None:
+    for item in items[:_ITEMS_MAX]:
+        found = key_of(item, usage, depth) if type(item) is dict else None
+        if found is not None:
+            return found
+    return None
+
+
+def _value_after(data: bytes, at: int) -> int:
+    """Where the value of a key begins that ends at `at`."""
+    while at < len(data) and data[at] in b" \t\r\n:":
+        at += 1
+    return at
+
+
+def _object_end(data: bytes, start: int) -> int:
+    """Just after the object that begins at `start`; `start` itself if there is none."""
+    if data[start : start + 1] != b"{":
+        return start
+    depth = 0
+    for token in _TOKEN.finditer(data, start):
+        kind = data[token.start()]
+        if kind == ord("{"):
+            depth += 1
+        elif kind == ord("}"):
+            depth -= 1
+            if depth == 0:
+                return token.end()
+    return start
