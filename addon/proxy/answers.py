@@ -70,10 +70,15 @@ def _opener(running: Running, live: Live) -> Callable[[], object] | None:
 
 def _tap(running: Running, live: Live, response: Response, *, may_edit: bool) -> Tap:
     live.capture = capturing.begin(running, live)
+    listener: Callable[[bytes], None] | None = (
+        live.capture.add if live.capture is not None else None
+    )
+    if running.notes is not None:
+        listener = running.notes.listener(live.flow, listener)
     return live.exchange.answer(
         response,
         edits=may_edit,
         clock=time.time,
-        capture=live.capture.add if live.capture is not None else None,
+        capture=listener,
         on_confirmed=_opener(running, live),
     )

@@ -12,9 +12,12 @@ import logging
 import time
 from collections.abc import Callable
 
+from mitmproxy import ctx
+
 from addon.metering.settlement import End
 from addon.proxy import websockets
 from addon.proxy.commits import notifier
+from addon.proxy.content_view import notes_if_viewed
 from addon.proxy.flows import now
 from addon.proxy.options import Settings
 from addon.proxy.running import Live, Running
@@ -39,20 +42,27 @@ piece of module state those exchanges would never be settled."""
 
 def start(settings: Settings, *, node: str) -> Running:
     """A ledger that is being written, or what a reload handed over. Raises LedgerError."""
-    on_commit = notifier(asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    on_commit = notifier(loop)
     while _handed_over:
         running = _handed_over.pop()
         running.settings = settings
         running.rules = settings.rules(node=node, secret=running.ledger.secret)
-        running.ledger.on_commit = on_commit
+        notes = running.notes
+        running.ledger.on_commit = notes.on_commit(on_commit) if notes else on_commit
         set_captures(running, node=node)
         return running
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
+    notes = notes_if_viewed(ctx.master, loop)
     ledger = recording.open_ledger(
-        settings.ledger_url, node=node, price=book.price, on_commit=on_commit, log=_log
+        settings.ledger_url,
+        node=node,
+        price=notes.pricing(book.price) if notes else book.price,
+        on_commit=notes.on_commit(on_commit) if notes else on_commit,
+        log=_log,
     )
     rules = settings.rules(node=node, secret=ledger.secret)
-    running = Running(settings=settings, rules=rules, ledger=ledger)
+    running = Running(settings=settings, rules=rules, ledger=ledger, notes=notes)
     set_captures(running, node=node)
     return running
 

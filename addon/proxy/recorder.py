@@ -296,6 +296,8 @@ class Recorder:
             running.remember_booked(settled.exchange)
         if exchange.tap is not None:
             self._log_unknown_keys(exchange.tap.meter)
+        if running.notes is not None:
+            exchange.troubles.attempt(running.notes.settled, live.flow)
         return exchange.troubles.attempt(running.ledger.settle, *settled)
 
     # Starting and stopping

@@ -12,6 +12,7 @@ from mitmproxy import http
 from addon.metering.exchange import MeteredExchange
 from addon.metering.opening import Rules
 from addon.metering.session import MeteredSession
+from addon.proxy.content_view import FlowNotes
 from addon.proxy.options import Settings
 from addon.recordings.capture import Capture
 from addon.recordings.capture_files import CaptureFiles
@@ -62,6 +63,8 @@ class Running:
     """Open WebSockets, by flow id."""
     session_captures: dict[str, Capture] = field(default_factory=dict)
     """Of open WebSockets, by flow id."""
+    notes: FlowNotes | None = None
+    """For mitmweb and mitmproxy, where flows are looked at."""
     proven: set[tuple[str, str]] = field(default_factory=set)
     """(origin, path) that have answered a request with our question in it."""
     booked: dict[tuple[str, str | None, str], None] = field(default_factory=dict)

@@ -46,6 +46,8 @@ class Mitmdump:
     options: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: Iterable[str] = ()
+    tool: str = "mitmdump"
+    """Or mitmweb."""
 
     def __enter__(self) -> "Mitmdump":
         return self.start()
@@ -95,7 +97,11 @@ class Mitmdump:
         }
         if self.script == TEE:
             options.setdefault("ledger_url", f"sqlite:///{self.ledger}")
-        command = [sys.executable, "-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
+        command = [
+            sys.executable,
+            "-c",
+            f"from mitmproxy.tools.main import {self.tool}; {self.tool}()",
+        ]
         for index, upstream in enumerate(self.upstreams):
             mode = f"reverse:{upstream}" if "://" in upstream else upstream
             command += ["--mode", f"{mode}@127.0.0.{index + 1}:0"]

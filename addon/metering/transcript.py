@@ -1,0 +1,237 @@
+"""Pure. An answer put together for a person: its text, its reasoning, the tools that it calls.
+
+For looking at one answer, not for metering: every wire format is read by the few keys under which
+the vendors put what was generated, and what is not known is left out. Never raises on any bytes.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from addon.framing.choice import framing_of
+
+TEXT_LENGTH_MAX = 200_000
+"""Characters of one answer that are shown: some 50 000 tokens."""
+CALLS_MAX = 100
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """One tool that the model calls."""
+
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(slots=True)
+class Transcript:
+    """One answer."""
+
+    text: str = ""
+    reasoning: str = ""
+    calls: list[ToolCall] = field(default_factory=list)
+    is_cut: bool = False
+    """There was more than is kept."""
+
+
+def transcript_of(body: bytes, content_type: str) -> Transcript:
+    """What a decoded answer says."""
+    reader = _Reader()
+    for event, frame in _frames(body, content_type):
+        reader.read(event, frame)
+    return reader.done()
+
+
+class _Reader:
+    """Gathers the pieces of one answer."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._length = 0
+        self._is_cut = False
+        self._calls: dict[object, ToolCall] = {}
+
+    def done(self) -> Transcript:
+        return Transcript(
+            text="".join(self._text),
+            reasoning="".join(self._reasoning),
+            calls=list(self._calls.values()),
+            is_cut=self._is_cut,
+        )
+
+    def read(self, event: str, frame: Mapping[str, Any]) -> None:
+        kind = _text(frame.get("type")) or event
+        for choice in _objects(frame.get("choices")):
+            self._message(_object(choice.get("delta")) or _object(choice.get("message")), choice)
+            self._add(choice.get("text"))
+        if kind.startswith("response."):
+            self._response_event(kind, frame)
+        for item in _objects(frame.get("output")):
+            self._item(item)
+        for candidate in _objects(frame.get("candidates")):
+            for part in _objects(_object(candidate.get("content")).get("parts")):
+                self._part(part)
+        self._anthropic(kind, frame)
+        self._bedrock(kind, frame)
+        self._cohere(kind, frame)
+        self._ollama(frame)
+
+    def _add(self, value: object, *, is_reasoning: bool = False) -> None:
+        piece = _text(value)
+        room = TEXT_LENGTH_MAX - self._length
+        if len(piece) > room:
+            self._is_cut = True
+            piece = piece[:room]
+        self._length += len(piece)
+        (self._reasoning if is_reasoning else self._text).append(piece)
+
+    def _call(self, key: object, name: object = None, arguments: object = None) -> None:
+        call = self._calls.get(key)
+        if call is None:
+            if len(self._calls) >= CALLS_MAX:
+                self._is_cut = True
+                return
+            call = self._calls[key] = ToolCall()
+        call.name = call.name or _text(name)
+        given = arguments if isinstance(arguments, str) else _json(arguments)
+        room = max(0, TEXT_LENGTH_MAX - self._length)
+        self._is_cut |= len(given) > room
+        self._length += min(len(given), room)
+        call.arguments += given[:room]
+
+    def _message(self, message: Mapping[str, Any], choice: Mapping[str, Any]) -> None:
+        """OpenAI's chat, and what is like it."""
+        content = message.get("content")
+        self._add(content)
+        for part in _objects(content):
+            self._add(part.get("text"))
+        reasoning = message.get("reasoning_content") or message.get("reasoning")
+        self._add(reasoning, is_reasoning=True)
+        for place, call in enumerate(_objects(message.get("tool_calls"))):
+            function = _object(call.get("function"))
+            key = ("chat", choice.get("index"), call.get("index", place))
+            self._call(key, function.get("name"), function.get("arguments"))
+
+    def _response_event(self, kind: str, frame: Mapping[str, Any]) -> None:
+        """OpenAI's Responses, streamed."""
+        key = ("item", frame.get("output_index"))
+        if kind == "response.output_text.delta":
+            self._add(frame.get("delta"))
+        elif kind.startswith("response.reasoning") and kind.endswith(".delta"):
+            self._add(frame.get("delta"), is_reasoning=True)
+        elif kind == "response.output_item.added":
+            item = _object(frame.get("item"))
+            if _text(item.get("type")) in ("function_call", "custom_tool_call"):
+                self._call(key, item.get("name"))
+        elif kind.endswith(("function_call_arguments.delta", "custom_tool_call_input.delta")):
+            self._call(key, None, frame.get("delta"))
+
+    def _item(self, item: Mapping[str, Any]) -> None:
+        """OpenAI's Responses, whole."""
+        kind = item.get("type")
+        if kind == "function_call":
+            self._call(("item", len(self._calls)), item.get("name"), item.get("arguments"))
+        for part in _objects(item.get("content")):
+            self._add(part.get("text"))
+        for part in _objects(item.get("summary")):
+            self._add(part.get("text"), is_reasoning=True)
+
+    def _part(self, part: Mapping[str, Any]) -> None:
+        """Gemini."""
+        self._add(part.get("text"), is_reasoning=part.get("thought") is True)
+        if call := _object(part.get("functionCall")):
+            self._call(("part", len(self._calls)), call.get("name"), call.get("args"))
+
+    def _anthropic(self, kind: str, frame: Mapping[str, Any]) -> None:
+        key = ("block", frame.get("index"))
+        if kind == "content_block_start":
+            self._block(key, _object(frame.get("content_block")), is_whole=False)
+        elif kind == "content_block_delta":
+            delta = _object(frame.get("delta"))
+            self._add(delta.get("text"))
+            self._add(delta.get("thinking"), is_reasoning=True)
+            if "partial_json" in delta:
+                self._call(key, None, delta["partial_json"])
+        elif kind == "message":
+            for place, block in enumerate(_objects(frame.get("content"))):
+                self._block(("block", place), block, is_whole=True)
+
+    def _block(self, key: object, block: Mapping[str, Any], *, is_whole: bool) -> None:
+        self._add(block.get("text"))
+        self._add(block.get("thinking"), is_reasoning=True)
+        if _text(block.get("type")) in ("tool_use", "server_tool_use"):
+            self._call(key, block.get("name"), block.get("input") if is_whole else None)
+
+    def _bedrock(self, kind: str, frame: Mapping[str, Any]) -> None:
+        """Converse, streamed and whole."""
+        key = ("bedrock", frame.get("contentBlockIndex"))
+        if kind == "contentBlockStart":
+            tool = _object(_object(frame.get("start")).get("toolUse"))
+            if tool:
+                self._call(key, tool.get("name"))
+        elif kind == "contentBlockDelta":
+            delta = _object(frame.get("delta"))
+            self._add(delta.get("text"))
+            self._add(_object(delta.get("reasoningContent")).get("text"), is_reasoning=True)
+            if tool := _object(delta.get("toolUse")):
+                self._call(key, None, tool.get("input"))
+        message = _object(_object(frame.get("output")).get("message"))
+        for place, block in enumerate(_objects(message.get("content"))):
+            self._add(block.get("text"))
+            if tool := _object(block.get("toolUse")):
+                self._call(("bedrock", place), tool.get("name"), tool.get("input"))
+
+    def _cohere(self, kind: str, frame: Mapping[str, Any]) -> None:
+        if kind == "content-delta":
+            content = _object(_object(_object(frame.get("delta")).get("message")).get("content"))
+            self._add(content.get("text"))
+            self._add(content.get("thinking"), is_reasoning=True)
+        elif frame.get("event_type") == "text-generation":
+            self._add(frame.get("text"))
+        elif "finish_reason" in frame and isinstance(frame.get("text"), str) and not kind:
+            self._add(frame["text"])
+
+    def _ollama(self, frame: Mapping[str, Any]) -> None:
+        """And Cohere's whole answers, whose `message` holds parts."""
+        message = _object(frame.get("message"))
+        if message and "choices" not in frame and frame.get("type") != "message_start":
+            self._message(message, {"index": 0})
+        if "done" in frame:
+            self._add(frame.get("response"))
+
+
+def _frames(body: bytes, content_type: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    framing = framing_of(content_type, body, is_over=True)
+    if framing is None:
+        return
+    for run in (framing.feed(body), framing.end()):
+        for block in framing.split(run) if run else ():
+            frame = framing.parse(block)
+            if frame is None:
+                continue
+            try:
+                value = orjson.loads(frame.data)
+            except orjson.JSONDecodeError:
+                continue
+            for each in value if isinstance(value, list) else [value]:
+                if isinstance(each, dict):
+                    yield frame.event, each
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _json(value: object) -> str:
+    return "" if value is None else orjson.dumps(value).decode()

@@ -1,0 +1,108 @@
+"""What someone sees in mitmweb: comments with figures, bodies, no red mark of our making."""
+
+import json
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.proxy import rows
+from tests.proxy.client import Http1
+from tests.proxy.mitmdump import Mitmdump
+from tests.proxy.pair import ANTHROPIC, OPENAI, exchange, headers_for, new_tag, speak
+from tests.proxy.upstream import Answer, End, Request, Upstream
+from tests.proxy.wires.wire import asks
+
+pytestmark = pytest.mark.proxy
+
+PASSWORD = "open"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Web:
+    """A mitmweb before an upstream that reports usage only when asked."""
+
+    def __init__(self, upstream: Upstream, proxy: Mitmdump, port: int) -> None:
+        self.upstream = upstream
+        self.proxy = proxy
+        self.port = port
+
+    def get(self, path: str) -> Any:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", headers={"Authorization": f"Bearer {PASSWORD}"}
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.loads(answer.read())
+
+    def commented(self, count: int) -> list[dict[str, Any]]:
+        """The flows, once so many have their comment."""
+
+        def are_there() -> bool:
+            return sum(bool(flow["comment"]) for flow in self.get("/flows")) >= count
+
+        assert rows.eventually(are_there), self.get("/flows")
+        flows: list[dict[str, Any]] = self.get("/flows")
+        return flows
+
+    def shown(self, flow: dict[str, Any], message: str = "response") -> dict[str, str]:
+        shown: dict[str, str] = self.get(f"/flows/{flow['id']}/{message}/content/auto.json")
+        return shown
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[Web]:
+    port = free_port()
+    with Upstream(speak(OPENAI)) as upstream:
+        options = {
+            "tee_hosts": f"127.0.0.1:{upstream.port}=aivene",
+            "web_open_browser": "false",
+            "web_host": "127.0.0.1",
+            "web_port": str(port),
+            "web_password": PASSWORD,
+        }
+        proxy = Mitmdump(tmp_path, upstreams=[upstream.url], tool="mitmweb", options=options)
+        with proxy:
+            yield Web(upstream, proxy, port)
+
+
+def test_flows_have_their_figures_and_their_answer(web: Web) -> None:
+    exchange(web.proxy, OPENAI, new_tag())
+    web.upstream.script = speak(ANTHROPIC)
+    exchange(web.proxy, ANTHROPIC, new_tag())
+    chat, messages = web.commented(2)
+    assert chat["comment"] == "in 1 200 (1 024 cached) out 64 · $0.0024"
+    assert messages["comment"].startswith("in 1 225 (1 000 cached) out 17")
+    for flow in (chat, messages):
+        assert "error" not in flow
+        assert not flow["modified"]
+    assert chat["response"]["contentLength"] == len(b"".join(OPENAI.answer(asked=True)))
+    shown = web.shown(chat)
+    assert shown["view_name"] == "Tokentee"
+    assert '"cached_tokens":1024' in shown["text"]
+    assert "uncached_input                    176 x $2.5 per 1M" in shown["text"]
+    assert web.shown(chat, "request")["view_name"] == "JSON"
+
+
+def test_a_client_that_leaves_when_it_has_all_makes_no_red_mark(web: Web) -> None:
+    def held(request: Request) -> Answer:
+        pieces = OPENAI.answer(asked=asks(request.body))
+        return Answer(pieces=pieces, content_type=OPENAI.content_type, end=End.HELD)
+
+    web.upstream.script = held
+    with Http1(web.proxy.address()) as client:
+        client.send(
+            "POST", OPENAI.target, headers_for(OPENAI, new_tag()), OPENAI.request(asked=None)
+        )
+        client.receive(until=b"[DONE]")
+    (flow,) = web.commented(1)
+    assert flow["comment"] == "in 1 200 (1 024 cached) out 64 · $0.0024"
+    assert "error" not in flow
