@@ -19,7 +19,7 @@ _INVISIBLE = re.compile(
 """Letters and marks that show nothing (Unicode's Default_Ignorable_Code_Point, as far as Python
 calls them printable, and the empty Braille cell): fillers and variation selectors."""
 
-FORMULA_STARTS = "=+-@\uff1d\uff0b\uff0d\uff20"
+FORMULA_STARTS = "=+@\uff1d\uff0b\uff0d\uff20-"
 """What makes a spreadsheet take a text for a formula (OWASP, CSV injection), full-width too; tabs
 and line ends, which do so as well, are escaped before."""
 

@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -11,9 +12,26 @@ import msgspec
 
 from ledger.model.nearest import suggestion
 
+NATIVE = (Decimal, date, datetime, time)
+"""TOML has these itself: a text is none of them."""
 _UNKNOWN = re.compile(r"unknown field `(?P<key>[^`]*)`")
 _PLACE = re.compile(r"^(?P<text>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(?P<key>[^`]*)`")
+
+
+_EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `(?P<found>[^`]*)`")
+_WORDS = {
+    "str": "a text",
+    "int": "a whole number",
+    "decimal": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a table { ... }",
+    "array": "a list [ ... ]",
+    "date": "a date",
+    "datetime": "a time",
+}
+"""msgspec's names of kinds -> words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +90,7 @@ def converted[T](
     problems: list[Problem] = []
     for place, table in enumerate(tables):
         try:
-            values.append((place, msgspec.convert(table, kind, strict=True)))
+            values.append((place, msgspec.convert(table, kind, builtin_types=NATIVE)))
         except (msgspec.ValidationError, FaultError) as error:
             problems.append(problem_of(text, name, place, fault_of(error, kind)))
     return values, problems
@@ -96,13 +114,20 @@ def fault_of(error: Exception, kind: Any) -> FaultError:
         return FaultError(f"{path}.{key}" if path else key, f"unknown{hint}{names}")
     if missing := _MISSING.search(message):
         return FaultError(missing["key"], "missing")
-    reason = placed["text"]
+    reason = _EXPECTED.sub(_in_words, placed["text"])
     return FaultError(path or "the table", f"{reason[:1].lower()}{reason[1:]}".replace("`", ""))
+
+
+def _in_words(found: re.Match[str]) -> str:
+    kinds = [kind for kind in found["wanted"].split(" | ") if kind != "null"]
+    wanted = " or ".join(dict.fromkeys(_WORDS.get(kind, kind) for kind in kinds))
+    return f"not {wanted} but {_WORDS.get(found['found'], found['found'])}"
 
 
 def problem_of(text: str, name: str, place: int, fault: FaultError) -> Problem:
     """The problem with the line it is in."""
-    line = line_in_table(text, name, place, fault.key.rpartition(".")[2].partition("[")[0])
+    key = re.sub(r"\[[^\]]*\]", "", fault.key).rpartition(".")[2]
+    line = line_in_table(text, name, place, key)
     return Problem(line=line, text=f"{name} {place + 1}: {fault}")
 
 

@@ -29,27 +29,23 @@ be a silent wrong price.
 """
 
 import hashlib
-import re
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
-from decimal import Decimal
+from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
+from ledger.model import toml_tables
 from ledger.model.errors import LedgerError
-from ledger.model.money import AMOUNT_MAX
+from ledger.model.toml_tables import FaultError, Problem
 from ledger.pricing.litellm import LiteLLM
-from ledger.pricing.price_lines import NO_TIME, TOKEN_LINES, Rate
+from ledger.pricing.override_tables import GatewayTable, PriceTable, moment_of, rates_of
+from ledger.pricing.price_lines import NO_TIME, Rate
 from ledger.pricing.price_lists import Gateway, Question
-from ledger.pricing.published import MTOK, is_standard, picousd_of_price
+from ledger.pricing.published import is_standard
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
 """Far more than anybody writes by hand; a wrong path to a dump is noticed before it is parsed."""
-
-_UNIT_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +85,6 @@ class Overrides:
 NO_OVERRIDES = Overrides()
 
 
-class FaultError(Exception):
-    """What is wrong in the file, and where."""
-
-
 def load(path: str) -> Overrides:
     """The file, or a LedgerError that names its first problem."""
     overrides, problems = check(path)
@@ -103,45 +95,46 @@ def load(path: str) -> Overrides:
 
 
 def check(path: str) -> tuple[Overrides, list[str]]:
-    """The file as far as it is sound, and each problem in one line."""
+    """The file as far as it is valid, and each problem in one line."""
     try:
         data = _read(Path(path))
     except OSError as error:
         raise LedgerError(f"cannot read the price file {path}: {error.strerror}") from None
     try:
         text = data.decode("utf-8")
-        document = tomllib.loads(text, parse_float=Decimal)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         return NO_OVERRIDES, [f"not TOML: {error}"]
     digest = hashlib.sha256(data).hexdigest()[:12]
-    source = f"override sha256:{digest}"
-    problems: list[str] = []
+    document, problems = toml_tables.parse(text)
+    problems += toml_tables.unknown_tables(text, document, ("price", "gateway", "litellm"))
+    prices, wrong = toml_tables.converted(text, document, "price", PriceTable)
+    problems += wrong
     entries: list[Entry] = []
-    gateways: list[Gateway] = []
+    for place, table in prices:
+        try:
+            entries.append(_entry(table, f"override sha256:{digest}"))
+        except FaultError as fault:
+            problems.append(toml_tables.problem_of(text, "price", place, fault))
+    gateways, wrong = toml_tables.converted(text, document, "gateway", GatewayTable)
+    problems += wrong
     litellm = None
-    problems += [
-        f"{key}: unknown; a price file has [[price]], [[gateway]] and litellm"
-        for key in document
-        if key not in {"price", "gateway", "litellm"}
-    ]
-    for index, table in enumerate(_tables(document, "price", problems)):
-        try:
-            entries.append(_entry(table, source))
-        except FaultError as fault:
-            problems.append(_where(text, "price", index, fault))
-    for index, table in enumerate(_tables(document, "gateway", problems)):
-        try:
-            gateways.append(_gateway(table))
-        except FaultError as fault:
-            problems.append(_where(text, "gateway", index, fault))
     if "litellm" in document:
         try:
             litellm = _litellm(document["litellm"], Path(path).parent)
         except FaultError as fault:
-            problems.append(str(fault))
+            line = toml_tables.line_of_key(text, "litellm")
+            problems.append(Problem(line=line, text=str(fault)))
     return (
-        Overrides(entries=tuple(entries), gateways=tuple(gateways), litellm=litellm, digest=digest),
-        problems,
+        Overrides(
+            entries=tuple(entries),
+            gateways=tuple(
+                Gateway(host=each.host.lower(), prices=each.prices, models=each.models)
+                for _, each in gateways
+            ),
+            litellm=litellm,
+            digest=digest,
+        ),
+        [str(problem) for problem in problems],
     )
 
 
@@ -175,148 +168,37 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _tables(document: dict[str, Any], name: str, problems: list[str]) -> list[dict[str, Any]]:
-    tables = document.get(name, [])
-    if isinstance(tables, list) and all(isinstance(table, dict) for table in tables):
-        return tables
-    problems.append(f"{name}: write [[{name}]] for each")
-    return []
-
-
-def _entry(table: dict[str, Any], source: str) -> Entry:
-    known = {"host", "provider", "model", "from", "until", "service_tier", "free"}
-    known |= {"usd_per_mtok", "usd_each", "above"}
-    _refuse_unknown(table, known)
-    if not table.keys() & {"host", "provider", "model"}:
-        raise FaultError("host, provider or model: one of them must say what the price is for")
-    is_free = table.get("free", False)
-    if not isinstance(is_free, bool):
-        raise FaultError(f"free: {is_free!r} is not true or false")
-    rates = dict(_rates(table, source))
-    if is_free and rates:
-        raise FaultError("free: a free entry has no prices beside")
-    if not is_free and not rates:
-        raise FaultError("usd_per_mtok or usd_each: the entry has no price; free = true for none")
-    since = _moment(table, "from", NO_TIME[0])
-    until = _moment(table, "until", NO_TIME[1])
+def _entry(table: PriceTable, source: str) -> Entry:
+    rates = dict(rates_of(table, source))
+    if table.free and rates:
+        raise FaultError("free", "a free entry has no prices beside")
+    if not table.free and not rates:
+        raise FaultError("usd_per_mtok or usd_each", "the entry has no price; free = true for none")
+    since = moment_of(table.since, "from", NO_TIME[0])
+    until = moment_of(table.until, "until", NO_TIME[1])
     if until <= since:
-        raise FaultError("until: it is not after from")
-    tier = _text(table, "service_tier", "*" if is_free else None)
+        raise FaultError("until", "it is not after from")
+    tier = table.service_tier or ("*" if table.free else None)
     return Entry(
-        host=(_text(table, "host", "*") or "*").lower(),
-        provider=(_text(table, "provider", "*") or "*").lower(),
-        model=(_text(table, "model", "*") or "*").lower(),
+        host=(table.host or "*").lower(),
+        provider=(table.provider or "*").lower(),
+        model=(table.model or "*").lower(),
         tier=None if tier is not None and is_standard(tier) else tier,
         since=since,
         until=until,
-        is_free=is_free,
-        rates={"free": Rate(0, source, note="declared free")} if is_free else rates,
+        is_free=table.free,
+        rates={"free": Rate(0, source, note="declared free")} if table.free else rates,
     )
-
-
-def _rates(table: dict[str, Any], source: str) -> Iterator[tuple[str, Rate]]:
-    above: dict[str, list[tuple[int, int]]] = {}
-    steps = table.get("above", [])
-    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-        raise FaultError("above: write [[price.above]] for each")
-    for step in steps:
-        _refuse_unknown(step, {"input_tokens", "usd_per_mtok"}, "above.")
-        start = step.get("input_tokens")
-        if type(start) is not int or start < 0:
-            raise FaultError(f"above.input_tokens: {start!r} is not a number of tokens")
-        for line, picousd in _prices(step, "usd_per_mtok", "above."):
-            above.setdefault(line, []).append((start, picousd))
-    for line, picousd in _prices(table, "usd_per_mtok"):
-        yield line, Rate(picousd, source, tuple(sorted(above.pop(line, []))))
-    if above:
-        raise FaultError(f"above.usd_per_mtok.{next(iter(above))}: it has no price below")
-    for line, picousd in _prices(table, "usd_each"):
-        yield line, Rate(picousd, source)
-
-
-def _prices(table: dict[str, Any], key: str, within: str = "") -> Iterator[tuple[str, int]]:
-    prices = table.get(key, {})
-    if not isinstance(prices, dict):
-        raise FaultError(f"{within}{key}: write {key} = {{ line = price }}")
-    for line, value in prices.items():
-        where = f"{within}{key}.{line}"
-        if key == "usd_per_mtok" and line not in TOKEN_LINES:
-            raise FaultError(f"{where}: unknown line; one of {', '.join(TOKEN_LINES)}")
-        if key == "usd_each" and (line in TOKEN_LINES or not _UNIT_NAME.fullmatch(line)):
-            raise FaultError(f"{where}: not a unit; token lines stand in usd_per_mtok")
-        if isinstance(value, bool) or not isinstance(value, int | Decimal):
-            raise FaultError(f"{where}: {value!r} is not a number")
-        price = Decimal(value)
-        if not price.is_finite() or price < 0:
-            raise FaultError(f"{where}: {value} is not a price")
-        if price > AMOUNT_MAX:
-            raise FaultError(f"{where}: {value} is more than the ledger holds")
-        yield line, picousd_of_price(price, MTOK if key == "usd_per_mtok" else 1)
-
-
-def _gateway(table: dict[str, Any]) -> Gateway:
-    _refuse_unknown(table, {"host", "prices", "models"})
-    host, prices = _text(table, "host", None), _text(table, "prices", None)
-    if host is None or prices is None:
-        raise FaultError(f"{'prices' if host else 'host'}: missing")
-    models = table.get("models", {})
-    if not isinstance(models, dict) or not all(isinstance(name, str) for name in models.values()):
-        raise FaultError('models: write models = { "name on the wire" = "name in the list" }')
-    return Gateway(host=host.lower(), prices=prices, models=models)
 
 
 def _litellm(value: object, folder: Path) -> LiteLLM:
     if not isinstance(value, str) or not value:
-        raise FaultError(f"litellm: {value!r} is not a path")
+        raise FaultError("litellm", f"{str(value)[:60]} is not a path")
     try:
         return LiteLLM.load(folder / value)
     except LedgerError as error:
-        raise FaultError(f"litellm: {error}") from None
-
-
-def _refuse_unknown(table: dict[str, Any], known: set[str], within: str = "") -> None:
-    for key in table:
-        if key not in known:
-            raise FaultError(f"{within}{key}: unknown; one of {', '.join(sorted(known))}")
-
-
-def _text(table: dict[str, Any], key: str, default: str | None) -> str | None:
-    value = table.get(key, default)
-    if value is not None and (not isinstance(value, str) or not value):
-        raise FaultError(f"{key}: {value!r} is not text")
-    return value
-
-
-def _moment(table: dict[str, Any], key: str, default: datetime) -> datetime:
-    value = table.get(key, default)
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise FaultError(f"{key}: {value} has no offset; write {value.isoformat()}Z for UTC")
-        return value.astimezone(UTC)
-    if isinstance(value, date):
-        return datetime.combine(value, time(), UTC)
-    raise FaultError(f"{key}: {value!r} is not a date, write {key} = 2026-09-01")
+        raise FaultError("litellm", str(error)) from None
 
 
 def _matches_tier(tier: str | None, pattern: str) -> bool:
     return pattern == "*" or (tier or "").lower() == pattern.lower()
-
-
-def _where(text: str, table: str, index: int, fault: FaultError) -> str:
-    """The problem and the line it is in: tomllib keeps no positions, so the header is counted and
-    the key looked for below it; where that fails, the header's line is near enough."""
-    message = str(fault)
-    key = message.partition(":")[0].rpartition(".")[2]
-    lines = text.splitlines()
-    headers = [number for number, line in enumerate(lines) if _is_header(line, table)]
-    if index >= len(headers):
-        return f"{table} {index + 1}: {message}"
-    start = headers[index]
-    end = next((number for number in headers if number > start), len(lines))
-    mention = re.compile(rf"(^|[\s{{,.\"'])({re.escape(key)})[\"']?\s*=")
-    number = next((n for n in range(start, end) if mention.search(lines[n])), start)
-    return f"line {number + 1}: {table} {index + 1}: {message}"
-
-
-def _is_header(line: str, table: str) -> bool:
-    return re.match(rf"\s*\[\[\s*{table}\s*\]\]", line) is not None

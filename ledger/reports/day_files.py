@@ -21,7 +21,10 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ledger.model.errors import LedgerError
+from ledger.model.printable import FORMULA_STARTS, spreadsheet_text
 
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+"""Who calls whom, and what it costs, is nobody else's to read."""
 BATCH_ROWS = 10_000
 """One row group: some MB in memory, and large enough for a reader to skip by."""
 
@@ -35,8 +38,8 @@ TYPES = {
 }
 """Kind of value -> type. Twelve places are pico-USD: amounts stay exact."""
 
-_FORMULA = "^[=+@\uff1d\uff0b\uff0d\uff20\t\r-]"
-"""As in `render`: what a spreadsheet takes for a formula."""
+_SUSPECT = f"[^ -~]|^ *[{FORMULA_STARTS}]"
+"""Texts that may not stand in a CSV file as they are; the others are not looked at one by one."""
 
 
 class FileFormat(StrEnum):
@@ -75,7 +78,11 @@ def write(
 def _replacing(path: Path) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        # With parents=True the folders in between would get the default mode.
+        for folder in reversed((path.parent, *path.parent.parents)):
+            folder.mkdir(exist_ok=True, mode=FOLDER_MODE)
+        part.unlink(missing_ok=True)
+        part.touch(mode=FILE_MODE, exist_ok=False)
         yield part
         part.replace(path)
     except OSError as error:
@@ -126,5 +133,9 @@ def _decimal(value: Decimal) -> str:
 
 
 def _harmless(texts: pa.Array) -> pa.Array:
-    is_formula = pc.match_substring_regex(texts, _FORMULA)
-    return pc.if_else(is_formula, pc.binary_join_element_wise("'", texts, ""), texts)
+    """`spreadsheet_text` of each text that needs it; few do, and many are equal."""
+    if not pc.any(pc.match_substring_regex(texts, _SUSPECT)).as_py():
+        return texts
+    encoded = texts.dictionary_encode()
+    known = [spreadsheet_text(text) for text in encoded.dictionary.to_pylist()]
+    return pa.array(known, type=pa.string()).take(encoded.indices)

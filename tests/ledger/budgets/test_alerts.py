@@ -275,7 +275,7 @@ def test_a_watcher_goes_on_after_trouble(tmp_path, settings, monkeypatch):
     watcher._thread.join(30)
     assert len(said) == 1
     assert "budgets are not checked: " in said[0][1]
-    assert "line 2: budget 1: name: expected str, got int" in said[0][1]
+    assert "line 2: budget 1: name: not a text but a whole number" in said[0][1]
 
 
 def test_without_a_file_there_is_no_watcher(settings):

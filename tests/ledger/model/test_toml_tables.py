@@ -42,8 +42,8 @@ def problems(text):
         ('[[item]]\nname = "x"\nprice = 1.5', []),
         ("item = 1", ["line 1: item: write [[item]] for each"]),
         ("item = [1]", ["line 1: item: write [[item]] for each"]),
-        ("[[item]]\nname = 1", ["line 2: item 1: name: expected str, got int"]),
-        ("[[item]]\nprice = 1", ["line 1: item 1: name: missing"]),
+        ("[[item]]\nname = 1", ["line 2: item 1: name: not a text but a whole number"]),
+        ("[[item]]\nprice = 1.5", ["line 1: item 1: name: missing"]),
         ('[[item]]\nname = "bad"', ["line 2: item 1: name: it is bad"]),
         (
             '[[item]]\nname = "x"\n[[item]]\nnam = "x"',
@@ -55,9 +55,9 @@ def problems(text):
         ),
         (
             '[[item]]\nname = "x"\n[[item.inner]]\nfigure = "y"',
-            ["line 4: item 1: inner[0].figure: expected int, got str"],
+            ["line 4: item 1: inner[0].figure: not a whole number but a text"],
         ),
-        ("item = [{name = 1}]", ["item 1: name: expected str, got int"]),
+        ("item = [{name = 1}]", ["item 1: name: not a text but a whole number"]),
     ],
 )
 def test_each_problem_has_its_line(text, expected):
@@ -96,7 +96,7 @@ def test_lines_that_are_not_found():
 def test_a_table_that_is_no_object():
     with pytest.raises(msgspec.ValidationError) as error:
         msgspec.convert(1, Kind)
-    assert str(fault_of(error.value, Kind)) == "the table: expected object, got int"
+    assert str(fault_of(error.value, Kind)) == "the table: not a table { ... } but a whole number"
 
 
 def test_nesting_is_bounded():
@@ -106,4 +106,4 @@ def test_nesting_is_bounded():
         inner["name"] = [{}]
         inner = inner["name"][0]
     _, (problem,) = converted("[[item]]", document, "item", Kind)
-    assert str(problem).startswith("line 1: item 1: name: expected str")
+    assert str(problem).startswith("line 1: item 1: name: not a text")

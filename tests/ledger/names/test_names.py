@@ -109,7 +109,10 @@ def test_what_a_key_is_called():
             '[[name]]\n\nhots = "x"\nteam = "y"',
             "line 3: name 1: hots: unknown; did you mean 'host'?; one of",
         ),
-        ('[[name]]\nhost = 1\nteam = "y"', "line 2: name 1: host: expected"),
+        (
+            '[[name]]\nhost = 1\nteam = "y"',
+            "line 2: name 1: host: not a text or a list [ ... ] but",
+        ),
         ('[[name]]\nteam = "y"', "line 1: name 1: name: one of key, key_hint"),
         ('[[name]]\nhost = "x"', "line 1: name 1: name: give a name, team"),
         ('[[name]]\nhost = "x"\nname = "y"', "line 3: name 1: name: it is the name of a key"),

@@ -217,17 +217,21 @@ def test_a_gateway_row(price_file):
     ("text", "problem"),
     [
         pytest.param("[[price", "not TOML: Expected ']]' at the end", id="not-toml"),
-        pytest.param("prices = 1", "prices: unknown; a price file has", id="unknown-table"),
-        pytest.param("[price]\nmodel = 'x'", "price: write [[price]] for each", id="one-table"),
+        pytest.param(
+            "prices = 1", "line 1: prices: unknown; did you mean 'price'?", id="unknown-table"
+        ),
+        pytest.param(
+            "[price]\nmodel = 'x'", "line 1: price: write [[price]] for each", id="one-table"
+        ),
         pytest.param(
             "[[price]]\nmodel = 'x'\nusd_per_mtok = { inptu = 1 }",
-            "line 3: price 1: usd_per_mtok.inptu: unknown line; one of uncached_input,",
+            "line 3: price 1: usd_per_mtok.inptu: unknown line; ",
             id="misspelt-line",
         ),
         pytest.param(
             "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1 }\n"
             "[[price]]\nmodle = 'y'\nusd_per_mtok = { output = 1 }",
-            "line 5: price 2: modle: unknown; one of",
+            "line 5: price 2: modle: unknown; did you mean 'model'?",
             id="misspelt-key",
         ),
         pytest.param(
@@ -239,7 +243,9 @@ def test_a_gateway_row(price_file):
             "[[price]]\nmodel = 'x'", "line 1: price 1: usd_per_mtok or usd_each", id="no-price"
         ),
         pytest.param(
-            "[[price]]\nmodel = 'x'\nfree = 'yes'", "line 3: price 1: free: 'yes'", id="free-text"
+            "[[price]]\nmodel = 'x'\nfree = 'yes'",
+            "line 3: price 1: free: not true or false but a text",
+            id="free-text",
         ),
         pytest.param(
             "[[price]]\nmodel = 'x'\nfree = true\nusd_each = { web_searches = 1 }",
@@ -258,7 +264,7 @@ def test_a_gateway_row(price_file):
         ),
         pytest.param(
             "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = '3' }",
-            "line 3: price 1: usd_per_mtok.output: '3' is not a number",
+            "line 3: price 1: usd_per_mtok[...]: not a whole number or a number but a text",
             id="text-price",
         ),
         pytest.param(
@@ -268,7 +274,7 @@ def test_a_gateway_row(price_file):
         ),
         pytest.param(
             "[[price]]\nmodel = 'x'\nusd_per_mtok = 3",
-            "line 3: price 1: usd_per_mtok: write usd_per_mtok = { line = price }",
+            "line 3: price 1: usd_per_mtok: not a table { ... } but a whole number",
             id="not-a-table",
         ),
         pytest.param(
@@ -295,13 +301,13 @@ def test_a_gateway_row(price_file):
         ),
         pytest.param(
             "[[price]]\nmodel = 'x'\nabove = 1\nusd_per_mtok = { output = 1 }",
-            "line 3: price 1: above: write [[price.above]] for each",
+            "line 3: price 1: above: not a list [ ... ] but a whole number",
             id="above-not-tables",
         ),
         pytest.param(
             "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1 }\n"
             "[[price.above]]\ninput_tokens = 2.5\nusd_per_mtok = { output = 2 }",
-            "line 5: price 1: above.input_tokens: Decimal('2.5') is not a number of tokens",
+            "line 5: price 1: above[0].input_tokens: not a whole number but a number",
             id="above-not-tokens",
         ),
         pytest.param(
@@ -312,7 +318,7 @@ def test_a_gateway_row(price_file):
         ),
         pytest.param(
             "[[price]]\nmodel = 3\nusd_per_mtok = { output = 1 }",
-            "line 2: price 1: model: 3 is not text",
+            "line 2: price 1: model: not a text but a whole number",
             id="model-not-text",
         ),
         pytest.param(
@@ -320,14 +326,44 @@ def test_a_gateway_row(price_file):
         ),
         pytest.param(
             "[[gateway]]\nhost = 'x'\nprices = 'openai'\nmodels = { a = 1 }",
-            "line 4: gateway 1: models: write models = {",
+            "line 4: gateway 1: models[...]: not a text but a whole number",
             id="gateway-models",
         ),
         pytest.param(
             "price = [{ model = 'x' }]", "price 1: usd_per_mtok or usd_each", id="inline-tables"
         ),
-        pytest.param("litellm = 3", "litellm: 3 is not a path", id="litellm-not-a-path"),
-        pytest.param("litellm = 'none.json'", "litellm: cannot read", id="litellm-not-there"),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1e999999 }",
+            "line 3: price 1: usd_per_mtok.output: 1E+999999 is not a price",
+            id="overflow",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1e-999999 }",
+            "line 3: price 1: usd_per_mtok.output: 1E-999999 is not a price",
+            id="underflow",
+        ),
+        pytest.param(
+            f"[[price]]\nmodel = 'x'\nusd_per_mtok = {{ output = {'9' * 4000} }}",
+            "line 3: price 1: usd_per_mtok.output: a number of more than 64 digits is not a price",
+            id="many-digits",
+        ),
+        pytest.param(f"x = {'9' * 5000}", "not TOML that can be read: ", id="too-many-digits"),
+        pytest.param(f"x = {'[' * 5000}", "not TOML that can be read: ", id="nested-deeply"),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\nfrom = 0001-01-01T00:00:00+14:00\nfree = true",
+            "line 3: price 1: from: '0001-01-01 00:00:00+14:00' is not a date",
+            id="before-time",
+        ),
+        pytest.param(
+            "[[price]]\nmodel = ''\nfree = true", "line 2: price 1: model: empty", id="empty"
+        ),
+        pytest.param(
+            "[[gateway]]\nhost = ''\nprices = 'x'", "line 2: gateway 1: host: empty", id="no-host"
+        ),
+        pytest.param("litellm = 3", "line 1: litellm: 3 is not a path", id="litellm-not-a-path"),
+        pytest.param(
+            "litellm = 'none.json'", "line 1: litellm: cannot read", id="litellm-not-there"
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line_and_key(price_file, text, problem):

@@ -1,5 +1,6 @@
 """Files by day, whole or not at all."""
 
+import os
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -40,6 +41,27 @@ def test_csv_is_safe_in_a_spreadsheet(tmp_path):
         ",,,",
     ]
     assert second.path.read_text().splitlines()[1].split(",")[1] == '"\'-x"'
+
+
+def test_csv_keeps_no_control_character(tmp_path):
+    texts = ["\x1b[2J", "plain", None, "\u202e", " =1", "é"]
+    rows = [(DAY, (text,)) for text in texts]
+    (written,) = write(tmp_path, "n", (("name", "text"),), rows, FileFormat.CSV)
+    lines = written.path.read_text().splitlines()
+    assert lines == ['"name"', '"\\x1b[2J"', '"plain"', "", '"\\u202e"', '"\' =1"', '"é"']
+
+
+@pytest.mark.parametrize("form", list(FileFormat))
+def test_nobody_else_reads_an_export(tmp_path, form):
+    folder = tmp_path / "out" / "deep"
+    old = os.umask(0)
+    try:
+        (written,) = write(folder, "n", (("number", "integer"),), [(DAY, (1,))], form)
+    finally:
+        os.umask(old)
+    assert written.path.stat().st_mode & 0o777 == 0o600
+    for each in (written.path.parent, folder):
+        assert each.stat().st_mode & 0o777 == 0o700
 
 
 def test_more_than_a_batch(tmp_path, monkeypatch):
