@@ -39,26 +39,29 @@ def serve(
     from ledger.model.errors import LedgerError
     from ledger.names import files
     from ledger.pages import reading, server, spools
+    from ledger.reports.queries import open_ledger
     from ledger.store import db
 
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         raise LedgerError(f"not an address: {host[:60]!r}; write --host 127.0.0.1") from None
-    engine = reading.open_read_only(ledger or db.default_url())
+    url = ledger or db.default_url()
+    open_ledger(url).dispose()  # an older SQLite ledger is migrated, as by every command
+    engine = reading.open_read_only(url)
     on = server.listen(host, port)
     bound = on.getsockname()[1]
     token = server.new_token()
     shown = f"[{host}]" if address.version == 6 else host
-    url = f"http://{shown}:{bound}/?token={token}"
+    address_shown = f"http://{shown}:{bound}/?token={token}"
     if not address.is_loopback:
         say(f"{host} is reachable from elsewhere: whoever has the token sees the figures")
-    typer.echo(url)
+    typer.echo(address_shown)
     say("Ctrl-C ends it")
     if open_browser:
         import webbrowser
 
-        webbrowser.open(url)
+        webbrowser.open(address_shown)
     pages = server.Pages(
         engine, names=files.load(names), shipping=lambda: spools.shipping_to(engine.url)
     )

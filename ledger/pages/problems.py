@@ -127,15 +127,14 @@ def _of_sums(total: Sums, by_model: Mapping[str | None, Sums]) -> Iterator[Probl
             advice=f"so the cost is a lower bound: {models}; add the price to your price file, "
             "then run `tokentee reprice`",
         )
-    if total.without_usage > total.errors:
+    if total.complete_without_usage:
         yield Problem(
             kind="without usage",
             level="look",
-            count=total.without_usage,
-            headline=f"{figures.requests(total.without_usage)} without usage",
-            advice=f"in no figure: {_named(by_model, 'without_usage')}; "
-            f"{figures.count(total.errors)} requests ended in an error; for the others try "
-            "`tee_inject=always`",
+            count=total.complete_without_usage,
+            headline=f"{figures.requests(total.complete_without_usage)} answered without usage",
+            advice=f"billed by somebody, and in no total here: "
+            f"{_named(by_model, 'complete_without_usage')}; try `tee_inject=always`",
         )
     if total.requests and total.errors * 100 >= total.requests * ERROR_RATE_PERCENT:
         rate = figures.percent(figures.ratio(total.errors, total.requests))

@@ -306,6 +306,7 @@ def sums_of(found: Figures) -> Sums:
         requests=found.requests,
         errors=found.errors,
         without_usage=found.without_usage,
+        complete_without_usage=found.complete_without_usage,
         unpriced=found.unpriced + found.partial,
         input_tokens=found.input_tokens,
         cache_read_tokens=found.cache_read_tokens,

@@ -6,15 +6,14 @@ so that each is found by the moment it lies in. What is read of a month with sum
 one day's requests. A filter that the sums do not hold (session, tag, ...) is answered from
 `requests` alone, with the same figures.
 
-The cost is that of reported usage, as in every report. `daily` has the cost of estimated usage
-in it too, so that is looked up for the days that have sums, and taken off.
+The cost is that of reported usage, as in every report.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,7 +24,7 @@ from ledger.reports.queries import SPLIT
 from ledger.store.dimensions import NONE, dimension
 from ledger.store.requests_view import requests
 from ledger.store.scope import Scope, conditions
-from ledger.store.tables import daily, exchanges, hourly, meta, readings, stale_days
+from ledger.store.tables import daily, exchanges, hourly, meta, stale_days
 
 SUMMED = {"provider": "provider", "model": "model", "key": "key_fingerprint"}
 """Words that the sums hold -> their column."""
@@ -42,6 +41,8 @@ class Sums:
     requests: int = 0
     errors: int = 0
     without_usage: int = 0
+    complete_without_usage: int = 0
+    """Of these, answered to the end: billed by somebody, and in no total here."""
     unpriced: int = 0
     """Requests of which at least one line has no price."""
     input_tokens: int | None = None
@@ -58,7 +59,7 @@ class Sums:
         return Sums(**added)
 
 
-COUNTS = ("requests", "errors", "without_usage", "unpriced")
+COUNTS = ("requests", "errors", "without_usage", "complete_without_usage", "unpriced")
 TOTALS = tuple(each.name for each in fields(Sums) if each.name not in COUNTS)
 
 
@@ -126,7 +127,6 @@ def read(connection: Connection, period: Period, given: Scope, *, by_hour: bool 
         groups[row.word][row.time, row.name] = _sums(row)
         if row.word == "key":
             hints[row.name] = row.hint or hints.get(row.name)
-    _take_off_estimates(connection, coverage, scope, groups)
     return Table(groups=groups, hints=hints)
 
 
@@ -220,6 +220,15 @@ def _parts(coverage: Coverage, scope: Scope, dialect: str, time: str) -> Iterato
         "without_usage": sa.func.count(
             sa.case((sa.func.coalesce(r.usage_source, "none") == "none", 1))
         ),
+        "complete_without_usage": sa.func.count(
+            sa.case(
+                (
+                    (r.outcome == "complete")
+                    & (sa.func.coalesce(r.usage_source, "none") == "none"),
+                    1,
+                )
+            )
+        ),
         "unpriced": sa.func.count(
             sa.case((is_reported & r.cost_state.in_(("unpriced", "partial")), 1))
         ),
@@ -246,69 +255,6 @@ def _parts(coverage: Coverage, scope: Scope, dialect: str, time: str) -> Iterato
             .where(*conditions(limited, dialect))
             .group_by(bucket, r.provider, r.model, r.key_fingerprint)
         )
-
-
-def _take_off_estimates(
-    connection: Connection,
-    coverage: Coverage,
-    scope: Scope,
-    groups: dict[str, dict[tuple[str, str | None], Sums]],
-) -> None:
-    """What `daily` holds of estimated usage, taken off."""
-    if coverage.last is None:
-        return
-    r, estimated = requests.c, readings.c
-    bucket = dimension("day", connection.dialect.name)
-    found = connection.execute(
-        sa.select(
-            bucket.label("time"),
-            r.provider,
-            r.model,
-            r.key_fingerprint.label("key"),
-            sa.func.count(sa.case((r.cost_state.in_(("unpriced", "partial")), 1))).label(
-                "unpriced"
-            ),
-            sa.func.sum(r.cost_picousd).label("cost_picousd"),
-        )
-        .select_from(
-            readings.join(
-                requests,
-                (r.opened_at == estimated.opened_at)
-                & (r.id == estimated.exchange_id)
-                & (r.reading_id == estimated.id),
-            )
-        )
-        .where(
-            estimated.usage_source == "estimated",
-            *_between(estimated.opened_at, coverage.first, coverage.last),
-            *conditions(replace(scope, since=None, until=None), connection.dialect.name),
-        )
-        .group_by(bucket, r.provider, r.model, r.key_fingerprint)
-    )
-    for row in found:
-        for word, table in groups.items():
-            place = (row.time, row._mapping[word])
-            known = table.get(place)
-            # A day that is stale was added up anew, without them.
-            if known is None or _is_within(coverage.stretches, row.time):
-                continue
-            cost = (
-                None if known.cost_picousd is None else known.cost_picousd - (row.cost_picousd or 0)
-            )
-            table[place] = replace(
-                known,
-                unpriced=known.unpriced - row.unpriced,
-                # Nothing is left where nothing but an estimate had a price.
-                cost_picousd=cost or None if row.cost_picousd else cost,
-            )
-
-
-def _is_within(stretches: Sequence[tuple[datetime | None, datetime | None]], day: str) -> bool:
-    begin = datetime.fromisoformat(day).replace(tzinfo=UTC)
-    return any(
-        (since is None or begin >= since) and (until is None or begin < until)
-        for since, until in stretches
-    )
 
 
 def _is_summed(word: str, value: str) -> bool:
@@ -342,7 +288,7 @@ def _grouped(every: sa.CTE, word: str) -> sa.Select[Any]:
 
 def _sums(row: Any) -> Sums:
     values = row._mapping
-    counts = {name: int(values[name]) for name in COUNTS}
+    counts = {name: int(values[name] or 0) for name in COUNTS}
     totals: dict[str, int | None] = {}
     for name in TOTALS:
         high, low = values[f"{name}_high"], values[f"{name}_low"]
@@ -374,4 +320,4 @@ def _midnight(moment: datetime) -> datetime:
 
 def _next_midnight(moment: datetime) -> datetime:
     begin = _midnight(moment)
-    return begin if begin == moment else begin + timedelta(days=1)
+    return begin if begin == moment else begin + DAY

@@ -23,8 +23,12 @@ def test_a_sound_period_has_none():
 def test_every_kind_is_counted_and_the_worst_comes_first():
     late = Shipping(waiting=7, oldest=NOW - timedelta(hours=2), refused=2, trouble="no route")
     shown = found(
-        Sums(requests=100, errors=6, without_usage=9, unpriced=4),
-        {"b": Sums(unpriced=4), "a": Sums(without_usage=9), None: Sums(without_usage=1)},
+        Sums(requests=100, errors=6, without_usage=9, complete_without_usage=3, unpriced=4),
+        {
+            "b": Sums(unpriced=4),
+            "a": Sums(complete_without_usage=2),
+            None: Sums(complete_without_usage=1),
+        },
         Counts(lost=1, degraded=2, duplicates=1200, still_open=1),
         [late],
     )
@@ -34,7 +38,7 @@ def test_every_kind_is_counted_and_the_worst_comes_first():
         ("lost", "bad", 1),
         ("degraded", "bad", 2),
         ("unpriced", "look", 4),
-        ("without usage", "look", 9),
+        ("without usage", "look", 3),
         ("errors", "look", 6),
         ("duplicates", "note", 1200),
         ("open", "note", 1),
@@ -42,7 +46,7 @@ def test_every_kind_is_counted_and_the_worst_comes_first():
     texts = {one.kind: f"{one.headline}: {one.advice}" for one in shown}
     assert "no route" in texts["late shipping"]
     assert "b (4)" in texts["unpriced"]
-    assert "a (9), (no model) (1)" in texts["without usage"]
+    assert "a (2), (no model) (1)" in texts["without usage"]
 
 
 def test_many_models_are_cut():

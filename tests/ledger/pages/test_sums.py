@@ -39,6 +39,7 @@ def same_as_report(engine, since, until, only):
             assert one.requests == figures.requests
             assert one.errors == figures.errors
             assert one.without_usage == figures.without_usage
+            assert one.complete_without_usage == figures.complete_without_usage
             assert one.unpriced == figures.unpriced + figures.partial
             assert one.input_tokens == figures.input_tokens
             assert one.cache_read_tokens == figures.cache_read_tokens
