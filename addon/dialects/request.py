@@ -1,7 +1,8 @@
 """Pure. What a request body says that the ledger keeps: never a prompt."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from addon.dialects import shapes
@@ -33,6 +34,9 @@ class RequestFacts:
     session_id: str | None = None
     service_tier: str | None = None
     """The tier asked for; what was served is the response's to say."""
+    units: Mapping[str, int] = field(default_factory=dict)
+    """What the request is billed by where the answer reports nothing: `input_characters` of
+    speech."""
     is_confirmed: bool = False
     """The body has the shape of a request of the route's dialect."""
 
@@ -54,6 +58,7 @@ def read_request(route: Route, body: bytes) -> RequestFacts:
         end_user=user,
         session_id=session,
         service_tier=_text(said.get("service_tier")),
+        units=_units(dialect, said),
         is_confirmed=shapes.fits(dialect.request_shapes, said),
     )
 
@@ -76,6 +81,14 @@ def _asks_for_stream(said: dict[str, Any], dialect: Dialect) -> bool:
         or lookup(said, "completionOptions.stream") is True
         or lookup(said, "chatRequest.isStream") is True
     )
+
+
+def _units(dialect: Dialect, said: dict[str, Any]) -> dict[str, int]:
+    """Speech is billed by the characters of its input, and its answer is nothing but sound."""
+    spoken = said.get("input")
+    if dialect.operation == "text_to_speech" and isinstance(spoken, str) and spoken:
+        return {"input_characters": len(spoken)}
+    return {}
 
 
 def _whose(said: dict[str, Any]) -> tuple[str | None, str | None]:

@@ -41,6 +41,15 @@ def loads(data: bytes) -> dict[str, Any] | None:
     return (_slowly(data) or value) if _has_rounded(value, _DEPTH_MAX) else value
 
 
+def is_strict(data: bytes) -> bool:
+    """Whether this is JSON to every reader: no NaN, no infinity, no lone surrogate."""
+    try:
+        orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
 def dumps(value: object) -> str:
     """Compact JSON, keys in their order, integers of any size."""
     try:

@@ -173,6 +173,7 @@ class MeteredExchange:
             provider=self.opened.provider,
             status=response.status,
             path_model=self.route.path_model,
+            request_units=self.request.units,
             confirms=None if self._is_confirmed else self._confirms,
             on_confirmed=on_confirmed,
         )

@@ -59,6 +59,7 @@ class Meter:
         status: int = 200,
         path_model: str | None = None,
         framing: str | None = None,
+        request_units: Mapping[str, int] | None = None,
         confirms: Callable[[Facts, dict[str, Any]], bool] | None = None,
         on_confirmed: Callable[[], object] | None = None,
     ) -> None:
@@ -72,6 +73,8 @@ class Meter:
         self._decoder = None if decoder.is_identity else decoder
         self._framing: Framing | None = FRAMINGS[framing]() if framing is not None else None
         self._is_sse = False
+        self.request_units = request_units or {}
+        """What the request is billed by where the answer reports nothing."""
         self._usage_frame: tuple[bytes, dict[str, Any]] | None = None
         """The last frame that had a usage: its bytes and what they say."""
         self._confirms = confirms

@@ -181,6 +181,9 @@ def _reading(
         estimated = meter.estimated_output_tokens() if opened.streamed else None
         if reported:
             source = UsageSource.PARTIAL
+        elif outcome is Outcome.COMPLETE and meter.request_units:
+            source = UsageSource.ESTIMATED
+            usage = replace(usage, tool_units=meter.request_units)
         elif estimated and outcome is not Outcome.COMPLETE:
             source = UsageSource.ESTIMATED
             usage = replace(usage, input_tokens=estimate_input(), output_tokens=estimated)

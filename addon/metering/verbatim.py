@@ -5,7 +5,7 @@ A dialect hands on the usage as a value. Where that value is one object of the f
 found again by its key and compared. Where it is not, there is no such text, and the value is
 written as compact JSON: figures that are gathered (Ollama's line, llama.cpp's, response headers),
 an Anthropic stream's usage, which is overlaid key by key from `message_start` and `message_delta`,
-and what stands in base64 (InvokeModel streams).
+what stands in base64 (InvokeModel streams), and what no database would take as JSON (NaN).
 """
 
 import re
@@ -50,10 +50,7 @@ def text_of(data: bytes, key: str, usage: dict[str, Any]) -> str | None:
         start = _value_after(data, at + len(needle))
         text = data[start : _object_end(data, start)]
         if text and json_values.loads(text) == usage:
-            try:
-                return text.decode()
-            except UnicodeDecodeError:
-                return None
+            return text.decode() if json_values.is_strict(text) else None
     return None
 
 

@@ -14,7 +14,7 @@ from ledger.model.exchange import Exchange
 from ledger.model.money import AMOUNT_MAX
 from ledger.model.reading import Reading
 from ledger.model.usage import Usage
-from ledger.pricing.price_lines import Quantity, Sheet, quantities
+from ledger.pricing.price_lines import Quantity, Sheet, input_tokens_of_one_request, quantities
 
 NO_SOURCE = "none"
 """The price source of a line that no list prices."""
@@ -91,14 +91,15 @@ def _charge(
     if rate is not None and rate.is_once and count > 1:
         count, note = 1, f"{count} reported, billed once for the request"
     unit = amount = None
+    input_tokens = input_tokens_of_one_request(usage)
     if rate is None:
         reason: str | None = sheet.absent
-    elif rate.above and usage.input_tokens is None:
+    elif rate.above and input_tokens is None:
         # The size of the request decides its price, and this one's is not known.
         reason = "the price depends on the input tokens, which are not reported"
     else:
         reason = note or rate.note
-        unit = rate.at(usage.input_tokens) if usage.input_tokens is not None else rate.picousd
+        unit = rate.at(input_tokens) if input_tokens is not None else rate.picousd
         amount = count * unit
         if amount > AMOUNT_MAX:
             unit = amount = None

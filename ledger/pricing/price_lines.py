@@ -59,6 +59,7 @@ BILLED_WHERE_PRICED = {
     "billed_image_tokens": "billed_image_tokens",
     "mcp_calls": "mcp_calls",
     "server_tool_calls": "server_tool_calls",
+    "batch_results": "batch_results",
 }
 """Unit -> line, of what is reported for information as well: sums of the other units, and what only
 some models are billed for. No price means no charge here, and not an unknown one."""
@@ -102,6 +103,18 @@ class Sheet:
 
     def rate(self, line: str) -> Rate | None:
         return self.rates.get(line, self.rest)
+
+
+def input_tokens_of_one_request(usage: Usage) -> int | None:
+    """The input that decides on a price for long requests; None if it is not reported.
+
+    A reading of a batch's results is the sum of many requests. Which of them were long it does not
+    say, so their average decides.
+    """
+    results = usage.tool_units.get("batch_results")
+    if usage.input_tokens is None or not results:
+        return usage.input_tokens
+    return usage.input_tokens // results
 
 
 type Quantity = tuple[str, int, str | None]

@@ -70,6 +70,13 @@ _UNITS = {
     **dict.fromkeys(_inside(_INPUT_DETAILS, "image_tokens"), "input_image_tokens"),
     **dict.fromkeys(_inside(_INPUT_DETAILS, "video_tokens"), "input_video_tokens"),
     **dict.fromkeys(_inside(_OUTPUT_DETAILS, "image_tokens"), "output_image_tokens"),
+    # Realtime: cached sound and images have prices of their own.
+    **dict.fromkeys(
+        _inside(_INPUT_DETAILS, "cached_tokens_details.audio_tokens"), "cache_read_audio_tokens"
+    ),
+    **dict.fromkeys(
+        _inside(_INPUT_DETAILS, "cached_tokens_details.image_tokens"), "cache_read_image_tokens"
+    ),
     "cache_creation.ephemeral_24h_input_tokens": "cache_write_24h_tokens",  # doubleword
     "citation_tokens": "citation_tokens",  # Perplexity
     "num_search_queries": "web_searches",

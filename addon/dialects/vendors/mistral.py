@@ -18,6 +18,15 @@ from addon.dialects.facts import Facts
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage, sum_of
 
+_CONNECTORS = {
+    "connectors.web_search": "web_searches",
+    "connectors.web_search_premium": "web_searches",
+    "connectors.code_interpreter": "code_executions",
+    "connectors.image_generation": "image_generations",
+    "connectors.document_library": "document_searches",
+}
+"""Calls of built-in tools, by the ledger's names; others keep their own."""
+
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     kind = body.get("type") or event
@@ -45,8 +54,12 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     counts = Counts(usage)
     found = openai_usage.usage_of(usage, facts)
-    units = {f"{path.partition('.')[2]}_calls": path for path in counts.paths_within("connectors")}
-    connectors = counts.units({path: name for name, path in units.items()})
+    connectors = counts.units(
+        {
+            path: _CONNECTORS.get(path, f"{path.partition('.')[2][:48]}_calls")
+            for path in counts.paths_within("connectors")
+        }
+    )
     return replace(
         found,
         input_tokens=sum_of(found.input_tokens, counts.first("connector_tokens")),

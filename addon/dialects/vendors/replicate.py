@@ -33,10 +33,12 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
 
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
     counts = Counts(usage)
-    milliseconds = counts.milliseconds("predict_time")
+    inputs, outputs = counts.first("input_token_count"), counts.first("output_token_count")
+    # What counts no tokens is billed by the time it ran.
+    milliseconds = counts.milliseconds("predict_time") if inputs is outputs is None else None
     return Usage(
-        input_tokens=counts.first("input_token_count"),
-        output_tokens=counts.first("output_token_count"),
+        input_tokens=inputs,
+        output_tokens=outputs,
         tool_units={"predict_milliseconds": milliseconds} if milliseconds else {},
         remarks=counts.remarks,
     )

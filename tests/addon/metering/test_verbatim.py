@@ -73,6 +73,7 @@ def test_bytes_that_are_no_text_fall_back() -> None:
     usage = {"a": 1}
     assert verbatim.text_of(b'{"usage":{"a":1}}', "usage", usage) == '{"a":1}'
     assert verbatim.text_of(b'{"usage":{"a":1', "usage", usage) is None
+    assert verbatim.text_of(b'{"usage":{"a":NaN}}', "usage", {"a": "NaN"}) is None
     assert verbatim.text_of(b'{"usage":7}', "usage", usage) is None
     assert verbatim.text_of(b'{"usage":', "usage", usage) is None
     assert verbatim.text_of(b'{"usage":{"a":2}}' * 9, "usage", usage) is None
