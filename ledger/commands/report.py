@@ -39,6 +39,12 @@ def report(
     top: Annotated[
         int | None, typer.Option(min=1, help="The rows that cost most, the rest as one.")
     ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact", help="Ask every request, for times and savings, where sums would do."
+        ),
+    ] = False,
     format: TableFormat = Format.TABLE,  # noqa: A002
     html: Annotated[
         Path | None,
@@ -60,7 +66,7 @@ def report(
         write_page(ledger, scope, html)
         return
     engine = open_ledger(ledger)
-    found = queries.report(engine, words, scope, top=top)
+    found = queries.report(engine, words, scope, top=top, is_exact=exact)
     table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
     write(format, table, report_tables.document(found), report_tables.title(found))
     if not found.total.figures.requests:

@@ -117,6 +117,8 @@ class Report:
     last: datetime | None = None
     only: tuple[tuple[str, str], ...] = ()
     """As in the scope."""
+    is_from_sums: bool = False
+    """Out of the sums of days, without what only single requests tell."""
 
 
 def plus(left: int | None, right: int | None) -> int | None:

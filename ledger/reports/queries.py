@@ -7,7 +7,7 @@ snapshot, and what its rows add up to is held against the view's own sums before
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.model.money import AMOUNT_MAX
 from ledger.names.names import WORDS
 from ledger.pricing.charges import PROVIDER
+from ledger.reports import sums
 from ledger.reports.figures import Figures, Key, Report, Row, Times, order, percentiles, top_of
 from ledger.store import db
 from ledger.store.current import current_charge
@@ -32,6 +33,8 @@ TOKENS_MAX = 10**9
 """No request has more, and no token costs a thousandth of a USD. Upstreams are not to be trusted:
 figures beyond that are left out where products of two would not fit 64 bits."""
 
+REQUESTS_MAX = 50_000
+"""So many requests are asked one by one, in about a second, which also gives their times."""
 COUNTS = ("requests", "errors", "without_usage", "complete_without_usage", "estimated")
 CACHE_LINES = ("cache_read", "cache_write", "cache_write_5m", "cache_write_1h")
 
@@ -43,26 +46,28 @@ def report(
     *,
     top: int | None = None,
     now: datetime | None = None,
+    is_exact: bool = False,
 ) -> Report:
-    """The figures of a ledger. LedgerError for a word that nothing is by."""
+    """The figures of a ledger. LedgerError for a word that nothing is by.
+
+    Many requests are not asked one by one where the sums of days can answer, unless `is_exact`.
+    """
     words = tuple(by)
     with snapshot(engine) as connection:
-        ask = _Questions(connection, words, scope)
-        groups = ask.figures()
-        times, times_of_all = ask.times()
-        total = sum(groups.values(), Figures())
-        ask.hold()
+        found = None if is_exact else _from_sums(connection, words, scope)
+        answer = found or _from_requests(connection, words, scope)
         still_open = connection.execute(_still_open(scope)).scalar_one()
         first, last = _extent(connection, scope)
+    total = sum(answer.groups.values(), Figures())
     rows = [
         Row(
             key=key,
             figures=figures,
-            times=times.get(key, Times()),
-            hint=ask.hints.get(key),
-            name=_key_name(words, key, ask.hints.get(key), scope),
+            times=answer.times.get(key, Times()),
+            hint=answer.hints.get(key),
+            name=_key_name(words, key, answer.hints.get(key), scope),
         )
-        for key, figures in groups.items()
+        for key, figures in answer.groups.items()
     ]
     rows.sort(key=order(words, TIMES))
     rows = top_of(rows, top)
@@ -72,20 +77,50 @@ def report(
         since=scope.since,
         until=scope.until,
         rows=tuple(rows),
-        total=Row(key=(), figures=total, times=times_of_all),
+        total=Row(key=(), figures=total, times=answer.times_of_all),
         open_requests=still_open,
         now=now or datetime.now(UTC),
         first=first,
         last=last,
         only=scope.only,
+        is_from_sums=found is not None,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What a report is made of."""
+
+    groups: Mapping[Key, Figures]
+    hints: Mapping[Key, str]
+    times: Mapping[Key, Times] = field(default_factory=dict)
+    times_of_all: Times = field(default_factory=Times)
+
+
+def _from_sums(connection: Connection, by: tuple[str, ...], scope: Scope) -> _Answer | None:
+    """The answer of the sums; None if they have none, or if the requests are few."""
+    if not sums.can_answer(by, scope) or not sums.are_kept(connection):
+        return None
+    found = sums.summed(connection, by, scope)
+    if sum(figures.requests for figures in found.groups.values()) <= REQUESTS_MAX:
+        return None
+    return _Answer(groups=found.groups, hints=found.hints)
+
+
+def _from_requests(connection: Connection, by: tuple[str, ...], scope: Scope) -> _Answer:
+    ask = _Questions(connection, by, scope)
+    groups = ask.figures()
+    times, times_of_all = ask.times()
+    ask.hold()
+    return _Answer(groups=groups, hints=ask.hints, times=times, times_of_all=times_of_all)
 
 
 def totals(engine: Engine, scope: Scope) -> Figures:
     """What all requests of a scope add up to, without their times."""
     with snapshot(engine) as connection:
-        ask = _Questions(connection, (), scope)
-        return sum(ask.figures().values(), Figures())
+        if sums.can_answer((), scope) and sums.are_kept(connection):
+            return sum(sums.summed(connection, (), scope).groups.values(), Figures())
+        return sum(_Questions(connection, (), scope).figures().values(), Figures())
 
 
 def open_ledger(url: str | None) -> Engine:
@@ -337,8 +372,8 @@ _SUMMED = frozenset(each.name for each in fields(Figures) if each.default is Non
 def _figures(row: Any) -> Figures:
     counts = {name: getattr(row, name) for name in COUNTS}
     state = {row.state: row.requests} if row.state else {}
-    sums: dict[str, Any] = {name: _joined(row, name) for name in _SUMMED}
-    return Figures(**counts, **state, **sums)
+    summed: dict[str, Any] = {name: _joined(row, name) for name in _SUMMED}
+    return Figures(**counts, **state, **summed)
 
 
 def _still_open(scope: Scope) -> sa.Select[Any]:

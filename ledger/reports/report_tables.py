@@ -135,6 +135,8 @@ def notes(report: Report) -> Iterator[str]:
         )
     if total.difference_picousd:
         yield f"our cost less the providers' own figures: {short_usd(total.difference_picousd)}"
+    if report.is_from_sums:
+        yield "from the sums of whole days, without times and savings: --exact has them"
     if report.open_requests:
         yield f"still open, in no figure: {counted(report.open_requests, 'request')}"
 
