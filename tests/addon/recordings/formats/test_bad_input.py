@@ -1,0 +1,327 @@
+"""Bad files: one clear line for each fault, the rest is read, nothing raises, memory is bounded."""
+
+import functools
+import gzip
+import itertools
+import json
+import tempfile
+import tracemalloc
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from addon.recordings.files import entries, files_of, read
+from addon.recordings.formats import flow_files, har, line_files
+from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why
+from ledger.model.errors import LedgerError
+from tests.addon.recordings.doors import DOORS, EXCHANGES, as_captures, as_flows, captured, flow
+
+GOOD = captured(EXCHANGES[0])
+
+
+def items(path: Path) -> list[Any]:
+    return list(read(path, url=None))
+
+
+def faults(found: list[Any]) -> list[str]:
+    return [item.why for item in found if isinstance(item, Unreadable)]
+
+
+def line(**changes: Any) -> bytes:
+    value = json.loads(GOOD)
+    for path, change in changes.items():
+        *outer, last = path.split("__")
+        inner = value
+        for name in outer:
+            inner = inner[name]
+        inner[last] = change
+    return json.dumps(value).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (b'{"x":' + b"[" * 60_000 + b'"request""response"\n', "not a recorded exchange"),
+        (line(response__chunks=[[1, 10**400]]), "chunks"),
+        (line(response__chunks=[[1, 2**60]]), "chunks"),
+        (line(response__chunks=[[1, 2**53]] * 40), "more than a clock can hold"),
+        (line(response__chunks=[[1, -1]]), "chunks"),
+        (line(id="\ud800"), "not a recorded exchange"),
+        (line(id="x" * 201), "200 are the most"),
+        (line(response__body_b64="%%%"), "base64"),
+        (line(response__status=10**9), "status"),
+        (line(request__url="ftp://x/y"), "is not http, https, ws or wss"),
+        (line(request__url="https://h:99999/"), "host is unusable"),
+        (line(request=3), "request"),
+        (b'{"request": "response"\n', "not a recorded exchange"),
+        (b'\xff\xfe"request""response"\n', "not a recorded exchange"),
+    ],
+)
+def test_a_bad_line_costs_itself(tmp_path: Path, bad: bytes, why: str):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(GOOD + bad + GOOD)
+    found = items(path)
+    assert len([item for item in found if isinstance(item, Recorded)]) == 2
+    (fault,) = [item for item in found if isinstance(item, Unreadable)]
+    assert fault.where == f"{path}:2"
+    assert why in fault.why
+    assert len(fault.why) <= 300
+    assert "\n" not in fault.why
+
+
+@pytest.mark.parametrize(
+    "year",
+    ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59-23:00", "0001-01-01T00:00:00+14:00", "no time"],
+)
+def test_a_start_that_is_no_time_is_not_known(tmp_path: Path, year: str):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(
+        line(started_at=year, response__headers={"date": "Mon, 02 Nov 2026 12:00:00 GMT"})
+    )
+    (item,) = items(path)
+    assert item.opened_at.isoformat() == "2026-11-02T12:00:00+00:00"
+
+
+def test_a_line_break_in_a_header_becomes_a_blank(tmp_path: Path):
+    path = tmp_path / "x.jsonl"
+    headers = {"x-a": "1\r\nset-cookie: s=1", "bad name": "x", ":status": "200"}
+    path.write_bytes(line(response__headers=headers))
+    (item,) = items(path)
+    assert item.response_headers == ((b"x-a", b"1 set-cookie: s=1"),)
+
+
+def test_what_was_redacted_is_as_if_not_sent(tmp_path: Path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(
+        line(
+            request__url="https://h.example/v1beta/x?key=<redacted>&alt=sse",
+            request__headers={"x-api-key": "<redacted>", "accept": "a"},
+        )
+    )
+    (item,) = items(path)
+    assert item.path == "/v1beta/x?alt=sse"
+    assert item.request_headers == ((b"accept", b"a"),)
+
+
+def test_a_file_of_another_kind_is_said_once(tmp_path: Path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"something": "else"}\n' * 3)
+    assert items(path) == [Unreadable(str(path), "holds no recorded exchanges", is_other_kind=True)]
+
+
+def test_a_damaged_member_costs_its_own_lines(tmp_path: Path):
+    path = tmp_path / "x.jsonl.gz"
+    member = gzip.compress(GOOD)
+    broken = member[:30] + b"\xff" * 40 + member[70:]
+    path.write_bytes(member + broken + member + b"\0" * 20 + b"junk" + member + member[:50])
+    found = items(path)
+    assert len([item for item in found if isinstance(item, Recorded)]) == 3
+    assert set(faults(found)) == {"cut short: the gzip data is damaged here"}
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 4096])
+def test_pieces_of_any_size_give_the_same_lines(tmp_path: Path, monkeypatch, size: int):
+    path = as_captures(tmp_path)
+    whole = items(path)
+    monkeypatch.setattr(line_files, "PIECE_BYTES", size)
+    assert items(path) == whole
+
+
+def test_a_line_beyond_the_bound_is_passed_over_in_little_memory(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(line_files, "LINE_BYTES_MAX", 1024 * 1024)
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(gzip.compress(GOOD + b"0" * 300_000_000 + b"\n" + GOOD))
+    assert path.stat().st_size < 400_000
+    tracemalloc.start()
+    found = items(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [type(item) for item in found] == [Recorded, Unreadable, Recorded]
+    assert faults(found) == ["longer than 1 MiB: remove the line"]
+    assert peak < 16 * 1024 * 1024
+
+
+def test_a_bad_flow_costs_itself(tmp_path: Path):
+    path = as_flows(tmp_path)
+    data = path.read_bytes()
+    bad = b"11:3:abc,3:x,,}"
+    nested = b"]" * 50
+    path.write_bytes(b"3:abc," + bad + data + str(len(nested)).encode() + b":" + nested + b"}")
+    found = items(path)
+    assert len([item for item in found if isinstance(item, Recorded)]) == len(EXCHANGES)
+    assert len(faults(found)) == 3
+
+
+@pytest.mark.parametrize(
+    ("tail", "why"),
+    [
+        (b"999999999999:", "cut short"),
+        (b"9999999999999:", "damaged from here on"),
+        (b"abc", "damaged from here on"),
+        (b"12", "cut short"),
+    ],
+)
+def test_a_flow_file_that_is_cut_keeps_what_came_before(tmp_path: Path, tail: bytes, why: str):
+    path = as_flows(tmp_path)
+    path.write_bytes(path.read_bytes() + tail)
+    found = items(path)
+    assert len(found) == len(EXCHANGES) + 1
+    assert why in found[-1].why
+
+
+def test_what_flow_files_hold_besides(tmp_path: Path):
+    from mitmproxy.io import FlowWriter
+    from mitmproxy.test import tflow
+
+    path = tmp_path / "other.flow"
+    with path.open("wb") as file:
+        writer = FlowWriter(file)
+        writer.add(tflow.ttcpflow())
+        writer.add(tflow.tdnsflow())
+        writer.add(tflow.tflow())
+        upgraded = flow(EXCHANGES[-1])
+        upgraded.websocket = None
+        writer.add(upgraded)
+    found = items(path)
+    assert [item.why for item in found if isinstance(item, Skipped)] == [
+        Why.NOT_HTTP, Why.NOT_HTTP, Why.NO_ANSWER, Why.NO_MESSAGES
+    ]  # fmt: skip
+
+
+def test_an_older_flow_goes_through_mitmproxys_migration(tmp_path: Path, monkeypatch):
+    path = as_flows(tmp_path)
+    new = items(path)
+    monkeypatch.setattr(flow_files, "VERSION", 99)
+    assert items(path) == new
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"{", "no HAR file"),
+        (b'{"log":{"entries":' + b"[" * 100_000, "no HAR file"),
+        (b'{"log":{}}', "no HAR file"),
+        (b"", "empty"),
+    ],
+)
+def test_a_har_that_is_none(tmp_path: Path, content: bytes, why: str):
+    path = tmp_path / "x.har"
+    path.write_bytes(content)
+    (item,) = items(path) or [Unreadable("", "empty")]
+    assert why in item.why
+
+
+def test_a_bad_entry_costs_itself(tmp_path: Path):
+    good = json.loads(DOORS["chrome-har"](tmp_path).read_text())["log"]["entries"][0]
+    bad = [
+        good | {"startedDateTime": "0001-01-01T00:00:00Z"},
+        good | {"request": 3},
+        good | {"response": good["response"] | {"content": {"text": "%", "encoding": "base64"}}},
+        good | {"_webSocketMessages": [{"type": "send", "time": 1e300, "data": ""}]},
+        good | {"response": {"status": 0}},
+        good | {"response": good["response"] | {"content": {}}},
+        good | {"response": good["response"] | {"status": 101}},
+        good | {"response": {"status": 0, "_error": "net::ERR_FAILED"}, "time": 1e300},
+    ]
+    path = tmp_path / "bad.har"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps({"log": {"entries": [*bad, good]}}).encode())
+    found = items(path)
+    assert len(faults(found)) == 4
+    assert [item.why for item in found if isinstance(item, Skipped)] == [
+        Why.NO_ANSWER, Why.NO_BODY, Why.NO_MESSAGES
+    ]  # fmt: skip
+    failed, whole = (item for item in found if isinstance(item, Recorded))
+    assert (failed.status, failed.cause, failed.ended_at) == (None, "net::ERR_FAILED", None)
+    assert whole.status == 200
+
+
+def test_a_compressed_har(tmp_path: Path):
+    plain = DOORS["chrome-har"](tmp_path)
+    packed = tmp_path / "x.zhar"
+    packed.write_bytes(zlib.compress(plain.read_bytes()))
+    assert [item.id for item in items(packed)] == [item.id for item in items(plain)]
+    packed.write_bytes(zlib.compress(plain.read_bytes())[:-20])
+    assert len(faults(items(packed))) == 1
+
+
+def test_bounds_on_whole_files(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(har, "FILE_BYTES_MAX", 10)
+    assert "larger than" in faults(items(DOORS["chrome-har"](tmp_path)))[0]
+    monkeypatch.setattr(flow_files, "RECORD_BYTES_MAX", 10)
+    assert "are the most" in faults(items(as_flows(tmp_path)))[0]
+
+
+def test_files_are_found_once_and_in_order(tmp_path: Path):
+    for name in ("b.jsonl", "a.mitm", "c.sse", "d.txt"):
+        (tmp_path / name).write_text("")
+    assert [path.name for path in files_of([tmp_path, tmp_path / "b.jsonl"], bodies_too=False)] == [
+        "a.mitm", "b.jsonl",
+    ]  # fmt: skip
+    assert len(files_of([tmp_path], bodies_too=True)) == 3
+    with pytest.raises(LedgerError, match="no such file"):
+        files_of([tmp_path / "nowhere"], bodies_too=False)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("parts", [2, 3])
+def test_parts_together_are_the_whole(tmp_path: Path, door: str, parts: int):
+    path = DOORS[door](tmp_path)
+    whole = [entry.parse().where for entry in entries(path, url=None)]
+    shares = [
+        [entry.parse().where for entry in entries(path, url=None, part=part, parts=parts)]
+        for part in range(parts)
+    ]
+    assert sorted(itertools.chain(*shares)) == sorted(whole)
+
+
+@functools.cache
+def sources() -> dict[str, tuple[str, bytes]]:
+    """Suffix and content of a file of each kind."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = {door: make(Path(folder)) for door, make in DOORS.items()}
+        return {
+            door: (
+                "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix,
+                path.read_bytes(),
+            )
+            for door, path in made.items()
+        }
+
+
+def mutated(draw: Any, data: bytes) -> bytes:
+    found = bytearray(data)
+    for _ in range(draw(st.integers(1, 6))):
+        at = draw(st.integers(0, max(0, len(found) - 1)))
+        piece = draw(
+            st.one_of(
+                st.binary(max_size=8),
+                st.sampled_from([b"9" * 12, b"[" * 200, b'"', b"\0", b"\xff"]),
+            )
+        )
+        found[at : at + draw(st.integers(0, 8))] = piece
+    return bytes(found)
+
+
+def fuzz(draw: Any, folder: Path) -> None:
+    suffix, content = sources()[draw(st.sampled_from(sorted(DOORS)))]
+    path = folder / f"fuzzed{suffix}"
+    path.write_bytes(mutated(draw, content))
+    for item in read(path, url=None):
+        assert isinstance(item, Recorded | Skipped | Unreadable)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_bytes_raise(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
+    fuzz(data.draw, tmp_path_factory.mktemp("fuzz"))
+
+
+@pytest.mark.soak
+@settings(max_examples=20_000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_bytes_raise_for_long(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
+    fuzz(data.draw, tmp_path_factory.mktemp("fuzz"))

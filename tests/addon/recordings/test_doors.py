@@ -1,0 +1,197 @@
+"""The same traffic through every door gives the same rows, and a second time gives none."""
+
+import itertools
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from addon.cli import application
+from addon.recordings.files import read
+from addon.recordings.formats.identity import id_in_version_0_1
+from ledger.store import db
+from tests.addon.recordings.doors import (
+    DOORS,
+    EXCHANGES,
+    REFUSED,
+    URL,
+    as_bodiless_flows,
+    as_flows,
+    as_lines,
+)
+from tests.ledger.written import rows
+
+app = application()
+FACTS = (
+    "origin, dialect, operation, path, request_model, response_model, response_id, outcome, "
+    "http_status, finish_reason, error_type, error_code, error_message, streamed, events, "
+    "usage_source, input_tokens, output_tokens, usage_json, user_agent"
+)
+SESSIONS = 2
+"""Responses of the one session."""
+
+
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("migrated") / "ledger.sqlite3"
+    db.ensure(f"sqlite:///{path}").dispose()
+    return path
+
+
+@pytest.fixture
+def ledger(migrated: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "ledger.sqlite3"
+    shutil.copy(migrated, path)
+    return path
+
+
+def replay(ledger: Path, *words: object) -> Any:
+    done = CliRunner().invoke(app, ["replay", *map(str, words), "--ledger", f"sqlite:///{ledger}"])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def facts(ledger: Path, columns: str = FACTS, where: str = "") -> list[Any]:
+    engine = db.open_engine(f"sqlite:///{ledger}")
+    try:
+        return rows(engine, f"SELECT {columns} FROM requests {where} ORDER BY {columns}")
+    finally:
+        engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def expected(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The rows of the flow file, which `tests/proxy/test_replay.py` holds against live traffic."""
+    folder = tmp_path_factory.mktemp("expected")
+    shutil.copy(migrated, folder / "ledger.sqlite3")
+    assert replay(folder / "ledger.sqlite3", as_flows(folder)).exit_code == 0
+    found = facts(folder / "ledger.sqlite3")
+    assert len(found) == len(EXCHANGES) - 1 + SESSIONS
+    return found
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_gives_the_same_rows_once(
+    door: str, ledger: Path, tmp_path: Path, expected: list[Any]
+):
+    path = DOORS[door](tmp_path)
+    done = replay(ledger, path)
+    has_session = not door.startswith("lines")
+    assert done.exit_code == 0, done.stderr
+    count = len(EXCHANGES) - 1 + (SESSIONS if has_session else 0)
+    assert f"{count} exchanges read, {count} new in" in done.stderr
+    wanted = [row for row in expected if has_session or row[1] != "openai.responses"]
+    found = facts(ledger)
+    if door.endswith("-har"):
+        # A HAR says that an answer broke off, but not in mitmproxy's words for each.
+        assert [row[:8] for row in found] == [row[:8] for row in wanted]
+        assert [row[13:] for row in found] == [row[13:] for row in wanted]
+    elif not has_session:
+        # A corpus does not say that an answer broke off: it is found by what is missing.
+        assert [row[:10] for row in found] == [row[:10] for row in wanted]
+        assert [row[13:] for row in found] == [row[13:] for row in wanted]
+    else:
+        assert found == wanted
+    again = replay(ledger, path)
+    assert again.exit_code == 0
+    assert f"{count} exchanges read, 0 new in" in again.stderr
+    assert f"{count} known: the ledger has them" in again.stderr
+    assert facts(ledger) == found
+
+
+def orders() -> Iterator[tuple[str, ...]]:
+    drawn = random.Random(1)
+    every = list(itertools.permutations(DOORS))
+    yield from drawn.sample(every, 3)
+
+
+@pytest.mark.parametrize("order", list(orders()), ids=lambda order: "-".join(order)[:40])
+def test_reading_through_other_doors_adds_nothing_to_the_totals(
+    order: tuple[str, ...], ledger: Path, tmp_path: Path
+):
+    totals = "SUM(input_tokens), SUM(output_tokens)"
+    answered = "WHERE response_id IS NOT NULL"
+    for door in order:
+        replay(ledger, DOORS[door](tmp_path))
+    before = facts(ledger, totals, answered)
+    responses = facts(ledger, "COUNT(DISTINCT response_id), COUNT(*)", answered)
+    for door in order:
+        again = replay(ledger, DOORS[door](tmp_path))
+        assert ", 0 new in" in again.stderr
+    assert facts(ledger, totals, answered) == before
+    assert responses[0][0] == 5  # chatcmpl-7, -8 and -9, resp_1 and resp_2
+
+
+def test_two_requests_with_one_answer_are_two_exchanges(ledger: Path, tmp_path: Path):
+    """R15: the same 429 for two different requests."""
+    text = as_lines(tmp_path).read_text().splitlines()
+    refused = next(line for line in text if "refused" in line)
+    path = tmp_path / "two.jsonl"
+    path.write_text(f"{refused}\n{refused.replace('gpt-4o-mini', 'gpt-4o')}\n")
+    assert "2 exchanges read, 2 new" in replay(ledger, path).stderr
+    assert "2 exchanges read, 0 new" in replay(ledger, path).stderr
+
+
+def test_what_was_saved_without_its_body_is_skipped_and_counted(ledger: Path, tmp_path: Path):
+    """R3."""
+    done = replay(ledger, as_bodiless_flows(tmp_path))
+    assert done.exit_code == 1
+    assert "5 skipped: recorded without the body of its answer" in done.stderr
+    assert facts(ledger) == []
+
+
+def test_a_ledger_of_version_0_1_knows_its_lines(ledger: Path, tmp_path: Path):
+    """Its ids came from origin and answer alone; what it booked is not booked again."""
+    path = as_lines(tmp_path)
+    replay(ledger, path)
+    engine = db.open_engine(f"sqlite:///{ledger}")
+    items = {item.id: id_in_version_0_1(item) for item in read(path, url=None)}
+    engine.dispose()
+    older = tmp_path / "older.jsonl"
+
+    lines = []
+    for line, old in zip(path.read_text().splitlines(), items.values(), strict=True):
+        lines.append(json.dumps(json.loads(line) | {"id": old}))
+    older.write_text("\n".join(lines) + "\n")
+    fresh = tmp_path / "fresh.sqlite3"
+    db.ensure(f"sqlite:///{fresh}").dispose()
+    assert "5 new" in replay(fresh, older).stderr
+    assert "5 exchanges read, 0 new" in replay(fresh, path).stderr
+
+
+@pytest.mark.process
+def test_several_processes_read_the_same(ledger: Path, tmp_path: Path, expected: list[Any]):
+    for name, make in DOORS.items():
+        (tmp_path / name).mkdir()
+        if name == "flows":
+            make(tmp_path / name)
+    done = replay(ledger, tmp_path / "flows", "--jobs", "2")
+    assert done.exit_code == 0, done.stderr
+    assert facts(ledger) == expected
+
+
+@pytest.mark.parametrize(
+    ("suffix", "body"), [(".json", REFUSED), (".sse", b"data: [DONE]\n\n")], ids=["json", "sse"]
+)
+def test_single_bodies(ledger: Path, tmp_path: Path, suffix: str, body: bytes):
+    (tmp_path / f"one{suffix}").write_bytes(body)
+    assert "1 exchanges read, 1 new" in replay(ledger, tmp_path, "--url", URL).stderr
+    assert "1 exchanges read, 0 new" in replay(ledger, tmp_path, "--url", URL).stderr
+    done = replay(ledger, tmp_path / f"one{suffix}")
+    assert done.exit_code == 1
+    assert "say where it came from with --url" in done.stderr
+
+
+def test_wrong_calls(ledger: Path, tmp_path: Path):
+    bad: Callable[..., Any] = lambda *words: CliRunner().invoke(  # noqa: E731
+        app, ["replay", *words, "--ledger", f"sqlite:///{ledger}"]
+    )
+    assert "no such file" in str(bad(str(tmp_path / "nowhere")).exception)
+    assert "nothing to replay" in str(bad(str(tmp_path)).exception)
+    as_flows(tmp_path)
+    assert "--jobs 0: from 1 to 64" in str(bad(str(tmp_path), "--jobs", "0").exception)
