@@ -17,6 +17,8 @@ class Request:
     scheme: str
     host: str
     """The host that the client meant, lower case; an address only where no name is known."""
+    address: str | None = None
+    """The host that the proxy connected to, where it is not `host`."""
     port: int
     path: str
     """With the query."""

@@ -73,6 +73,8 @@ def open_exchange(
     headers = request.headers
     path, _, query = request.path.partition("?")
     upstream = rules.upstream(request.host, request.port)
+    if upstream is None and request.address is not None:
+        upstream = rules.upstream(request.address, request.port)
     is_handshake = headers.get("upgrade", "").lower() == "websocket"
     route = (
         routes.match_websocket(request.host, path)

@@ -130,6 +130,11 @@ class Tap:
         return self._decoder is not None
 
     @property
+    def received_bytes(self) -> int:
+        """What has been given to the callable, until the tap gave way."""
+        return self._upstream_bytes + self._pending_bytes + self._unframed_bytes
+
+    @property
     def callable(self) -> Callable[[bytes], bytes | list[bytes]]:
         """What to set as `flow.response.stream`."""
         if self._capture is not None:

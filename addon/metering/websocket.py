@@ -5,7 +5,8 @@ server says `response.created`, then deltas, then a message that ends the respon
 usage. With voice detection the server begins responses by itself, and in Realtime several may be
 under way at once, told apart by id. One response is one exchange.
 
-    waiting     asked for, and not yet created by the server; first come, first served
+    waiting     asked for, and not yet created by the server; first come, first served; beyond
+                `WAITING_MAX` a request is not noted
     under way   created; by the id the server gave it
     closed      its last message has come, or the session is over
 
@@ -18,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from addon.dialects.counts import lookup, object_at
+from addon.dialects.facts import clean
 from addon.dialects.openai.realtime import TRANSCRIBED
 from addon.dialects.request import RequestFacts, read_request
 from addon.dialects.routes import Route
@@ -26,6 +28,11 @@ from addon.metering.meter import Meter
 
 UNDER_WAY_MAX = 64
 """Realtime runs a handful of responses at a time; beyond this the oldest counts as cut."""
+WAITING_MAX = 8
+"""Requests of a client that the server has not answered yet. A request beyond it gets its exchange
+when the server creates its response, so that a client alone cannot fill the ledger."""
+ID_LENGTH_MAX = 256
+"""Characters of an id by which responses are told apart."""
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: nothing that carries usage is near it, so a longer one is not parsed."""
 
@@ -54,7 +61,7 @@ Happening = Opened | Closed
 class _Response:
     key: int
     meter: Meter
-    event_id: object = None
+    event_id: str | None = None
     """The client's name for its own message, by which an error answers it."""
 
 
@@ -64,7 +71,7 @@ class WebSocketSession:
     def __init__(self, route: Route, *, provider: str = "", model: str | None = None) -> None:
         self._route = route
         self._provider = provider
-        self._model = model
+        self._model = _text(model)
         """As the URL or the server named it; Realtime's responses do not."""
         self._transcriber: str | None = None
         self._waiting: list[_Response] = []
@@ -81,6 +88,8 @@ class WebSocketSession:
             return []
         if b"response.create" not in message and not json_values.has_escaped_key(message):
             return []
+        if len(self._waiting) >= WAITING_MAX:
+            return []
         body = json_values.loads(message)
         if body is None or body.get("type") != "response.create":
             return []
@@ -89,7 +98,7 @@ class WebSocketSession:
         request = read_request(self._route, json_values.dumps(said).encode())
         request = replace(request, model=request.model or self._model, streamed=True)
         response = self._open(request.model)
-        response.event_id = body.get("event_id")
+        response.event_id = _text(body.get("event_id"))
         self._waiting.append(response)
         return [Opened(response.key, request), *self._overflow()]
 
@@ -134,7 +143,7 @@ class WebSocketSession:
             yield from self._said(body, message)
 
     def _created(self, body: dict[str, Any], message: bytes) -> Iterator[Happening]:
-        response_id = str(lookup(body, "response.id"))
+        response_id = _text(lookup(body, "response.id"))
         if response_id in self._under_way:
             return
         if self._waiting:
@@ -142,13 +151,14 @@ class WebSocketSession:
         else:
             response = self._open(self._model)
             yield Opened(response.key, RequestFacts(model=self._model, streamed=True))
-        self._under_way[response_id] = response
+        # One without an id is found by being the only one under way.
+        self._under_way[response_id or f"\0{response.key}"] = response
         response.meter.feed_message(message)
         yield from self._overflow()
 
     def _said(self, body: dict[str, Any], message: bytes) -> Iterator[Happening]:
-        response_id = str(body.get("response_id") or lookup(body, "response.id"))
-        if response_id not in self._under_way:
+        response_id = _text(body.get("response_id")) or _text(lookup(body, "response.id"))
+        if response_id is None or response_id not in self._under_way:
             if len(self._under_way) != 1:
                 return
             # Deltas of the Responses API do not name theirs: it is the only one.
@@ -164,7 +174,7 @@ class WebSocketSession:
 
         A response under way keeps it in mind; it still gets its own last message.
         """
-        named = lookup(body, "error.event_id") or body.get("event_id")
+        named = _text(lookup(body, "error.event_id")) or _text(body.get("event_id"))
         refused = next((one for one in self._waiting if named and one.event_id == named), None)
         if refused is None and self._waiting and not lookup(body, "error.event_id"):
             refused = self._waiting[0]
@@ -196,10 +206,11 @@ class WebSocketSession:
             yield Closed(oldest.key, oldest.meter)
 
     def _read_session(self, session: dict[str, Any]) -> None:
-        model = session.get("model")
-        if isinstance(model, str):
-            self._model = model
+        self._model = _text(session.get("model")) or self._model
         for path in ("audio.input.transcription.model", "input_audio_transcription.model"):
-            transcriber = lookup(session, path)
-            if isinstance(transcriber, str):
-                self._transcriber = transcriber
+            self._transcriber = _text(lookup(session, path)) or self._transcriber
+
+
+def _text(value: object) -> str | None:
+    """Bounded text of the wire; None for what is none, or empty."""
+    return clean(value, ID_LENGTH_MAX) if isinstance(value, str) and value else None

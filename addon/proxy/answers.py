@@ -1,4 +1,12 @@
-"""Edge. Puts the tap into the stream of a flow's answer."""
+"""Edge. Puts the tap into the stream of a flow's answer.
+
+Nothing is held back but where its commit needs it:
+
+    an event stream        nothing: its end comes after the response hook, which waits
+    under a content-length the last chunk, until the reading is committed (`before_end` only)
+    an error answer to a request in which we asked for usage: all of it, if it is short, to see
+                           whether it refuses the question
+"""
 
 from __future__ import annotations
 
@@ -11,18 +19,24 @@ from addon.metering import exchange as metering
 from addon.metering.messages import Response
 from addon.metering.tap import Tap
 from addon.proxy import capturing, flows
+from addon.proxy.held_end import HeldEnd
 from addon.proxy.running import Live, Running
 
 HELD_BODY_BYTES_MAX = 16 * 1024 * 1024
-"""A plain answer up to here is held until its reading is committed; the client of a longer one
-may see its end first."""
+"""Without the patch of mitmproxy's stream: a plain answer up to here is held until its reading is
+committed; the client of a longer one may see its end first."""
 
 
 def begin(running: Running, live: Live, response: http.Response) -> None:
     """Set the tap for an answer whose headers have come; `response.stream` is True before."""
     values = flows.response_of(response)
-    may_be_held = live.exchange.is_confirmed or live.exchange.route.host_is_known
-    if may_be_held and is_held(values, injected=live.original is not None):
+    holds_end = running.settings.commit_before_end and _ends_by_length(values)
+    if metering.may_refuse(values, injected=live.original is not None) or (
+        holds_end
+        and not running.can_hold_end
+        and (live.exchange.is_confirmed or live.exchange.route.host_is_known)
+        and _length_of(values) <= HELD_BODY_BYTES_MAX
+    ):
         response.stream = False
     tap = _tap(running, live, values, may_edit=bool(response.stream))
     if not response.stream:
@@ -34,30 +48,61 @@ def begin(running: Running, live: Live, response: http.Response) -> None:
     if tap.decodes:
         # Upstream compressed although identity was asked for; what goes on is identity.
         del response.headers["content-encoding"]
-    response.stream = tap.callable
+    into = tap.callable
+    if holds_end and not tap.edits and running.can_hold_end:
+        running.held_ends[live.flow.id] = into = HeldEnd(into, _length_of(values))
+    live.stream = response.stream = into
+
+
+def restore(live: Live, response: http.Response) -> None:
+    """Put the tap back where an addon behind this one asked for plain streaming.
+
+    A callable of its own stays: it may call the tap, and what it does to the stream is its own.
+    """
+    if live.stream is not None and response.stream is True:
+        response.stream = live.stream
+
+
+def note_if_unread(live: Live, response: http.Response) -> None:
+    """Say in the row if another addon took the tap out of the stream."""
+    tap = live.exchange.tap
+    if tap is None or live.stream is None or response.stream is live.stream:
+        return
+    if response.stream and not tap.received_bytes:
+        live.exchange.troubles.add_failure(
+            StreamReplacedError(), "another script set flow.response.stream; nothing was read"
+        )
+
+
+class StreamReplacedError(Exception):
+    """Another addon's callable stands in the stream, and does not call ours."""
 
 
 def read_whole(running: Running, live: Live, response: http.Response) -> None:
-    """Meter an answer that mitmproxy held until it was complete, or that was flows."""
+    """Meter an answer that mitmproxy held until it was complete, or that was saved."""
     tap = live.exchange.tap or _tap(running, live, flows.response_of(response), may_edit=False)
-    if body := flows.answer_of(live.flow):
-        tap.callable(body)
+    body = flows.answer_of(live.flow)
+    if not body:
+        return
+    passed = tap.callable(body)
+    if tap.edits:
+        # An addon behind this one asked for the whole body after the tap was set to edit it.
+        end = tap.callable(b"")
+        response.content = _joined(passed) + _joined(end)
 
 
-def is_held(response: Response, *, injected: bool) -> bool:
-    """Whether mitmproxy is to hold an answer until it is complete, and its reading committed.
+def _joined(passed: bytes | list[bytes]) -> bytes:
+    return passed if isinstance(passed, bytes) else b"".join(passed)
 
-    A body under a content-length is over for the client with its last byte, before any hook could
-    wait for the ledger; so a plain one is held (it is of no use to a client before it is whole),
-    while a stream never is. And where we asked for usage, an error answer is held to see whether
-    it refuses the question.
-    """
-    if injected and response.status >= 400:
-        return metering.may_refuse(response, injected=injected)
-    if metering.is_stream(response):
-        return False
+
+def _ends_by_length(response: Response) -> bool:
+    """Whether the client sees the end of a body before mitmproxy ends the response."""
+    return not metering.is_stream(response) and _length_of(response) > 0
+
+
+def _length_of(response: Response) -> int:
     length = response.headers.get("content-length", "")
-    return length.isdigit() and int(length) <= HELD_BODY_BYTES_MAX
+    return int(length) if length.isascii() and length.isdigit() and len(length) < 19 else 0
 
 
 def _opener(running: Running, live: Live) -> Callable[[], object] | None:

@@ -6,9 +6,12 @@ HAR file has a new random id at each reading; its id is derived as `tokentee rep
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from datetime import UTC, datetime
 
 from mitmproxy import http
+from mitmproxy.proxy.mode_specs import ReverseMode
 
 from addon.metering import attribution
 from addon.metering.messages import RecordedTimes, Request, Response, header_map
@@ -17,16 +20,24 @@ from addon.recordings.formats import har, identity
 from addon.recordings.formats.flow_files import end_of_error
 from addon.recordings.formats.recorded import Origin, known_time
 
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
+"""A host name; anything else in SNI or a Host header is not taken over. Labels and dots share no
+character, so that the search is linear."""
+NAME_LENGTH_MAX = 254
+"""Characters of a host name, its last dot included (RFC 1035)."""
+
 
 def request_of(flow: http.HTTPFlow) -> Request:
-    """The request of a live or a saved flow."""
+    """The request of a live or a saved flow, to the host that the client meant."""
     request = flow.request
+    host = host_meant(flow)
     headers = header_map(request.headers.fields)
     body = request.raw_content or b""
     return Request(
         method=request.method,
         scheme=request.scheme,
-        host=request.host,
+        host=host,
+        address=request.host if host != request.host else None,
         port=request.port,
         path=request.path,
         headers=headers,
@@ -54,6 +65,41 @@ def times_of(flow: http.HTTPFlow) -> RecordedTimes:
         first_byte_at=known_time(response.timestamp_start),
         ended_at=known_time(response.timestamp_end),
     )
+
+
+def host_meant(flow: http.HTTPFlow) -> str:
+    """The host that the client meant.
+
+    Where the client gave only an address (SOCKS5 or CONNECT to an address; transparent, local and
+    WireGuard mode) it is the name in its TLS handshake (SNI), else the Host header. In reverse
+    mode the upstream is the operator's choice, and a client cannot name another.
+    """
+    request = flow.request
+    if not is_address(request.host) or isinstance(flow.client_conn.proxy_mode, ReverseMode):
+        return request.host
+    for name in (flow.client_conn.sni, _without_port(request.host_header)):
+        if name and len(name) <= NAME_LENGTH_MAX and _NAME.fullmatch(name) and not is_address(name):
+            return name.rstrip(".").lower()
+    return request.host
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address."""
+    # Nearly every host is a name, and to parse one takes 2 µs.
+    if ":" not in host and not host[-1:].isdigit():
+        return False
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _without_port(host_header: str | None) -> str | None:
+    """The host of a Host header or an HTTP/2 `:authority`."""
+    if not host_header or host_header.startswith("["):
+        return None
+    return host_header.partition(":")[0]
 
 
 def remove_own_headers(request: http.Request) -> None:

@@ -39,6 +39,9 @@ _handed_over: list[Running] = []
 the new addon from nothing, while open streams still call the old one's taps; without this one
 piece of module state those exchanges would never be settled."""
 
+_closing: set[asyncio.Task[None]] = set()
+"""Closings under way: the loop itself keeps only weak references to tasks."""
+
 
 def start(settings: Settings, *, node: str) -> Running:
     """A ledger that is being written, or what a reload handed over. Raises LedgerError."""
@@ -77,9 +80,25 @@ def set_captures(running: Running, *, node: str) -> None:
     running.captures = CaptureFiles(folder, node=node) if folder is not None else None
 
 
-def hand_over(running: Running) -> None:
-    """Keep what is running for the recorder that a reload of the script makes."""
+def hand_over(running: Running, settle: Callable[[Live], object]) -> None:
+    """Keep what is running for the recorder that a reload of the script makes.
+
+    A reload makes it at once, before the event loop turns. If none has come by then, the script
+    was removed: what is open is settled, and the ledger is closed.
+    """
     _handed_over.append(running)
+    asyncio.get_running_loop().call_soon(_close_if_left, running, settle)
+
+
+def _close_if_left(running: Running, settle: Callable[[Live], object]) -> None:
+    if running not in _handed_over:
+        return
+    _handed_over.remove(running)
+    logger.info("tokentee: the script was removed; the ledger is closed")
+    end_all(running, settle)
+    closing = asyncio.get_running_loop().create_task(close(running))
+    _closing.add(closing)
+    closing.add_done_callback(_closing.discard)
 
 
 async def drain(running: Running) -> None:

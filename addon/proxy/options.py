@@ -4,17 +4,30 @@ Every option is text and is parsed here: mitmproxy drops an addon without a word
 a typed option is bad, and does not enforce choices.
 """
 
-from collections.abc import Mapping
+import difflib
+import os
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from mitmproxy.addonmanager import Loader
 
 from addon.metering.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from addon.metering.opening import Rules, Upstream
-from ledger.store.db import default_url
+from ledger.model.errors import LedgerError
+from ledger.store.db import default_url, parse_url
+
+
+class Log(StrEnum):
+    """What to log beside trouble."""
+
+    OFF = "off"
+    EXCHANGES = "exchanges"
+    """One line for each exchange that is settled."""
 
 
 class Inject(StrEnum):
@@ -35,11 +48,19 @@ class Settings:
     upstreams: tuple[Upstream, ...] = ()
     capture: Path | None = None
     tags: Mapping[str, str]
+    takes_client_tags: bool = True
+    log: Log = Log.OFF
     prices: Path | None = None
 
     def rules(self, *, node: str, secret: bytes) -> Rules:
         """What they say about every exchange. `secret` is the ledger's."""
-        return Rules(node=node, secret=secret, tags=self.tags, upstreams=self.upstreams)
+        return Rules(
+            node=node,
+            secret=secret,
+            tags=self.tags,
+            takes_client_tags=self.takes_client_tags,
+            upstreams=self.upstreams,
+        )
 
 
 class Values(Protocol):
@@ -51,6 +72,8 @@ class Values(Protocol):
     tee_hosts: str | None
     tee_capture: str | None
     tee_tags: str | None
+    tee_client_tags: str | None
+    tee_log: str | None
     tee_prices: str | None
 
 
@@ -65,9 +88,17 @@ HELP = {
     "HOST[:PORT][=PROVIDER], comma separated.",
     "tee_capture": "Directory for captures of whole exchanges, credentials redacted. Off by "
     "default: captures hold prompts and answers.",
-    "tee_tags": "Tags for every exchange: team=search,env=prod.",
+    "tee_tags": "Tags for every exchange: team=search,env=prod. They win over a client's tags.",
+    "tee_client_tags": "Tags in a client's x-tokentee-tag header: allow (default), ignore.",
+    "tee_log": "What to log beside trouble: off (default); exchanges: one line for each exchange.",
     "tee_prices": "Price override file (TOML).",
 }
+
+
+_PASSWORD = re.compile(r":[^:@/\s]*@")
+_OUR_PREFIXES = ("tee_", "ledger_")
+NAME_LENGTH_MAX = 64
+"""Characters of a mistyped option's name that are repeated."""
 
 
 def add(loader: Loader) -> None:
@@ -80,7 +111,7 @@ def add(loader: Loader) -> None:
 def parse(values: Values) -> Settings:
     """The settings that the options say. Raises ValueError naming the option and the value."""
     return Settings(
-        ledger_url=values.ledger_url or default_url(),
+        ledger_url=_ledger_url(values.ledger_url or default_url()),
         commit_before_end=_one_of(
             "ledger_commit", values.ledger_commit, {"before_end": True, "async": False}
         ),
@@ -88,6 +119,10 @@ def parse(values: Values) -> Settings:
         upstreams=_upstreams(values.tee_hosts or ""),
         capture=_directory(values.tee_capture),
         tags=parse_tags("tee_tags", values.tee_tags or ""),
+        takes_client_tags=_one_of(
+            "tee_client_tags", values.tee_client_tags, {"allow": True, "ignore": False}
+        ),
+        log=_one_of("tee_log", values.tee_log, {str(what): what for what in Log}),
         prices=_file(values.tee_prices),
     )
 
@@ -103,6 +138,28 @@ def parse_tags(name: str, text: str) -> dict[str, str]:
     if len(tags) > TAGS_MAX:
         raise ValueError(f"{name}: {len(tags)} tags; at most {TAGS_MAX} are kept")
     return tags
+
+
+def unknown_options(
+    from_command_line: Iterable[str], from_files: Iterable[str], *, known: Iterable[str]
+) -> list[str]:
+    """One line for each option that nobody declares, with the nearest name that exists.
+
+    A configuration file may hold options of scripts that this run does not load; there only names
+    that begin like ours are mistakes.
+    """
+    names = sorted({*known, *HELP})
+    wrong = [*from_command_line, *(name for name in from_files if name.startswith(_OUR_PREFIXES))]
+    lines = []
+    for name in dict.fromkeys(wrong):
+        # `tee_host` is nearer to ours than to any of mitmproxy's.
+        of_ours = [each for each in names if each.startswith(_OUR_PREFIXES)]
+        near = difflib.get_close_matches(
+            name, of_ours if name.startswith(_OUR_PREFIXES) else names, n=1
+        )
+        remedy = f"did you mean {near[0]}?" if near else "`mitmdump --options` lists all"
+        lines.append(f"unknown option {name[:NAME_LENGTH_MAX]!r}: {remedy}")
+    return lines
 
 
 def _one_of[T](name: str, value: str | None, choices: Mapping[str, T]) -> T:
@@ -132,12 +189,35 @@ def _upstreams(text: str) -> tuple[Upstream, ...]:
     return tuple(upstreams)
 
 
+def _ledger_url(url: str) -> str:
+    """The URL, once it is known to name a ledger. No message repeats what could be a password."""
+    try:
+        urlsplit(url)
+        parse_url(url)
+    except LedgerError as error:
+        raise ValueError(f"ledger_url: {_PASSWORD.sub(':***@', str(error))}") from None
+    except ValueError:
+        raise ValueError(
+            "ledger_url: not a URL (is a bracket in it open, or a character of the password not "
+            "percent-encoded?); use sqlite:////path/to/ledger.sqlite3 or "
+            "postgresql+psycopg://USER@HOST/NAME"
+        ) from None
+    return url
+
+
 def _directory(value: str | None) -> Path | None:
+    """A directory that captures can be written to; made where it is missing."""
     if not value:
         return None
     path = Path(value).expanduser()
     if path.exists() and not path.is_dir():
         raise ValueError(f"tee_capture: {value!r} is not a directory")
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"tee_capture: {value!r} cannot be made: {error.strerror}") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise ValueError(f"tee_capture: {value!r} cannot be written to")
     return path
 
 

@@ -31,7 +31,16 @@ from addon.metering.opening import open_exchange
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import End, Settled
 from addon.metering.troubles import Troubles
-from addon.proxy import answers, capturing, flows, lifecycle, opt_in, options, websockets
+from addon.proxy import (
+    answers,
+    capturing,
+    connections,
+    flows,
+    lifecycle,
+    opt_in,
+    options,
+    websockets,
+)
 from addon.proxy.commits import wait_for_commit
 from addon.proxy.host_process import tune_garbage_collector
 from addon.proxy.options import Settings
@@ -81,31 +90,35 @@ class Recorder:
             self._configure()
         if self._running is None:
             return
-        unknown = [name for name in ctx.options.deferred if name.startswith(("tee_", "ledger"))]
-        if unknown:
-            logger.warning("tokentee: unknown option %s", ", ".join(unknown))
+        if self._refuses_unknown_options():
+            return
         if ctx.options.stream_large_bodies:
             logger.warning(
                 "tokentee: stream_large_bodies=%s: usage cannot be asked for in larger requests",
                 ctx.options.stream_large_bodies,
             )
-        _connect_per_request()
         try:
             self._uninstalls.append(http_stream.install(self))
-        except AttributeError as missing:
+            self._running.can_hold_end = True
+        except http_stream.UnknownMitmproxyError as unknown:
+            self._running.can_hold_end = False
             logger.warning(
-                "tokentee: this mitmproxy lacks %s: usage is asked for only where it is known "
-                "to be welcome, and who broke a stream is guessed",
-                missing,
+                "tokentee: not made for this mitmproxy (%s): a refused question for usage reaches "
+                "the client, plain answers are held until they are whole, and who broke a stream "
+                "is guessed",
+                unknown,
             )
         self._uninstalls.append(hook_lists.install(ctx.master.addons))
         tune_garbage_collector()
         settings = self._running.settings
+        changed, restore = connections.connect_per_request(ctx.options)
+        self._uninstalls.append(restore)
         logger.info(
-            "tokentee: ledger %s, commit %s, inject %s",
+            "tokentee: ledger %s, commit %s, inject %s%s",
             self._running.ledger.shown_url,
             "before end" if settings.commit_before_end else "async",
             settings.inject,
+            changed,
         )
 
     def done(self) -> Awaitable[None] | None:
@@ -124,8 +137,9 @@ class Recorder:
         if ctx.master.should_exit.is_set():
             self._stopping = True
             return self._stop(self._running)
-        lifecycle.hand_over(self._running)
-        self._running = None
+        running, self._running = self._running, None
+        cause = "the script was removed"
+        lifecycle.hand_over(running, lambda live: self._settle(running, live, End.STOPPED, cause))
         return None
 
     # Traffic
@@ -186,6 +200,8 @@ class Recorder:
             return
         if not flow.response.stream:
             exchange.troubles.attempt(answers.read_whole, running, live, flow.response)
+        else:
+            answers.note_if_unread(live, flow.response)
         await _read_rest(exchange)
         receipt = self._settle(running, live, End.FINISHED, cause=None)
         if receipt is not None and running.settings.commit_before_end:
@@ -199,6 +215,9 @@ class Recorder:
         exchange = live.exchange
         if exchange.is_recorded and flow.response is not None:
             exchange.troubles.attempt(answers.read_whole, running, live, flow.response)
+        elif flow.response is not None:
+            answers.note_if_unread(live, flow.response)
+        running.held_ends.pop(flow.id, None)
         message = flow.error.msg if flow.error else ""
         end = flows.end_of(flow, broken_by_client=live.broken_by_client)
         await _read_rest(exchange)
@@ -249,6 +268,15 @@ class Recorder:
             return False
         attempt = live.exchange.troubles.attempt
         return bool(attempt(opt_in.revert_if_refused, running, live))
+
+    def stream_begins(self, flow: http.HTTPFlow) -> None:
+        live = self._running.live.get(flow.id) if self._running else None
+        if live is not None and flow.response is not None:
+            live.exchange.troubles.attempt(answers.restore, live, flow.response)
+
+    def release_held_end(self, flow: http.HTTPFlow) -> bytes:
+        held = self._running.held_ends.pop(flow.id, None) if self._running else None
+        return held.release() if held is not None else b""
 
     # One exchange
 
@@ -314,7 +342,28 @@ class Recorder:
             logger.error("tokentee: %s", error)  # noqa: TRY400
             self._refused = True
 
+    def _refuses_unknown_options(self) -> bool:
+        """Whether an option was set that nobody declares; then the start ends, with a line each.
+
+        By now every script is loaded and has declared its own.
+        """
+        of_files: list[str] = []
+        of_command_line: list[str] = []
+        for name, value in ctx.options.deferred.items():
+            # What `--set` brought is text that waits for its type; files bring typed values.
+            is_text = type(value).__name__ == "_UnconvertedStrings"
+            (of_command_line if is_text else of_files).append(name)
+        lines = options.unknown_options(of_command_line, of_files, known=ctx.options.keys())
+        for line in lines:
+            logger.error("tokentee: %s", line)
+        if lines and self._running is not None:
+            self._refused = True
+            self._running.ledger.close(lifecycle.CLOSE_SECONDS_MAX)
+            self._running = None
+        return bool(lines)
+
     def _apply(self, settings: Settings) -> None:
+        # The program's own tags are those that `tokentee run` sums up by: nobody overrides them.
         settings = replace(settings, tags={**settings.tags, **self._tags})
         running = self._running
         if running is None:
@@ -343,15 +392,6 @@ class Recorder:
 
 def _is_killed(flow: http.HTTPFlow) -> bool:
     return flow.error is not None and flow.error.msg == Error.KILLED_MESSAGE
-
-
-def _connect_per_request() -> None:
-    """In reverse mode, connect upstream per request. mitmproxy's default `eager` closes the
-    client's connection before any request is read when upstream refuses, and nothing could be
-    recorded."""
-    specs = ctx.options.mode
-    if specs and all(spec.startswith("reverse:") for spec in specs):
-        ctx.options.update(connection_strategy="lazy")
 
 
 async def _read_rest(exchange: MeteredExchange) -> None:

@@ -13,6 +13,7 @@ from addon.metering.exchange import MeteredExchange
 from addon.metering.opening import Rules
 from addon.metering.session import MeteredSession
 from addon.proxy.content_view import FlowNotes
+from addon.proxy.held_end import HeldEnd, StreamCallable
 from addon.proxy.options import Settings
 from addon.recordings.capture import Capture
 from addon.recordings.capture_files import CaptureFiles
@@ -44,11 +45,13 @@ class Live:
     original: OriginalRequest | None = None
     """The client's request where usage was asked for in its name."""
     capture: Capture | None = None
+    stream: StreamCallable | None = None
+    """What was set as `flow.response.stream`."""
     broken_by_client: bool | None = None
     """Which side broke it; None if neither has."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Running:
     """What outlives a reload of the script: the ledger, and the exchanges under way."""
 
@@ -65,6 +68,10 @@ class Running:
     """Of open WebSockets, by flow id."""
     notes: FlowNotes | None = None
     """For mitmweb and mitmproxy, where flows are looked at."""
+    held_ends: dict[str, HeldEnd] = field(default_factory=dict)
+    """Last chunks of bodies under a content-length that wait for a commit, by flow id."""
+    can_hold_end: bool = False
+    """The patch that sends a held last chunk is in place."""
     proven: set[tuple[str, str]] = field(default_factory=set)
     """(origin, path) that have answered a request with our question in it."""
     booked: dict[tuple[str, str | None, str], None] = field(default_factory=dict)

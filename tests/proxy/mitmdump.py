@@ -15,7 +15,7 @@ TEE = REPOSITORY / "addon" / "tee.py"
 SCRIPTS = Path(__file__).parent / "scripts"
 BARE = SCRIPTS / "bare.py"
 
-START_SECONDS_MAX = 30
+START_SECONDS_MAX = 100
 STOP_SECONDS_MAX = 30
 
 _LISTENING = re.compile(r"listening at (127\.0\.0\.\d+):(\d+)")

@@ -60,17 +60,23 @@ def pair(
     with_bare: bool = True,
     options: Mapping[str, str] | None = None,
     beside: tuple[Path, ...] = (),
+    behind: tuple[Path, ...] = (),
     environment: Mapping[str, str] | None = None,
+    modes: tuple[str, ...] = (),
 ) -> Iterator[Pair]:
-    """Both proxies before an upstream that ours takes for `provider`."""
+    """Both proxies before an upstream that ours takes for `provider`.
+
+    `beside` are scripts loaded before ours, `behind` after it; `modes` are further ones of ours.
+    """
     with contextlib.ExitStack() as running:
         upstream = running.enter_context(Upstream(speak(OPENAI)))
         hosts = {"tee_hosts": f"127.0.0.1:{upstream.port}={provider}"}
         tee = Mitmdump(
             folder / "tee",
-            upstreams=[upstream.url],
+            upstreams=[upstream.url, *modes],
             options={**hosts, **(options or {})},
             beside=beside,
+            arguments=[word for script in behind for word in ("-s", str(script))],
             environment=environment or {},
         )
         bare = Mitmdump(folder / "bare", upstreams=[upstream.url], script=BARE)

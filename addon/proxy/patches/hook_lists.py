@@ -1,9 +1,13 @@
 """Edge. mitmproxy's addon manager, with the hooks of each event looked up once.
 
-mitmproxy asks each of its three dozen addons at every hook of every exchange whether it has it,
-each within a context manager of its own: a third of what a short answer costs it (measured). Which
-addon has which hook changes only when addons come and go. What is called, in which order, and what
-becomes of an exception in it stays as it is there; what recording costs is more than made up for.
+Why: mitmproxy asks each of its three dozen addons at every hook of every exchange whether it has
+it, each within a context manager of its own: a third of the CPU of a short answer (measured).
+Which addon has which hook changes only when addons come and go. What is called, in which order,
+and what happens with an exception stays as it is there.
+
+It holds for mitmproxy 12 (`mitmproxy>=12.2.3,<13`). A manager of another version or shape is left
+as it is. An event for which an addon has an attribute that is no function, or that raises, goes
+mitmproxy's own way each time. Without this the proxy is slower and nothing else differs.
 """
 
 from __future__ import annotations
@@ -12,14 +16,15 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from mitmproxy import addonmanager, exceptions, hooks
+from mitmproxy import addonmanager, exceptions, hooks, version
 
 
 class HookLists(addonmanager.AddonManager):
     """An addon manager that `install` has taken over."""
 
-    hook_lists: dict[str, list[list[Callable[..., Any]]]]
-    """By event: for each addon of the chain that has any, its hooks and its children's."""
+    hook_lists: dict[str, list[list[Callable[..., Any]]] | None]
+    """By event: for each addon of the chain that has any, its hooks and its children's. None: an
+    addon is odd in this, and mitmproxy's own way is taken."""
 
     def register(self, addon: Any) -> Any:
         self.hook_lists.clear()
@@ -34,9 +39,13 @@ class HookLists(addonmanager.AddonManager):
         super().remove(addon)  # type: ignore[no-untyped-call]
 
     async def trigger_event(self, event: hooks.Hook) -> None:
-        of_addons = self.hook_lists.get(event.name)
-        if of_addons is None:
+        if event.name in self.hook_lists:
+            of_addons = self.hook_lists[event.name]
+        else:
             of_addons = self.hook_lists[event.name] = self._look_up(event)
+        if of_addons is None:
+            await super().trigger_event(event)
+            return
         for functions in of_addons:
             try:
                 for function in functions:
@@ -49,21 +58,55 @@ class HookLists(addonmanager.AddonManager):
                 with addonmanager.safecall():
                     raise
 
-    def _look_up(self, event: hooks.Hook) -> list[list[Callable[..., Any]]]:
-        found = ([hook for _, hook in self._iter_hooks(addon, event)] for addon in self.chain)
+    def clear(self) -> None:
+        self.hook_lists.clear()
+        super().clear()  # type: ignore[no-untyped-call]
+        self.hook_lists.clear()
+
+    def _look_up(self, event: hooks.Hook) -> list[list[Callable[..., Any]]] | None:
+        try:
+            found = [[hook for _, hook in self._iter_hooks(addon, event)] for addon in self.chain]
+        except Exception:  # noqa: BLE001  # an attribute that raises, a hook that is no function
+            return None
         return [functions for functions in found if functions]
+
+
+VERSIONS = ((12, 2), (13, 0))
+"""Of mitmproxy: from the first, below the second."""
+_SHAPE = {
+    "register": ["self", "addon"],
+    "add": ["self", "addons"],
+    "remove": ["self", "addon"],
+    "clear": ["self"],
+    "trigger_event": ["self", "event"],
+    "_iter_hooks": ["self", "addon", "event"],
+}
+"""The methods that are overridden or called here, with the names of their arguments."""
+
+
+def _is_known() -> bool:
+    """Whether mitmproxy's manager is the one that this was written for."""
+    first, below = VERSIONS
+    numbers = tuple(int(part) for part in version.VERSION.split(".")[:2] if part.isdigit())
+    methods = (getattr(addonmanager.AddonManager, name, None) for name in _SHAPE)
+    return first <= numbers < below and all(
+        method is not None and list(inspect.signature(method).parameters) == arguments
+        for method, arguments in zip(methods, _SHAPE.values(), strict=True)
+    )
 
 
 def install(manager: addonmanager.AddonManager) -> Callable[[], None]:
     """Take a running master's manager over; returns what gives it back. A manager that is not
     mitmproxy's own is left as it is."""
-    if type(manager) is not addonmanager.AddonManager:
+    if type(manager) is not addonmanager.AddonManager or not _is_known():
         return lambda: None
     manager.__class__ = HookLists
     assert isinstance(manager, HookLists)
     manager.hook_lists = {}
 
     def uninstall() -> None:
+        if type(manager) is not HookLists:
+            return
         manager.__class__ = addonmanager.AddonManager  # type: ignore[assignment]  # as above
         del manager.hook_lists
 

@@ -1,19 +1,25 @@
-"""Edge. Two things that mitmproxy's HTTP stream does not offer to an addon.
+"""Edge. What mitmproxy's HTTP stream does not offer to an addon.
 
-    who broke    the error hook's message blames the client for an upstream's RST_STREAM
-                 (MITMPROXY.md); the event behind it says which side it came from
-    ask again    a refused request is sent upstream once more within the same flow, so that its
-                 answer streams to the client as any other
+    who broke     the error hook's message blames the client for an upstream's RST_STREAM; the
+                  event behind it says which side it came from
+    ask again     a refused request is sent upstream once more within the same flow, so that its
+                  answer streams to the client as any other
+    held end      a body under a content-length is over for the client with its last byte, before
+                  the response hook could wait for anything; its last chunk is sent after the hook
+    the stream    what `flow.response.stream` is when the stream begins, after all addons
 
-Both are wrappers around methods of `HttpStream`, put on by `install` and taken off again by what
-it returns. They hold for mitmproxy 12 (`mitmproxy>=12.2.3,<13`); where a method is missing,
-`install` says so and the rest of the addon works without.
+All are wrappers around methods of `HttpStream`, put on by `install` and taken off again by what
+it returns. They hold for mitmproxy 12 (`mitmproxy>=12.2.3,<13`). Where the version is another, or
+a method is missing or takes other arguments, `install` raises and nothing is wrapped: then a side
+that broke is guessed, usage is asked for only where it is welcome, plain answers are held whole,
+and a script that sets the stream ends the reading.
 """
 
+import inspect
 from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
-from mitmproxy import http
+from mitmproxy import http, version
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import HttpStream, SendHttp
 from mitmproxy.proxy.layers.http._events import (
@@ -21,8 +27,12 @@ from mitmproxy.proxy.layers.http._events import (
     RequestEndOfMessage,
     RequestHeaders,
     RequestProtocolError,
+    ResponseData,
+    ResponseEndOfMessage,
     ResponseProtocolError,
+    ResponseTrailers,
 )
+from mitmproxy.proxy.layers.http._hooks import HttpResponseHook
 
 type Commands = Generator[commands.Command, Any, None]
 
@@ -36,12 +46,51 @@ class Watcher(Protocol):
     def asks_again(self, flow: http.HTTPFlow) -> bool:
         """Whether a complete, unsent answer is to be thrown away and `flow.request` sent again."""
 
+    def stream_begins(self, flow: http.HTTPFlow) -> None:
+        """The body is about to stream; `flow.response.stream` is as the addons left it."""
+
+    def release_held_end(self, flow: http.HTTPFlow) -> bytes:
+        """The last chunk that was held back; b"" if none was."""
+
+
+class UnknownMitmproxyError(Exception):
+    """This mitmproxy's HttpStream is not the one that the wrappers were written for."""
+
+
+VERSIONS = ((12, 2), (13, 0))
+"""From the first, below the second."""
+_SHAPE = {
+    "handle_protocol_error": ["self", "event"],
+    "send_response": ["self", "already_streamed"],
+    "start_response_stream": ["self"],
+    "check_killed": ["self", "emit_error_hook"],
+    "make_server_connection": ["self"],
+    "_handle_event": ["self", "event"],
+    "state_wait_for_response_headers": ["self", "event"],
+    "state_errored": ["self", "_"],
+}
+"""The methods that are wrapped or called here, with the names of their arguments."""
+
+
+def check_shape() -> None:
+    """Raise UnknownMitmproxyError unless HttpStream is as the wrappers expect it."""
+    first, below = VERSIONS
+    numbers = tuple(int(part) for part in version.VERSION.split(".")[:2] if part.isdigit())
+    if not first <= numbers < below:
+        raise UnknownMitmproxyError(f"mitmproxy {version.VERSION}")
+    for name, arguments in _SHAPE.items():
+        method = getattr(HttpStream, name, None)
+        # mitmproxy's decorators keep the signature of what they wrap.
+        if method is None or list(inspect.signature(method).parameters) != arguments:
+            raise UnknownMitmproxyError(f"HttpStream.{name}")
+
 
 def install(watcher: Watcher) -> Callable[[], None]:
-    """Put the wrappers on; returns what takes them off. Raises AttributeError for a mitmproxy
-    whose HttpStream lacks these methods."""
+    """Put the wrappers on; returns what takes them off. Raises UnknownMitmproxyError."""
+    check_shape()
     handle_protocol_error = HttpStream.handle_protocol_error
     send_response = HttpStream.send_response
+    start_response_stream = HttpStream.start_response_stream
 
     def watched_error(
         stream: HttpStream, event: RequestProtocolError | ResponseProtocolError
@@ -49,23 +98,58 @@ def install(watcher: Watcher) -> Callable[[], None]:
         flow = getattr(stream, "flow", None)
         if flow is not None:
             watcher.broke(flow, by_client=isinstance(event, RequestProtocolError))
+            # The body is whole, and upstream broke before it said so: as mitmproxy, all of it.
+            held = watcher.release_held_end(flow)
+            if held and isinstance(event, ResponseProtocolError):
+                yield SendHttp(ResponseData(stream.stream_id, held), stream.context.client)
         yield from handle_protocol_error(stream, event)
 
     def watched_response(stream: HttpStream, already_streamed: bool = False) -> Commands:
-        if already_streamed or not watcher.asks_again(stream.flow):
-            yield from send_response(stream, already_streamed)
-        else:
+        if already_streamed:
+            yield from _with_held_end(stream, send_response(stream, True), watcher)
+        elif watcher.asks_again(stream.flow):
             yield from _after_this_event(stream)
+        else:
+            yield from send_response(stream, already_streamed)
+
+    def watched_start(stream: HttpStream) -> Commands:
+        watcher.stream_begins(stream.flow)
+        yield from start_response_stream(stream)
 
     # mypy takes a function assigned to a class for one that still wants its `self`.
     HttpStream.handle_protocol_error = watched_error  # type: ignore[method-assign, assignment]
     HttpStream.send_response = watched_response  # type: ignore[method-assign, assignment]
+    HttpStream.start_response_stream = watched_start  # type: ignore[method-assign, assignment]
 
     def uninstall() -> None:
         HttpStream.handle_protocol_error = handle_protocol_error  # type: ignore[method-assign]
         HttpStream.send_response = send_response  # type: ignore[method-assign]
+        HttpStream.start_response_stream = start_response_stream  # type: ignore[method-assign]
 
     return uninstall
+
+
+def _with_held_end(stream: HttpStream, sending: Commands, watcher: Watcher) -> Commands:
+    """mitmproxy's own commands, with the held end of the body after the response hook."""
+    held = b""
+    reply: Any = None
+    while True:
+        try:
+            command = sending.send(reply)
+        except StopIteration:
+            break
+        is_end = isinstance(command, SendHttp) and isinstance(
+            command.event, ResponseTrailers | ResponseEndOfMessage
+        )
+        if held and is_end:
+            yield SendHttp(ResponseData(stream.stream_id, held), stream.context.client)
+            held = b""
+        reply = yield command
+        if isinstance(command, HttpResponseHook):
+            held = watcher.release_held_end(stream.flow)
+    # The client still sends its request: mitmproxy ends the response when that is over.
+    if held and stream.state_errored not in (stream.client_state, stream.server_state):
+        yield SendHttp(ResponseData(stream.stream_id, held), stream.context.client)
 
 
 def _after_this_event(stream: HttpStream) -> Commands:

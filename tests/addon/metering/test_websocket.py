@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.dialects import routes
-from addon.metering.websocket import UNDER_WAY_MAX, Closed, Happening, Opened, WebSocketSession
+from addon.metering.websocket import (
+    ID_LENGTH_MAX,
+    UNDER_WAY_MAX,
+    WAITING_MAX,
+    Closed,
+    Happening,
+    Opened,
+    WebSocketSession,
+)
 
 USAGE = {
     "total_tokens": 300,
@@ -284,14 +292,75 @@ def test_memory_is_flat_over_long_sessions() -> None:
 
 
 def test_requests_that_are_never_answered_are_bounded() -> None:
+    """A client alone cannot open exchanges without end: 26 bytes each would fill the ledger."""
     session = responses()
     happened = [
-        one
-        for _ in range(UNDER_WAY_MAX + 3)
-        for one in session.client_message(message("response.create"))
+        one for _ in range(1_000) for one in session.client_message(message("response.create"))
     ]
-    assert [one.key for one in happened if isinstance(one, Closed)] == [1, 2, 3]
-    assert session.open_count == UNDER_WAY_MAX
+    assert [one.key for one in happened] == list(range(1, WAITING_MAX + 1))
+    assert all(isinstance(one, Opened) for one in happened)
+    assert session.open_count == WAITING_MAX
+
+
+def test_a_request_beyond_the_bound_is_recorded_when_it_is_answered() -> None:
+    session = responses()
+    for _ in range(WAITING_MAX + 1):
+        session.client_message(message("response.create", model="m"))
+    opened = [
+        one
+        for n in range(WAITING_MAX + 1)
+        for one in session.server_message(
+            message("response.created", response=response(f"r{n}", "in_progress"))
+        )
+    ]
+    assert [one.key for one in opened] == [WAITING_MAX + 1]
+    assert session.open_count == WAITING_MAX + 1
+
+
+def test_what_a_session_says_of_itself_is_bounded() -> None:
+    """A model of 5 000 000 characters, with characters that no database or terminal takes."""
+    session = realtime()
+    session.server_message(
+        message(
+            "session.created",
+            session={
+                "model": "m\0\x1b" * 2_000_000,
+                "audio": {"input": {"transcription": {"model": "t" * 5_000_000}}},
+            },
+        )
+    )
+    (opened,) = session.client_message(message("response.create", event_id="e" * 1_000_000))
+    assert isinstance(opened, Opened)
+    assert len(opened.request.model or "") <= ID_LENGTH_MAX
+    assert "\0" not in (opened.request.model or "")
+    transcribed, _ = session.server_message(
+        message("conversation.item.input_audio_transcription.completed", item_id="i")
+    )
+    assert isinstance(transcribed, Opened)
+    assert len(transcribed.request.model or "") <= ID_LENGTH_MAX
+
+
+def test_responses_without_an_id_are_not_one() -> None:
+    """A missing id names nothing: two responses without one stay two, and have none."""
+    session = realtime()
+    for _ in range(2):
+        session.server_message(
+            message("response.created", response={"object": "realtime.response"})
+        )
+    assert session.open_count == 2
+    closed = session.end()
+    assert [one.meter.facts.response_id for one in closed] == [None, None]
+
+
+def test_a_response_without_an_id_is_closed_by_its_end() -> None:
+    session = realtime()
+    session.server_message(message("response.created", response={"object": "realtime.response"}))
+    done = {"object": "realtime.response", "status": "completed", "usage": {"output_tokens": 3}}
+    (closed,) = session.server_message(message("response.done", response=done))
+    assert isinstance(closed, Closed)
+    assert closed.meter.usage().output_tokens == 3
+    assert closed.meter.facts.response_id is None
+    assert session.open_count == 0
 
 
 def test_a_failed_realtime_response_says_so() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from addon.metering.attribution import tags_of_headers
-from addon.proxy.options import TAGS_MAX, Inject, Upstream, parse
+from addon.proxy.options import TAGS_MAX, Inject, Log, Upstream, parse, unknown_options
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,8 @@ class Values:
     tee_hosts: str | None = None
     tee_capture: str | None = None
     tee_tags: str | None = None
+    tee_client_tags: str | None = None
+    tee_log: str | None = None
     tee_prices: str | None = None
 
 
@@ -28,6 +30,8 @@ def test_what_is_not_said_is_the_default() -> None:
     assert settings.upstreams == ()
     assert settings.capture is None
     assert settings.tags == {}
+    assert settings.takes_client_tags is True
+    assert settings.log is Log.OFF
     assert settings.prices is None
 
 
@@ -48,6 +52,8 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
             tee_hosts="LLM.example, 127.0.0.1:8001=aivene, gateway.example=my-gateway",
             tee_capture=str(tmp_path / "captures"),
             tee_tags="team=search, env=prod",
+            tee_client_tags="ignore",
+            tee_log="exchanges",
             tee_prices=str(prices),
         )
     )
@@ -60,6 +66,8 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
     )
     assert settings.capture == tmp_path / "captures"
     assert settings.tags == {"team": "search", "env": "prod"}
+    assert settings.takes_client_tags is False
+    assert settings.log is Log.EXCHANGES
     assert settings.prices == prices
 
 
@@ -94,6 +102,12 @@ def test_an_upstream_is_found_by_host_and_port(host: str, port: int, provider: s
         ("tee_tags", "team"),
         ("tee_tags", "=x"),
         ("tee_tags", ",".join(f"k{n}=v" for n in range(TAGS_MAX + 1))),
+        ("tee_client_tags", "no"),
+        ("tee_log", "all"),
+        ("ledger_url", "mysql://somewhere/x"),
+        ("ledger_url", "postgresql+psycopg://u:p@[bad"),
+        ("ledger_url", "nonsense://"),
+        ("tee_capture", "/proc/nope/x"),
         ("tee_prices", "/no/such/file.toml"),
         ("tee_prices", "/tmp"),
     ],
@@ -118,3 +132,41 @@ def test_a_clients_own_tags_are_taken_as_far_as_they_go() -> None:
     }
     many = tags_of_headers([",".join(f"k{n}=v" for n in range(TAGS_MAX * 2))])
     assert len(many) <= TAGS_MAX
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql+psycopg://u:s3cret@[bad", "mysql://u:s3cret@h/x", "postgres//u:s3cret@h/x"],
+)
+def test_a_bad_url_does_not_repeat_its_password(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^ledger_url: ") as raised:
+        parse(Values(ledger_url=url))
+    assert "s3cret" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_capture_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "captures"
+    parse(Values(tee_capture=str(folder)))
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+KNOWN = ["mode", "confdir", "connection_strategy"]
+
+
+def test_an_unknown_option_is_named_with_the_nearest_right_one() -> None:
+    assert unknown_options(["tee_host"], [], known=KNOWN) == [
+        "unknown option 'tee_host': did you mean tee_hosts?"
+    ]
+    assert unknown_options(["confdri"], [], known=KNOWN) == [
+        "unknown option 'confdri': did you mean confdir?"
+    ]
+    (line,) = unknown_options(["nosuch"], [], known=KNOWN)
+    assert "'nosuch'" in line
+    assert "mitmdump --options" in line
+
+
+def test_a_file_may_hold_options_of_scripts_that_are_not_loaded() -> None:
+    assert unknown_options([], ["other_addon"], known=KNOWN) == []
+    assert len(unknown_options([], ["ledger_urls", "other_addon"], known=KNOWN)) == 1
+    assert unknown_options([], [], known=KNOWN) == []

@@ -1,0 +1,48 @@
+"""Edge. When mitmproxy connects to an upstream, in reverse mode."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from mitmproxy import optmanager
+from mitmproxy.options import Options
+
+logger = logging.getLogger(__name__)
+
+_OPTION = "connection_strategy"
+
+
+def connect_per_request(options: Options) -> tuple[str, Callable[[], None]]:
+    """Connect upstream per request, unless the operator chose otherwise.
+
+    mitmproxy's default `eager` connects before any request is read, and closes the client's
+    connection when upstream refuses: nothing could be recorded of it. Returns words for the start
+    line that say what was changed (empty: nothing), and what changes it back.
+    """
+    modes = options.mode
+    if not modes or not all(mode.startswith("reverse:") for mode in modes):
+        return "", lambda: None
+    if options.connection_strategy == "lazy":
+        return "", lambda: None
+    if _is_set_by_operator(options):
+        logger.warning(
+            "tokentee: %s=%s: a request whose upstream refuses the connection makes no row",
+            _OPTION,
+            options.connection_strategy,
+        )
+        return "", lambda: None
+    options.update(connection_strategy="lazy")
+
+    def restore() -> None:
+        if options.connection_strategy == "lazy":
+            options.update(connection_strategy="eager")
+
+    return f", {_OPTION} lazy (default: eager)", restore
+
+
+def _is_set_by_operator(options: Options) -> bool:
+    """Whether the option was given, even if as its default. On any doubt it was."""
+    option = getattr(options, "_options", {}).get(_OPTION)
+    unset = getattr(optmanager, "unset", None)
+    return option is None or unset is None or option.value is not unset

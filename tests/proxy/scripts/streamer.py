@@ -1,0 +1,34 @@
+"""Set the stream at `responseheaders` as the request's `x-stream` says, after our addon did."""
+
+from collections.abc import Callable
+
+from mitmproxy import http
+
+
+def upper(data: bytes) -> bytes | list[bytes]:
+    return data.upper() or []
+
+
+class Streamer:
+    name = "streamer"
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        assert flow.response is not None
+        ours = flow.response.stream
+
+        def around(data: bytes) -> bytes | list[bytes]:
+            assert callable(ours)
+            return ours(data)
+
+        choices: dict[str, bool | Callable[[bytes], bytes | list[bytes]]] = {
+            "true": True,
+            "false": False,
+            "upper": upper,
+            "around": around,
+        }
+        choice = flow.request.headers.get("x-stream")
+        if choice in choices:
+            flow.response.stream = choices[choice]
+
+
+addons = [Streamer()]
