@@ -34,15 +34,8 @@ _TOKEN = re.compile(
 )
 _INSIDE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _SCALARS = rb'[^"{}\[\]]++|' + _STRING + rb'"'
-
-
-def _with_containers_of(inner: bytes) -> bytes:
-    """A pattern for values that also matches containers in which only `inner` stands."""
-    return _SCALARS + rb"|[{\[](?:" + inner + rb")*+[}\]]"
-
-
-_FLAT = _with_containers_of(_with_containers_of(_with_containers_of(_SCALARS)))
-"""Values that are passed over in one go: scalars, and containers up to three deep."""
+_FLAT = _SCALARS + rb"|[{\[](?:" + _SCALARS + rb")*+[}\]]"
+"""Values that are passed over in one go: scalars, and containers that hold nothing else."""
 _BRACKET_OR_STRING = re.compile(rb"(?:" + _FLAT + rb')++|"|[{}\[\]]', re.DOTALL)
 _NO_CONTAINER = re.compile(rb"(?:" + _SCALARS + rb")*+", re.DOTALL)
 _OPENING_BRACKET = re.compile(rb"[{\[]")

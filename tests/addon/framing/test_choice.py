@@ -61,3 +61,8 @@ def test_at_the_end_of_the_body_something_is_chosen() -> None:
 def test_every_framing_has_a_name() -> None:
     every = {SSE, NDJSON, JsonArray, EventStream, Document, Opaque}
     assert {type(make()) for make in FRAMINGS.values()} == every
+
+
+def test_a_body_that_goes_on_with_blanks_is_what_its_type_says() -> None:
+    assert framing_of("text/event-stream", b"\n" * 100, is_over=False) is None
+    assert isinstance(framing_of("text/event-stream", b"\n" * 5_000, is_over=False), SSE)

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from addon.framing import eventstream
 from addon.framing.eventstream import EventStream, begins_message
 from addon.framing.frame import Frame
 from tests.addon.feeding import cuts_of, frame, frame_every_way, pieces
+from tests.addon.linear import assert_linear
 
 
 def header(name: str, value: str) -> bytes:
@@ -144,3 +146,44 @@ def test_a_flipped_bit_anywhere_never_reads_wrong(at: int) -> None:
     body = bytearray(event("chunk", b'{"usage":{"inputTokens":10}}'))
     body[at] ^= 0x10
     assert frame(EventStream, [bytes(body)]).frames == []
+
+
+def test_a_message_that_is_too_long_is_passed_over() -> None:
+    long = event("chunk", bytes(eventstream.READ_BYTES_MAX))
+    body = event("a", b"{}") + long + event("b", b"{}")
+    for size in (1_000, 65_536, 10**7):
+        framing = EventStream()
+        given = b"".join(framing.feed(body[at : at + size]) for at in range(0, len(body), size))
+        given += framing.end()
+        assert given == event("a", b"{}") + event("b", b"{}")
+        assert framing.lost is not None
+        assert "beyond" in framing.lost
+
+
+def test_a_stream_that_has_lost_its_framing_is_given_up() -> None:
+    framing = EventStream()
+    for _ in range(40):
+        framing.feed(bytes(65_536))
+    assert framing.feed(event("chunk", b"{}")) == b""
+    assert framing.lost is not None
+
+
+def test_of_many_headers_the_first_are_read() -> None:
+    body = message(b"\x01a\x00" * 200 + header(":event-type", "x"), b"{}")
+    assert frame(EventStream, [body]).frames == [Frame("", b"{}")]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        pytest.param(bytes(8), id="zeros"),
+        pytest.param(b"\x00\x00\x00\x20\x00\x00\x00\x04", id="nearly-a-prelude"),
+        pytest.param(b"\x01" * 8, id="ones"),
+    ],
+)
+def test_the_search_for_a_message_is_linear(unit: bytes) -> None:
+    def feed(size: int) -> None:
+        framing = EventStream()
+        framing.split(framing.feed(unit * size))
+
+    assert_linear(feed, 20_000)

@@ -57,3 +57,10 @@ def test_objects_come_back_as_they_were(value: dict[str, object]) -> None:
     assert json.loads(json_values.dumps(got), parse_int=float) == json.loads(
         json.dumps(value), parse_int=float
     )
+
+
+def test_keys_written_with_escapes_are_noticed() -> None:
+    assert json_values.has_escaped_key(b'{"\\u0075sage":1}')
+    assert json_values.has_escaped_key(b'{"finish\\u005Freason":1}')
+    assert json_values.has_escaped_key(b'{"type":"response\\u002ecompleted"}')
+    assert not json_values.has_escaped_key(b'{"usage":"\\u003cb\\u003e \\u4f60 \\u00e9"}')

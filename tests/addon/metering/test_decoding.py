@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from addon.metering import decoding
 from addon.metering.decoding import PIECE_BYTES_MAX, Decoder
 from tests.addon.feeding import cuts_of, pieces
+from tests.addon.linear import assert_linear
 
 BODY = b"".join(b'data: {"n":%d}\n\n' % n for n in range(2_000))
 
@@ -107,10 +108,11 @@ def test_a_bomb_is_handed_on_in_pieces_and_stopped(
     encoding: str, compress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decoding, "DECODED_BYTES_MAX", 20_000_000)
+    monkeypatch.setattr(decoding, "RATIO_MAX", 10**6)
     decoder = Decoder(encoding)
     sizes = [len(piece) for piece in decoder.decode(compress(bytes(40_000_000)))]
-    # zstandard has no limit on output: 256 bytes in can be 8 MB out, and no more.
-    assert max(sizes) <= (33 if encoding == "zstd" else 2) * PIECE_BYTES_MAX
+    # zstandard has no limit on output: 32 bytes in can be 1 MB out, and no more.
+    assert max(sizes) <= (17 if encoding == "zstd" else 2) * PIECE_BYTES_MAX
     assert sum(sizes) <= 20_000_000
     assert decoder.trouble is not None
     assert "decodes to more than" in decoder.trouble
@@ -132,3 +134,48 @@ def test_no_bytes_raise_and_cuts_mean_nothing(
         assert longest == other
     else:
         assert longest.startswith(other) or other.startswith(longest)
+
+
+def zstd_bomb(blocks: int) -> bytes:
+    """Blocks of four bytes that stand for 64 KB each."""
+    return bytes.fromhex("28b52ffd0058") + b"\x02\x00\x08 " * blocks
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        pytest.param("gzip", gzip.compress(bytes(20_000_000)), id="gzip"),
+        pytest.param("deflate", zlib.compress(bytes(20_000_000)), id="deflate"),
+        pytest.param("br", brotli.compress(bytes(20_000_000), quality=4), id="br"),
+        pytest.param("zstd", zstd_bomb(1_000), id="zstd"),
+        pytest.param("gzip, gzip", gzip.compress(gzip.compress(bytes(20_000_000))), id="twice"),
+        pytest.param(
+            "gzip, gzip",
+            gzip.compress(gzip.compress(b"") * 100_000),
+            id="a-layer-that-gives-nothing",
+        ),
+    ],
+)
+def test_more_than_the_ratio_is_trouble(encoding: str, body: bytes) -> None:
+    decoder = Decoder(encoding)
+    given = len(decoded(decoder, [body]))
+    assert given <= decoding.FREE_BYTES + decoding.RATIO_MAX * len(body)
+    assert decoder.trouble is not None
+    assert "times its size" in decoder.trouble
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
+def test_a_stream_that_repeats_itself_is_no_bomb(encoding: str) -> None:
+    compress = {"gzip": gzip.compress, "br": brotli.compress, "zstd": zstandard.compress}[encoding]
+    events = b"".join(
+        b'data: {"id":"chatcmpl-7Qx","choices":[{"delta":{"content":"%d"}}]}\n\n' % n
+        for n in range(200_000)
+    )
+    decoder = Decoder(encoding)
+    assert decoded(decoder, [compress(events)]) == events
+    assert decoder.trouble is None
+
+
+def test_the_work_for_empty_members_is_linear() -> None:
+    member = gzip.compress(b"")
+    assert_linear(lambda size: decoded(Decoder("gzip"), [member * size]), 3_000)

@@ -1,0 +1,171 @@
+"""A large value made short: still JSON, every figure in it, the same for any cut."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from addon.framing import large_json
+from addon.framing.large_json import Shortener
+from tests.addon.feeding import cuts_of, pieces
+from tests.addon.linear import assert_linear
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**20), 10**20),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=30),
+    st.sampled_from(["x" * 25, 'q"\\\n' * 8, "é😀" * 9, "\ud83d\ude00" * 5]),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=24), st.dictionaries(st.text(max_size=4), inner, max_size=5)
+    ),
+    max_leaves=25,
+)
+
+
+def shortened(data: bytes, cuts: list[int] | range = range(0)) -> Shortener:
+    shortener = Shortener()
+    for piece in pieces(data, cuts):
+        shortener.feed(piece)
+    return shortener
+
+
+def value_of(data: bytes) -> object:
+    return json.loads(shortened(data).peek())
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_json, "STRING_BYTES_MAX", 20)
+    monkeypatch.setattr(large_json, "SCALAR_BYTES_MAX", 15)
+    monkeypatch.setattr(large_json, "SOFT_BYTES_MAX", 200)
+    monkeypatch.setattr(large_json, "DEPTH_MAX", 5)
+
+
+@pytest.mark.usefixtures("small")
+@given(VALUES, st.booleans(), st.sampled_from([None, 1]), st.data())
+def test_what_is_kept_is_json_and_cuts_mean_nothing(value, is_ascii, indent, data: st.DataObject):
+    text = json.dumps([value], ensure_ascii=is_ascii, indent=indent)
+    body = b"data: " + text.encode("utf-8", "surrogatepass") + b"\n\n"
+    whole = shortened(body).peek()
+    assert whole.startswith(b"data: [")
+    assert whole.endswith(b"]\n\n")
+    json.loads(whole[6:])
+    assert shortened(body, data.draw(cuts_of(body))).peek() == whole
+    assert shortened(body, range(len(body))).peek() == whole
+
+
+@given(st.binary(max_size=80), st.data())
+def test_no_bytes_raise_and_cuts_mean_nothing(body: bytes, data: st.DataObject):
+    body = b"{" + body
+    assert shortened(body, data.draw(cuts_of(body))).peek() == shortened(body).peek()
+
+
+@given(st.dictionaries(st.text(max_size=8), SCALARS, max_size=8))
+def test_a_short_object_is_kept_whole(value):
+    body = json.dumps(value).encode()
+    assert value_of(body) == json.loads(body)
+
+
+def test_of_a_long_string_the_beginning_is_kept():
+    long = "é" * 4_000
+    value = value_of(json.dumps({"a": long, "b": 1}, ensure_ascii=False).encode())
+    assert value == {"a": long[:2047], "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        pytest.param(b"a" * 17 + b"\\u00e9b", b"a" * 17, id="half-an-escape"),
+        pytest.param(b"a" * 14 + b"\\u00e9b", b"a" * 14, id="an-escape-at-the-end"),
+        pytest.param(b"a" * 10 + b"\\ud83d\\ude00", b"a" * 10, id="half-a-pair"),
+        pytest.param(b"\\\\" * 14, b"\\\\" * 4, id="backslashes"),
+        pytest.param(b"a" + b"\\\\" * 14, b"a" + b"\\\\" * 3, id="odd-backslashes"),
+        pytest.param(b"a" * 19 + "😀".encode(), b"a" * 19, id="half-a-character"),
+        pytest.param(b"a" * 16 + "😀".encode() + b"b", b"a" * 16, id="a-character-at-the-end"),
+        pytest.param(b"a" * 16 + b"\x80" * 9, b"a" * 16 + b"\x80" * 4, id="no-character"),
+        pytest.param(b"a" * 20, b"a" * 20, id="just-short-enough"),
+    ],
+)
+@pytest.mark.usefixtures("small")
+def test_a_long_string_is_cut_between_characters(text: bytes, kept: bytes):
+    body = b'{"a":"' + text + b'"}'
+    assert shortened(body).peek() == b'{"a":"' + kept + b'"}'
+
+
+def test_of_a_long_number_nothing_is_kept():
+    digits = b"1" * 5_000
+    assert value_of(b'{"a":' + digits + b',"b":[' + digits + b',2],"c":3}') == {
+        "a": None,
+        "b": [None, 2],
+        "c": 3,
+    }
+
+
+def test_numbers_that_blanks_cut_stay_wrong():
+    """What is no JSON does not become a figure."""
+    for text in (b'{"a":1 2}', b'{"a":1\n \n2}'):
+        for cuts in ([], range(len(text))):
+            kept = shortened(text, cuts).peek()
+            with pytest.raises(ValueError):
+                json.loads(kept)
+
+
+def test_of_an_array_of_scalars_the_first_are_kept():
+    numbers = list(range(1_000))
+    body = json.dumps({"a": [*numbers, {"b": 1}, "x" * 99, {"c": 2}], "u": 1}).encode()
+    assert value_of(body) == {"a": [*numbers[:16], {"b": 1}, "x" * 99, {"c": 2}], "u": 1}
+    body = json.dumps({"a": [*numbers, "x", [], 7], "u": 1}).encode()
+    assert value_of(body) == {"a": [*numbers[:16], [], 7], "u": 1}
+    assert value_of(b'["' + b'","' * 40 + b'"]') == [""] * 16
+
+
+def test_members_are_kept_when_elements_are_dropped():
+    item = {"type": "message", "content": [{"text": "x" * 500}, [[[[{}]]]]]}
+    value = value_of(json.dumps({"output": [item] * 2_000, "usage": {"input_tokens": 5}}).encode())
+    assert isinstance(value, dict)
+    assert value["usage"] == {"input_tokens": 5}
+    assert 200 < len(value["output"]) < 300
+
+
+def test_what_is_nested_too_deeply_becomes_null():
+    body = b'{"a":' * 200 + b"1" + b"}" * 200
+    assert b"null" in shortened(body).peek()
+    json.loads(shortened(body).peek())
+    assert value_of(b"[" * 200 + b"[],1" + b"]" * 200 + b"\n") is not None
+
+
+def test_too_many_values_are_given_up():
+    shortener = shortened(b"{" + b'"key":1,' * 100_000, range(0, 800_000, 65_536))
+    assert shortener.overflowed
+    assert len(shortener.peek()) < large_json.KEPT_BYTES_MAX + 5_000
+
+
+def test_what_stands_around_is_bounded_too():
+    shortener = shortened(b"x" * 1_000_000)
+    assert shortener.overflowed
+    assert shortened(b"x" * 1_000_000 + b"{").overflowed
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(lambda n: b"[" * n, id="open"),
+        pytest.param(lambda n: b"[" + b"[]," * n, id="empty"),
+        pytest.param(lambda n: b"[" + b"[[[[[]]]]]," * n, id="nested"),
+        pytest.param(lambda n: b"[" + b"[1," * n, id="begun"),
+        pytest.param(lambda n: b'{"a":"' + b'\\"' * n, id="escapes"),
+        pytest.param(lambda n: b"[" + b'"",' * n, id="strings"),
+        pytest.param(lambda n: b"[" + b"0.12345678," * n, id="numbers"),
+        pytest.param(lambda n: b"[" + b'{"k":{"k":1}},' * n, id="objects"),
+        pytest.param(lambda n: b"[" + b'"' * n, id="quotes"),
+        pytest.param(lambda n: b"[" + b"\\" * n, id="backslashes"),
+    ],
+)
+def test_the_work_is_linear(body):
+    assert_linear(lambda size: shortened(body(size), range(0, 80_000 * 20, 65_536)), 20_000)
