@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from mitmproxy import ctx, options
+from mitmproxy import ctx, http, options
 
 from addon.proxy import options as proxy_options
 from addon.run import authorities, bypass, child, hosts, master, outbound
@@ -20,7 +20,6 @@ from addon.run.arguments import Call
 from addon.run.authorities import Trust
 from addon.run.environment import environment_for
 from addon.run.gate import USER, Gate
-from addon.run.summary import show_summary
 from ledger.model.errors import LedgerError
 from ledger.store.db import default_url
 
@@ -89,7 +88,12 @@ def run_around(call: Call) -> int:
         ran = master.run_master(make, [*words, *call.options], call.filters)
     if around.exit_code is None:
         return 1  # the proxy was stopped before the command was started
-    show_summary(ran.options.ledger_url or default_url(), run_id)
+    if around.requests:
+        from addon.run.summary import show_summary
+
+        show_summary(ran.options.ledger_url or default_url(), run_id)
+    else:
+        _say("no LLM request passed")
     for line in around.warnings:
         _say(line)
     return around.exit_code
@@ -105,8 +109,14 @@ class Around:
         self._task: asyncio.Task[None] | None = None
         self._watch: bypass.Watch | None = None
         self._watching: asyncio.Task[None] | None = None
+        self.requests = 0
+        """HTTP requests that were seen, of LLMs and others."""
         self.exit_code: int | None = None
         self.warnings: list[str] = []
+
+    def request(self, _: http.HTTPFlow) -> None:
+        """mitmproxy's hook."""
+        self.requests += 1
 
     def running(self) -> None:
         """mitmproxy's hook: everything listens, the ledger is open."""

@@ -119,7 +119,28 @@ def write_bundles(
         if own is None:
             own = b"" if variable.is_added else trust.roots
         written[variable.name] = str(write(folder, [own, authority]))
+    written["WGETRC"] = write_wgetrc(folder, environment, written["SSL_CERT_FILE"])
     return written
+
+
+def write_wgetrc(folder: Path, environment: Mapping[str, str], bundle: str) -> str:
+    """A start-up file for wget, which reads no certificate variable: the user's and the bundle.
+
+    A later line counts in it, so the user's own `ca_certificate` has to be in the bundle: its
+    certificates are appended to a bundle of wget's own.
+    """
+    home = environment.get("HOME", "")
+    own = Path(environment.get("WGETRC") or f"{home}/.wgetrc")
+    text = own.read_text(errors="replace") if own.is_file() else ""
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        if name.strip().replace("-", "").replace("_", "").lower() == "cacertificate":
+            path = Path(value.strip()).expanduser()
+            if path.is_file():
+                bundle = str(write(folder, [Path(bundle).read_bytes(), _read(path)]))
+    path = folder / "wgetrc"
+    path.write_text(f"{text}\nca_certificate = {bundle}\n")
+    return str(path)
 
 
 def write(folder: Path, parts: Iterable[bytes]) -> Path:

@@ -114,8 +114,9 @@ class Gate(NextLayer):
                 return
             flow.request.path = flow.request.path.removeprefix(prefix)
         elif spec in self._proxies:
-            # The credential is between the child and this proxy.
+            # What is between the child and this proxy. wget says the latter to the server, too.
             flow.request.headers.pop("proxy-authorization", None)
+            flow.request.headers.pop("proxy-connection", None)
             if flow.request.scheme == "http" and self._outbound.any_proxy is not None:
                 self._send_plain(flow)
 

@@ -94,3 +94,20 @@ def test_the_way_out_trusts_all_of_it(tmp_path: Path):
 def test_everything_sets_what_other_programs_read(tmp_path: Path):
     written = bundles(tmp_path, {}, everything=True)
     assert written.keys() >= {"GIT_SSL_CAINFO", "PIP_CERT", "CARGO_HTTP_CAINFO"}
+
+
+def test_wget_reads_its_own_file_and_the_bundle(tmp_path: Path):
+    (tmp_path / ".wgetrc").write_text("timeout = 7\n")
+    written = bundles(tmp_path, {"HOME": str(tmp_path)})
+    text = Path(written["WGETRC"]).read_text()
+    assert text == f"timeout = 7\n\nca_certificate = {written['SSL_CERT_FILE']}\n"
+
+
+def test_an_authority_that_wgets_file_names_stays_trusted(tmp_path: Path):
+    own = tmp_path / "own.pem"
+    own.write_bytes(PEM % b"own")
+    (tmp_path / "rc").write_text(f"ca_certificate={own}\n")
+    written = bundles(tmp_path, {"WGETRC": str(tmp_path / "rc")})
+    last = Path(written["WGETRC"]).read_text().split()[-1]
+    assert PEM % b"own" in Path(last).read_bytes()
+    assert OURS in Path(last).read_bytes()

@@ -1,0 +1,179 @@
+"""The clients: how each is installed, what it runs, and what is known about it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROGRAMS = Path(__file__).parent / "programs"
+KEYS = {
+    "OPENAI_API_KEY": "sk-made-up-0123456789abcdef0123456789abcdef",
+    "CODEX_API_KEY": "sk-made-up-0123456789abcdef0123456789abcdef",
+    "ANTHROPIC_API_KEY": "sk-ant-made-up-0123456789abcdef0123456789",
+    "GEMINI_API_KEY": "AIzaMadeUp0123456789abcdef0123456789abc",
+}
+GOOGLE_KEY = {"GOOGLE_API_KEY": KEYS["GEMINI_API_KEY"]}
+CHAT = "https://api.openai.com/v1/chat/completions"
+BODY = '{"model":"gpt-4o","messages":[{"role":"user","content":"Hi"}]}'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """One row of the table."""
+
+    name: str
+    packages: tuple[str, ...] = ()
+    """From the package index; empty: what the machine or the dev group has."""
+    program: str = ""
+    """A file of `programs`."""
+    arguments: tuple[str, ...] = ()
+    """Of the program, or the whole command if there is none."""
+    node: str = ""
+    """The Node.js to run on, by major version; `system` for the machine's."""
+    shares: str = ""
+    """Uses the installation of that client."""
+    environment: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    """In its home."""
+    seconds: int = 180
+    """As long as it may take on a busy machine; an import of a large SDK takes 30 s then."""
+    is_fast: bool = False
+    """Part of the default test run."""
+    calls: int = 1
+    """LLM calls that it makes, at least."""
+    session: bool = False
+    """Its wire tells a session."""
+    why_not: str = ""
+    """Why it goes past the recorder. The run must say so."""
+    goes_past_in: tuple[str, ...] = ()
+    """Where it connects directly; with `mitmdump` alone, older Node.js does."""
+    volatile: tuple[str, ...] = ()
+    """Patterns of its own output or requests that differ from run to run."""
+
+    @property
+    def is_python(self) -> bool:
+        return self.program.endswith(".py")
+
+    @property
+    def is_node(self) -> bool:
+        return bool(self.node)
+
+
+def _python(name: str, *packages: str, calls: int, **more: object) -> Client:
+    program = more.pop("program", f"{name.replace('-', '_')}_python.py")
+    return Client(name=f"{name} (Python)", packages=packages, program=program, calls=calls, **more)  # type: ignore[arg-type]
+
+
+def _fetch(version: str, **more: object) -> Client:
+    return Client(
+        name=f"fetch, https (Node {version})",
+        packages=(f"node@{version}",) if version != "system" else (),
+        program="fetch.mjs",
+        node=version,
+        calls=3,
+        goes_past_in=PAST_BY_HAND if version in ("18", "system") else (),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+PAST_BY_HAND = ("mitmdump",)
+AIOHTTP = (
+    "reads no proxy variable unless the program says `trust_env=True`; no variable changes that. "
+    "`tokentee run` says that it went past"
+)
+
+CLIENTS = (
+    _python("requests", calls=2, is_fast=True),
+    _python("httpx", calls=2, is_fast=True),
+    _python("openai", calls=3, is_fast=True),
+    _python("anthropic", calls=2, is_fast=True),
+    _python("google-genai", calls=2, is_fast=True),
+    Client(
+        name="curl",
+        arguments=("curl", "-sS", "-H", "content-type: application/json", "-d", BODY, CHAT),
+        is_fast=True,
+    ),
+    Client(
+        name="git",
+        arguments=("git", "ls-remote", "https://git.example/repository.git"),
+        is_fast=True,
+        calls=0,
+    ),
+    Client(
+        name="wget",
+        arguments=("sh", "-c", "wget -qO- https://other.example/page && wget -qO- "
+                   f"--header=content-type:application/json --post-data='{BODY}' {CHAT}"),
+        is_fast=True,
+    ),
+    _fetch("system", is_fast=True),
+    _python("litellm", "litellm", calls=6),
+    _python("langchain-openai", "langchain-openai", calls=2),
+    _python("langchain-anthropic", "langchain-anthropic", calls=2),
+    _python("pydantic-ai", "pydantic-ai-slim[openai,anthropic,google]", calls=6,
+            environment=GOOGLE_KEY),
+    _python("instructor", "instructor", calls=1),
+    Client(
+        name="llm (command)",
+        packages=("llm",),
+        arguments=("llm", "-m", "gpt-4o-mini", "Hi"),
+    ),
+    _python("aiohttp", "aiohttp", calls=1, why_not=AIOHTTP,
+            goes_past_in=("run", "mitmdump")),
+    _python("aiohttp, trust_env", calls=1, program="aiohttp_python.py", arguments=("trust",),
+            shares="aiohttp (Python)"),
+    _fetch("18"),
+    _fetch("22"),
+    _fetch("24"),
+    Client(name="openai (Node)", packages=("openai",), program="openai_node.mjs", node="system",
+           goes_past_in=PAST_BY_HAND,
+           calls=3),
+    Client(name="@anthropic-ai/sdk", packages=("@anthropic-ai/sdk",), program="anthropic_node.mjs",
+           node="system",
+           goes_past_in=PAST_BY_HAND, calls=2),
+    Client(name="@google/genai", packages=("@google/genai",), program="google_genai_node.mjs",
+           node="system",
+           goes_past_in=PAST_BY_HAND, calls=2),
+    Client(name="@ai-sdk/openai", packages=("ai", "@ai-sdk/openai", "@ai-sdk/anthropic",
+           "@ai-sdk/google"), program="ai_node.mjs", arguments=("openai", "gpt-4o"),
+           node="22", calls=2),
+    Client(name="@ai-sdk/anthropic", shares="@ai-sdk/openai", program="ai_node.mjs",
+           arguments=("anthropic", "claude-sonnet-4-5"), node="22", calls=2),
+    Client(name="@ai-sdk/google", shares="@ai-sdk/openai", program="ai_node.mjs",
+           arguments=("google", "gemini-2.5-flash"), node="22", calls=2,
+           environment={"GOOGLE_GENERATIVE_AI_API_KEY": KEYS["GEMINI_API_KEY"]}),
+    Client(
+        name="Claude Code",
+        packages=("@anthropic-ai/claude-code",),
+        arguments=("claude", "-p", "Say hi"),
+        node="22",
+        session=True,
+    ),
+    Client(
+        name="Codex",
+        packages=("@openai/codex",),
+        arguments=("codex", "exec", "--skip-git-repo-check", "Say hi"),
+        node="22",
+        session=True,
+    ),
+    Client(
+        name="Gemini CLI",
+        packages=("@google/gemini-cli",),
+        arguments=("gemini", "--skip-trust", "-p", "Say hi"),
+        node="22",
+        session=True,
+        files={".gemini/settings.json":
+               '{"security":{"auth":{"selectedType":"gemini-api-key"}}}'},
+    ),
+    Client(
+        name="OpenCode, OpenAI",
+        packages=("opencode-ai",),
+        arguments=("opencode", "run", "-m", "openai/gpt-4o", "Say hi"),
+        node="22",
+        session=True,
+    ),
+    Client(
+        name="OpenCode, Anthropic",
+        shares="OpenCode, OpenAI",
+        arguments=("opencode", "run", "-m", "anthropic/claude-sonnet-4-5", "Say hi"),
+        node="22",
+        session=True,
+    ),
+)  # fmt: skip

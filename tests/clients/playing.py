@@ -1,0 +1,178 @@
+"""Plays the clients in the three ways, and compares."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.clients.certificates import make_certificates
+from tests.clients.installing import name_of, spec_of
+from tests.clients.matrix import Client
+from tests.clients.upstream import ADDRESS
+from tests.proxy import rows
+
+VARIANTS = ("direct", "run", "mitmdump")
+ROOT = Path(__file__).parents[2]
+HOSTS = (
+    "api.openai.com",
+    "api.anthropic.com",
+    "generativelanguage.googleapis.com",
+    "other.example",
+    "git.example",
+)
+MARGIN_SECONDS = 90
+STORE = Path("/etc/ssl/certs/ca-certificates.crt")
+OURS_AND_VOLATILE = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"  # ids that clients make
+    r"|\b[0-9a-f]{16,64}\b"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*"
+    r"|\b1[78]\d{8,11}(\.\d+)?\b"  # moments in seconds or milliseconds
+)
+NOT_COMPARED = {"accept-encoding", "content-length", "connection"}
+"""What asking for usage changes: see `addon/usage_opt_in`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """What came of one way of running all clients."""
+
+    clients: dict[str, dict[str, Any]]
+    requests: list[dict[str, Any]]
+    stderr: str
+    ledger: list[rows.Row]
+
+    def asked_by(self, client: Client) -> list[dict[str, Any]]:
+        """The LLM calls of a client that upstream answered."""
+        name = name_of(client)
+        return [each for each in self.requests if each["client"] == name and "answer" in each]
+
+    def rows_of(self, client: Client) -> list[rows.Row]:
+        """What the ledger has of them."""
+        prefix = f"{name_of(client)}-"
+        found = [row for row in self.ledger if (row["response_id"] or "").startswith(prefix)]
+        return [row for row in found if row["response_id"].removeprefix(prefix).isdigit()]
+
+
+def can_play() -> bool:
+    """Whether this machine lets us make namespaces."""
+    words = ["unshare", "-rmn", "--kill-child", "true"]
+    try:
+        return subprocess.run(words, capture_output=True, check=False, timeout=20).returncode == 0
+    except OSError:
+        return False
+
+
+def play(clients: Sequence[Client], folder: Path) -> dict[str, Played]:
+    """All clients in all variants, in namespaces of their own."""
+    authority, certificate = make_certificates(folder, HOSTS)
+    specs = [spec_of(client) for client in clients]
+    (folder / "confdir").mkdir()
+    (folder / "hosts").write_text(
+        "127.0.0.1 localhost\n" + "".join(f"{ADDRESS} {host}\n" for host in HOSTS)
+    )
+    # The machine's own store trusts the authority too: wget reads nothing else.
+    store = STORE.read_bytes() if STORE.exists() else b""
+    (folder / "store.pem").write_bytes(store + authority.read_bytes())
+    played = {}
+    for variant in VARIANTS:
+        # One folder for all: its path is in what clients print and send.
+        stage = folder / "stage"
+        stage.mkdir()
+        (stage / "spec.json").write_text(
+            json.dumps(
+                {
+                    "variant": variant,
+                    "clients": specs,
+                    "authority": str(authority),
+                    "certificate": str(certificate),
+                    "confdir": str(folder / "confdir"),
+                }
+            )
+        )
+        inner = (
+            'mount --bind "$1" /etc/hosts && if [ -e "$4" ]; then mount --bind "$2" "$4"; fi && '
+            'exec "$3" -m tests.clients.stage "$5"'
+        )
+        done = subprocess.run(
+            ["unshare", "-rmn", "--kill-child", "sh", "-c", inner, "sh", str(folder / "hosts"),
+             str(folder / "store.pem"), sys.executable, str(STORE), str(stage / "spec.json")],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+            timeout=MARGIN_SECONDS + sum(client.seconds for client in clients),
+        )  # fmt: skip
+        assert (stage / "result.json").exists(), done.stderr
+        result = json.loads((stage / "result.json").read_text())
+        played[variant] = Played(
+            clients=result["clients"],
+            requests=result["requests"],
+            stderr=result["stderr"],
+            ledger=rows.exchanges(stage / "ledger.db"),
+        )
+        stage.rename(folder / variant)
+    return played
+
+
+def differences(client: Client, direct: Played, led: Played, folder: Path) -> list[str]:
+    """In what a client behaved otherwise than without us, in words."""
+    name = name_of(client)
+    found = []
+    for stream in ("code", "stdout"):
+        before = _settled(client, direct.clients[name][stream])
+        after = _settled(client, led.clients[name][stream])
+        if before != after:
+            found.append(f"{stream}: {before[-300:]!r} became {after[-300:]!r}")
+    before_asked, after_asked = direct.asked_by(client), led.asked_by(client)
+    if len(before_asked) != len(after_asked):
+        return [*found, f"{len(before_asked)} calls became {len(after_asked)}"]
+    for before, after in zip(_in_order(before_asked), _in_order(after_asked), strict=True):
+        found += _request_differences(client, before, after)
+    return found
+
+
+def _in_order(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By what they ask: some clients send two at a time. What we add does not count."""
+
+    def key(request: dict[str, Any]) -> tuple[str, str]:
+        body = json.loads(request["body"])
+        body.pop("stream_options", None)
+        return request["path"], OURS_AND_VOLATILE.sub("#", json.dumps(body))
+
+    return sorted(requests, key=key)
+
+
+def _request_differences(
+    client: Client, before: dict[str, Any], after: dict[str, Any]
+) -> list[str]:
+    found = [
+        f"{part} {before[part]!r} became {after[part]!r}"
+        for part in ("method", "path", "host")
+        if _settled(client, before[part]) != _settled(client, after[part])
+    ]
+    heads = [
+        [
+            (name.lower(), _settled(client, value))
+            for name, value in each["headers"]
+            if name.lower() not in NOT_COMPARED
+        ]
+        for each in (before, after)
+    ]
+    if heads[0] != heads[1]:
+        found.append(f"headers: only before {set(heads[0]) - set(heads[1])}, "
+                     f"only after {set(heads[1]) - set(heads[0])}")  # fmt: skip
+    bodies = [json.loads(_settled(client, each["body"])) for each in (before, after)]
+    if bodies[0] != bodies[1]:
+        asked = bodies[1].pop("stream_options", None)
+        if asked != {"include_usage": True} or bodies[0] != bodies[1]:
+            found.append(f"body of {before['path']}")
+    return found
+
+
+def _settled(client: Client, text: Any) -> str:
+    """Without what differs from run to run."""
+    found = OURS_AND_VOLATILE.sub("#", str(text))
+    for pattern in client.volatile:
+        found = re.sub(pattern, "#", found)
+    return found

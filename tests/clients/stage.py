@@ -1,0 +1,146 @@
+"""Runs clients in a network of their own: `python -m tests.clients.stage SPEC.json`.
+
+In the namespaces that `unshare` makes, the names of the providers lead to the fake upstream on
+loopback, port 443 is ours, and nothing else can be reached. So a client is run as its user would
+run it, without one option for the test, in three ways:
+
+    direct     without us
+    run        `tokentee run -- driver`
+    mitmdump   `mitmdump -s addon/tee.py`, and the client led to it by hand
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.clients.upstream import serving
+
+ROOT = Path(__file__).parents[2]
+DRIVER = Path(__file__).with_name("driver.py")
+PROXY = ("127.0.0.1", 8899)
+START_SECONDS_MAX = 60
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+
+
+def main(spec_path: str) -> None:
+    """Run what the specification names, and write `result.json` beside it."""
+    spec = json.loads(Path(spec_path).read_text())
+    folder = Path(spec_path).parent
+    _bring_up_loopback()
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+        "TMPDIR": str(folder / "tmp"),
+        "HOME": str(folder / "home"),
+        **_certificates(spec["authority"]),
+    }
+    (folder / "tmp").mkdir(exist_ok=True)
+    command = [sys.executable, str(DRIVER), str(folder / "clients.json")]
+    (folder / "clients.json").write_text(json.dumps(spec["clients"]))
+    with serving(Path(spec["certificate"])) as kept:
+        play = {"direct": _direct, "run": _run, "mitmdump": _mitmdump}[spec["variant"]]
+        code, stderr = play(command, environment, folder, spec)
+    result = json.loads((folder / "clients.json.done").read_text())
+    (folder / "result.json").write_text(
+        json.dumps({"clients": result, "requests": kept.requests, "code": code, "stderr": stderr})
+    )
+
+
+def _certificates(authority: str) -> dict[str, str]:
+    """As a company sets them on its machines."""
+    names = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS",
+             "GIT_SSL_CAINFO")  # fmt: skip
+    return dict.fromkeys(names, authority)
+
+
+def _direct(
+    command: list[str], environment: dict[str, str], folder: Path, spec: dict[str, Any]
+) -> tuple[int, str]:
+    del folder, spec
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def _run(
+    command: list[str], environment: dict[str, str], folder: Path, spec: dict[str, Any]
+) -> tuple[int, str]:
+    ours = [sys.executable, "-c", "from addon.cli import main; main()", "run"]
+    ours += ["--set", f"confdir={spec['confdir']}", "--set", f"ledger_url={folder / 'ledger.db'}"]
+    environment = environment | {"PYTHONPATH": str(ROOT)}
+    # The driver takes PYTHONPATH out again: it is ours, not the clients'.
+    done = subprocess.run(
+        [*ours, "--", *command], env=environment, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+def _mitmdump(
+    command: list[str], environment: dict[str, str], folder: Path, spec: dict[str, Any]
+) -> tuple[int, str]:
+    host, port = PROXY
+    proxy = [sys.executable, "-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
+    proxy += ["-s", str(ROOT / "addon" / "tee.py"), "--mode", f"regular@{host}:{port}"]
+    for option in (
+        f"confdir={spec['confdir']}",
+        f"ledger_url={folder / 'ledger.db'}",
+        f"ssl_verify_upstream_trusted_ca={spec['authority']}",
+        "flow_detail=0",
+    ):
+        proxy += ["--set", option]
+    log = (folder / "mitmdump.log").open("w")
+    process = subprocess.Popen(
+        proxy,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        cwd=folder,
+    )
+    try:
+        _wait_for_port(process)
+        bundle = folder / "bundle.pem"
+        own = Path(spec["confdir"]) / "mitmproxy-ca-cert.pem"
+        bundle.write_bytes(Path(spec["authority"]).read_bytes() + own.read_bytes())
+        (folder / "wgetrc").write_text(f"ca_certificate = {bundle}\n")
+        led = environment | _certificates(str(bundle)) | {"NODE_USE_ENV_PROXY": "1"}
+        led["WGETRC"] = str(folder / "wgetrc")
+        for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
+            led[name] = f"http://{host}:{port}"
+        return _direct(command, led, folder, spec)
+    finally:
+        process.terminate()
+        process.wait(30)
+        log.close()
+
+
+def _wait_for_port(process: subprocess.Popen[bytes]) -> None:
+    ends = time.monotonic() + START_SECONDS_MAX
+    while process.poll() is None and time.monotonic() < ends:
+        try:
+            socket.create_connection(PROXY, 1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError("mitmdump did not start")
+
+
+def _bring_up_loopback() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sh14x", b"lo", 0)
+        answer = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)
+        flags = struct.unpack("16sh14x", answer)[1] | _IFF_UP
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags))
+
+
+if __name__ == "__main__":
+    shutil.rmtree(Path(sys.argv[1]).parent / "home", ignore_errors=True)
+    main(sys.argv[1])

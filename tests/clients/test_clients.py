@@ -1,0 +1,96 @@
+"""Real clients, run as their users run them: do they work, are they recorded, are they unchanged?
+
+Each is run without us, under `tokentee run`, and with a plain `mitmdump -s addon/tee.py`, against
+fake providers on loopback. The fast part runs by default; `pytest -m clients` installs and runs
+the others too, and writes the table of the README.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients import playing, table
+from tests.clients.installing import name_of
+from tests.clients.matrix import CLIENTS, Client
+from tests.clients.playing import Played
+
+FAST = [client for client in CLIENTS if client.is_fast]
+LED = ("run", "mitmdump")
+
+pytestmark = [
+    pytest.mark.skipif(not playing.can_play(), reason="unshare may not make namespaces here"),
+    pytest.mark.timeout(3000),
+]
+
+
+class Checks:
+    """What holds of one client in one variant."""
+
+    def test_it_works(self, client: Client, variant: str, played: dict[str, Played]):
+        ran = played[variant].clients[name_of(client)]
+        assert ran["code"] == played["direct"].clients[name_of(client)]["code"] == 0, ran
+        assert len(played[variant].asked_by(client)) >= client.calls
+
+    def test_it_is_recorded_exactly(self, client: Client, variant: str, played: dict[str, Played]):
+        if variant in client.goes_past_in:
+            assert not played[variant].rows_of(client)
+            return
+        asked = sorted(each["answer"] for each in played[variant].asked_by(client))
+        recorded = sorted(
+            [row["response_id"], row["input_tokens"], row["output_tokens"]]
+            for row in played[variant].rows_of(client)
+        )
+        assert recorded == asked
+        assert all(row["outcome"] == "complete" for row in played[variant].rows_of(client))
+
+    def test_it_is_unchanged(
+        self, client: Client, variant: str, played: dict[str, Played], tmp_path: Path
+    ):
+        found = playing.differences(client, played["direct"], played[variant], tmp_path)
+        assert not found
+
+    def test_its_session_is_recognised(
+        self, client: Client, variant: str, played: dict[str, Played]
+    ):
+        if not client.session:
+            pytest.skip("its wire tells none")
+        assert all(row["session_id"] for row in played[variant].rows_of(client))
+
+
+@pytest.fixture(scope="module")
+def fast_played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
+    return playing.play(FAST, tmp_path_factory.mktemp("fast"))
+
+
+@pytest.fixture(scope="module")
+def all_played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Played]]:
+    played = playing.play(CLIENTS, tmp_path_factory.mktemp("all"))
+    yield played
+    table.write(played)
+
+
+@pytest.mark.proxy
+@pytest.mark.parametrize("client", FAST, ids=name_of)
+@pytest.mark.parametrize("variant", LED)
+class TestFast(Checks):
+    """Clients that are there anyway."""
+
+    @pytest.fixture
+    def played(self, fast_played: dict[str, Played]) -> dict[str, Played]:
+        return fast_played
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("client", CLIENTS, ids=name_of)
+@pytest.mark.parametrize("variant", LED)
+class TestAll(Checks):
+    """All of them, each in an environment of its own."""
+
+    @pytest.fixture
+    def played(self, all_played: dict[str, Played]) -> dict[str, Played]:
+        return all_played
+
+    def test_what_goes_past_is_said(self, client: Client, variant: str, played: dict[str, Played]):
+        if variant == "run" and client.why_not:
+            assert "api.openai.com went past the recorder" in played["run"].stderr

@@ -1,0 +1,156 @@
+"""The fake providers: a TLS server for all hosts, which keeps every request."""
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tests.clients.answers import answer_to
+
+ADDRESS = "127.0.0.77"
+MARK_PORT = 8077
+
+
+class Kept:
+    """What was asked, under the name of the client whose turn it is."""
+
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.client = ""
+        self._answered: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def add(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Keep it."""
+        kept = {**request, "client": self.client}
+        with self._lock:
+            self.requests.append(kept)
+        return kept
+
+    def number(self) -> int:
+        """How many of this client's requests have been answered: the same in every run."""
+        with self._lock:
+            self._answered[self.client] = self._answered.get(self.client, 0) + 1
+            return self._answered[self.client]
+
+
+def handler(kept: Kept) -> type[BaseHTTPRequestHandler]:
+    """A handler class, as `http.server` wants one."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            if self.path.startswith("/mark/"):
+                kept.client = self.path.removeprefix("/mark/")
+            elif "/info/refs" in self.path:
+                self._send(200, "application/x-git-upload-pack-advertisement", [_advertised()])
+                return
+            else:
+                self._keep(b"")
+            is_known = "/mark/" in self.path or self.path == "/page"
+            self._send(200 if is_known else 404, "application/json", [b"{}"])
+
+        def do_POST(self) -> None:
+            length = self.headers.get("content-length")
+            body = b"".join(self._chunks()) if length is None else self.rfile.read(int(length))
+            request = self._keep(body)
+            path = self.path.partition("?")[0]
+            try:
+                answer = answer_to(path, json.loads(body), kept.client, kept.number)
+            except (ValueError, AttributeError):
+                answer = None
+            if answer is None:
+                self._send(404, "application/json", [b'{"error":{"message":"not here"}}'])
+                return
+            request["answer"] = [answer.response_id, *answer.tokens]
+            self._send(200, answer.content_type, list(answer.pieces))
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def do_PUT(self) -> None:
+            self.do_GET()
+
+        def _keep(self, body: bytes) -> dict[str, Any]:
+            return kept.add(
+                {
+                    "method": self.command,
+                    "host": self.headers.get("host"),
+                    "path": self.path,
+                    "headers": [[name, value] for name, value in self.headers.items()],
+                    "body": body.decode("utf-8", "replace"),
+                }
+            )
+
+        def _chunks(self) -> Iterator[bytes]:
+            if self.headers.get("transfer-encoding", "").lower() != "chunked":
+                return
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                yield self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+
+        def _send(self, status: int, content_type: str, pieces: list[bytes]) -> None:
+            self.send_response(status)
+            self.send_header("content-type", content_type)
+            self.send_header("x-request-id", "req_1")
+            if len(pieces) == 1:
+                self.send_header("content-length", str(len(pieces[0])))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(pieces[0])
+                return
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            for piece in pieces:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+                self.wfile.flush()
+            self.wfile.write(b"0\r\n\r\n")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler
+
+
+def _advertised() -> bytes:
+    """A git repository with one branch and nothing in it that can be fetched: for ls-remote."""
+    service = b"# service=git-upload-pack\n"
+    ref = b"1234567890123456789012345678901234567890 refs/heads/main\0agent=test\n"
+    lines = [b"%04x%s" % (len(service) + 4, service), b"0000", b"%04x%s" % (len(ref) + 4, ref)]
+    return b"".join(lines) + b"0000"
+
+
+@contextmanager
+def serving(certificate: Path) -> Iterator[Kept]:
+    """Serve on port 443 of `ADDRESS`, and marks on a port of their own."""
+    kept = Kept()
+    made = handler(kept)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    context.set_alpn_protocols(["http/1.1"])
+    secure = _Server((ADDRESS, 443), made)
+    secure.socket = context.wrap_socket(
+        secure.socket, server_side=True, do_handshake_on_connect=False
+    )
+    marks = _Server((ADDRESS, MARK_PORT), made)
+    for server in (secure, marks):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield kept
+    finally:
+        for server in (secure, marks):
+            server.shutdown()
+            server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Clients break off connections; that is theirs to report."""
