@@ -220,10 +220,13 @@ class Meter:
         blocks = framing.split(rest)
         frame = framing.parse(blocks[-1]) if blocks else None
         if frame is None:
-            # A comment or a field that says nothing may stand alone; an unfinished message may not.
-            return b"data" in rest or isinstance(framing, EventStream)
+            # A comment may stand alone at the end; an unfinished field or message may not.
+            is_comment = isinstance(framing, SSE) and blocks[-1].lstrip().startswith(b":")
+            return isinstance(framing, SSE | EventStream) and not is_comment
         data = frame.data.strip()
-        return data.startswith((b"{", b"[D")) and data != _DONE and json_values.loads(data) is None
+        if not data or (data != _DONE and _DONE.startswith(data)):
+            return True
+        return data.startswith(b"{") and json_values.loads(data) is None
 
     def _frame(self, data: bytes) -> None:
         framing = self._framing

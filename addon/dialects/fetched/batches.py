@@ -110,11 +110,8 @@ def _dialect_of(answer: dict[str, Any]) -> Dialect:
 
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
     models: dict[str, dict[str, Any]] = usage["models"]
-    named = list(models.items())
-    if not named:
-        return Usage()
+    first, *others = models.items()
     remarks = (f"{usage['left_out']} answers left out",) if "left_out" in usage else ()
-    first, *others = named
     return replace(
         _usage(first[1]),
         further=tuple(

@@ -230,8 +230,6 @@ def _remarks_on_total(
     disagreement = f"total_tokens {total} is not {prompt} + {completion}"
     if sum_of(total_input, total_output) == total:
         yield f"{disagreement}: the total is right, and the rest of it is in the columns"
-    elif total_input != prompt:
-        yield f"{disagreement}: cached tokens are counted beside the prompt"
     else:
         yield f"{disagreement}: the parts are kept"
 

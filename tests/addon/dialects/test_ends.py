@@ -1,0 +1,149 @@
+"""What a stream of each dialect ends with is data, and decides whether it was whole."""
+
+import pytest
+
+from addon.dialects import routes, unknown
+from addon.dialects.facts import Ending, Facts
+from addon.dialects.fetched import batches
+from addon.dialects.openai import chat, realtime
+from addon.dialects.vendors import cohere, replicate
+from addon.metering.meter import Meter
+from addon.metering.settlement import End, outcome_of
+from ledger.model.exchange import Outcome
+
+MARK = {
+    "bedrock.converse",
+    "cohere.chat",
+    "cohere.embed",
+    "cohere.generate",
+    "cohere.rerank",
+    "gemini.live",
+    "ollama.chat",
+    "ollama.embed",
+    "ollama.generate",
+    "openai.realtime",
+    "openai.responses",
+}
+"""Streams of these end with a frame of their own, whatever else was said."""
+CLOSE = {
+    "anthropic.batch_results",
+    "gemini.batch",
+    "openai.batch_output",
+    "replicate.predictions",
+    "unknown",
+}
+"""Lines or frames of which none is the last: the end of the body has to do."""
+
+
+def test_what_each_dialect_ends_with() -> None:
+    by_ending = {
+        ending: {name for name, one in routes.DIALECTS.items() if one.ending is ending}
+        for ending in Ending
+    }
+    assert by_ending[Ending.MARK] == MARK
+    assert by_ending[Ending.CLOSE] == CLOSE
+    assert by_ending[Ending.FINISH] == set(routes.DIALECTS) - MARK - CLOSE
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_whole"),
+    [
+        pytest.param(Facts(), False, id="nothing-said"),
+        pytest.param(Facts(finish_reason="stop"), True, id="finish-reason"),
+        pytest.param(Facts(ended=True, ending=Ending.MARK), True, id="mark"),
+        pytest.param(Facts(finish_reason="stop", ending=Ending.MARK), False, id="mark-missing"),
+        pytest.param(Facts(ending=Ending.CLOSE), True, id="close"),
+        pytest.param(Facts(ending=Ending.CLOSE, is_cut_inside=True), False, id="cut-inside"),
+        pytest.param(
+            Facts(finish_reason="stop", is_cut_inside=True), False, id="finish-then-cut-inside"
+        ),
+        pytest.param(Facts(ended=True, is_cut_inside=True), True, id="mark-then-cut-inside"),
+    ],
+)
+def test_when_a_stream_is_whole(facts: Facts, is_whole: bool) -> None:
+    assert facts.is_whole() is is_whole
+    outcome = outcome_of(End.FINISHED, facts, status=200, streamed=True)
+    assert outcome is (Outcome.COMPLETE if is_whole else Outcome.UPSTREAM_CUT)
+
+
+FRAME = b'data: {"id":"stream:chat:1","choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
+FINISH = (
+    b'data: {"id":"stream:chat:1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        pytest.param(FRAME * 3, Outcome.COMPLETE, id="closed-between-frames"),
+        pytest.param(FRAME * 3 + FRAME[:40], Outcome.UPSTREAM_CUT, id="inside-a-frame"),
+        pytest.param(FRAME * 3 + b"data:", Outcome.UPSTREAM_CUT, id="inside-a-field"),
+        pytest.param(FRAME * 3 + b": ping", Outcome.COMPLETE, id="a-comment"),
+        pytest.param(FRAME * 3 + FRAME.strip(), Outcome.COMPLETE, id="whole-without-a-blank-line"),
+        pytest.param(FRAME + FINISH, Outcome.COMPLETE, id="finish-reason"),
+        pytest.param(FRAME + FINISH + FRAME[:30], Outcome.COMPLETE, id="after-its-finish-reason"),
+        pytest.param(FRAME * 100 + FRAME[:40], Outcome.UPSTREAM_CUT, id="after-many-frames"),
+    ],
+)
+def test_a_stream_that_may_end_by_closing_may_not_end_inside_a_frame(
+    body: bytes, outcome: Outcome
+) -> None:
+    for size in (1, 7, 4_000):
+        meter = Meter(chat.CHAT, content_type="text/event-stream")
+        for at in range(0, len(body), size):
+            meter.feed(body[at : at + size])
+        meter.end()
+        found = outcome_of(End.FINISHED, meter.facts, status=200, streamed=True)
+        assert found is outcome, size
+
+
+def test_a_stream_of_messages_may_not_end_inside_one() -> None:
+    from tests.addon.framing.test_eventstream import header, message
+
+    whole = message(header(":event-type", "chunk"), b'{"bytes":"e30="}')
+    for rest, is_cut in ((b"", False), (whole[:9], True)):
+        meter = Meter(
+            routes.DIALECTS["bedrock.invoke"], content_type="application/vnd.amazon.eventstream"
+        )
+        meter.feed(whole + rest)
+        meter.end()
+        assert meter.facts.is_cut_inside is is_cut
+
+
+def test_a_state_of_a_thing_is_no_finish_reason() -> None:
+    for body, expected in (
+        ({"id": "file-1", "object": "file", "status": "processed"}, None),
+        ({"id": "batch_1", "object": "batch", "status": "validating"}, None),
+        ({"id": "x", "status": "success"}, "success"),
+    ):
+        facts = Facts(is_document=True)
+        unknown.read(facts, "", body)
+        assert facts.finish_reason == expected
+    facts = Facts()
+    unknown.read(facts, "error", {"error": "no"})
+    assert facts.failed
+    assert unknown.usage_of({}, facts).input_tokens is None
+
+
+def test_frames_that_say_nothing_change_nothing() -> None:
+    for dialect, body in (
+        (realtime.REALTIME, {"type": "session.created"}),
+        (cohere.CHAT, {"type": "content-start"}),
+        (replicate.PREDICTIONS, {"id": "p", "status": "processing"}),
+    ):
+        facts = Facts()
+        dialect.read(facts, "", body)
+        assert (facts.ended, facts.finish_reason, facts.usage) == (False, None, None)
+
+
+def test_a_batch_of_very_many_models_says_what_it_left_out() -> None:
+    facts = Facts()
+    for n in range(batches.MODELS_MAX + 3):
+        answer = {"choices": [], "model": f"m{n}", "usage": {"prompt_tokens": 1}}
+        batches.read_line(facts, "", {"custom_id": "c", "response": {"body": answer}})
+    assert facts.usage is not None
+    usage = batches.usage_of(facts.usage, facts)
+    assert len(usage.further) == batches.MODELS_MAX - 1
+    assert usage.remarks == ("3 answers left out",)
+    batches.read_line(facts, "", {"custom_id": "c", "response": {"body": {"error": {}}}})
+    assert facts.usage["results"] == batches.MODELS_MAX + 3
