@@ -24,7 +24,7 @@ def open_ledger(
 ) -> Ledger:
     """A ledger that is being written, and its threads running. LedgerError if it cannot be."""
     parsed = db.parse_url(url)
-    keeper = Keeper(parsed)
+    keeper = Keeper(parsed, log=log)
     if parsed.drivername == "sqlite":
         return _started(
             Ledger(

@@ -13,6 +13,12 @@ import pytest
 type Say = Callable[[str, str], None]
 
 
+@pytest.fixture(autouse=True)
+def own_secret_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test makes or reads the secret of the user who runs it."""
+    monkeypatch.setenv("TOKENTEE_SECRET_FILE", str(tmp_path / "secret-of-keys"))
+
+
 @pytest.fixture
 def say_at_end(record_property: Callable[[str, object], None]) -> Say:
     """`say_at_end(section, line)`: a line for the end of the run."""

@@ -16,6 +16,7 @@ from ledger.budgets.sender import Log, send
 from ledger.model.errors import LedgerError
 from ledger.names import files as name_files
 from ledger.store import db
+from ledger.store.supervision import Supervisor, ThreadHealth
 
 FIRST_SECONDS = 30.0
 """A proxy that only runs for one command has better things to do."""
@@ -31,7 +32,7 @@ class Watcher:
         self._log = log
         self._stopping = threading.Event()
         self._trouble = ""
-        self._thread = threading.Thread(target=self._run, name="tokentee-budgets", daemon=True)
+        self._thread = Supervisor("budgets", self._run, log=log)
 
     def start(self) -> None:
         """Start the thread."""
@@ -43,6 +44,10 @@ class Watcher:
     def stop(self, timeout_seconds: float) -> None:  # noqa: ARG002  # a Companion has it
         """Stop at once: an alert that is claimed and not sent is free again after a while."""
         self._stopping.set()
+
+    def health(self) -> ThreadHealth:
+        """How the thread does."""
+        return self._thread.health()
 
     def check(self, now: datetime) -> int:
         """Send what is due; how many alerts were."""

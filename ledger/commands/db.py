@@ -20,10 +20,12 @@ def add(app: typer.Typer) -> None:
 @db_commands.command()
 def upgrade(*, ledger: LedgerOption = None) -> None:
     """Make the ledger, or bring it to this version's schema; a SQLite file is copied first."""
-    from ledger.store import db
+    from ledger.store import db, secret
 
     engine = db.create(ledger or db.default_url())
     copy = db.upgrade(engine)
+    if db.file_of(engine.url):
+        secret.take_out(engine)
     _say(f"{db.shown(engine.url)} has the schema {db.revision_of(engine)}")
     if copy:
         _say(f"as it was before: {copy}")
@@ -89,7 +91,10 @@ def drop(
     yes: Annotated[bool, typer.Option("--yes", help="Do it: what is dropped is gone.")] = False,
     ledger: LedgerOption = None,
 ) -> None:
-    """Drop old exchanges with their readings and charges, and give the room back."""
+    """Drop old exchanges with their readings and charges, and give the room back.
+
+    What migrations have copied beside a SQLite ledger is dropped, too.
+    """
     from ledger.maintenance import retention
     from ledger.model import period
     from ledger.store import db
@@ -102,6 +107,10 @@ def drop(
         raise typer.Exit(1)
     dropped = retention.drop_before(engine, moment)
     _say(f"{dropped} exchanges were dropped")
+    path = db.file_of(engine.url)
+    for copy in db.copies_of(path) if path else ():
+        dropped = retention.drop_before(db.open_existing(f"sqlite:///{copy}"), moment)
+        _say(f"{dropped} exchanges were dropped from the copy {copy}")
 
 
 def sync(

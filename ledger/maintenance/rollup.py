@@ -23,6 +23,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.schema.columns import Instant, instant_text
+from ledger.store.supervision import Log, Supervisor, ThreadHealth
 from ledger.store.tables import daily, exchanges, hourly, meta, stale_days
 
 LOCK_MS_MAX = 3_000
@@ -125,10 +126,10 @@ def _sum_up(engine: Engine, day: date) -> bool:
 class Keeper:
     """Sums up what is over beside a running proxy, in a thread of its own."""
 
-    def __init__(self, url: str | URL) -> None:
+    def __init__(self, url: str | URL, *, log: Log) -> None:
         self._url = url
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tokentee-keeper", daemon=True)
+        self._thread = Supervisor("keeper", self._run, log=log)
 
     def start(self) -> None:
         self._thread.start()
@@ -139,6 +140,10 @@ class Keeper:
     def stop(self, timeout_seconds: float) -> None:  # noqa: ARG002  # a Companion has it
         """Stop at once: a day whose sums are not committed yet stays stale."""
         self._stopping.set()
+
+    def health(self) -> ThreadHealth:
+        """How the thread does."""
+        return self._thread.health()
 
     def _run(self) -> None:
         pause_seconds = FIRST_SECONDS

@@ -177,14 +177,16 @@ def _gates_of(record: type) -> _Gates:
 
 
 def _gate_of(name: str, kind: Any, characters_max: int) -> _Gate | None:
+    if get_origin(kind) in (dict, Mapping):
+        return _entries
     kinds = set(get_args(kind)) - {NoneType} or {kind}
-    if str in kinds:
+    if str in kinds and get_origin(kind) is not tuple:
         return lambda value: text_of(value, characters_max)
     if datetime in kinds:
         return moment_of
     if int in kinds:
         return _amount if name.endswith("_picousd") else _count
-    return _entries if get_origin(kind) in (dict, Mapping) else None
+    return None
 
 
 def _changes(record: Any, gates: _Gates) -> dict[str, Any]:

@@ -9,10 +9,10 @@ refused. Whoever migrates holds a lock, so two processes that start at once do n
 """
 
 import contextlib
+import glob
 import os
-import secrets
+import re
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -27,7 +27,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from ledger.model.errors import LedgerError
 from ledger.model.extras import needs
 from ledger.store.schema import derived
-from ledger.store.tables import REVISION, meta
+from ledger.store.tables import REVISION
 
 BUSY_MS_MAX = 5_000
 """How long a statement waits for another process's write on SQLite: far longer than a batch takes,
@@ -37,6 +37,9 @@ MIGRATION_LOCK = 0x746F6B656E746565
 """`tokentee` as a number: the advisory lock on PostgreSQL."""
 LINKS_SINCE = "0005"
 """The schema since which links are as `schema/links.py` has them."""
+_USERINFO = re.compile(r"(//[^/?#:@\s]*:)\S*(?=@)@")
+"""`//user:password@`: up to the last @, which a password may hold, too."""
+_PASSWORD = re.compile(r"((?:password|passwd|pwd|passfile|sslpassword)=)[^&\s'\"]*", re.IGNORECASE)
 PARTITIONED = ("exchanges", "readings", "charges")
 
 
@@ -67,7 +70,7 @@ def parse_url(url: str) -> URL:
     if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         if find_spec("psycopg") is None:
             raise LedgerError(needs("psycopg"))
-        return parsed.set(drivername="postgresql+psycopg")
+        return _with_its_password(parsed.set(drivername="postgresql+psycopg"))
     raise LedgerError(
         f"a ledger cannot live in {parsed.drivername!r}: {shown(parsed)}; "
         "use sqlite:///… or postgresql+psycopg://…"
@@ -77,7 +80,13 @@ def parse_url(url: str) -> URL:
 def shown(url: URL | str) -> str:
     """The URL without its password, for people."""
     parsed = parse_url(url) if isinstance(url, str) else url
-    return parsed.render_as_string(hide_password=True)
+    return without_passwords(parsed.render_as_string(hide_password=True))
+
+
+def without_passwords(text: str) -> str:
+    """A text that may hold a URL, without what may be a password in it."""
+    text = _USERINFO.sub(r"\1***@", text)
+    return _PASSWORD.sub(r"\1***", text)
 
 
 def file_of(url: URL) -> Path | None:
@@ -87,7 +96,7 @@ def file_of(url: URL) -> Path | None:
     return Path(url.database).expanduser()
 
 
-def open_engine(url: str | URL) -> Engine:
+def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine:
     """An engine on a ledger, which need not exist or be current: see `ensure`."""
     parsed = parse_url(url) if isinstance(url, str) else url
     if path := file_of(parsed):
@@ -95,7 +104,7 @@ def open_engine(url: str | URL) -> Engine:
         sa.event.listen(engine, "connect", _on_sqlite_connect)
         sa.event.listen(engine, "begin", _on_sqlite_begin)
         return engine
-    return sa.create_engine(
+    engine = sa.create_engine(
         parsed,
         # Linking relies on each statement seeing what was committed before it (`bundles.py`).
         isolation_level="READ COMMITTED",
@@ -112,13 +121,26 @@ def open_engine(url: str | URL) -> Engine:
         },
         pool_pre_ping=True,
     )
+    if answer_seconds_max is not None:
+        from ledger.store.answering import connector
+
+        bounded = connector(answer_seconds_max)
+
+        @sa.event.listens_for(engine, "do_connect")
+        def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
+            return bounded.connect(*arguments, **options)
+
+    return engine
 
 
-def ensure(url: str | URL) -> Engine:
-    """An engine on a ledger whose schema is this code's; LedgerError if that cannot be had."""
+def ensure(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine:
+    """An engine on a ledger whose schema is this code's; LedgerError if that cannot be had.
+
+    With `answer_seconds_max` a PostgreSQL that does not answer for so long is given up.
+    """
     parsed = parse_url(url) if isinstance(url, str) else url
     path = file_of(parsed)
-    engine = create(parsed)
+    engine = create(parsed, answer_seconds_max=answer_seconds_max)
     try:
         found = revision_of(engine)
         if found is None or (found != REVISION and path):
@@ -138,12 +160,12 @@ def ensure(url: str | URL) -> Engine:
     return engine
 
 
-def create(url: str | URL) -> Engine:
+def create(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine:
     """An engine on a ledger of any schema, or of none yet; a SQLite file is made if need be."""
     parsed = parse_url(url) if isinstance(url, str) else url
     if path := file_of(parsed):
         _create_file(path)
-    return open_engine(parsed)
+    return open_engine(parsed, answer_seconds_max=answer_seconds_max)
 
 
 def open_existing(url: str) -> Engine:
@@ -186,28 +208,14 @@ def upgrade(engine: Engine) -> str | None:
             if found is not None and found < LINKS_SINCE:
                 derived.relink_all(connection)
     except sa.exc.DBAPIError as error:
-        raise LedgerError(_why(engine.url, error)) from error
+        if _is_trouble(error):
+            raise LedgerError(_why(engine.url, error)) from error
+        cause = _cut(" ".join(str(error.orig).split()))
+        raise LedgerError(
+            f"cannot migrate the ledger {shown(engine.url)} to schema {REVISION}: {cause}; "
+            "it is as it was: remove what stands in the way, and run `tokentee db upgrade`"
+        ) from error
     return str(copy) if copy else None
-
-
-def secret_of(engine: Engine) -> bytes:
-    """The ledger's own, for the keyed hash of API keys; made by whoever comes first."""
-    keep_secret(engine, secrets.token_bytes(32))
-    with engine.connect() as connection:
-        kept = connection.scalar(sa.select(meta.c.value).where(meta.c.key == "secret"))
-    assert kept is not None
-    return bytes.fromhex(kept)
-
-
-def keep_secret(engine: Engine, secret: bytes) -> None:
-    """Make this the ledger's secret, if it has none."""
-    with writing(engine) as connection:
-        connection.execute(
-            sa.text(
-                "INSERT INTO meta (key, value) VALUES ('secret', :secret) ON CONFLICT DO NOTHING"
-            ),
-            {"secret": secret.hex()},
-        )
 
 
 def differences(engine: Engine) -> list[str]:
@@ -302,6 +310,7 @@ def _create_file(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        _make_private(path)
     except OSError as error:
         raise LedgerError(
             f"cannot create the ledger {path}: {error.strerror}; "
@@ -314,14 +323,44 @@ def _create_file(path: Path) -> None:
         )
 
 
+def _make_private(path: Path) -> None:
+    """Take the rights of others to a ledger's files away, where it is ours."""
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        file = path.with_name(name)
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
+
+
+def copies_of(path: Path) -> list[Path]:
+    """The copies that migrations have put beside a ledger."""
+    return sorted(
+        file
+        for file in path.parent.glob(f"{glob.escape(path.name)}.before-*")
+        if not file.name.endswith(("-wal", "-shm", ".part"))
+    )
+
+
 def _copy(path: Path, revision: str) -> Path:
-    copy = path.with_name(f"{path.name}.before-{REVISION}-from-{revision}-{int(time.time())}")
-    _create_file(copy)
-    with (
-        contextlib.closing(sqlite3.connect(path)) as source,
-        contextlib.closing(sqlite3.connect(copy)) as target,
-    ):
-        source.backup(target)
+    """A copy of a ledger beside it. One name for one step: a migration that is tried again
+    replaces the copy of the last try."""
+    copy = path.with_name(f"{path.name}.before-{REVISION}-from-{revision}")
+    part = copy.with_name(f"{copy.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        _create_file(part)
+        with (
+            contextlib.closing(sqlite3.connect(path)) as source,
+            contextlib.closing(sqlite3.connect(part)) as target,
+        ):
+            source.backup(target)
+        part.replace(copy)
+    except (OSError, sqlite3.Error) as error:
+        part.unlink(missing_ok=True)
+        raise LedgerError(
+            f"cannot copy the ledger {path} before its migration: {error}; it is as it was: "
+            "make room for a copy beside it"
+        ) from error
     return copy
 
 
@@ -340,6 +379,14 @@ def _on_sqlite_begin(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("tokentee_begin", "BEGIN"))
 
 
+def _is_trouble(error: sa.exc.DBAPIError) -> bool:
+    """Whether the database cannot be reached or written, whatever is asked of it."""
+    text = str(error.orig)
+    return isinstance(error, sa.exc.OperationalError) and not any(
+        word in text for word in ("already exists", "no such", "near ", "does not exist")
+    )
+
+
 def _why(url: URL, error: sa.exc.DBAPIError) -> str:
     """One line for the operator out of a driver's error."""
     text = " ".join(str(error.orig).split())
@@ -354,9 +401,18 @@ def _why(url: URL, error: sa.exc.DBAPIError) -> str:
     return f"cannot open the ledger {shown(url)}: {_cut(text)}; {advice}"
 
 
+def _with_its_password(url: URL) -> URL:
+    """The URL with a `?password=` where a password belongs, and is hidden."""
+    given = url.query.get("password")
+    if not isinstance(given, str):
+        return url
+    return url.set(password=url.password or given).difference_update_query(["password"])
+
+
 def _is_path(text: str) -> bool:
     return "://" not in text and text.endswith((".sqlite3", ".sqlite", ".db"))
 
 
 def _cut(text: str) -> str:
+    text = without_passwords(text)
     return text if len(text) <= 300 else f"{text[:300]}…"

@@ -8,6 +8,7 @@ process ids, which are reused, and mean nothing between two containers on one vo
 import contextlib
 import hashlib
 import os
+import secrets
 import sys
 from pathlib import Path
 
@@ -16,10 +17,16 @@ class Claim:
     """Says that a node is alive, until it is released or the process ends."""
 
     def __init__(self, ledger: Path, node: str) -> None:
-        self._path = _lock_path(ledger, node)
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file: int | None = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
-        _try_lock(self._file)
+        self.node = node
+        """The node's name: made unique where another process has it."""
+        self._file: int | None = None
+        while self._file is None:
+            self._path = _lock_path(ledger, self.node)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # None: two containers with one host name and process id, started in one second.
+            self._file = take_turn(self._path)
+            if self._file is None:
+                self.node = f"{node}/{secrets.token_hex(4)}"
 
     def release(self) -> None:
         """Say that the node has ended in good order; once more says nothing more."""

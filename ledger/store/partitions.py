@@ -23,7 +23,8 @@ LOCK_MS_MAX = 3_000
 
 def month_of(opened_at: str) -> date:
     """The month of an `opened_at` as text."""
-    return date(int(opened_at[:4]), int(opened_at[5:7]), 1)
+    year, month, *_ = opened_at.split("-")
+    return date(int(year), int(month), 1)
 
 
 def coming(today: date) -> list[date]:

@@ -170,6 +170,7 @@ sa.Index(
     exchanges.c.upstream_digest,
     exchanges.c.request_digest,
     exchanges.c.key_fingerprint,
+    exchanges.c.content_digest,
     sqlite_where=exchanges.c.response_id.is_not(None),
     postgresql_where=exchanges.c.response_id.is_not(None),
 )

@@ -27,6 +27,11 @@ LOCK_MS_MAX = 20_000
 
 REFUSALS = (sa.exc.IntegrityError, sa.exc.DataError)
 """The row is at fault, whenever it is tried."""
+_REFUSING_CLASSES = ("21", "22", "23", "2F", "38", "39", "44", "54", "P0")
+"""Classes of SQLSTATE in which the row is at fault: values, constraints, checks, limits of the
+server, and what a trigger raises."""
+ANSWER_SECONDS_MAX = STATEMENT_MS_MAX / 1_000 + 15
+"""A server that keeps its own limits has answered by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ def sync(
     if db.parse_url(source_url) == db.parse_url(target_url):
         raise LedgerError(f"source and target are the same ledger: {db.shown(source_url)}")
     source = db.open_existing(source_url)
-    target = db.ensure(target_url)
+    target = db.ensure(target_url, answer_seconds_max=ANSWER_SECONDS_MAX)
     done = 0
     refused: list[Refused] = []
     try:
@@ -90,7 +95,9 @@ def deliver(
         with db.writing(target) as connection:
             _bound(connection)
             bundles.write(connection, bundle)
-    except REFUSALS as error:
+    except Exception as error:  # whatever an exchange raises, others are delivered
+        if not is_refusal(error):
+            raise
         if len(keys) == 1:
             return [Refused(keys[0], reason_of(error))]
         half = len(keys) // 2
@@ -109,10 +116,25 @@ def _bound(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SET LOCAL statement_timeout = {STATEMENT_MS_MAX}")
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
+        # A transaction whose client is gone must not keep its locks.
+        connection.exec_driver_sql(
+            f"SET LOCAL idle_in_transaction_session_timeout = {STATEMENT_MS_MAX}"
+        )
 
 
-def reason_of(error: sa.exc.DBAPIError) -> str:
+def is_refusal(error: Exception) -> bool:
+    """Whether the row is at fault, and not the database, for now."""
+    if isinstance(error, REFUSALS):
+        return True
+    if isinstance(error, sa.exc.DBAPIError):
+        return str(getattr(error.orig, "sqlstate", None) or "")[:2] in _REFUSING_CLASSES
+    return not isinstance(error, sa.exc.SQLAlchemyError | LedgerError | OSError | MemoryError)
+
+
+def reason_of(error: Exception) -> str:
     """What the database said, without the row that it said it of."""
+    if not isinstance(error, sa.exc.DBAPIError):
+        return f"{type(error).__name__}: {error}"[:300]
     diagnosis = getattr(error.orig, "diag", None)
     text = (diagnosis.message_primary if diagnosis else None) or str(error.orig)
     return " ".join(text.split())[:300]

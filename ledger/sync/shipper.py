@@ -24,15 +24,22 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.store import db, nodes, partitions, recovery
+from ledger.store import db, nodes, partitions, recovery, secret
+from ledger.store.supervision import Supervisor, ThreadHealth
 from ledger.store.tables import exchanges
 from ledger.sync import spool
-from ledger.sync.merging import BUNDLE_EXCHANGES_MAX, deliver, reason_of
+from ledger.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver, reason_of
 
 GATHER_SECONDS = 0.5
 """How long changes gather before they are shipped: late by so much, and few statements."""
 IDLE_SECONDS = 30.0
 TURN_SECONDS = 5.0
+TURN_BUNDLES_MAX = 20
+"""Bundles of one turn: some seconds."""
+MEETING_SECONDS = 1.0
+"""How long a proxy that has never met its shared ledger waits for it at the start."""
+PRUNING_BATCHES_MAX = 20
+"""Batches of old exchanges that are dropped from the spool in one turn."""
 RETRY_SECONDS = 0.5
 RETRY_SECONDS_MAX = 30.0
 HEARTBEAT_SECONDS = 60.0
@@ -64,7 +71,7 @@ class Shipper:
         self._give_up_at = 0.0
         self._changed = threading.Event()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tokentee-shipper", daemon=True)
+        self._thread = Supervisor("shipper", self._run, log=log)
 
     def start(self) -> None:
         self._thread.start()
@@ -77,9 +84,12 @@ class Shipper:
         """Ship what waits, for so long at most; the rest is shipped after the next start."""
         self._stopping.set()
         self._changed.set()
-        self._thread.join(timeout_seconds)
-        if not self._thread.is_alive():
+        if self._thread.join(timeout_seconds):
             self._spool.dispose()
+
+    def health(self) -> ThreadHealth:
+        """How the thread does."""
+        return self._thread.health()
 
     def _run(self) -> None:
         pause_seconds = RETRY_SECONDS
@@ -89,7 +99,7 @@ class Shipper:
                 self._stopping.wait(TURN_SECONDS)
                 continue
             try:
-                self._ship()
+                is_done = self._ship()
                 self._keep_house()
             except _TROUBLE as error:
                 self._begin_trouble(error)
@@ -98,34 +108,43 @@ class Shipper:
             else:
                 self._end_trouble()
                 pause_seconds = RETRY_SECONDS
-                self._changed.wait(IDLE_SECONDS)
-                self._changed.clear()
-                self._stopping.wait(GATHER_SECONDS)
+                if is_done:
+                    self._changed.wait(IDLE_SECONDS)
+                    self._changed.clear()
+                    self._stopping.wait(GATHER_SECONDS)
         with contextlib.suppress(*_TROUBLE):
-            if self._turn is not None:
-                self._ship()
+            while self._turn is not None and not self._ship():
+                pass
         self._disconnect()
         if self._turn is not None:
             os.close(self._turn)
 
-    def _ship(self) -> None:
-        """Ship all that waits."""
+    def _ship(self) -> bool:
+        """Ship what waits, for one turn; whether nothing waits any more.
+
+        Under steady load something always waits: a turn ends, so that heartbeats and pruning go on.
+        """
         target = self._connected()
-        while True:
+        for _ in range(TURN_BUNDLES_MAX):
             with self._spool.connect() as connection:
                 keys, last = spool.pending(connection, BUNDLE_EXCHANGES_MAX)
                 if last is None:
-                    return
+                    return True
                 refused = deliver(connection, target, keys, self._months)
             for one in refused:
                 self._log("error", f"the shared ledger refuses exchange {one.key[1]}: {one.error}")
             with db.writing(self._spool) as connection:
                 spool.settle_outbox(connection, last, refused, now=datetime.now(UTC))
+            if len(keys) < BUNDLE_EXCHANGES_MAX // 2:
+                # Small bundles cost most: more may gather before the next turn.
+                return True
+        return False
 
     def _connected(self) -> Engine:
         """The target, of our schema; looked at anew after every trouble."""
         if self._target is None:
-            self._target = db.ensure(self._url)
+            self._target = db.ensure(self._url, answer_seconds_max=ANSWER_SECONDS_MAX)
+            _meet(self._spool, self._target, self._log)
             self._months.clear()
             self._heartbeat_at = self._housekeeping_at = 0.0
             self._give_up_at = time.monotonic() + SETTLING_SECONDS
@@ -152,8 +171,11 @@ class Shipper:
         if now >= self._housekeeping_at:
             self._housekeeping_at = now + HOUSEKEEPING_SECONDS
             self._make_partitions(datetime.now(UTC).date())
-            while spool.drop_shipped(self._spool, now=datetime.now(UTC)):
-                pass
+            for _ in range(PRUNING_BATCHES_MAX):
+                if not spool.drop_shipped(self._spool, now=datetime.now(UTC)):
+                    break
+            else:
+                self._housekeeping_at = now
         if now >= self._give_up_at:
             self._give_up_at = now + HOUSEKEEPING_SECONDS
             with db.writing(self._connected()) as connection:
@@ -195,40 +217,62 @@ class Shipper:
 def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Engine, Shipper]:
     """The spool of a shared database, and who ships it.
 
-    The database need not be there: then the spool begins on its own, and takes over the secret of
-    the keyed hashes when it is first met at a start. A database that says we are not welcome at
-    all is an error of the operator, if this is the first time that we ask.
+    The database need not be there: the shipper meets it when it can. Only a proxy that has never
+    met it waits for it at the start, for `MEETING_SECONDS`, to hash keys as the others do. A
+    database that answers that we are not welcome at all is then an error of the operator.
     """
     path = spool.path_for(target)
-    is_new = not path.exists()
-    shared: Engine | None = None
-    try:
-        shared = db.ensure(target)
-    except LedgerError as error:
-        if is_new and any(word in str(error) for word in _UNWELCOME):
-            raise
-        log("warning", f"{error}; exchanges wait in {path}")
     engine = db.ensure(f"sqlite:///{path}")
-    if shared is not None:
+    shipper = Shipper(path, target, log=log)
+    if not spool.has_met(engine):
+        failed: list[LedgerError] = []
+        meeting = threading.Thread(
+            target=_first_meeting, args=(path, target, log, failed), daemon=True
+        )
+        meeting.start()
+        meeting.join(MEETING_SECONDS)
+        if failed and any(word in str(failed[0]) for word in _UNWELCOME):
+            engine.dispose()
+            raise failed[0]
+        if failed or meeting.is_alive():
+            why = str(failed[0]) if failed else f"{db.shown(target)} does not answer"
+            log("warning", f"{why}; exchanges wait in {path}")
+    return engine, shipper
+
+
+def _first_meeting(
+    path: Path, target: URL, log: Callable[[str, str], None], failed: list[LedgerError]
+) -> None:
+    """Meet the shared ledger with connections of its own, which may outlast the start."""
+    own = db.open_engine(f"sqlite:///{path}")
+    try:
+        shared = db.ensure(target, answer_seconds_max=ANSWER_SECONDS_MAX)
         try:
-            _share_secret(engine, shared, log)
-        except sa.exc.SQLAlchemyError as error:
-            log("warning", f"the shared ledger {db.shown(target)} does not answer: {error}")
+            _meet(own, shared, log)
         finally:
             shared.dispose()
-    return engine, Shipper(path, target, log=log)
+    except LedgerError as error:
+        failed.append(error)
+    except (sa.exc.SQLAlchemyError, sqlite3.Error, OSError) as error:
+        failed.append(LedgerError(f"cannot open the shared ledger {db.shown(target)}: {error}"))
+    finally:
+        own.dispose()
 
 
-def _share_secret(engine: Engine, shared: Engine, log: Callable[[str, str], None]) -> None:
+def _meet(own: Engine, shared: Engine, log: Callable[[str, str], None]) -> None:
     """All proxies of one database hash keys alike, or its reports could not tell one key from
     two."""
-    own = db.secret_of(engine)
-    db.keep_secret(shared, own)
-    secret = db.secret_of(shared)
-    if secret == own:
+    try:
+        is_other = secret.share(own, shared)
+    except sa.exc.ProgrammingError as error:
+        log("warning", f"cannot share the secret of key fingerprints: {reason_of(error)}")
         return
-    with db.writing(engine) as connection:
+    with db.writing(own) as connection:
         has_rows = connection.execute(sa.select(exchanges.c.id).limit(1)).first() is not None
-        spool.note(connection, "secret", secret.hex())
-    if has_rows:
-        log("warning", "keys recorded before the shared ledger was met have other fingerprints")
+        spool.note(connection, "met", "yes")
+    if is_other and has_rows:
+        log(
+            "warning",
+            "keys that were recorded before the shared ledger was met have other fingerprints, "
+            "until the next start",
+        )

@@ -87,6 +87,12 @@ def note(connection: Connection, key: str, value: str | None) -> None:
         connection.execute(sa.insert(meta).values(key=key, value=value))
 
 
+def has_met(engine: Engine) -> bool:
+    """Whether the shared ledger was ever met; then its secret is known."""
+    with engine.connect() as connection:
+        return connection.scalar(sa.select(meta.c.value).where(meta.c.key == "met")) is not None
+
+
 def pending(connection: Connection, count: int) -> tuple[list[Key], int | None]:
     """The exchanges that changed first, and the place in the outbox up to which they stand."""
     rows = connection.execute(sa.select(outbox).order_by(outbox.c.seq).limit(count)).all()

@@ -21,6 +21,34 @@ COLUMNS = {
 }
 
 
+# Whoever may read the ledger could test guesses of a key with the secret. A schema of its own is
+# not reached by `GRANT SELECT ON ALL TABLES IN SCHEMA public`. Who writes the ledger may use it.
+SECRET = (
+    "CREATE SCHEMA IF NOT EXISTS tokentee_private",
+    (
+        "CREATE TABLE IF NOT EXISTS tokentee_private.secret "
+        "(place integer PRIMARY KEY CHECK (place = 1), value text NOT NULL)"
+    ),
+    "REVOKE ALL ON SCHEMA tokentee_private FROM PUBLIC",
+    (
+        "INSERT INTO tokentee_private.secret (place, value) "
+        "SELECT 1, value FROM meta WHERE key = 'secret' ON CONFLICT DO NOTHING"
+    ),
+    "DELETE FROM meta WHERE key = 'secret'",
+    """
+DO $$ DECLARE writer text; BEGIN
+  FOR writer IN SELECT DISTINCT quote_ident(grantee) FROM information_schema.role_table_grants
+    WHERE table_schema = current_schema() AND table_name = 'exchanges'
+      AND privilege_type = 'INSERT' AND grantee NOT IN ('PUBLIC', current_user)
+  LOOP
+    EXECUTE 'GRANT USAGE ON SCHEMA tokentee_private TO ' || writer;
+    EXECUTE 'GRANT SELECT, INSERT ON tokentee_private.secret TO ' || writer;
+  END LOOP;
+END $$
+""",
+)
+
+
 def upgrade() -> None:
     for name, comment in COLUMNS.items():
         op.add_column("exchanges", sa.Column(name, sa.Text, comment=comment))
@@ -45,6 +73,7 @@ def upgrade() -> None:
             "upstream_digest",
             "request_digest",
             "key_fingerprint",
+            "content_digest",
         ],
         sqlite_where=sa.text("response_id IS NOT NULL"),
         postgresql_where=sa.text("response_id IS NOT NULL"),
@@ -56,6 +85,10 @@ def upgrade() -> None:
         sqlite_where=sa.text("response_id IS NOT NULL AND source <> 'live'"),
         postgresql_where=sa.text("response_id IS NOT NULL AND source <> 'live'"),
     )
+
+    if op.get_context().dialect.name == "postgresql":
+        for statement in SECRET:
+            op.execute(statement)
 
 
 def downgrade() -> None:

@@ -13,13 +13,10 @@ from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
 from ledger.model.columns import columns_of
 
-INSTANT_TEXT = "%Y-%m-%d %H:%M:%S.%fZ"
-"""Fixed width, so that it sorts as it reads; SQLite's date functions take it, and a comparison
-with `datetime('now', '-1 hour')` means what it says (with a `T` it would not)."""
-
 
 class Instant(TypeDecorator[datetime]):
-    """A moment in UTC: `timestamptz` on PostgreSQL, sortable text on SQLite."""
+    """A moment in UTC: `timestamptz` on PostgreSQL, on SQLite text of fixed width, which sorts as
+    it reads, and which its date functions take: `2026-01-02 03:04:05.000000Z`."""
 
     impl = sa.Text
     cache_ok = True
@@ -69,8 +66,10 @@ class Document(TypeDecorator[str]):
 
 
 def instant_text(moment: datetime) -> str:
-    """A moment as SQLite keeps it."""
-    return moment.astimezone(UTC).strftime(INSTANT_TEXT)
+    """A moment as SQLite keeps it. With a `T` a comparison with `datetime('now', '-1 hour')` would
+    not mean what it says."""
+    # Not by strftime, which pads no year on some systems: what does not sort is no instant.
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(' ', 'microseconds')}Z"
 
 
 SMALL = ("http_status", "revision")

@@ -68,14 +68,18 @@ def _counts(name: str) -> str:
     return f"{name}.duplicate_of IS NULL AND {name}.id_collision IN (false, true)"
 
 
-def _live_covers(y: str, x: str) -> str:
+def _live_covers(y: str, x: str, *, has_bytes: bool) -> str:
     """Both are live: everything is the same, and what is unknown is unknown of both."""
+    answer = (
+        f"{x}.upstream_digest IS NOT NULL AND {y}.upstream_digest = {x}.upstream_digest"
+        if has_bytes
+        else f"{x}.upstream_digest IS NULL AND {y}.upstream_digest IS NULL "
+        f"AND {y}.content_digest = {x}.content_digest"
+    )
     return (
-        f"{y}.source = 'live' AND {x}.source = 'live' "
-        f"AND {y}.upstream_digest {{same}} {x}.upstream_digest "
+        f"{y}.source = 'live' AND {x}.source = 'live' AND {answer} "
         f"AND {y}.request_digest {{same}} {x}.request_digest "
-        f"AND {y}.key_fingerprint {{same}} {x}.key_fingerprint "
-        f"AND ({x}.upstream_digest IS NOT NULL OR {y}.content_digest = {x}.content_digest)"
+        f"AND {y}.key_fingerprint {{same}} {x}.key_fingerprint"
     )
 
 
@@ -102,7 +106,8 @@ def _original() -> str:
         f"SELECT {', '.join(f'y.{name}' for name in LINK_COLUMNS)} FROM exchanges y "
         f"WHERE {_IN_GROUP.format('y')} AND y.id <> n.id AND {_before('y', 'n')} AND {condition}"
         for condition in (
-            f"{_counts('y')} AND {_live_covers('y', 'n')}",
+            f"{_counts('y')} AND {_live_covers('y', 'n', has_bytes=True)}",
+            f"{_counts('y')} AND {_live_covers('y', 'n', has_bytes=False)}",
             (
                 f"n.upstream_digest IS NOT NULL AND {_counts('y')} "
                 f"AND y.upstream_digest = n.upstream_digest AND {_covers_recording('y', 'n')}"
@@ -138,10 +143,21 @@ _LINK_STEPS = (
         f"AND id = n.id AND NOT (duplicate_of {{same}} {_original()})"
     ),
     # Live rows that counted and that n comes before, then those that pointed at them.
-    _point_at_n(f"{_N_COUNTS} AND {_counts('x')} AND {_live_covers('n', 'x')}"),
-    _point_at_n(
-        f"{_N_COUNTS} AND x.duplicate_of IN (SELECT d.id FROM exchanges d "
-        f"WHERE {_IN_GROUP.format('d')} AND d.duplicate_of = n.id) AND {_live_covers('n', 'x')}"
+    *(
+        _point_at_n(
+            f"{_N_COUNTS} AND {_counts('x')} AND {_live_covers('n', 'x', has_bytes=has_bytes)} "
+            # The same the other way round, for the index.
+            f"AND {_live_covers('x', 'n', has_bytes=has_bytes)}"
+        )
+        for has_bytes in (True, False)
+    ),
+    *(
+        _point_at_n(
+            f"{_N_COUNTS} AND x.duplicate_of IN (SELECT d.id FROM exchanges d "
+            f"WHERE {_IN_GROUP.format('d')} AND d.duplicate_of = n.id) "
+            f"AND {_live_covers('n', 'x', has_bytes=has_bytes)}"
+        )
+        for has_bytes in (True, False)
     ),
     # Recordings with the bytes that n has, then recordings without bytes.
     _point_at_n(

@@ -19,30 +19,32 @@ What it promises, whatever the disk does:
 - Each condition is said once when it begins and once when it ends.
 """
 
-import contextlib
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from ledger.model import door
 from ledger.model.charge import Charge
+from ledger.model.columns import TEXT_CHARACTERS_MAX
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, Source, State
 from ledger.model.learned import Learned
 from ledger.model.reading import Reading
-from ledger.store import db, nodes
+from ledger.store import db, nodes, secret
 from ledger.store.recovery import give_up_lost
 from ledger.store.schema.columns import instant_text
+from ledger.store.supervision import SetAside, Supervisor, ThreadHealth
 from ledger.store.tables import learned
 from ledger.store.writing import batch_insert
+from ledger.store.writing.ledger_file import LedgerFile
 
 WAITING_MAX = 50_000
 """Rows in memory: about 150 MB, and more than a minute of a busy proxy core."""
@@ -54,11 +56,6 @@ PostgreSQL's `commit_delay` and `commit_siblings`: a row alone costs 360 µs of 
 108 µs (measured). A client by itself never waits, nor does a batch that is large enough."""
 RETRY_SECONDS = 0.5
 RETRY_SECONDS_MAX = 10.0
-CACHE_KIB = 16_000
-CHECKPOINT_PAGES = 4_000
-"""16 MB of WAL."""
-LOOK_SECONDS = 1.0
-"""How often the writer looks whether its file is still there: a deleted one takes writes, too."""
 SAY_SECONDS = 10.0
 NO_OFFSET = timedelta(0)
 
@@ -88,6 +85,39 @@ class Companion(Protocol):
 
     def stop(self, timeout_seconds: float) -> None:
         """Finish, within so many seconds."""
+
+    def health(self) -> ThreadHealth:
+        """How the thread does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How recording goes."""
+
+    threads: tuple[ThreadHealth, ...]
+    """The writer's first, then those beside it."""
+    trouble: str | None
+    """Why nothing can be committed now."""
+    queued_rows: int
+    dropped: int
+    """Settled exchanges that could not be recorded since the start."""
+    set_aside: int
+    """Items that could not be written, and are kept beside the ledger."""
+
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong, in words; empty: nothing is."""
+        found = [
+            f"the {thread.name} does not work: {thread.error}"
+            for thread in self.threads
+            if not thread.is_working
+        ]
+        if self.trouble is not None:
+            found.append(f"the ledger cannot be written: {self.trouble}")
+        if self.dropped:
+            found.append(f"{self.dropped} exchanges are not in the ledger")
+        if self.set_aside:
+            found.append(f"{self.set_aside} items were set aside")
+        return tuple(found)
 
 
 class Receipt:
@@ -155,20 +185,21 @@ class Ledger:
         self._trouble: str | None = None
         self._dropping = threading.Lock()
         self._quiet_until = 0.0
-        self._look_at = 0.0
-        self._inode: int | None = None
-        self._connection: sqlite3.Connection
+        self._file = LedgerFile(engine, path, spooling=spooling, log=log)
+        self._set_aside = SetAside(path.with_name(f"{path.name}-set-aside.jsonl"), log=log)
+        self._waiting: list[_Job] = []
         self._claim: nodes.Claim
         self.secret = b""
         self.learned: dict[tuple[str, str], Learned] = {}
-        self._thread = threading.Thread(target=self._run, name="tokentee-writer", daemon=True)
+        self._thread = Supervisor("writer", self._run, log=log, set_aside=self._set_aside)
 
     def start(self) -> None:
         """Give up what dead processes left open, and start writing."""
         try:
             self._claim = nodes.Claim(self._path, self._node)
-            self._open_connection()
-            self.secret = db.secret_of(self._engine)
+            self._node = self._claim.node
+            self._file.open()
+            self.secret = secret.of_ledger(self._engine)
             self.learned = _learned(self._engine, datetime.now(UTC))
             lost = give_up_lost(
                 self._engine,
@@ -216,14 +247,23 @@ class Ledger:
         if not self._closed and self._queue.qsize() < WAITING_MAX:
             self._queue.put(lesson)
 
+    def health(self) -> Health:
+        """How recording goes, for those who ask from outside."""
+        return Health(
+            threads=(self._thread.health(), *(each.health() for each in self._companions)),
+            trouble=self._trouble,
+            queued_rows=self._queue.qsize() + len(self._waiting),
+            dropped=self.dropped,
+            set_aside=self._set_aside.count,
+        )
+
     def close(self, timeout_seconds: float) -> None:
         """Write what is waiting, for so long at most, and stop."""
         if not self._closed:
             self._closed = True
             self._queue.put(_Stop())
         deadline = time.monotonic() + timeout_seconds
-        self._thread.join(timeout_seconds)
-        if self._thread.is_alive():
+        if not self._thread.join(timeout_seconds):
             count = self._queue.qsize()
             self._log("error", f"{count} writes did not end within {timeout_seconds:g} s")
             return
@@ -235,28 +275,28 @@ class Ledger:
     # The writer thread
 
     def _run(self) -> None:
-        waiting: list[_Job] = []
-        stopping = False
+        """Write until told to stop; started again, it goes on with what waits."""
+        stopping = self._closed and self._queue.empty()
         pause_seconds, retry_at = RETRY_SECONDS, 0.0
         while not stopping:
-            pause = max(0.0, retry_at - time.monotonic()) if waiting else None
+            pause = max(0.0, retry_at - time.monotonic()) if self._waiting else None
             jobs, lessons, stopping = self._take(pause)
-            waiting += jobs
-            if waiting and (stopping or time.monotonic() >= retry_at):
-                waiting = self._flush(waiting)
-                if waiting:
+            self._waiting += jobs
+            if self._waiting and (stopping or time.monotonic() >= retry_at):
+                self._waiting = self._flush(self._waiting)
+                if self._waiting:
                     pause_seconds = min(2 * pause_seconds, RETRY_SECONDS_MAX)
                     retry_at = time.monotonic() + pause_seconds
                 else:
                     pause_seconds, retry_at = RETRY_SECONDS, 0.0
             for lesson in lessons:
                 self._keep(lesson)
-            if waiting:
-                self._resolve(waiting, error=self._trouble)
-                waiting = self._bounded(waiting)
-        if waiting:
-            self._drop(waiting)
-        self._connection.close()
+            if self._waiting:
+                self._resolve(self._waiting, error=self._trouble)
+                self._waiting = self._bounded(self._waiting)
+        if self._waiting:
+            self._drop(self._waiting)
+        self._file.close()
 
     def _take(self, wait_seconds: float | None) -> tuple[list[_Job], list[Learned], bool]:
         """All that has gathered; waits for the first of it, for ever or as long as told."""
@@ -271,8 +311,10 @@ class Ledger:
                     jobs.append(item)
                 elif isinstance(item, Learned):
                     lessons.append(item)
-                else:
+                elif isinstance(item, _Stop):
                     return jobs, lessons, True
+                else:
+                    self._set_aside.add(item, TypeError("nothing that a writer takes"))
                 item = self._queue.get_nowait()
         except Empty:
             return jobs, lessons, False
@@ -284,9 +326,13 @@ class Ledger:
         while waiting:
             batch = waiting[: batch_insert.ROWS_MAX]
             try:
-                self._look()
+                self._file.look()
                 self._write(batch)
             except _TROUBLE as error:
+                self._begin_trouble(error)
+                return waiting
+            except Exception as error:  # noqa: BLE001  # of a step that no row explains: as trouble
+                self._set_aside.add("a batch, which is tried again", error)
                 self._begin_trouble(error)
                 return waiting
             self._end_trouble()
@@ -303,43 +349,56 @@ class Ledger:
         if not jobs:
             return
         try:
-            self._connection.execute(*batch_insert.statement([job.row for job in jobs if job.row]))
-        except _REFUSED:
-            for job in jobs:
-                self._write_alone(job)
+            self._execute([job.row for job in jobs if job.row])
+        except _TROUBLE as error:
+            if not isinstance(error, _REFUSED):
+                raise
+            self._write_each(jobs)
+        except Exception:  # noqa: BLE001  # some row cannot be written, whatever it raises
+            self._write_each(jobs)
+
+    def _write_each(self, jobs: Sequence[_Job]) -> None:
+        for job in jobs:
+            self._write_alone(job)
+
+    def _execute(self, rows: Sequence[batch_insert.Row]) -> None:
+        self._file.connection.execute(*batch_insert.statement(rows))
 
     def _write_alone(self, job: _Job) -> None:
         """Write one row of a batch that was refused: as it is, cleaned, or without its charges."""
         assert job.row is not None
         refusal: Exception | None = None
-        for row in (
-            job.row,
-            batch_insert.cleaned(job.row),
-            batch_insert.uncharged(batch_insert.cleaned(job.row)),
-        ):
+        for row in (job.row, batch_insert.uncharged(job.row)):
             try:
-                self._connection.execute(*batch_insert.statement([row]))
-            except _REFUSED as error:
+                self._execute([row])
+            except Exception as error:  # set aside, unless it is trouble
+                if isinstance(error, _TROUBLE) and not isinstance(error, _REFUSED):
+                    raise
                 refusal = refusal or error
             else:
                 if refusal:
-                    self._log("warning", f"exchange {job.exchange.id} was put right: {refusal}")
+                    self._say(f"exchange {job.exchange.id} is recorded unpriced: {refusal}")
                 return
-        self._refuse(job, f"the ledger refuses it: {refusal}")
+        assert refusal is not None
+        self._refuse(job, refusal)
 
     def _prepare(self, job: _Job) -> None:
         if job.row is not None:
             return
-        exchange, reading = self._known(job.exchange, job.reading)
         try:
+            exchange, reading = self._known(*door.admitted(job.exchange, job.reading))
             if reading is None:
                 job.row = batch_insert.open_row(exchange, self._node)
             else:
                 lines = self._charges(exchange, reading)
                 node = self._node if exchange.source is Source.LIVE else None
                 job.row = batch_insert.settled_row(exchange, reading, lines, node)
+        except _TROUBLE as error:
+            if not isinstance(error, _REFUSED):
+                raise
+            self._refuse(job, error)
         except Exception as error:  # noqa: BLE001  # one bad row must not end the writer for all
-            self._refuse(job, f"it cannot be written: {error!r}")
+            self._refuse(job, error)
 
     def _charges(self, exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
         if self._price is None:
@@ -357,7 +416,7 @@ class Ledger:
         rounds times must not make a second row of it."""
         if exchange.source is Source.LIVE or reading is None:
             return exchange, reading
-        found = self._connection.execute(
+        found = self._file.connection.execute(
             "SELECT opened_at FROM exchanges WHERE id = ?", (exchange.id,)
         ).fetchone()
         if found is None:
@@ -367,20 +426,23 @@ class Ledger:
 
     def _keep(self, lesson: Learned) -> None:
         """A lesson that cannot be kept is learnt again."""
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.execute(
+        try:
+            self._file.connection.execute(
                 "INSERT INTO learned (origin, path, verdict, learned_at, expires_at) "
                 "VALUES (?, ?, ?, ?, ?) ON CONFLICT (origin, path) DO UPDATE SET "
                 "verdict = excluded.verdict, learned_at = excluded.learned_at, "
                 "expires_at = excluded.expires_at",
                 (
-                    lesson.origin,
-                    lesson.path,
-                    lesson.verdict,
+                    door.text_of(lesson.origin),
+                    door.text_of(lesson.path, TEXT_CHARACTERS_MAX),
+                    door.text_of(lesson.verdict),
                     instant_text(lesson.learned_at),
                     instant_text(lesson.expires_at),
                 ),
             )
+        except Exception as error:  # noqa: BLE001  # a lesson must not end the writer
+            if not isinstance(error, sqlite3.OperationalError):
+                self._set_aside.add(lesson, error)
 
     # When it does not work
 
@@ -412,8 +474,12 @@ class Ledger:
         self._resolve(settled, error=self._trouble or "the ledger is closed")
         self._count_dropped(len(settled), self._trouble or "the ledger is closed")
 
-    def _refuse(self, job: _Job, why: str) -> None:
+    def _refuse(self, job: _Job, error: Exception) -> None:
+        """Set an exchange aside that cannot be written, whenever it is tried."""
+        job.row = None
+        self._set_aside.add((job.exchange, job.reading), error)
         if job.reading is not None:
+            why = f"the ledger refuses it: {error!r}"
             self._resolve([job], error=why)
             self._count_dropped(1, f"exchange {job.exchange.id}: {why}")
 
@@ -443,43 +509,6 @@ class Ledger:
                 self.on_commit(receipts)
             except Exception as failure:  # noqa: BLE001  # the writer outlives whoever listens
                 self._say(f"nobody hears what is committed: {failure!r}")
-
-    def _look(self) -> None:
-        """See that the file that is written is the one that has the ledger's name."""
-        now = time.monotonic()
-        if now < self._look_at:
-            return
-        if self._inode is None or _inode(self._path) != self._inode:
-            if self._inode is not None:
-                self._log("error", f"the ledger {self._path} was removed; a new one is begun")
-                self._inode = None
-                self._connection.close()
-                self._engine.dispose()
-            db.ensure(self._engine.url).dispose()
-            self._open_connection()
-            db.keep_secret(self._engine, self.secret)
-        self._look_at = now + LOOK_SECONDS
-
-    def _open_connection(self) -> None:
-        self._inode = _inode(self._path)
-        pooled = self._engine.raw_connection()
-        connection = pooled.driver_connection
-        pooled.detach()
-        assert isinstance(connection, sqlite3.Connection)
-        # Of a large ledger, a row touches pages anywhere in two indices (measured with five million
-        # exchanges: a tenth less time per row).
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-        for statement in batch_insert.setup(spooling=self._spooling):
-            connection.execute(statement)
-        self._connection = connection
-
-
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return None
 
 
 def _assert_utc(exchange: Exchange) -> None:

@@ -15,7 +15,7 @@ from ledger.budgets.budgets import Budgets, Destination, read
 from ledger.budgets.spending import statuses
 from ledger.budgets.watcher import Watcher, watcher_of
 from ledger.model.errors import LedgerError
-from ledger.model.records import UsageSource
+from ledger.model.reading import UsageSource
 from ledger.names.names import NO_NAMES
 from ledger.names.names import read as read_names
 from ledger.store import db

@@ -19,5 +19,4 @@ INSERT INTO learned (origin, path, verdict, learned_at, expires_at) VALUES ('htt
 -- after: SELECT line, quantity FROM unpriced -> output, 20
 -- after: SELECT SUM(requests), SUM(input_tokens), SUM(unpriced) FROM usage_daily -> 2, 100, 1
 -- after: SELECT SUM(opened), SUM(still_open), SUM(settled), SUM(lost), SUM(duplicates) FROM completeness -> 4, 1, 2, 1, 1
--- after: SELECT value FROM meta WHERE key = 'secret' -> 00ff
 -- after: SELECT verdict FROM learned -> opt_in

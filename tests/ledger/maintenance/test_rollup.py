@@ -233,7 +233,7 @@ def test_the_keeper_sums_up_beside_a_proxy(new_sqlite, monkeypatch):
     url = new_sqlite()
     engine = db.open_engine(url)
     put(engine, whole(settled("a")))
-    keeper = rollup.Keeper(url)
+    keeper = rollup.Keeper(url, log=lambda *_: None)
     keeper.start()
     for _ in range(3_000):
         if rows(engine, "SELECT * FROM daily"):
@@ -248,7 +248,7 @@ def test_the_keeper_sums_up_beside_a_proxy(new_sqlite, monkeypatch):
 def test_a_keeper_without_its_ledger_keeps_quiet(monkeypatch):
     monkeypatch.setattr(rollup, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(rollup, "EVERY_SECONDS", 0.0)
-    keeper = rollup.Keeper("sqlite:////nowhere/ledger.sqlite3")
+    keeper = rollup.Keeper("sqlite:////nowhere/ledger.sqlite3", log=lambda *_: None)
     tried = []
 
     def fail(url):

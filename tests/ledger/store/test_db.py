@@ -208,17 +208,3 @@ def test_processes_that_start_at_once_do_not_collide(kind, tmp_path, request):
     engine = db.open_engine(url)
     assert len(rows(engine, "SELECT * FROM alembic_version")) == 1
     engine.dispose()
-
-
-def test_the_secret_is_made_once(engine):
-    first = db.secret_of(engine)
-    assert len(first) == 32
-    assert db.secret_of(engine) == first
-    db.keep_secret(engine, b"another")
-    assert db.secret_of(engine) == first
-
-
-def test_two_ledgers_have_two_secrets(new_sqlite):
-    assert db.secret_of(db.open_engine(new_sqlite("a"))) != db.secret_of(
-        db.open_engine(new_sqlite("b"))
-    )

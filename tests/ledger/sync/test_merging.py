@@ -9,7 +9,6 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.model.duplicates import Link, Member, link
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, State
 from ledger.model.reading import UsageSource
@@ -17,6 +16,7 @@ from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.tables import charges, exchanges, readings
 from ledger.sync import bundles, merging
+from tests.ledger.duplicates_rule import Link, Member, link
 from tests.ledger.written import (
     COST,
     NOON,

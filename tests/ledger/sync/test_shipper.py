@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
-from ledger.store import db, partitions
+from ledger.store import db, partitions, secret
 from ledger.sync import bundles, merging, shipper, spool
 from ledger.sync.shipper import Shipper
 from tests.ledger.written import (
@@ -371,18 +371,27 @@ def test_all_proxies_of_a_database_hash_keys_alike(target, shared, monkeypatch, 
     secrets = []
     for machine in ("one", "two"):
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / machine))
+        monkeypatch.setenv("TOKENTEE_SECRET_FILE", str(tmp_path / machine / "secret"))
         with writing(target) as written:
             secrets.append(written.ledger.secret)
-    assert secrets[0] == secrets[1] == db.secret_of(shared)
+    assert secrets[0] == secrets[1] == bytes.fromhex(shared_secret(shared))
+
+
+def shared_secret(shared) -> str:
+    return rows(shared, "SELECT value FROM tokentee_private.secret")[0][0]
 
 
 def test_a_proxy_that_began_alone_takes_over_the_secret(target, shared, own_data_directory):
     path = spool.path_for(db.parse_url(target))
     engine = db.ensure(f"sqlite:///{path}")
-    own = db.secret_of(engine)
+    own = secret.of_ledger(engine)
     put(engine, whole(settled("a")))
     engine.dispose()
-    theirs = db.secret_of(shared)
+    theirs = b"another secret, of 32 bytes or so"
+    with db.writing(shared) as connection:
+        connection.exec_driver_sql(
+            f"INSERT INTO tokentee_private.secret VALUES (1, '{theirs.hex()}')"
+        )
     assert own != theirs
     with writing(target) as written:
         assert written.ledger.secret == theirs

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.model.duplicates import Link, Member, link
 from ledger.model.exchange import Outcome, State
 from ledger.model.reading import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.store import db
 from ledger.store.writing import batch_insert
+from tests.ledger.duplicates_rule import Link, Member, link
 from tests.ledger.written import COST, NOON, ORIGIN, opened, priced, reading, settled
 
 

@@ -1,20 +1,26 @@
 """The writer: whatever the disk does, the caller neither waits nor raises, and every receipt is
 resolved."""
 
+import json
 import sqlite3
 import threading
-from datetime import timedelta
+import time
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from ledger import recording
+from ledger.model import door
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Source
 from ledger.model.learned import Learned
 from ledger.model.usage import Usage
-from ledger.store import db
-from ledger.store.writing import writer
+from ledger.store import db, supervision
+from ledger.store.writing import batch_insert, ledger_file, writer
+from ledger.store.writing.writer import Ledger
 from tests.ledger.written import (
     COST,
     NOON,
@@ -34,7 +40,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(db, "BUSY_MS_MAX", 50)
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(writer, "RETRY_SECONDS_MAX", 0.02)
-    monkeypatch.setattr(writer, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(ledger_file, "LOOK_SECONDS", 0.0)
 
 
 def totals(url):
@@ -63,7 +69,7 @@ def run_on_writer(written, change) -> None:
 
     def interrupt(exchange, read):
         written.ledger._price = price
-        change(written.ledger._connection)
+        change(written.ledger._file.connection)
         done.set()
         return price(exchange, read)
 
@@ -159,15 +165,19 @@ def test_a_row_that_is_refused_goes_alone(new_sqlite):
     with writing(url) as written:
         receipts = [
             written.ledger.settle(exchange, reading(exchange))
-            for exchange in (settled("a"), settled("b", request_bytes=-1), settled("c"))
+            for exchange in (settled("a"), settled("b", outcome="fine"), settled("c"))
         ]
         written.wait(*receipts)
         assert [receipt.committed for receipt in receipts] == [True, False, True]
-        assert "request_bytes_not_negative" in receipts[1].error
+        assert "the ledger refuses it" in receipts[1].error
         assert written.ledger.dropped == 1
     assert totals(url) == (2, 200, 2 * COST)
-    (line,) = written.lines("error")
-    assert "exchange b" in line
+    kept, dropped = written.lines("error")
+    assert "1 items were set aside" in kept
+    assert "exchange b" in dropped
+    aside = Path(f"{url.removeprefix('sqlite:///')}-set-aside.jsonl")
+    (item,) = map(json.loads, aside.read_text().splitlines())
+    assert "Exchange(id='b'" in item["item"]
 
 
 @pytest.mark.parametrize(
@@ -236,15 +246,16 @@ def test_a_disk_in_trouble_is_said_once_and_what_waits_is_written_later(
     url = new_sqlite()
     with writing(url) as written:
         run_on_writer(written, lambda connection: connection.execute(f"PRAGMA {pragma}"))
-        large = "x" * 20_000
-        receipts = [
-            written.settle(settled(f"a{number}", error_message=large)) for number in range(5)
-        ]
+        large = f'"{"x" * 20_000}"'
+        receipts = []
+        for number in range(5):
+            exchange = settled(f"a{number}")
+            receipts.append(written.settle(exchange, reading(exchange, usage_json=large)))
         assert all(said in receipt.error for receipt in receipts)
         (line,) = written.lines()
         assert said in line
         # The writer's connection is idle between two tries.
-        written.ledger._connection.execute(f"PRAGMA {cure}")
+        written.ledger._file.connection.execute(f"PRAGMA {cure}")
         more = until_committed(written)
     assert totals(url)[0] == 5 + 1 + more  # with the one that interrupted
     assert written.ledger.dropped == 0
@@ -271,7 +282,7 @@ def test_a_disk_that_does_not_answer(new_sqlite):
     url = new_sqlite()
     with writing(url) as written:
         written.settle(settled("a"))
-        failing = written.ledger._connection = Failing(written.ledger._connection)
+        failing = written.ledger._file.connection = Failing(written.ledger._file.connection)
         assert written.settle(settled("b")).error == "disk I/O error"
         failing.is_failing = False
         more = until_committed(written)
@@ -320,7 +331,7 @@ def test_a_ledger_that_is_removed_is_begun_anew(new_sqlite):
     assert totals(url) == (1, 100, COST)
     assert file_of(url).stat().st_mode & 0o777 == 0o600
     (line,) = written.lines()
-    assert "was removed; a new one is begun" in line
+    assert "was moved or removed; a new one is begun" in line
     with writing(url) as written:
         assert written.ledger.secret == secret
 
@@ -340,7 +351,7 @@ def test_a_ledger_whose_folder_is_gone_is_waited_for(new_sqlite, tmp_path):
     assert totals(url)[0] == 3 + more
     assert written.ledger.dropped == 0
     removed, trouble, over = written.lines()
-    assert "was removed" in removed
+    assert "was moved or removed" in removed
     assert "cannot create" in trouble
     assert "is written again" in over
 
@@ -394,7 +405,7 @@ def test_a_bug_in_a_row_costs_that_row_alone(new_sqlite):
     with writing(url) as written:
         exchange = settled("a", tags={"k": object()})
         receipt = written.settle(exchange)
-        assert "cannot be written" in receipt.error
+        assert "the ledger refuses it" in receipt.error
         assert written.settle(settled("b")).committed
     assert totals(url)[0] == 1
 
@@ -482,3 +493,111 @@ def test_moments_of_another_zone_and_wrong_states_are_our_own_mistakes(new_sqlit
             written.ledger.open(settled("a"))
         with pytest.raises(AssertionError):
             written.ledger.settle(settled("a"), reading(settled("b")))
+
+
+STEPS = ["admitted", "open_row", "settled_row", "statement", "look", "_resolve", "_take", "_keep"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError, sqlite3.InterfaceError, MemoryError])
+@pytest.mark.parametrize("step", STEPS)
+def test_whatever_a_step_raises_the_writer_goes_on(new_sqlite, monkeypatch, capfd, step, error):
+    """Each step of the writer raises twice, with each kind of item on its way."""
+    url = new_sqlite()
+    owner = {
+        "admitted": door,
+        "look": ledger_file.LedgerFile,
+        "_resolve": Ledger,
+        "_take": Ledger,
+        "_keep": Ledger,
+    }.get(step, batch_insert)
+    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
+    with writing(url) as written:
+        written.settle(settled("before"))
+        real = getattr(owner, step)
+        left = [error("step failed"), error("step failed")]
+
+        def fail(*arguments, **options):
+            if left:
+                raise left.pop()
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(owner, step, fail)
+        written.ledger.open(opened("a"))
+        lesson = Learned(origin="o", path="/", verdict="opt_in", learned_at=NOON, expires_at=NOON)
+        written.ledger.learn(lesson)
+        written.ledger.settle(settled("a"), reading(settled("a")))
+        deadline = time.monotonic() + 30
+        while left or not written.settle(settled(uuid.uuid4().hex)).committed:
+            assert time.monotonic() < deadline, "the writer does not go on"
+            written.ledger.learn(lesson)
+            written.ledger.open(opened(uuid.uuid4().hex))
+            written.settle(settled(uuid.uuid4().hex))
+        health = written.ledger.health()
+        if not issubclass(error, sqlite3.Error) and step not in ("statement", "_resolve"):
+            assert health.threads[0].failures + health.set_aside > 0
+        assert health.threads[0].is_working
+    assert totals(url)[0] >= 2
+    assert written.ledger.dropped <= 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"id": "\ud800"}, id="id"),
+        pytest.param({"origin": "http://\udfff"}, id="origin"),
+        pytest.param({"path": "/\udcff/v1"}, id="path"),
+        pytest.param({"request_model": "m" * 5_000_000}, id="model"),
+        pytest.param({"opened_at": datetime(1, 1, 1, tzinfo=UTC)}, id="year 1"),
+        pytest.param({"source": Source.REPLAY, "id": "x\udcffy"}, id="a recording's id"),
+        pytest.param({"tags": {"\ud800": "\x1b[31m"}}, id="tags"),
+        pytest.param({"request_bytes": -1}, id="negative"),
+        pytest.param({"events": 10**30}, id="beyond 64 bits"),
+    ],
+)
+def test_odd_values_are_recorded_as_what_can_be(new_sqlite, changes):
+    url = new_sqlite()
+    exchange = settled("a", **changes)
+    with writing(url) as written:
+        written.ledger.open(replace(opened("a"), **changes))
+        assert written.settle(exchange).committed, written.lines()
+        written.ledger.learn(
+            Learned(
+                origin=exchange.origin,
+                path=exchange.path,
+                verdict="opt_in",
+                learned_at=NOON,
+                expires_at=NOON + timedelta(1),
+            )
+        )
+        assert written.settle(settled("b")).committed
+        assert written.ledger.health().problems() == ()
+    assert totals(url)[0] == 2
+
+
+def test_a_ledger_that_is_moved_keeps_what_was_committed(new_sqlite, tmp_path):
+    url = new_sqlite()
+    path = Path(url.removeprefix("sqlite:///"))
+    moved = tmp_path / "old.sqlite3"
+    with writing(url) as written:
+        for number in range(50):
+            assert written.settle(settled(f"a{number}")).committed
+            if number == 25:
+                path.rename(moved)
+    old, new = totals(f"sqlite:///{moved}"), totals(url)
+    assert old[0] + new[0] == 50
+    assert old[0] >= 26
+    assert new[0] > 0
+
+
+def test_two_processes_with_one_name_get_two(new_sqlite):
+    url = new_sqlite()
+    with writing(url, node="host/1/1") as one, writing(url, node="host/1/1") as two:
+        one.ledger.open(opened("a"))
+        two.ledger.open(opened("b"))
+        one.settle(settled("c"))
+        two.settle(settled("d"))
+        engine = db.open_engine(url)
+        names = {node for (node,) in rows(engine, "SELECT node FROM exchanges")}
+        engine.dispose()
+    assert len(names) == 2
+    assert all(name.startswith("host/1/1") for name in names)

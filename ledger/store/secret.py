@@ -1,0 +1,141 @@
+"""Database. The secret of the keyed hash of API keys, apart from what readers of a ledger may see.
+
+Whoever knows the secret can test guesses of a key against the fingerprints in a ledger. So it does
+not lie in the ledger, nor in any copy of it:
+
+    SQLite       one file for all ledgers of a user, mode 0600: `TOKENTEE_SECRET_FILE`, or `secret`
+                 in the user's data directory. One secret, so ledgers that are merged show a key
+                 under one fingerprint.
+    PostgreSQL   `tokentee_private.secret`: a schema of its own, which a grant on all tables of the
+                 ledger's schema does not reach. The proxies of a shared ledger take it from there.
+
+A ledger of before version 0005 kept the secret in `meta`. It moves to the file of this user if that
+is not there yet; else to a file beside the ledger (`NAME.secret`), so that its fingerprints stay
+what they are.
+"""
+
+import contextlib
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.model.errors import LedgerError
+from ledger.store import db
+from ledger.store.tables import meta
+
+SECRET_BYTES = 32
+_SHARED = sa.text("SELECT value FROM tokentee_private.secret")
+
+
+def of_machine() -> bytes:
+    """The secret of this user's ledgers; made when it is first asked for."""
+    return _made(_machine_path(), secrets.token_bytes(SECRET_BYTES))
+
+
+def of_ledger(engine: Engine) -> bytes:
+    """The secret of a SQLite ledger."""
+    path = db.file_of(engine.url)
+    assert path is not None
+    take_out(engine)
+    own = _own_path(path)
+    return _read(own) if own.is_file() else of_machine()
+
+
+def take_out(engine: Engine) -> None:
+    """Move the secret of an older SQLite ledger out of it."""
+    path = db.file_of(engine.url)
+    assert path is not None
+    with engine.connect() as connection:
+        kept = _in_meta(connection)
+    if kept is None:
+        return
+    if _made(_machine_path(), kept) != kept:
+        _made(_own_path(path), kept)
+    with engine.connect() as connection:
+        # What is deleted is overwritten in the file.
+        connection.exec_driver_sql("PRAGMA secure_delete = ON")
+        connection.rollback()
+        connection.execution_options(tokentee_begin="BEGIN IMMEDIATE")
+        with connection.begin():
+            connection.execute(sa.delete(meta).where(meta.c.key == "secret"))
+
+
+def share(spool: Engine, shared: Engine) -> bool:
+    """Let a spool have the secret of its shared ledger, which takes the spool's if it has none;
+    whether the spool's is another one now."""
+    own = of_ledger(spool)
+    with db.writing(shared) as connection:
+        kept = connection.scalar(_SHARED)
+        if kept is None:
+            connection.execute(
+                sa.text(
+                    "INSERT INTO tokentee_private.secret (place, value) VALUES (1, :value) "
+                    "ON CONFLICT DO NOTHING"
+                ),
+                {"value": own.hex()},
+            )
+            kept = connection.scalar(_SHARED)
+    assert isinstance(kept, str)
+    if bytes.fromhex(kept) == own:
+        return False
+    path = db.file_of(spool.url)
+    assert path is not None
+    _replace(_own_path(path), bytes.fromhex(kept))
+    return True
+
+
+def _in_meta(connection: Connection) -> bytes | None:
+    kept = connection.scalar(sa.select(meta.c.value).where(meta.c.key == "secret"))
+    return bytes.fromhex(kept) if kept is not None else None
+
+
+def _machine_path() -> Path:
+    named = os.environ.get("TOKENTEE_SECRET_FILE")
+    return Path(named).expanduser() if named else db.data_directory() / "secret"
+
+
+def _own_path(ledger: Path) -> Path:
+    return ledger.with_name(f"{ledger.name}.secret")
+
+
+def _made(path: Path, secret: bytes) -> bytes:
+    """The secret in a file, which is made with this one if it is not there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():
+            # Linked when it is whole: of two processes that start at once, one is second.
+            with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:
+                file.write(secret.hex())
+                file.flush()
+                os.fsync(file.fileno())
+                with contextlib.suppress(FileExistsError):
+                    os.link(file.name, path)
+    except OSError as error:
+        raise LedgerError(
+            f"cannot write the secret of key fingerprints {path}: {error.strerror}; "
+            "name a file you can write to (TOKENTEE_SECRET_FILE)"
+        ) from error
+    return _read(path)
+
+
+def _replace(path: Path, secret: bytes) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(secret.hex())
+    Path(file.name).replace(path)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        found = bytes.fromhex(path.read_text().strip())
+    except (OSError, ValueError) as error:
+        raise LedgerError(
+            f"cannot read the secret of key fingerprints {path}: {error}; put it back from a copy, "
+            "or remove it: keys then get other fingerprints"
+        ) from error
+    if len(found) < SECRET_BYTES // 2:
+        raise LedgerError(f"the secret of key fingerprints {path} is too short: remove it")
+    return found
