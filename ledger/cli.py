@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ledger.model.errors import LedgerError
 from ledger.model.extras import missing_extra
+from ledger.model.printable import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,12 @@ COMMANDS = (
         summary="Budgets: spent, forecast; check exits 1 when over",
     ),
     Command(
+        name="top",
+        module="ledger.commands.top",
+        attribute="top",
+        summary="What is running now, and what today has cost, live",
+    ),
+    Command(
         name="reprice",
         module="ledger.commands.reprice",
         attribute="reprice",
@@ -112,5 +119,5 @@ def run(app: Callable[[], None]) -> None:
 
 def fail(text: str, exit_code: int) -> None:
     """Print one line and end."""
-    print(f"tokentee: {text}", file=sys.stderr)  # noqa: T201  # the one place that prints it
+    print(f"tokentee: {printable(text)}", file=sys.stderr)  # noqa: T201  # the one place that prints it
     sys.exit(exit_code)

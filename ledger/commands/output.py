@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from ledger.commands.options import Format
+from ledger.model.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,6 +20,7 @@ PIPE_COLUMNS = 100
 
 def say(line: str) -> None:
     """Print a line that is not the result, to stderr; a terminal gets it broken at spaces."""
+    line = printable(line)
     if sys.stderr.isatty():
         from ledger.reports.layout import wrapped
 

@@ -29,7 +29,11 @@ class Question:
 
     @property
     def host(self) -> str:
-        return urlsplit(self.origin).hostname or self.origin
+        """The origin's host; the origin itself where it is no URL."""
+        try:
+            return urlsplit(self.origin).hostname or self.origin
+        except ValueError:
+            return self.origin
 
     @property
     def model(self) -> str | None:

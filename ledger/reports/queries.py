@@ -115,6 +115,12 @@ def _from_requests(connection: Connection, by: tuple[str, ...], scope: Scope) ->
     return _Answer(groups=groups, hints=ask.hints, times=times, times_of_all=times_of_all)
 
 
+def groups_of(engine: Engine, by: tuple[str, ...], scope: Scope) -> dict[Key, Figures]:
+    """The figures of each group, without times."""
+    with snapshot(engine) as connection:
+        return _Questions(connection, by, scope).figures()
+
+
 def totals(engine: Engine, scope: Scope) -> Figures:
     """What all requests of a scope add up to, without their times."""
     with snapshot(engine) as connection:

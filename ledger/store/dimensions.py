@@ -125,13 +125,20 @@ class NameFacts:
     def _facts_of(self, values: tuple[Any, ...]) -> Facts:
         known: dict[str, Any] = dict(zip(self._kept, values, strict=False))
         if known.get("host"):
-            known["host"] = urlsplit(known["host"]).hostname
+            known["host"] = _host_of(known["host"])
         tags = values[len(self._kept) : len(self._kept) + len(self._tags)]
         day = None
         if self._boundaries:
             passed = values[-1]
             day = self._boundaries[passed - 1].date() if passed else date.min
         return Facts(**known, tags=dict(zip(self._tags, tags, strict=True)), day=day)
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).hostname
+    except ValueError:
+        return None
 
 
 def matches(value: str | None, wanted: Sequence[str]) -> bool:

@@ -160,3 +160,7 @@ def test_bedrock_by_what_is_known():
     assert asked(origin, None, request_model="amazon.nova-lite-v1:0") == [
         Candidate("aws", "amazon.nova-lite-v1:0", own=True)
     ]
+
+
+def test_an_origin_that_is_no_url_is_a_host_of_its_own():
+    assert Question(origin="https://[x", provider="p").host == "https://[x"

@@ -1,0 +1,74 @@
+"""Wiring. `tokentee top`: what is running now, live, once, or as one line for a status bar."""
+
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ledger.commands.options import LedgerOption, NamesOption, Only
+from ledger.commands.output import console
+from ledger.commands.scope import scope_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.reports.activity import Activity
+
+EVERY_SECONDS = 2.0
+SHARE = 10
+"""The pause is at least so many times as long as the questions took: top costs a tenth of a core
+at most, however large the day is."""
+
+
+def top(
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Print it once, and end.")] = False,
+    line: Annotated[
+        bool, typer.Option("--line", help="One line for a status bar, once, and end.")
+    ] = False,
+    only: Only = None,
+    names: NamesOption = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Show what is running now, tokens a second, and today's cost by session and model.
+
+    It refreshes until Ctrl-C. Today is the UTC day. Where standard output is not a terminal, it
+    prints once.
+    """
+    from ledger.reports.activity import take
+    from ledger.reports.activity_text import lines, one_line
+    from ledger.reports.queries import open_ledger
+
+    scope = scope_of(None, None, only, names)
+    engine = open_ledger(ledger)
+
+    def ask() -> "Activity":
+        return take(engine, scope, datetime.now(UTC))
+
+    if line:
+        sys.stdout.write(f"{one_line(ask())}\n")
+    elif once or not sys.stdout.isatty():
+        sys.stdout.write("\n".join(lines(ask(), console().width)) + "\n")
+    else:
+        _live(ask)
+
+
+def _live(ask: "Callable[[], Activity]") -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    from ledger.reports.activity_text import lines
+
+    screen = console()
+    try:
+        # The alternate screen is redrawn in place, so that nothing flickers and nothing scrolls.
+        with Live(console=screen, screen=True, auto_refresh=False) as live:
+            while True:
+                started = time.monotonic()
+                shown = lines(ask(), screen.width, screen.height)
+                live.update(Text("\n".join(shown), no_wrap=True, overflow="crop"), refresh=True)
+                time.sleep(max(EVERY_SECONDS, SHARE * (time.monotonic() - started)))
+    except KeyboardInterrupt:
+        pass

@@ -1,0 +1,119 @@
+"""Pure. What `tokentee top` shows, as lines and as one line."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from ledger.model.printable import printable
+from ledger.reports.activity import SPEED_SECONDS, Activity, Running
+from ledger.reports.figures import Figures, Key
+from ledger.reports.layout import Column, Layout, Table, counted, layout, short_usd
+from ledger.reports.report_tables import NONE, cost_cell
+
+ROWS_RUNNING_MAX = 8
+ROWS_MAX = 6
+"""Rows of each table: all of it fits a screen of 24 lines or a few more."""
+
+
+def lines(activity: Activity, width: int, height: int | None = None) -> list[str]:
+    """The screen: a summary, what is running, today's sessions and models."""
+    found = list(_lines(activity, width))
+    return found if height is None else found[:height]
+
+
+def one_line(activity: Activity) -> str:
+    """For a status bar: `2 running · 41 tok/s · $1.2345 today · 12 requests`."""
+    today = activity.today
+    parts = [
+        f"{activity.running_count:,} running",
+        f"{_speed(activity)} tok/s",
+        f"{_cost(today)} today",
+        counted(today.requests, "request"),
+    ]
+    if today.errors:
+        parts.append(counted(today.errors, "error"))
+    if today.complete_without_usage:
+        parts.append(f"{today.complete_without_usage:,} without usage")
+    return " · ".join(parts)
+
+
+def _lines(activity: Activity, width: int) -> Iterator[str]:
+    yield f"tokentee top, {activity.now:%Y-%m-%d %H:%M:%S} UTC"
+    yield one_line(activity)
+    yield ""
+    yield from _table(_running_table(activity), width, "Running now", "nothing is running")
+    more = activity.running_count - min(len(activity.running), ROWS_RUNNING_MAX)
+    if more > 0:
+        yield f"{more:,} more"
+    yield ""
+    yield from _table(_spent("Session", activity.sessions), width, "Today by session", "")
+    yield ""
+    yield from _table(_spent("Model", activity.models), width, "Today by model", "")
+
+
+def _table(table: Table, width: int, title: str, empty: str) -> Iterator[str]:
+    if not table.rows:
+        if empty:
+            yield empty
+        return
+    shown: Layout = layout(table, width)
+    yield title
+    yield shown.heading
+    yield shown.rule
+    yield from shown.rows
+
+
+def _running_table(activity: Activity) -> Table:
+    return Table(
+        columns=(
+            Column(name="model", heading="Model", is_number=False),
+            Column(name="provider", heading="Provider", is_number=False, drop=2),
+            Column(name="session", heading="Session", is_number=False, drop=1),
+            Column(name="seconds", heading="For"),
+            Column(name="state", heading="State", is_number=False),
+        ),
+        rows=tuple(
+            _running_row(each, activity.now) for each in activity.running[:ROWS_RUNNING_MAX]
+        ),
+    )
+
+
+def _running_row(each: Running, now: datetime) -> tuple[str, str, str, str, str]:
+    state = "answering" if each.has_first_token else "waiting"
+    return each.model or NONE, each.provider, each.session or NONE, _for(each, now), state
+
+
+def _for(each: Running, now: datetime) -> str:
+    seconds = max(0, int((now - each.opened_at).total_seconds()))
+    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
+
+
+def _spent(heading: str, groups: Mapping[Key, Figures]) -> Table:
+    by_cost = sorted(
+        groups.items(),
+        key=lambda item: (-(item[1].cost_picousd or 0), -item[1].requests, item[0][0] or ""),
+    )
+    return Table(
+        columns=(
+            Column(name="name", heading=heading, is_number=False),
+            Column(name="requests", heading="Requests"),
+            Column(name="input", heading="Input", drop=1),
+            Column(name="output", heading="Output"),
+            Column(name="cost", heading="Cost"),
+        ),
+        rows=tuple(
+            (key[0] or NONE, f.requests, f.input_tokens, f.output_tokens, cost_cell(f))
+            for key, f in by_cost[:ROWS_MAX]
+        ),
+    )
+
+
+def _speed(activity: Activity) -> int:
+    return round(activity.output_tokens / SPEED_SECONDS)
+
+
+def _cost(figures: Figures) -> str:
+    cell = cost_cell(figures)
+    if cell is None or isinstance(cell, str):
+        return printable(cell or "$0")
+    mark = "≥ " if figures.unpriced or figures.partial else ""
+    return f"{mark}{short_usd(figures.cost_picousd)}"
