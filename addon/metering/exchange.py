@@ -19,6 +19,7 @@ from addon.dialects.facts import Facts
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
 from addon.metering import estimate
+from addon.metering.budget import Budget
 from addon.metering.decoding import Decoder
 from addon.metering.messages import RecordedTimes, Response
 from addon.metering.meter import Meter
@@ -53,6 +54,7 @@ class MeteredExchange:
 
     __slots__ = (
         "_body",
+        "_budget",
         "_content_encoding",
         "_credentials",
         "_is_confirmed",
@@ -77,6 +79,7 @@ class MeteredExchange:
         is_handshake: bool,
         is_confirmed: bool = True,
         troubles: Troubles,
+        budget: Budget | None = None,
     ) -> None:
         self.opened = opened
         """As the ledger knows it while it is open."""
@@ -90,6 +93,7 @@ class MeteredExchange:
         """Of the response; None while no headers have come."""
         self._is_confirmed = is_confirmed
         self._body = body
+        self._budget = budget
         self._content_encoding = content_encoding
         self._credentials = credentials
 
@@ -184,6 +188,7 @@ class MeteredExchange:
             troubles=self.troubles,
             capture=capture,
             decoder=decoder,
+            budget=self._budget,
         )
         return self.tap
 

@@ -10,6 +10,7 @@ from addon.dialects import routes
 from addon.dialects.facts import clean
 from addon.dialects.request import RequestFacts, read_request
 from addon.metering import attribution
+from addon.metering.budget import Budget
 from addon.metering.exchange import MeteredExchange, decoded_body
 from addon.metering.messages import Request
 from addon.metering.path_keys import redacted_path
@@ -45,6 +46,8 @@ class Rules:
     """For every exchange; they win over a client's tags."""
     takes_client_tags: bool = True
     upstreams: tuple[Upstream, ...] = ()
+    budget: Budget = field(default_factory=Budget)
+    """What all exchanges of the run may keep in memory."""
 
     def upstream(self, host: str, port: int) -> Upstream | None:
         """The configured upstream for a host and port, or None."""
@@ -128,6 +131,7 @@ def open_exchange(
         is_handshake=is_handshake,
         is_confirmed=not route.is_fetch and (route.is_confirmed or is_named or facts.is_confirmed),
         troubles=troubles,
+        budget=rules.budget,
     )
 
 

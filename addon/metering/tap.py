@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
+from addon.metering.budget import FREE_BYTES, Budget
 from addon.metering.decoding import Decoder
 from addon.metering.meter import Meter
 from addon.metering.settlement import Passed
@@ -47,6 +48,7 @@ class Tap:
     __slots__ = (
         "_backlog",
         "_backlog_bytes",
+        "_budget",
         "_capture",
         "_client_hash",
         "_clock",
@@ -61,6 +63,7 @@ class Tap:
         "_removed_hash",
         "_steps",
         "_stripper",
+        "_taken_bytes",
         "_times",
         "_troubles",
         "_unframed",
@@ -82,8 +85,10 @@ class Tap:
         troubles: Troubles,
         capture: Callable[[bytes], None] | None = None,
         decoder: Decoder | None = None,
+        budget: Budget | None = None,
     ) -> None:
-        """`decoder`: undoes the encoding of an answer that is edited; its client gets identity."""
+        """`decoder`: undoes the encoding of an answer that is edited; its client gets identity.
+        `budget`: what all exchanges together may keep; None: a budget of its own."""
         self.meter = meter
         self._stripper = stripper
         self._clock = clock
@@ -100,6 +105,9 @@ class Tap:
         self._unframed_bytes = 0
         self._is_flushed = False
         """The end of the body came, and with it what the stripper still held."""
+        self._budget = budget if budget is not None else Budget()
+        self._taken_bytes = FREE_BYTES
+        """What may be kept now: free bytes, and what was taken from the budget."""
         self._decoder = decoder
         self._wire_bytes = 0
         self._wire_hash = hashlib.sha256() if decoder else None
@@ -117,7 +125,7 @@ class Tap:
         self._first_byte_at: datetime | None = None
         self._first_token_at: datetime | None = None
         self.gave_way = False
-        """A bug of ours ended the reading."""
+        """A bug of ours, or a bound, ended the reading."""
 
     @property
     def edits(self) -> bool:
@@ -179,12 +187,19 @@ class Tap:
         stripper = self._stripper
         if stripper is None:
             return data or []
+        # The stripper holds an unfinished event, and so does the tap.
+        if 2 * self._unframed_bytes > self._taken_bytes and not self._may_keep(
+            2 * self._unframed_bytes
+        ):
+            self._stripper = None
+            self._stop_reading()
+            return self._take_unframed() + data
         try:
             kept = stripper.feed(data) if data else stripper.end()
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the client
             self._stripper = None
             self._give_way(failure)
-            return b"".join(self._unframed) + data or []
+            return self._take_unframed() + data or []
         if data:
             self._keep_unframed(data, len(stripper.framed))
         else:
@@ -220,6 +235,29 @@ class Tap:
         if self._decoder.trouble is not None:
             self._troubles.add(f"the answer was edited up to here: {self._decoder.trouble}")
         return [kept for kept in out if kept]
+
+    def _take_unframed(self) -> bytes:
+        held = b"".join(self._unframed)
+        self._unframed.clear()
+        self._unframed_bytes = 0
+        return held
+
+    def _may_keep(self, count: int) -> bool:
+        """Whether so many bytes may be kept; what is missing is taken from the budget."""
+        missing = count - self._taken_bytes
+        if missing <= 0:
+            return True
+        # As much again, so that growth asks seldom.
+        for wanted in (missing + count, missing):
+            if self._budget.take(wanted):
+                self._taken_bytes += wanted
+                return True
+        self._troubles.add("all exchanges together keep as much in memory as they may")
+        return False
+
+    def _give_back(self) -> None:
+        self._budget.give_back(self._taken_bytes - FREE_BYTES)
+        self._taken_bytes = FREE_BYTES
 
     def _keep_unframed(self, data: bytes, framed_bytes: int) -> None:
         """Remember what belongs to no complete event yet, for when a bug ends the editing."""
@@ -263,6 +301,7 @@ class Tap:
                 self.meter.end()
             except Exception as failure:  # noqa: BLE001  # as above: the row must still be settled
                 self._give_way(failure)
+        self._give_back()
 
     def passed(self) -> Passed:
         """What went through, for the ledger."""
@@ -331,9 +370,10 @@ class Tap:
         self._backlog_bytes += len(run)
         if self._backlog_bytes > BACKLOG_BYTES_MAX:
             self._troubles.add("the answer came faster than it could be read")
-            self.gave_way = True
-            self._backlog.clear()
-            self._steps = None
+            self._stop_reading()
+            return
+        if self._backlog_bytes > self._taken_bytes and not self._may_keep(self._backlog_bytes):
+            self._stop_reading()
             return
         self._work(self._clock() + TURN_SECONDS)
 
@@ -378,13 +418,19 @@ class Tap:
         _hash(self._removed_hash, removed)
 
     def _give_way(self, failure: Exception) -> None:
-        """Read no more from here on."""
+        """A bug of ours ends the reading."""
+        self._stop_reading()
+        self._troubles.add_failure(failure, "the rest of this exchange passes unread")
+
+    def _stop_reading(self) -> None:
+        """Read no more from here on, and keep nothing."""
         self.gave_way = True
         self._pending.clear()
         self._kept.clear()
         self._backlog.clear()
+        self._backlog_bytes = 0
         self._steps = None
-        self._troubles.add_failure(failure, "the rest of this exchange passes unread")
+        self._give_back()
 
 
 def _hash(digest: hashlib._Hash, data: bytes) -> None:

@@ -65,7 +65,7 @@ def start(settings: Settings, *, node: str) -> Running:
         log=_log,
     )
     rules = settings.rules(node=node, secret=ledger.secret)
-    running = Running(settings=settings, rules=rules, ledger=ledger, notes=notes)
+    running = Running(settings=settings, rules=rules, ledger=ledger, price=book.price, notes=notes)
     set_captures(running, node=node)
     return running
 

@@ -35,6 +35,7 @@ from addon.proxy import (
     answers,
     capturing,
     connections,
+    exchange_log,
     flows,
     lifecycle,
     opt_in,
@@ -52,6 +53,10 @@ from ledger.model.exchange import Source
 from ledger.store.writing.writer import Receipt
 
 logger = logging.getLogger(__name__)
+
+
+KEY_LENGTH_MAX = 80
+"""Characters of an unknown usage key that are logged."""
 
 
 class Recorder:
@@ -326,6 +331,8 @@ class Recorder:
             self._log_unknown_keys(exchange.tap.meter)
         if running.notes is not None:
             exchange.troubles.attempt(running.notes.settled, live.flow)
+        if running.settings.log is options.Log.EXCHANGES:
+            exchange.troubles.attempt(_log_exchange, running, settled)
         return exchange.troubles.attempt(running.ledger.settle, *settled)
 
     # Starting and stopping
@@ -387,7 +394,11 @@ class Recorder:
         for key in meter.facts.unknown_keys:
             if key not in self._unknown_keys and len(self._unknown_keys) < 1_000:
                 self._unknown_keys.add(key)
-                logger.info("tokentee: a usage key not known before: %r", key)
+                logger.debug("tokentee: a usage key not known before: %r", key[:KEY_LENGTH_MAX])
+
+
+def _log_exchange(running: Running, settled: Settled) -> None:
+    logger.info("tokentee: %s", exchange_log.line_of(settled, running.price))
 
 
 def _is_killed(flow: http.HTTPFlow) -> bool:

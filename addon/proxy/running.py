@@ -13,6 +13,7 @@ from addon.metering.exchange import MeteredExchange
 from addon.metering.opening import Rules
 from addon.metering.session import MeteredSession
 from addon.proxy.content_view import FlowNotes
+from addon.proxy.exchange_log import Price
 from addon.proxy.held_end import HeldEnd, StreamCallable
 from addon.proxy.options import Settings
 from addon.recordings.capture import Capture
@@ -58,6 +59,8 @@ class Running:
     settings: Settings
     rules: Rules
     ledger: Ledger
+    price: Price
+    """For log lines; the ledger prices on its own thread."""
     captures: CaptureFiles | None = None
     """None: nothing is captured."""
     live: dict[str, Live] = field(default_factory=dict)

@@ -75,7 +75,18 @@ def halting(seen):
     )
 
 
-@pytest.mark.parametrize("make", [several, failing, halting])
+class Odd:
+    """An attribute that has a hook's name and is none: mitmproxy says so, and calls the others."""
+
+    name = "odd"
+    request = "not a function"
+
+
+def odd(seen):
+    yield lambda manager: manager.add(Noting("a", seen), Odd(), Noting("b", seen))
+
+
+@pytest.mark.parametrize("make", [several, failing, halting, odd])
 def test_the_same_is_called_in_the_same_order(make, caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.CRITICAL):
         theirs, ours = run(make, taken_over=False), run(make, taken_over=True)
@@ -102,6 +113,33 @@ def test_a_manager_is_taken_over_and_given_back():
         assert type(manager) is HookLists
         give_back()
         assert type(manager) is addonmanager.AddonManager
+        await master.done()
+
+    asyncio.run(play())
+
+
+def test_an_odd_attribute_is_logged_as_by_mitmproxy(caplog: pytest.LogCaptureFixture):
+    logged = []
+    for taken_over in (False, True):
+        caplog.clear()
+        run(odd, taken_over=taken_over)
+        logged.append([record.getMessage().split(" (")[0] for record in caplog.records])
+    assert logged[0] == logged[1]
+    assert any("Addon handler request" in line for line in logged[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("version.VERSION", "13.0.0"), ("addonmanager.AddonManager.clear", None)]
+)
+def test_another_shape_or_version_is_left_alone(
+    name: str, value: object, monkeypatch: pytest.MonkeyPatch
+):
+    async def play() -> None:
+        master = Master(Options())
+        with monkeypatch.context() as patched:
+            patched.setattr(f"mitmproxy.{name}", value)
+            install(master.addons)()
+            assert type(master.addons) is addonmanager.AddonManager
         await master.done()
 
     asyncio.run(play())

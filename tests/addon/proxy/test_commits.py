@@ -1,0 +1,67 @@
+"""Waiting for a commit: as long as it takes, within a bound, and with one wake-up at a time."""
+
+import asyncio
+import threading
+
+import pytest
+
+from addon.proxy import commits
+from ledger.store.writing.writer import Receipt
+
+
+def test_a_wait_ends_with_the_commit():
+    async def play() -> None:
+        notify = commits.notifier(asyncio.get_running_loop())
+        receipt = Receipt("a")
+        waiting = asyncio.ensure_future(commits.wait_for_commit(receipt))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        receipt.committed = True
+        thread = threading.Thread(target=notify, args=([receipt],))
+        thread.start()
+        await asyncio.wait_for(waiting, 10)
+        thread.join()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("committed", "error"), [(True, None), (False, "disk full")])
+def test_what_is_resolved_is_not_waited_for(committed: bool, error: str | None):
+    receipt = Receipt("a")
+    receipt.committed, receipt.error = committed, error
+    asyncio.run(commits.wait_for_commit(receipt))
+    assert receipt.context is None
+
+
+def test_a_wait_has_a_bound(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    monkeypatch.setattr(commits, "COMMIT_WAIT_SECONDS_MAX", 0.01)
+    asyncio.run(commits.wait_for_commit(Receipt("exchange-7")))
+    assert "exchange-7 not committed" in caplog.text
+
+
+class CountingLoop:
+    """The one method of a loop that is used."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def call_soon_threadsafe(self, callback) -> None:
+        self.calls += 1
+        self.callback = callback
+
+
+def test_batches_wake_the_loop_once_while_a_wake_up_is_under_way():
+    loop = CountingLoop()
+    notify = commits.notifier(loop)  # type: ignore[arg-type]  # as above
+    for name in "abc":
+        notify([Receipt(name)])
+    assert loop.calls == 1
+    loop.callback()
+    notify([Receipt("d")])
+    assert loop.calls == 2
+
+
+def test_a_closed_loop_is_no_error():
+    loop = asyncio.new_event_loop()
+    loop.close()
+    commits.notifier(loop)([Receipt("a")])
