@@ -63,7 +63,10 @@ def serve(
 
         webbrowser.open(address_shown)
     pages = server.Pages(
-        engine, names=files.load(names), shipping=lambda: spools.shipping_to(engine.url)
+        engine,
+        ledger=db.shown(url),
+        names=files.load(names),
+        shipping=lambda: spools.shipping_to(engine.url),
     )
     app = server.application(pages, port=bound, is_loopback=address.is_loopback, token=token)
     try:

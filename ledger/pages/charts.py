@@ -85,14 +85,13 @@ def stack(
     if len(rest) == 1:
         shown, rest = ranked, []
     place = {name: index for index, name in enumerate(shown)}
-    bars = period.bars() or sorted({bar_name(time, period.bar) for time, _ in groups})
+    # Also what a clock that goes wrong dates after now: it is in the totals.
+    bars = sorted({*period.bars(), *(bar_name(time, period.bar) for time, _ in groups)})
     at = {name: index for index, name in enumerate(bars)}
     rows = len(shown) + bool(rest)
     microusd, tokens, requests = ([[0] * len(bars) for _ in range(rows)] for _ in range(3))
     for (time, name), sums in groups.items():
-        column = at.get(bar_name(time, period.bar))
-        if column is None:
-            continue
+        column = at[bar_name(time, period.bar)]
         row = place.get(name, len(shown))
         microusd[row][column] += (sums.cost_picousd or 0) // 10**6
         tokens[row][column] += (sums.input_tokens or 0) + (sums.output_tokens or 0)

@@ -8,7 +8,7 @@ ones at once and the slow ones when they come.
     sessions   the costliest sessions                                              from `requests`
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -23,14 +23,15 @@ from ledger.pages.period import DAY, Period
 from ledger.pages.problems import Problem, Shipping, problems
 from ledger.pages.sums import Sums
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
-from ledger.reports.figures import Figures, Times
-from ledger.reports.queries import report
-from ledger.reports.report_tables import cache_hit_rate
+from ledger.reports.figures import percentiles
+from ledger.reports.queries import report, totals
 from ledger.store.scope import Scope, snapshot
 
 ROWS_MAX = 25
 """Lines of a table: what a person reads. The rest is one line."""
 SESSIONS_MAX = 15
+TIMED_MAX = 50_000
+"""Requests whose times are read one by one: half a second."""
 TEAM = "tag:team"
 TITLES = {"model": "Models", "key": "Keys", "provider": "Providers", "team": "Teams"}
 REQUESTS_IN_ROW = 5
@@ -101,6 +102,14 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Nearest-rank percentiles in milliseconds; None: no request has the time."""
+
+    p50: int | None
+    p95: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Odd:
     """What is unusual, and how that was judged."""
 
@@ -116,12 +125,18 @@ class Odd:
 class Speed:
     """Times and cache of the period, and over its days."""
 
-    times: Times
-    figures: Figures
+    first_token: Spread
+    duration: Spread
+    timed: int
+    """The latest requests, whose times these are."""
+    is_part: bool
+    """There are more."""
     hit_rate: Decimal | None
-    first_token: charts.Lines
-    duration: charts.Lines
-    cache: charts.Lines
+    saved_picousd: int | None
+    """None: there are too many requests to compare each with its price."""
+    estimated: int
+    estimated_picousd: int | None
+    charts: tuple[charts.Lines, ...]
 
 
 def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = ()) -> Overview:
@@ -193,45 +208,71 @@ def odd(engine: Engine, question: Question) -> Odd:
 
 
 def speed(engine: Engine, question: Question) -> Speed:
-    """Times and cache, by the bars of the period (days where those are weeks)."""
-    word = {"hour": "hour", "day": "day", "week": "day"}.get(_bar(engine, question), "month")
-    found = report(engine, [word], question.scope)
-    rows = found.rows
-    bars = tuple(row.key[0] or "" for row in rows)
-    rates = [cache_hit_rate(row.figures) for row in rows]
-    total = found.total
-    return Speed(
-        times=total.times,
-        figures=total.figures,
-        hit_rate=cache_hit_rate(total.figures),
-        first_token=charts.Lines(
-            title="Time to first token",
-            unit="ms",
-            bars=bars,
-            names=("median", "95 of 100"),
-            values=(
-                tuple(row.times.first_token_ms_p50 for row in rows),
-                tuple(row.times.first_token_ms_p95 for row in rows),
-            ),
-        ),
-        duration=charts.Lines(
-            title="Duration",
-            unit="ms",
-            bars=bars,
-            names=("median", "95 of 100"),
-            values=(
-                tuple(row.times.duration_ms_p50 for row in rows),
-                tuple(row.times.duration_ms_p95 for row in rows),
-            ),
-        ),
-        cache=charts.Lines(
-            title="Cache hit rate",
-            unit="percent",
-            bars=bars,
-            names=("input from the cache",),
-            values=(tuple(None if rate is None else int(rate * 10_000) for rate in rates),),
-        ),
+    """Times of the latest requests, and the cache of all."""
+    with snapshot(engine) as connection:
+        period = question.period
+        if period.since is None:
+            period = period.starting(sums.first_request(connection))
+        by_hour = period.bar == "hour"
+        scope = question.scope
+        rows = sums.read_times(
+            connection, scope, time="hour" if by_hour else "day", limit=TIMED_MAX
+        )
+        table = sums.read(connection, period, scope, by_hour=by_hour)
+    by_time: dict[str, Sums] = defaultdict(Sums)
+    for (time, _), each in table.groups["model"].items():
+        by_time[time] += each
+    total = table.total()
+    if total.requests <= TIMED_MAX:
+        found = report(engine, ["provider"], scope).total.figures
+    else:
+        found = totals(engine, scope)
+    first_token, first_chart = _spread("Time to first token", [(row[0], row[1]) for row in rows])
+    duration, duration_chart = _spread("Duration", [(row[0], row[2]) for row in rows])
+    bars = sorted(by_time)
+    rates = [
+        figures.ratio(by_time[bar].cache_read_tokens, by_time[bar].cacheable_input_tokens)
+        for bar in bars
+    ]
+    cache = charts.Lines(
+        title="Cache hit rate",
+        unit="percent",
+        bars=tuple(bars),
+        names=("input from the cache",),
+        values=(tuple(None if rate is None else int(rate * 10_000) for rate in rates),),
     )
+    return Speed(
+        first_token=first_token,
+        duration=duration,
+        timed=len(rows),
+        is_part=len(rows) == TIMED_MAX,
+        hit_rate=figures.ratio(total.cache_read_tokens, total.cacheable_input_tokens),
+        saved_picousd=found.saved_picousd,
+        estimated=found.estimated,
+        estimated_picousd=found.estimated_cost_picousd,
+        charts=(first_chart, duration_chart, cache),
+    )
+
+
+def _spread(title: str, values: Iterable[tuple[str, int | None]]) -> tuple[Spread, charts.Lines]:
+    """Median and 95th percentile, and both over time."""
+    counts: dict[str, Counter[int]] = defaultdict(Counter)
+    every: Counter[int] = Counter()
+    for time, value in values:
+        if value is not None:
+            counts[time][value] += 1
+            every[value] += 1
+    bars = sorted(counts)
+    found = [percentiles(sorted(counts[bar].items())) for bar in bars]
+    middle, high = percentiles(sorted(every.items()))
+    chart = charts.Lines(
+        title=title,
+        unit="ms",
+        bars=tuple(bars),
+        names=("median", "95 of 100"),
+        values=(tuple(each[0] for each in found), tuple(each[1] for each in found)),
+    )
+    return Spread(p50=middle, p95=high), chart
 
 
 def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
@@ -243,8 +284,8 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
     word = "hour" if period.bar == "hour" else "day"
     is_named = bool(question.names.for_words(("team",)))
     team = "team" if is_named else TEAM
-    found = report(engine, [word, team], question.scope)
-    groups = {(row.key[0] or "", row.key[1]): sums_of(row.figures) for row in found.rows}
+    with snapshot(engine) as connection:
+        groups = sums.read_requests(connection, question.scope, team, time=word)
     by_name: dict[str | None, Sums] = defaultdict(Sums)
     last: dict[str | None, str] = {}
     for (time, name), each in groups.items():
@@ -262,8 +303,9 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
 
 def sessions(engine: Engine, question: Question) -> Ranking:
     """The costliest sessions."""
-    found = report(engine, ["session"], question.scope)
-    by_name = {row.key[0]: sums_of(row.figures) for row in found.rows}
+    with snapshot(engine) as connection:
+        found = sums.read_requests(connection, question.scope, "session", time=None)
+    by_name = {name: each for (_, name), each in found.items()}
     rows = _rows(
         "session",
         by_name,
@@ -298,22 +340,6 @@ def row_scope(row: Row, question: Question) -> Scope:
         until = day + DAY if until is None else min(until, day + DAY)
     only = tuple(pair for pair in question.only if pair[0] != row.word)
     return Scope(since=since, until=until, only=(*only, *row.only), names=question.names)
-
-
-def sums_of(found: Figures) -> Sums:
-    """A report's figures as a page has them."""
-    return Sums(
-        requests=found.requests,
-        errors=found.errors,
-        without_usage=found.without_usage,
-        complete_without_usage=found.complete_without_usage,
-        unpriced=found.unpriced + found.partial,
-        input_tokens=found.input_tokens,
-        cache_read_tokens=found.cache_read_tokens,
-        cacheable_input_tokens=found.cacheable_input_tokens,
-        output_tokens=found.output_tokens,
-        cost_picousd=found.cost_picousd,
-    )
 
 
 def key_labels(
@@ -384,13 +410,6 @@ def _costs(groups: charts.Groups) -> dict[tuple[date, str | None], int]:
         (date.fromisoformat(time[:10]), name): each.cost_picousd or 0
         for (time, name), each in groups.items()
     }
-
-
-def _bar(engine: Engine, question: Question) -> str:
-    if question.period.since is not None:
-        return question.period.bar
-    with engine.connect() as connection:
-        return question.period.starting(sums.first_request(connection)).bar
 
 
 def _midnight(moment: datetime) -> datetime:

@@ -8,6 +8,7 @@ of their own. No more than `QUESTIONS_MAX` questions are put to the ledger at on
 import hashlib
 import secrets
 import socket
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -35,13 +36,16 @@ from ledger.pages.sections import Row
 from ledger.pages.sums import Sums
 from ledger.reports import explain
 from ledger.reports.lookup import find
-from ledger.store import db
 from ledger.store.scope import snapshot
 
 QUESTIONS_MAX = 2
 """Questions to the ledger at once: the database has traffic to record."""
 KEPT_MAX = 64
 """Answers kept for those who ask again; a page is some 100 KB."""
+SLOW_SECONDS = 1.0
+REST_FACTOR = 20
+"""An answer that took longer than `SLOW_SECONDS` is given out for so many times as long, so that
+a page that refreshes itself keeps a busy ledger at work for a twentieth of the time at most."""
 CONNECTIONS_MAX = 50
 STOP_SECONDS_MAX = 2
 STATIC = {
@@ -53,25 +57,37 @@ STATIC = {
 type Shippings = Callable[[], tuple[Shipping, ...]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A page as it was made."""
+
+    tag: str
+    text: str
+    good_until: float
+    """On the monotonic clock: until then it is given out, whatever was written since."""
+
+
 @dataclass(slots=True)
 class Kept:
-    """The latest answers, by what was asked of which version of the ledger."""
+    """The latest answers, by address."""
 
-    answers: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    answers: OrderedDict[str, Answer] = field(default_factory=OrderedDict)
     lock: Lock = field(default_factory=Lock)
 
-    def get(self, key: str) -> str | None:
+    def get(self, address: str, tag: str) -> Answer | None:
         """An answer that still holds."""
         with self.lock:
-            found = self.answers.get(key)
-            if found is not None:
-                self.answers.move_to_end(key)
+            found = self.answers.get(address)
+            if found is None or (found.tag != tag and time.monotonic() >= found.good_until):
+                return None
+            self.answers.move_to_end(address)
             return found
 
-    def put(self, key: str, answer: str) -> None:
+    def put(self, address: str, answer: Answer) -> None:
         """Keep an answer, and let go of the oldest."""
         with self.lock:
-            self.answers[key] = answer
+            self.answers[address] = answer
+            self.answers.move_to_end(address)
             while len(self.answers) > KEPT_MAX:
                 self.answers.popitem(last=False)
 
@@ -83,6 +99,7 @@ class Pages:
         self,
         engine: Engine,
         *,
+        ledger: str = "",
         names: Names = NO_NAMES,
         shipping: Shippings = tuple,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -93,7 +110,7 @@ class Pages:
         self._now = now
         self._kept = Kept()
         self._turns = Semaphore(QUESTIONS_MAX)
-        self._ledger = db.shown(engine.url)
+        self._ledger = ledger
 
     def routes(self) -> list[Route]:
         """Path -> answer. Starlette runs these on threads of its own."""
@@ -148,16 +165,22 @@ class Pages:
         try:
             with reading.deadline():
                 version = reading.version_of(self._engine)
-                tag = _tag(version, str(now.date()), str(request.url))
-                headers = {"etag": tag, "cache-control": "private, no-cache"}
-                if tag in request.headers.get("if-none-match", ""):
-                    return Response(status_code=304, headers=headers)
-                text = self._kept.get(tag)
-                if text is None:
+                address = str(request.url)
+                tag = _tag(version, str(now.date()), address)
+                answer = self._kept.get(address, tag)
+                if answer is None:
                     with self._turns:
+                        began = time.monotonic()
                         text = make(request, now)
-                    self._kept.put(tag, text)
-            return HTMLResponse(text, headers=headers)
+                    ended = time.monotonic()
+                    is_slow = ended - began >= SLOW_SECONDS
+                    rest = REST_FACTOR * (ended - began) if is_slow else 0
+                    answer = Answer(tag=tag, text=text, good_until=ended + rest)
+                    self._kept.put(address, answer)
+            headers = {"etag": answer.tag, "cache-control": "private, no-cache"}
+            if answer.tag in request.headers.get("if-none-match", ""):
+                return Response(status_code=304, headers=headers)
+            return HTMLResponse(answer.text, headers=headers)
         except reading.TooLongError as error:
             return HTMLResponse(self._message(str(error)), 503)
         except LedgerError as error:

@@ -19,9 +19,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from ledger.names.names import WORDS
 from ledger.pages.period import DAY, Period
 from ledger.reports.queries import SPLIT
-from ledger.store.dimensions import NONE, dimension
+from ledger.store.dimensions import NONE, dimension, named
 from ledger.store.requests_view import requests
 from ledger.store.scope import Scope, conditions
 from ledger.store.tables import daily, exchanges, hourly, meta, stale_days
@@ -130,6 +131,45 @@ def read(connection: Connection, period: Period, given: Scope, *, by_hour: bool 
     return Table(groups=groups, hints=hints)
 
 
+def read_requests(
+    connection: Connection, scope: Scope, word: str, *, time: str | None
+) -> dict[tuple[str, str | None], Sums]:
+    """The sums by a word that `daily` does not hold, request by request: some 25 µs each."""
+    dialect = connection.dialect.name
+    name = named(word, dialect, scope.names) if word in WORDS else dimension(word, dialect)
+    bucket = dimension(time, dialect) if time else sa.literal("", sa.Text)
+    found = connection.execute(
+        sa.select(
+            bucket.label("time"),
+            name.label("name"),
+            *(term.label(each) for each, term in _terms().items()),
+        )
+        .where(*conditions(scope, dialect))
+        .group_by(*([bucket] if time else []), name)
+    )
+    return {
+        (row.time, row.name): Sums(
+            **{each: _whole(row._mapping[each]) for each in (*COUNTS, *TOTALS)}
+        )
+        for row in found
+    }
+
+
+def read_times(
+    connection: Connection, scope: Scope, *, time: str, limit: int
+) -> list[tuple[str, int | None, int | None]]:
+    """Day or hour, time to first token and duration of the latest requests, in milliseconds."""
+    r = requests.c
+    dialect = connection.dialect.name
+    found = connection.execute(
+        sa.select(dimension(time, dialect), r.first_token_ms, r.duration_ms)
+        .where(*conditions(scope, dialect))
+        .order_by(r.opened_at.desc())
+        .limit(limit)
+    )
+    return [(row[0], row[1], row[2]) for row in found]
+
+
 def first_request(connection: Connection) -> datetime | None:
     """When the ledger begins."""
     found = connection.scalar(
@@ -213,8 +253,37 @@ def _parts(coverage: Coverage, scope: Scope, dialect: str, time: str) -> Iterato
             *(d[SUMMED[word]].in_(values) for word, values in scope.wanted().items()),
         )
     r = requests.c
+    terms = _terms()
+    bucket = dimension(time, dialect)
+    for since, until in coverage.stretches:
+        limited = replace(scope, since=since, until=until)
+        yield (
+            sa.select(
+                bucket.label("time"),
+                r.provider,
+                r.model,
+                r.key_fingerprint,
+                sa.func.max(r.key_hint).label("key_hint"),
+                *(term.label(name) for name, term in terms.items()),
+            )
+            .where(*conditions(limited, dialect))
+            .group_by(bucket, r.provider, r.model, r.key_fingerprint)
+        )
+
+
+def _is_summed(word: str, value: str) -> bool:
+    """Whether the sums can answer a condition as it is meant: a pattern, a key's beginning or its
+    name is for `requests`."""
+    if word == "key":
+        return bool(FINGERPRINT.fullmatch(value))
+    return word in SUMMED and not set(value) & set("*?") and value != NONE
+
+
+def _terms() -> dict[str, sa.ColumnElement[Any]]:
+    """The sums of some requests, by name."""
+    r = requests.c
     is_reported = r.usage_source != "estimated"
-    terms = {
+    return {
         "requests": sa.func.count(),
         "errors": sa.func.count(sa.case((r.outcome.in_(("error_frame", "http_error")), 1))),
         "without_usage": sa.func.count(
@@ -240,29 +309,10 @@ def _parts(coverage: Coverage, scope: Scope, dialect: str, time: str) -> Iterato
         "output_tokens": _sum(sa.case((is_reported, r.output_tokens))),
         "cost_picousd": _sum(sa.case((is_reported, r.cost_picousd))),
     }
-    bucket = dimension(time, dialect)
-    for since, until in coverage.stretches:
-        limited = replace(scope, since=since, until=until)
-        yield (
-            sa.select(
-                bucket.label("time"),
-                r.provider,
-                r.model,
-                r.key_fingerprint,
-                sa.func.max(r.key_hint).label("key_hint"),
-                *(term.label(name) for name, term in terms.items()),
-            )
-            .where(*conditions(limited, dialect))
-            .group_by(bucket, r.provider, r.model, r.key_fingerprint)
-        )
 
 
-def _is_summed(word: str, value: str) -> bool:
-    """Whether the sums can answer a condition as it is meant: a pattern, a key's beginning or its
-    name is for `requests`."""
-    if word == "key":
-        return bool(FINGERPRINT.fullmatch(value))
-    return word in SUMMED and not set(value) & set("*?") and value != NONE
+def _whole(value: Any) -> Any:
+    return None if value is None else int(value)
 
 
 def _sum(value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:

@@ -18,7 +18,6 @@ def test_a_day_without_requests_is_an_empty_bar():
         ),
         ("2026-11-20", "a"): Sums(requests=2, cost_picousd=USD, output_tokens=1),
         ("2026-11-20", None): Sums(requests=9),
-        ("2027-01-01", "a"): Sums(requests=1),
     }
     made = stack("model", "Models", groups, PERIOD, {}).members()
     assert made["bars"] == tuple(f"2026-11-{day}" for day in range(15, 22))
@@ -27,6 +26,12 @@ def test_a_day_without_requests_is_an_empty_bar():
     assert made["tokens"][0] == (7, 0, 0, 0, 0, 1, 0)
     assert made["requests"][1] == (0, 0, 0, 0, 0, 9, 0)
     assert not made["rest"]
+
+
+def test_what_is_dated_after_now_has_a_bar_too():
+    made = stack("model", "", {("2026-12-24", "a"): Sums(requests=1)}, PERIOD, {})
+    assert made.bars[-2:] == ("2026-11-21", "2026-12-24")
+    assert made.requests == ((0, 0, 0, 0, 0, 0, 0, 1),)
 
 
 def test_what_is_left_is_one_grey():

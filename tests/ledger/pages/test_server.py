@@ -146,14 +146,29 @@ def test_hostile_text_on_every_page(new_sqlite):
     engine.dispose()
 
 
+def answer(tag, good_until=0.0):
+    return server.Answer(tag=tag, text=tag, good_until=good_until)
+
+
 def test_only_so_many_answers_are_kept():
     kept = server.Kept()
     for number in range(server.KEPT_MAX + 5):
-        kept.put(str(number), "x")
-        kept.get("0")
+        kept.put(str(number), answer("x"))
+        kept.get("0", "x")
     assert len(kept.answers) == server.KEPT_MAX
-    assert kept.get("0") == "x"
-    assert kept.get("1") is None
+    assert kept.get("0", "x") is not None
+    assert kept.get("1", "x") is None
+
+
+def test_a_slow_answer_holds_for_some_time(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(server.time, "monotonic", lambda: now[0])
+    kept = server.Kept()
+    kept.put("/", answer("old", good_until=120))
+    assert kept.get("/", "new").text == "old"
+    now[0] = 120
+    assert kept.get("/", "new") is None
+    assert kept.get("/", "old").text == "old"
 
 
 @pytest.mark.process
