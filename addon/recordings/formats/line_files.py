@@ -15,6 +15,9 @@ LINE_BYTES_MAX = 96 * 1024 * 1024
 """An exchange of 32 MiB, which is the most that a capture holds, takes 43 MiB as base64, and the
 captures of version 0.1 had no bound for the request beside it."""
 PIECE_BYTES = 256 * 1024
+READ_BYTES = 1024 * 1024
+"""Read at a time. A long line is put together from pieces of this size."""
+_TOO_LONG = f"longer than {LINE_BYTES_MAX >> 20} MiB: remove the line"
 _MEMBER_BEGINS = b"\x1f\x8b\x08"
 _GZIP = 31
 """zlib's window bits for gzip members."""
@@ -26,13 +29,24 @@ read."""
 
 def lines_of(path: Path) -> Iterator[Line]:
     """The lines of a file; empty ones are left out. Raises OSError."""
-    with path.open("rb") as file:
-        yield from _split(_inflated(file) if path.suffix == ".gz" else _plain(file), file)
+    with path.open("rb", buffering=READ_BYTES) as file:
+        yield from _split(_inflated(file), file) if path.suffix == ".gz" else _plain(file)
 
 
-def _plain(file: BinaryIO) -> Iterator[bytes | None]:
-    while piece := file.read(PIECE_BYTES):
-        yield piece
+def _plain(file: BinaryIO) -> Iterator[Line]:
+    number = 1
+    read_bytes = 0
+    while line := file.readline(LINE_BYTES_MAX + 1):
+        read_bytes += len(line)
+        if len(line) <= LINE_BYTES_MAX:
+            if line.strip():
+                yield number, read_bytes, line
+        else:
+            yield number, read_bytes, _TOO_LONG
+            while line and not line.endswith(b"\n"):
+                line = file.readline(PIECE_BYTES)
+                read_bytes += len(line)
+        number += 1
 
 
 def _inflated(file: BinaryIO) -> Iterator[bytes | None]:
@@ -104,7 +118,7 @@ def _split(pieces: Iterator[bytes | None], file: BinaryIO) -> Iterator[Line]:
                 yield (
                     number,
                     file.tell(),
-                    f"longer than {LINE_BYTES_MAX >> 20} MiB: remove the line",
+                    _TOO_LONG,
                 )
             elif begun.strip():
                 yield number, file.tell(), bytes(begun)
@@ -112,6 +126,6 @@ def _split(pieces: Iterator[bytes | None], file: BinaryIO) -> Iterator[Line]:
             begun = bytearray(line)
             is_too_long = False
     if is_too_long:
-        yield number, file.tell(), f"longer than {LINE_BYTES_MAX >> 20} MiB: remove the line"
+        yield number, file.tell(), _TOO_LONG
     elif begun.strip():
         yield number, file.tell(), bytes(begun)

@@ -14,6 +14,7 @@ msgspec parses into these types alone: what a line holds beside them costs no me
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -91,6 +92,8 @@ class _Id(msgspec.Struct):
 
 
 _ID = msgspec.json.Decoder(_Id)
+_CAPTURE_BEGINS = re.compile(rb'\{"name":"[^"\\]{1,200}","id":"([A-Za-z0-9_./-]{1,200})",')
+"""How our captures begin: their id is known without a look at the megabytes behind it."""
 _DECODER = msgspec.json.Decoder(_Line)
 _TEXT = msgspec.json.Decoder(str)
 _ENDS = {end.value: end for end in End}
@@ -120,6 +123,8 @@ def _unreadable(item: Unreadable) -> Item:
 
 
 def _id_of(line: bytes) -> str | None:
+    if begins := _CAPTURE_BEGINS.match(line):
+        return begins[1].decode("ascii")
     try:
         found = _ID.decode(line).id
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

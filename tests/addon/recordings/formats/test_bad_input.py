@@ -141,8 +141,17 @@ def test_a_line_beyond_the_bound_is_passed_over_in_little_memory(tmp_path: Path,
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert [type(item) for item in found] == [Recorded, Unreadable, Recorded]
-    assert faults(found) == ["longer than 1 MiB: remove the line"]
+    assert faults(found) == ["longer than 96 MiB: remove the line"]
     assert peak < 16 * 1024 * 1024
+
+
+def test_a_plain_line_beyond_the_bound_is_passed_over(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(line_files, "LINE_BYTES_MAX", 10_000)
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(GOOD + b"0" * 600_000 + b"\n\n" + GOOD + b"0" * 20_000)
+    found = items(path)
+    assert [type(item) for item in found] == [Recorded, Unreadable, Recorded, Unreadable]
+    assert [item.where.rpartition(":")[2] for item in found] == ["1", "2", "4", "5"]
 
 
 def test_a_bad_flow_costs_itself(tmp_path: Path):
