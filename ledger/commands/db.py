@@ -156,10 +156,24 @@ def _merge(source: str, target: str) -> int:
             target,
             on_progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
-    _say(f"{merged.exchanges} exchanges are in the target, {len(merged.refused)} were refused")
+    taken = merged.exchanges - len(merged.refused)
+    _say(f"{taken} exchanges are in the target, {len(merged.refused)} were refused")
+    _sum_up(target)
     for refused in merged.refused:
         typer.echo(f"{refused.key[1]}\t{refused.error}")
     return 1 if merged.refused else 0
+
+
+def _sum_up(url: str) -> None:
+    """Leave the target with the sums of the days that are over."""
+    from ledger.maintenance import rollup
+    from ledger.store import db
+
+    engine = db.ensure(url)
+    try:
+        rollup.roll(engine, now=datetime.now(UTC), log=lambda _, line: _say(line))
+    finally:
+        engine.dispose()
 
 
 def _show_spools() -> int:

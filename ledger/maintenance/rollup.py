@@ -13,6 +13,7 @@ show, and may run whenever, twice at once, or not at all:
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -25,12 +26,18 @@ from ledger.store import db
 from ledger.store.schema.columns import Instant, instant_text
 from ledger.store.supervision import Log, Supervisor, ThreadHealth
 from ledger.store.tables import daily, exchanges, hourly, meta, stale_days
+from ledger.sync.merging import reason_of
 
 LOCK_MS_MAX = 3_000
 """How long it waits for writers, which wait behind it meanwhile."""
 FIRST_SECONDS = 60.0
 """A proxy that only runs for one command has better things to do."""
 EVERY_SECONDS = 3600.0
+ANSWER_SECONDS_MAX = 900.0
+"""A shared database that takes longer for the sums of one day does not answer any more."""
+
+CLOSED_DAYS_MAX = 400
+"""Days that one transaction closes, while writers wait: some 20 ms."""
 
 _ROLLED_UNTIL = "rolled_until"
 _TRIGGERS = (
@@ -42,15 +49,38 @@ _TRIGGERS = (
 )
 
 
-def roll(engine: Engine, *, now: datetime) -> int:
-    """Sum up what is over and not summed up yet; how many days that were."""
+def roll(
+    engine: Engine,
+    *,
+    now: datetime,
+    log: Log = lambda *_: None,
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> int:
+    """Sum up what is over and not summed up yet; how many days that were.
+
+    Each day is a step of its own: one that cannot be summed up stays stale and is logged, and the
+    others go on. `is_stopping` is asked before each.
+    """
     today = now.astimezone(UTC).date()
     if not _notes_writes(engine):
         return 0
-    _close_days(engine, today)
+    while not _close_days(engine, today):
+        pass
     with engine.connect() as connection:
         days = connection.scalars(sa.select(stale_days.c.day).order_by(stale_days.c.day)).all()
-    return sum(_sum_up(engine, day) for day in days)
+    summed, failed = 0, ""
+    for day in days:
+        if is_stopping():
+            break
+        try:
+            summed += _sum_up(engine, day)
+        except (sa.exc.DBAPIError, OverflowError) as error:
+            if isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated:
+                raise
+            failed = f"{day}: {reason_of(error)}"
+    if failed:
+        log("warning", f"a day cannot be summed up, and is added up at each question: {failed}")
+    return summed
 
 
 def _notes_writes(engine: Engine) -> bool:
@@ -66,29 +96,29 @@ def _notes_writes(engine: Engine) -> bool:
     return count == len(_TRIGGERS)
 
 
-def _close_days(engine: Engine, today: date) -> None:
-    """Move the end of what is over to the begin of today."""
+def _close_days(engine: Engine, today: date) -> bool:
+    """Move the end of what is over towards the begin of today; whether it is there.
+
+    One transaction takes `CLOSED_DAYS_MAX` days that have rows, however far they lie apart.
+    """
     with engine.connect() as connection:
         end = _end_of_what_is_over(connection)
     if end is not None and end.date() >= today:
-        return
+        return True
     with db.writing(engine) as connection:
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
             connection.exec_driver_sql(
                 "LOCK TABLE exchanges, readings, charges IN SHARE ROW EXCLUSIVE MODE"
             )
-        start = _end_of_what_is_over(connection) or connection.scalar(
-            sa.select(sa.func.min(exchanges.c.opened_at, type_=Instant()))
-        )
-        if start is None or start.date() >= today:
-            return
+        days = _days_with_rows(connection, _end_of_what_is_over(connection), _begin(today))
+        if end is None and not days:
+            return True
+        is_done = len(days) < CLOSED_DAYS_MAX
+        end = _begin(today if is_done else days[-1] + timedelta(1))
         connection.execute(sa.delete(meta).where(meta.c.key == _ROLLED_UNTIL))
-        connection.execute(
-            sa.insert(meta).values(key=_ROLLED_UNTIL, value=instant_text(_begin(today)))
-        )
-        day = start.date()
-        while day < today:
+        connection.execute(sa.insert(meta).values(key=_ROLLED_UNTIL, value=instant_text(end)))
+        if days:
             connection.execute(
                 sa.text(
                     "INSERT INTO stale_days (day, starts_at, ends_at, writes) "
@@ -98,9 +128,26 @@ def _close_days(engine: Engine, today: date) -> None:
                     sa.bindparam("starts_at", type_=Instant()),
                     sa.bindparam("ends_at", type_=Instant()),
                 ),
-                {"day": day, "starts_at": _begin(day), "ends_at": _begin(day + timedelta(1))},
+                [
+                    {"day": day, "starts_at": _begin(day), "ends_at": _begin(day + timedelta(1))}
+                    for day in days
+                ],
             )
-            day += timedelta(1)
+    return is_done
+
+
+def _days_with_rows(connection: Connection, start: datetime | None, end: datetime) -> list[date]:
+    """The first days of a span on which an exchange was opened; one look into an index for each."""
+    opened_at = exchanges.c.opened_at
+    days: list[date] = []
+    while len(days) < CLOSED_DAYS_MAX:
+        where = [opened_at < end] if start is None else [opened_at < end, opened_at >= start]
+        found = connection.scalar(sa.select(sa.func.min(opened_at, type_=Instant())).where(*where))
+        if found is None:
+            break
+        days.append(found.date())
+        start = _begin(found.date() + timedelta(1))
+    return days
 
 
 def _sum_up(engine: Engine, day: date) -> bool:
@@ -127,7 +174,9 @@ class Keeper:
     """Sums up what is over beside a running proxy, in a thread of its own."""
 
     def __init__(self, url: str | URL, *, log: Log) -> None:
-        self._url = url
+        self._parsed = db.parse_url(url) if isinstance(url, str) else url
+        self._log = log
+        self._deadline = 0.0
         self._stopping = threading.Event()
         self._thread = Supervisor("keeper", self._run, log=log)
 
@@ -137,9 +186,11 @@ class Keeper:
     def wake(self) -> None:
         """Sums are made at intervals, whatever is written."""
 
-    def stop(self, timeout_seconds: float) -> None:  # noqa: ARG002  # a Companion has it
-        """Stop at once: a day whose sums are not committed yet stays stale."""
+    def stop(self, timeout_seconds: float) -> None:
+        """Sum up what is over by now, for so long at most; the rest stays stale."""
+        self._deadline = time.monotonic() + timeout_seconds
         self._stopping.set()
+        self._thread.join(timeout_seconds)
 
     def health(self) -> ThreadHealth:
         """How the thread does."""
@@ -149,13 +200,19 @@ class Keeper:
         pause_seconds = FIRST_SECONDS
         while not self._stopping.wait(pause_seconds):
             pause_seconds = EVERY_SECONDS
-            # Whoever writes the ledger says what is wrong with it.
-            with contextlib.suppress(sa.exc.SQLAlchemyError, LedgerError):
-                engine = db.ensure(self._url)
-                try:
-                    roll(engine, now=datetime.now(UTC))
-                finally:
-                    engine.dispose()
+            self._roll(self._stopping.is_set)
+        if db.file_of(self._parsed) is not None:
+            # Whoever fills a ledger leaves it with its sums. A shared one has keepers enough.
+            self._roll(lambda: time.monotonic() >= self._deadline)
+
+    def _roll(self, is_stopping: Callable[[], bool]) -> None:
+        # Whoever writes the ledger says what is wrong with it.
+        with contextlib.suppress(sa.exc.SQLAlchemyError, LedgerError):
+            engine = db.ensure(self._parsed, answer_seconds_max=ANSWER_SECONDS_MAX)
+            try:
+                roll(engine, now=datetime.now(UTC), log=self._log, is_stopping=is_stopping)
+            finally:
+                engine.dispose()
 
 
 def _end_of_what_is_over(connection: Connection) -> datetime | None:

@@ -1,6 +1,6 @@
 """Summing up days that are over changes how long the views take, never what they show."""
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -11,7 +11,7 @@ from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.tables import charges, daily, hourly, stale_days
-from tests.ledger.written import NOON, opened, put, reading, row, rows, settled, whole
+from tests.ledger.written import NOON, opened, put, reading, row, rows, settled, whole, writing
 
 DAY = timedelta(days=1)
 TODAY = NOON + 3 * DAY
@@ -67,7 +67,7 @@ def filled(engine):
 
 def test_the_views_show_the_same(filled):
     before = shown(filled)
-    assert rollup.roll(filled, now=TODAY) == 3
+    assert rollup.roll(filled, now=TODAY) == 2  # 4 November has no rows
     assert summed(filled) == ["2026-11-02", "2026-11-03"]
     assert rows(filled, "SELECT * FROM stale_days") == []
     assert shown(filled) == before == forgotten(filled)
@@ -191,7 +191,7 @@ def test_a_write_while_a_day_is_summed_up_leaves_it_stale(filled, monkeypatch):
         return real(engine)
 
     monkeypatch.setattr(db, "writing", writing)
-    assert rollup.roll(filled, now=TODAY) == 2
+    assert rollup.roll(filled, now=TODAY) == 1
     assert [str(day) for (day,) in rows(filled, "SELECT day FROM stale_days")] == ["2026-11-02"]
     assert shown(filled) == forgotten(filled)
     assert rollup.roll(filled, now=TODAY) == 1
@@ -251,12 +251,54 @@ def test_a_keeper_without_its_ledger_keeps_quiet(monkeypatch):
     keeper = rollup.Keeper("sqlite:////nowhere/ledger.sqlite3", log=lambda *_: None)
     tried = []
 
-    def fail(url):
+    def fail(url, **_):
         tried.append(url)
         if len(tried) == 2:
-            keeper.stop(0)
+            keeper._stopping.set()
         raise LedgerError("cannot be had")
 
     monkeypatch.setattr(db, "ensure", fail)
     keeper._run()
-    assert len(tried) == 2
+    assert len(tried) == 3
+
+
+def test_whoever_fills_a_ledger_leaves_it_with_its_sums(new_sqlite):
+    url = new_sqlite()
+    with writing(url) as written:
+        for number in range(3):
+            at = NOON + timedelta(days=number)
+            written.settle(settled(f"a{number}", at=at))
+    engine = db.open_engine(url)
+    assert len(rows(engine, "SELECT day FROM daily")) == 3
+    assert rows(engine, "SELECT day FROM stale_days") == []
+    engine.dispose()
+
+
+@pytest.mark.parametrize("most", [1, 400])
+def test_only_days_with_rows_are_closed_in_small_steps(engine, monkeypatch, most):
+    monkeypatch.setattr(rollup, "CLOSED_DAYS_MAX", most)
+    ancient = datetime(1970, 1, 1, tzinfo=UTC)
+    put(engine, whole(settled("a", at=ancient)), whole(settled("b")))
+    put(engine, whole(settled("c", at=NOON + timedelta(days=40))))
+    assert rollup.roll(engine, now=NOON + timedelta(days=9)) == 2
+    assert row(engine, "SELECT COUNT(*) FROM daily") == (2,)
+    assert row(engine, "SELECT SUM(requests) FROM usage_daily") == (3,)
+    assert rollup.roll(engine, now=NOON + timedelta(days=9)) == 0
+    assert rollup.roll(engine, now=NOON + timedelta(days=90)) == 1
+
+
+def test_a_day_that_cannot_be_summed_up_stops_no_other(engine, monkeypatch):
+    put(engine, whole(settled("a")), whole(settled("b", at=NOON + timedelta(days=1))))
+    real = rollup._sum_up
+
+    def fail(engine, day):
+        if str(day) == "2026-11-02":
+            raise sa.exc.DataError("SELECT", {}, Exception("integer overflow"))
+        return real(engine, day)
+
+    monkeypatch.setattr(rollup, "_sum_up", fail)
+    said = []
+    now = NOON + timedelta(days=9)
+    assert rollup.roll(engine, now=now, log=lambda *line: said.append(line)) == 1
+    assert "2026-11-02: integer overflow" in said[0][1]
+    assert row(engine, "SELECT SUM(requests) FROM usage_daily") == (2,)

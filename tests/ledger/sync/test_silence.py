@@ -1,0 +1,197 @@
+"""A PostgreSQL that goes silent without closing anything: the proxy starts, records and ends, and
+what it recorded arrives when the database answers again."""
+
+import socket
+import threading
+import time
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.store import db
+from ledger.sync import merging, shipper, spool
+from tests.ledger.written import rows, settled, whole, writing
+
+pytestmark = pytest.mark.postgres
+
+
+class Forwarder:
+    """A loopback port that forwards to PostgreSQL's socket, and can go silent: it accepts and
+    reads, and hands nothing on."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.is_silent = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._open: list[socket.socket] = [self._listener]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(self._path)
+            self._open += [client, server]
+            was_silent = self.is_silent
+            for source, target in ((client, server), (server, client)):
+                threading.Thread(
+                    target=self._forward, args=(source, target, was_silent), daemon=True
+                ).start()
+
+    def _forward(self, source: socket.socket, target: socket.socket, is_dead: bool) -> None:
+        try:
+            while data := source.recv(65_536):
+                # A connection that was open while it was silent stays dead.
+                is_dead |= self.is_silent
+                if not is_dead:
+                    target.sendall(data)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        for each in self._open:
+            each.close()
+
+
+@pytest.fixture
+def forwarded(new_postgres, own_data_directory, monkeypatch):
+    """A shared ledger behind a forwarder: the forwarder, its URL, and an engine beside it."""
+    monkeypatch.setattr(shipper, "ANSWER_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(shipper, "GATHER_SECONDS", 0.01)
+    monkeypatch.setattr(shipper, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(shipper, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(shipper, "RETRY_SECONDS_MAX", 0.05)
+    direct = sa.make_url(new_postgres())
+    folder = direct.host or direct.query["host"]
+    forwarder = Forwarder(f"{folder}/.s.PGSQL.{direct.port or direct.query.get('port') or 5432}")
+    url = direct.difference_update_query(["host", "port"]).set(
+        host="127.0.0.1", port=forwarder.port
+    )
+    engine = db.open_engine(direct)
+    yield forwarder, url.render_as_string(hide_password=False), engine
+    engine.dispose()
+    forwarder.close()
+
+
+def wait_for(engine, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while rows(engine, "SELECT COUNT(*) FROM exchanges") != [(count,)]:
+        assert time.monotonic() < deadline, "nothing is shipped"
+        time.sleep(0.02)
+
+
+def test_shipping_goes_on_when_a_silent_database_answers_again(forwarded):
+    forwarder, url, engine = forwarded
+    with writing(url) as written:
+        written.settle(settled("a"))
+        wait_for(engine, 1)
+        forwarder.is_silent = True
+        assert written.settle(settled("b")).committed
+        deadline = time.monotonic() + 60
+        while not any("did not answer" in line for line in written.lines()):
+            assert time.monotonic() < deadline, written.lines()
+            time.sleep(0.02)
+        assert written.ledger.health().threads[0].is_working
+        forwarder.is_silent = False
+        wait_for(engine, 2)
+
+
+def test_a_proxy_starts_on_its_spool_while_the_database_is_silent(forwarded, monkeypatch):
+    forwarder, url, engine = forwarded
+    monkeypatch.setattr(shipper, "MEETING_SECONDS", 0.1)
+    forwarder.is_silent = True
+    met = threading.Event()
+    monkeypatch.setattr(db, "CONNECT_SECONDS_MAX", 2)
+    with writing(url) as written:
+        assert any("does not answer" in line for line in written.lines())
+        assert written.settle(settled("a")).committed
+        assert not met.is_set()
+        forwarder.is_silent = False
+        wait_for(engine, 1)
+
+
+def test_a_locked_meta_keeps_no_proxy_from_starting(forwarded):
+    _, url, engine = forwarded
+    with engine.connect() as connection, connection.begin():
+        connection.exec_driver_sql("LOCK TABLE meta, tokentee_private.secret")
+        with writing(url) as written:
+            assert written.settle(settled("a")).committed
+            (path,) = spool.all_paths()
+            assert spool.status_of(path).waiting == 1
+    with writing(url):
+        wait_for(engine, 1)
+
+
+REFUSALS = {
+    "a trigger": "RAISE EXCEPTION 'no'",
+    "a limit of the server": "RAISE EXCEPTION 'no' USING ERRCODE = 'program_limit_exceeded'",
+    "a check": "RAISE EXCEPTION 'no' USING ERRCODE = 'check_violation'",
+    "a value": "RAISE EXCEPTION 'no' USING ERRCODE = 'invalid_text_representation'",
+    "a view's check": "RAISE EXCEPTION 'no' USING ERRCODE = 'with_check_option_violation'",
+}
+
+
+@pytest.mark.parametrize("code", REFUSALS.values(), ids=REFUSALS)
+def test_a_refusal_of_any_class_sets_one_row_aside(new_sqlite, new_postgres, code):
+    source, target = new_sqlite(), new_postgres()
+    engine = db.open_engine(target)
+    with engine.connect() as connection, connection.begin():
+        connection.exec_driver_sql(
+            f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {code}; END $$"
+        )
+        connection.exec_driver_sql(
+            "CREATE TRIGGER refusing BEFORE INSERT ON exchanges FOR EACH ROW "
+            "WHEN (NEW.id = 'b') EXECUTE FUNCTION refuse()"
+        )
+    with writing(source) as written:
+        for name in "abc":
+            written.settle(settled(name))
+    merged = merging.sync(source, target)
+    assert [(each.key[1], each.error) for each in merged.refused] == [("b", "no")]
+    assert rows(engine, "SELECT id FROM exchanges ORDER BY id") == [("a",), ("c",)]
+    engine.dispose()
+
+
+def test_a_row_of_the_year_one_is_set_aside_or_late_and_ships_the_others(new_sqlite, new_postgres):
+    source, target = new_sqlite(), new_postgres()
+    engine = db.open_engine(source)
+    with writing(source) as written:
+        for name in "ab":
+            written.settle(settled(name))
+    with engine.connect() as connection, connection.begin():
+        connection.exec_driver_sql(
+            "INSERT INTO exchanges (id, opened_at, state, source, origin, provider, dialect, "
+            "operation, path, tags) VALUES ('old', '0001-01-01 00:00:00.000000Z', 'open', "
+            "'live', 'o', 'p', 'd', 'chat', '/', '{}')"
+        )
+    engine.dispose()
+    merging.sync(source, target)
+    shared = db.open_engine(target)
+    assert {name for (name,) in rows(shared, "SELECT id FROM exchanges")} >= {"a", "b"}
+    shared.dispose()
+
+
+def test_a_turn_of_shipping_ends_under_load(new_postgres, own_data_directory, monkeypatch):
+    """Changes come faster than they are shipped; heartbeats go on all the same."""
+    monkeypatch.setattr(shipper, "TURN_BUNDLES_MAX", 2)
+    monkeypatch.setattr(shipper, "BUNDLE_EXCHANGES_MAX", 2)
+    monkeypatch.setattr(shipper, "HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(shipper, "GATHER_SECONDS", 0.0)
+    url = new_postgres()
+    engine = db.open_engine(url)
+    beats = threading.Semaphore(0)
+    real = shipper.recovery.hear
+    monkeypatch.setattr(
+        shipper.recovery, "hear", lambda *arguments: (beats.release(), real(*arguments))
+    )
+    with writing(url) as written:
+        for number in range(40):
+            written.ledger.settle(settled(f"a{number}"), whole(settled(f"a{number}"))[1])
+        for _ in range(5):
+            assert beats.acquire(timeout=60)
+        wait_for(engine, 40)
+    engine.dispose()
