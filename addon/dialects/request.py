@@ -11,6 +11,7 @@ from addon.dialects.dialect import Asking, Dialect
 from addon.dialects.facts import clean
 from addon.dialects.routes import Route
 from addon.framing import json_values
+from addon.framing.large_json import shortened
 
 _FORM_FIELD = re.compile(
     rb'name="(model|stream|user)"(?:\r\n[^\r\n]{1,200})*\r\n\r\n([^\r\n]{1,256})\r\n'
@@ -18,6 +19,12 @@ _FORM_FIELD = re.compile(
 """A short field of a multipart form (audio, image edits); the file beside it is not looked at."""
 _FORM_BYTES_LOOKED_AT = 64 * 1024
 """From either end of a form: the fields stand before or after the file."""
+PARSED_BYTES_MAX = 1024 * 1024
+"""A longer body (pictures, documents) is shortened first: a parser would need thirty times its
+size in memory for the worst of them."""
+TOKENS_MAX = 60_000
+"""Brackets and keys looked at in a body that is shortened, about 50 ms at worst; what has more is
+not read."""
 _CLAUDE_CODE_USER = re.compile(r"(user_.+?)(?:_account_)?_session_([0-9a-f-]{36})")
 """How Claude Code fills `metadata.user_id`: whose account, and which session."""
 
@@ -43,6 +50,8 @@ class RequestFacts:
 
 def read_request(route: Route, body: bytes) -> RequestFacts:
     """Never raises: a body that cannot be read says nothing."""
+    if len(body) > PARSED_BYTES_MAX and not body.startswith(b"--"):
+        body = shortened(body, tokens_max=TOKENS_MAX)
     said = _form(body) if body.startswith(b"--") else json_values.loads(body) or {}
     dialect = route.dialect
     streamed = route.path_streamed

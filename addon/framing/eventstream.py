@@ -17,7 +17,7 @@ MESSAGE_BYTES_MAX = 24 * 1024 * 1024
 """AWS' own limit: 16 MB of payload with its headers, and room."""
 READ_BYTES_MAX = 1024 * 1024
 """A longer message is passed over: it holds a picture or a document, and usage comes alone."""
-SEARCH_BYTES_MAX = 1024 * 1024
+SEARCH_BYTES_MAX = 128 * 1024
 """How much of one stream is searched for the next message after a bad prelude. Then the rest
 is not read: a stream that has lost its framing for so long is none."""
 HEADERS_MAX = 64

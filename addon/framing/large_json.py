@@ -24,6 +24,9 @@ SOFT_BYTES_MAX = 128 * 1024
 """Kept bytes from which on arrays end behind their next comma."""
 KEPT_BYTES_MAX = 256 * 1024
 """Kept bytes at which the value is given up. A parser needs about 5 ms for so much."""
+TOKENS_MAX = 400_000
+"""Brackets, keys and separators that are looked at in one value, a microsecond each at worst. The
+embeddings and pictures of the largest answers have a tenth of it."""
 DEPTH_MAX = 64
 """Containers inside each other that are kept; usage stands within six."""
 
@@ -61,11 +64,13 @@ class Shortener:
         "_scalar_bytes",
         "_skips_scalars",
         "_string_room",
+        "_tokens_left",
         "_wants_comma",
         "overflowed",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, tokens_max: int = TOKENS_MAX) -> None:
+        self._tokens_left = tokens_max
         self._kept = bytearray()
         self._containers = bytearray()
         """The opening brackets of the containers around this place."""
@@ -86,7 +91,7 @@ class Shortener:
         self._scalar_bytes = 0
         self._wants_comma = False
         self.overflowed = False
-        """More was to be kept than `KEPT_BYTES_MAX`: what comes from there on is lost."""
+        """More was to be kept, or to be looked at, than there may be: the rest is lost."""
 
     def feed(self, data: bytes) -> None:
         """The next bytes."""
@@ -103,7 +108,8 @@ class Shortener:
                 at = self._skip_scalars(data, at)
             else:
                 at = self._read_tokens(data, at)
-            self.overflowed = len(self._kept) > KEPT_BYTES_MAX
+            self._tokens_left -= 1
+            self.overflowed = len(self._kept) > KEPT_BYTES_MAX or self._tokens_left <= 0
 
     def peek(self) -> bytes:
         """What is kept so far."""
@@ -123,6 +129,7 @@ class Shortener:
         """Read on until this place is in another state; where that is."""
         kept = self._kept
         for found in _TOKEN.finditer(data, at):
+            self._tokens_left -= 1
             at = found.end()
             kind = data[found.start()]
             if kind == _QUOTE:
@@ -159,7 +166,7 @@ class Shortener:
                     kept.append(kind)
             else:
                 self._keep_scalar(found[0])
-            if len(kept) > KEPT_BYTES_MAX:
+            if len(kept) > KEPT_BYTES_MAX or self._tokens_left <= 0:
                 return at
         return at
 
@@ -273,6 +280,9 @@ class Shortener:
         """Pass over a dropped container, or as much of it as is there."""
         depth = self._dropped_depth
         for found in _BRACKET_OR_STRING.finditer(data, at):
+            self._tokens_left -= 1
+            if self._tokens_left <= 0:
+                break
             kind = data[found.start()]
             if found.end() - found.start() > 1 or kind not in b'"{}[]':
                 continue  # whole values
@@ -290,6 +300,13 @@ class Shortener:
                 return found.end()
         self._dropped_depth = depth
         return len(data)
+
+
+def shortened(data: bytes, *, tokens_max: int) -> bytes:
+    """A whole value made short; empty if it is too much to be looked at."""
+    shortener = Shortener(tokens_max=tokens_max)
+    shortener.feed(data)
+    return b"" if shortener.overflowed else shortener.peek()
 
 
 _DROPPED = -1

@@ -27,6 +27,8 @@ _ENVELOPE = frozenset(
 carries nothing."""
 _USAGE = b'"usage"'
 _NULL_USAGE = b',"usage":null'
+_SPACED_NULL_USAGE = re.compile(rb' ?, ?"usage" ?: ?null')
+"""As Python's JSON writer spaces it, and a few others."""
 _FLAT_TAIL = re.compile(
     rb'(?:,"[a-z_]{1,32}":(?:"[^"\\]{0,4096}"|null|true|false|\d{1,18})){0,4}\}\s*'
 )
@@ -77,12 +79,9 @@ class Stripper:
     def _strip_block(self, block: bytes) -> bytes:
         if not _may_hold_usage(block):
             return block
-        at = block.rfind(_NULL_USAGE)
-        if at >= 0 and at == block.find(_USAGE) - 1 and block.startswith(b"data:"):
-            tail = block[at + len(_NULL_USAGE) :]
-            if tail == b"}\n\n" or _FLAT_TAIL.fullmatch(tail):
-                self.removed.append(_NULL_USAGE)
-                return block[:at] + tail
+        null = _span_of_null_usage(block)
+        if null is not None:
+            return self._without(block, [null])
         if len(block) > PARSED_BYTES_MAX:
             return self._strip_large_block(block)
         frame = self._framing.parse(block)
@@ -93,8 +92,8 @@ class Stripper:
             kept = b"".join(_beside_the_event(block))
             self.removed.append(block if not kept else block[len(kept) :])
             return kept
-        found = members(block, block.find(b"{"))
-        return self._without(block, spans_of(b"usage", found))
+        all_members = members(block, block.find(b"{"))
+        return self._without(block, spans_of(b"usage", all_members))
 
     def _strip_large_block(self, block: bytes) -> bytes:
         """Take the last `"usage"` out, if it is a member of the outermost object.
@@ -127,6 +126,23 @@ class Stripper:
             self.removed.append(block[start:end])
             at = end
         return b"".join([*kept, block[at:]])
+
+
+def _span_of_null_usage(block: bytes) -> tuple[int, int] | None:
+    """Where the one `,"usage":null` of an ordinary event stands, told without a parse."""
+    at = block.rfind(_NULL_USAGE)
+    if at >= 0:
+        start, end = at, at + len(_NULL_USAGE)
+        is_only_one = block.find(_USAGE) == at + 1
+    elif found := _SPACED_NULL_USAGE.search(block):
+        start, end = found.span()
+        is_only_one = block.count(_USAGE) == 1
+    else:
+        return None
+    if not is_only_one or not block.startswith(b"data:"):
+        return None
+    is_outermost = block.endswith(b"}\n\n") and end == len(block) - 3
+    return (start, end) if is_outermost or _FLAT_TAIL.fullmatch(block, end) else None
 
 
 def _may_hold_usage(run: bytes) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Say
-from tests.proxy import attacks, rows
+from tests.proxy import attacks, mitmdump, rows
 from tests.proxy.attacks import ATTACKS, BY_NAME, Attack
 from tests.proxy.mitmdump import BARE, Mitmdump
 from tests.proxy.pair import new_tag
@@ -190,7 +190,11 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
             return attacks.script(name, asks(request.body) is True)
         return Answer(pieces=(attacks.normal_answer(),), content_type=attacks.JSON)
 
-    with Upstream(script) as upstream:
+    # Starting takes seconds of CPU time, and beside other processes many of the clock.
+    patch = pytest.MonkeyPatch()
+    patch.setattr(mitmdump, "START_SECONDS_MAX", ATTACK_SECONDS_MAX)
+    with contextlib.ExitStack() as stack, Upstream(script) as upstream:
+        stack.callback(patch.undo)
         running = Arena(tmp_path_factory.mktemp("attacks"), upstream)
         yield running
         running.drop(is_ours=True)

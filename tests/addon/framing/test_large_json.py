@@ -146,6 +146,19 @@ def test_too_many_values_are_given_up():
     assert len(shortener.peek()) < large_json.KEPT_BYTES_MAX + 5_000
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"[" + b'"",[[1]],' * 500, id="dropped"),
+        pytest.param(b"{" + b'"a":{},' * 500, id="kept"),
+    ],
+)
+def test_too_many_tokens_are_given_up(body: bytes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(large_json, "SOFT_BYTES_MAX", 20)
+    assert large_json.shortened(body, tokens_max=100) == b""
+    assert large_json.shortened(b'{"a":[1]}', tokens_max=100) == b'{"a":[1]}'
+
+
 def test_what_stands_around_is_bounded_too():
     shortener = shortened(b"x" * 1_000_000)
     assert shortener.overflowed

@@ -1,0 +1,146 @@
+"""Recorded and made-up bytes, changed at random, and what must hold for each of them.
+
+Every step takes some bytes and fails only by raising. `tests/soak/test_mutations.py` runs them a
+million times; `tests/soak/fuzz_bytes.py` lets a coverage-guided fuzzer choose the bytes.
+"""
+
+import gzip
+import random
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import brotli
+import zstandard
+
+from addon.dialects import routes
+from addon.dialects.request import read_request
+from addon.framing.choice import FRAMINGS, framing_of
+from addon.framing.document import Document
+from addon.framing.eventstream import EventStream
+from addon.framing.json_array import JsonArray
+from addon.framing.ndjson import NDJSON
+from addon.framing.sse import SSE
+from addon.metering.decoding import FREE_BYTES, RATIO_MAX, Decoder
+from addon.metering.meter import Meter
+from addon.usage_opt_in.asking import inject_usage_option, is_refusal
+from addon.usage_opt_in.stripping import Stripper
+from tests.addon.feeding import pieces
+
+DATA = Path(__file__).parents[1] / "data"
+BODY_BYTES_MAX = 4_000
+DIALECTS = sorted(routes.DIALECTS)
+ENCODINGS = ("gzip", "deflate", "br", "zstd", "gzip, gzip", "br, zstd")
+ENCODE: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "br": lambda body: brotli.compress(body, quality=1),
+    "zstd": zstandard.compress,
+}
+TOKENS = (
+    b'"usage":null', b',"usage":', b'"\\u0075sage":', b"\n\n", b"\r\n\r\n", b"\r", b"data: ", b"{",
+    b"}", b"[", b"]", b'"', b"\\", b",", b"null", b"1e999", b"9" * 30, b"\xff", b"\x00" * 12,
+    b'"stream_options":', b"\xef\xbb\xbf", b"[DONE]", b"event: ", b": ", b"-1", b"\xed\xa0\x80",
+)  # fmt: skip
+
+
+def seeds() -> list[bytes]:
+    """The answers and requests of all test cases."""
+    files = sorted(path for path in DATA.rglob("*") if path.is_file())
+    return [path.read_bytes()[:BODY_BYTES_MAX] for path in files]
+
+
+def mutated(rng: random.Random, bodies: list[bytes]) -> bytes:
+    """One of the bodies, changed in one to eight places."""
+    body = bytearray(rng.choice(bodies))
+    for _ in range(rng.randrange(1, 9)):
+        at = rng.randrange(len(body) + 1)
+        match rng.randrange(6):
+            case 0:
+                body[at:at] = rng.choice(TOKENS) * rng.choice((1, 1, 2, 50))
+            case 1:
+                del body[at : at + rng.randrange(1, 40)]
+            case 2:
+                body[at : at + 1] = bytes([rng.randrange(256)])
+            case 3:
+                other = rng.choice(bodies)
+                start = rng.randrange(len(other) + 1)
+                body[at:at] = other[start : start + rng.randrange(200)]
+            case 4:
+                body[at:at] = body[at : at + rng.randrange(100)]
+            case _:
+                body[at:] = b""
+    return bytes(body[: 2 * BODY_BYTES_MAX])
+
+
+def check_framings(body: bytes, cuts: list[int]) -> None:
+    """No byte is lost, whatever the cuts; what shortens gives the same for small frames."""
+    for make, name in ((SSE, "sse"), (NDJSON, "ndjson"), (JsonArray, "json_array"),
+                       (EventStream, "eventstream"), (Document, "document")):  # fmt: skip
+        framing, other = make(), FRAMINGS[name]()
+        given = b""
+        for piece in pieces(body, cuts):
+            run = framing.feed(piece)
+            assert run == other.feed(piece)
+            blocks = framing.split(run)
+            assert b"".join(blocks) == run
+            for block in blocks:
+                framing.parse(block)
+            framing.count(run)
+            given += run
+        assert given + framing.end() == body
+    framing_of("", body, is_over=True)
+
+
+def check_stripping(body: bytes, cuts: list[int]) -> None:
+    """What goes on and what was removed is what came, and the cuts mean nothing."""
+    whole, cut = Stripper(), Stripper()
+    expected = whole.feed(body) + whole.end()
+    given = b"".join(cut.feed(piece) for piece in pieces(body, cuts)) + cut.end()
+    assert given == expected
+    for stripper in (whole, cut):
+        assert len(given) + sum(map(len, stripper.removed)) == len(body)
+
+
+def check_decoding(body: bytes, cuts: list[int], encoding: str) -> None:
+    """Nothing raises, and the output is bounded."""
+    encoded = body
+    for name in encoding.split(", "):
+        encoded = ENCODE[name](encoded)
+    for wire in (body, encoded[: len(encoded) * 3 // 4] + body[:20], encoded):
+        decoder = Decoder(encoding)
+        given = [part for piece in pieces(wire, cuts) for part in decoder.decode(piece)]
+        assert sum(map(len, given)) <= FREE_BYTES + RATIO_MAX * len(wire)
+    assert b"".join(given) == body
+
+
+def check_requests(body: bytes, dialect: str) -> None:
+    """A request that can be read or asked in is not changed otherwise."""
+    read_request(routes.Route(dialect=routes.DIALECTS[dialect]), body)
+    asked = inject_usage_option(body)
+    assert asked is None or len(asked) >= len(body) - 40
+    is_refusal(400, body, proven=False)
+
+
+def check_metering(body: bytes, cuts: list[int], dialect: str, content_type: str) -> None:
+    """Nothing raises, and everything that is asked of a meter has an answer."""
+    meter = Meter(routes.DIALECTS[dialect], content_type=content_type)
+    for piece in pieces(body, cuts):
+        meter.feed(piece)
+    meter.end()
+    meter.usage()
+    assert meter.usage_json is None or meter.facts.usage is not None
+    meter.estimated_output_tokens()
+    assert 0 <= meter.frames <= len(body)
+
+
+def check_all(rng: random.Random, body: bytes) -> None:
+    """Every step on one body."""
+    cuts = [rng.randrange(1, len(body) + 2) for _ in range(rng.randrange(6))]
+    dialect = rng.choice(DIALECTS)
+    check_framings(body, cuts)
+    check_stripping(body, cuts)
+    check_requests(body, dialect)
+    check_metering(body, cuts, dialect, rng.choice(("text/event-stream", "application/json", "")))
+    if rng.random() < 0.2:
+        check_decoding(body, cuts, rng.choice(ENCODINGS))
