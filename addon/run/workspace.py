@@ -1,0 +1,54 @@
+"""Edge (files). The project and the git branch that a command is run in.
+
+Read from the folder and from `.git/HEAD`, without starting git: a repository that somebody else
+prepared can make git run commands of theirs.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+NAME_CHARACTERS_MAX = 100
+HEAD_BYTES_MAX = 4_096
+"""A HEAD is a line; more is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """None: not known, or not in a repository."""
+
+    project: str | None = None
+    """The name of the repository's folder; outside of one, of the folder itself."""
+    git_branch: str | None = None
+
+
+def workspace_of(folder: Path) -> Workspace:
+    """The workspace that a folder is in. Never raises."""
+    for place in (folder, *folder.parents):
+        head = _head_of(place / ".git")
+        if head is not None:
+            return Workspace(project=_name(place), git_branch=_branch(head))
+    return Workspace(project=_name(folder))
+
+
+def _head_of(git: Path) -> str | None:
+    """The text of HEAD; None if this is no repository. A worktree has a file that names its own
+    folder."""
+    try:
+        if git.is_file():
+            text = git.read_bytes()[:HEAD_BYTES_MAX].decode("utf-8", "replace")
+            named = text.partition("gitdir:")[2].strip()
+            git = git.parent / named if named else git
+        with (git / "HEAD").open("rb") as file:
+            return file.read(HEAD_BYTES_MAX).decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def _branch(head: str) -> str | None:
+    """The branch; None where a commit is checked out."""
+    branch = head.partition("ref: refs/heads/")[2].strip()
+    return branch[:NAME_CHARACTERS_MAX] or None
+
+
+def _name(folder: Path) -> str | None:
+    return folder.name[:NAME_CHARACTERS_MAX] or None

@@ -1,0 +1,63 @@
+"""The reference parts of the README, made from the code: commands, options, columns.
+
+    uv run python -m tests.reference          writes them into README.md
+
+A part stands between `<!-- NAME -->` and `<!-- /NAME -->`; a test compares it with the code.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from addon.cli import COMMANDS
+from addon.proxy import options as proxy_options
+from ledger.store.requests_view import REQUEST_COLUMNS
+from ledger.store.schema.descriptions import text_of
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def commands() -> str:
+    """A row for each command; `tokentee COMMAND --help` has the rest."""
+    rows = [f"| `tokentee {each.name}` | {_cell(each.summary)} |" for each in COMMANDS]
+    return "\n".join(["| command | |", "|---|---|", *rows])
+
+
+def options() -> str:
+    """A row for each option of the recorder."""
+    rows = [f"| `{name}` | {_cell(text)} |" for name, text in proxy_options.HELP.items()]
+    return "\n".join(["| option | meaning |", "|---|---|", *rows])
+
+
+def columns() -> str:
+    """A row for each column of the view that people ask."""
+    rows = [
+        f"| `{name}` | {kind} | {_cell(text_of('requests', name))} |"
+        for name, kind in REQUEST_COLUMNS.items()
+    ]
+    return "\n".join(["| column of `requests` | type | |", "|---|---|---|", *rows])
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "commands": commands,
+    "options": options,
+    "columns": columns,
+}
+
+
+def applied(text: str) -> str:
+    """The README with every part as the code has it."""
+    for name, made in PARTS.items():
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", re.DOTALL)
+        assert pattern.search(text), f"the README has no part {name!r}"
+        part = made()
+        text = pattern.sub(lambda found, part=part: f"{found[1]}{part}{found[2]}", text)
+    return text
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    README.write_text(applied(README.read_text()))
