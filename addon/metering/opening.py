@@ -10,6 +10,7 @@ from addon.dialects import routes
 from addon.dialects.facts import clean
 from addon.dialects.request import RequestFacts, read_request
 from addon.metering import attribution
+from addon.metering.agents import NO_AGENT, agent_of
 from addon.metering.budget import Budget
 from addon.metering.exchange import MeteredExchange, decoded_body
 from addon.metering.messages import Request
@@ -45,6 +46,9 @@ class Rules:
     tags: Mapping[str, str] = field(default_factory=dict)
     """For every exchange; they win over a client's tags."""
     takes_client_tags: bool = True
+    project: str | None = None
+    """What every request is made for; None: not known."""
+    git_branch: str | None = None
     upstreams: tuple[Upstream, ...] = ()
     budget: Budget = field(default_factory=Budget)
     """What all exchanges of the run may keep in memory."""
@@ -97,7 +101,8 @@ def open_exchange(
     if is_handshake and model is None and query:
         model = attempt(_model_in, query)
     fingerprint, hint = attempt(_key_of, rules.secret, request) or (None, None)
-    session = headers.get(attribution.SESSION_HEADER)
+    agent = attempt(agent_of, headers) or NO_AGENT
+    session = headers.get(attribution.SESSION_HEADER) or agent.session_id
     provider = upstream.provider if upstream is not None else None
     opened = Exchange(
         id=exchange_id,
@@ -117,6 +122,10 @@ def open_exchange(
         user_agent=headers.get("user-agent", "")[:HEADER_LENGTH_MAX] or None,
         end_user=facts.end_user,
         session_id=session[:HEADER_LENGTH_MAX] if session else facts.session_id,
+        parent_session_id=agent.parent_session_id,
+        agent=agent.agent,
+        project=rules.project,
+        git_branch=rules.git_branch,
         tags=_tags(rules, request, troubles),
         source=source,
         node=rules.node,

@@ -49,8 +49,16 @@ class Settings:
     capture: Path | None = None
     tags: Mapping[str, str]
     takes_client_tags: bool = True
+    project: str | None = None
+    """What the program that runs the proxy knows of every request; no option gives it."""
+    git_branch: str | None = None
     log: Log = Log.OFF
+    log_as_json: bool = False
     prices: Path | None = None
+    metrics: tuple[str, int] | None = None
+    """Host and port of `/healthz`, `/readyz`, `/metrics`; None: not served."""
+    otlp: str | None = None
+    """Base URL of an OTLP/HTTP receiver; None: nothing is exported."""
 
     def rules(self, *, node: str, secret: bytes) -> Rules:
         """What they say about every exchange. `secret` is the ledger's."""
@@ -59,6 +67,8 @@ class Settings:
             secret=secret,
             tags=self.tags,
             takes_client_tags=self.takes_client_tags,
+            project=self.project,
+            git_branch=self.git_branch,
             upstreams=self.upstreams,
         )
 
@@ -74,7 +84,10 @@ class Values(Protocol):
     tee_tags: str | None
     tee_client_tags: str | None
     tee_log: str | None
+    tee_log_format: str | None
     tee_prices: str | None
+    tee_metrics: str | None
+    tee_otlp: str | None
 
 
 HELP = {
@@ -91,7 +104,12 @@ HELP = {
     "tee_tags": "Tags for every exchange: team=search,env=prod. They win over a client's tags.",
     "tee_client_tags": "Tags in a client's x-tokentee-tag header: allow (default), ignore.",
     "tee_log": "What to log beside trouble: off (default); exchanges: one line for each exchange.",
+    "tee_log_format": "How log lines look: text (default); json: one object for each line.",
     "tee_prices": "Price override file (TOML).",
+    "tee_metrics": "Serve /healthz, /readyz and /metrics (Prometheus) on [HOST:]PORT; HOST is "
+    "127.0.0.1 if it is left out. Off by default.",
+    "tee_otlp": "Export OpenTelemetry GenAI spans and metrics to this OTLP/HTTP URL, such as "
+    "http://127.0.0.1:4318. Off by default.",
 }
 
 
@@ -123,7 +141,10 @@ def parse(values: Values) -> Settings:
             "tee_client_tags", values.tee_client_tags, {"allow": True, "ignore": False}
         ),
         log=_one_of("tee_log", values.tee_log, {str(what): what for what in Log}),
+        log_as_json=_one_of("tee_log_format", values.tee_log_format, {"text": False, "json": True}),
         prices=_file(values.tee_prices),
+        metrics=_address(values.tee_metrics),
+        otlp=_url(values.tee_otlp),
     )
 
 
@@ -219,6 +240,24 @@ def _directory(value: str | None) -> Path | None:
     if not os.access(path, os.W_OK | os.X_OK):
         raise ValueError(f"tee_capture: {value!r} cannot be written to")
     return path
+
+
+def _address(value: str | None) -> tuple[str, int] | None:
+    if not value:
+        return None
+    host, _, port = value.rpartition(":")
+    if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
+        raise ValueError(f"tee_metrics: {value!r} is not [HOST:]PORT")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _url(value: str | None) -> str | None:
+    if not value:
+        return None
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"tee_otlp: {value!r} is not a URL; write http://127.0.0.1:4318")
+    return value
 
 
 def _file(value: str | None) -> Path | None:

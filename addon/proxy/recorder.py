@@ -64,9 +64,18 @@ class Recorder:
 
     name = "tokentee"
 
-    def __init__(self, *, tags: Mapping[str, str] | None = None) -> None:
-        """`tags`: for every exchange, beside those of the options."""
+    def __init__(
+        self,
+        *,
+        tags: Mapping[str, str] | None = None,
+        project: str | None = None,
+        git_branch: str | None = None,
+    ) -> None:
+        """`tags`: for every exchange, beside those of the options; `project` and `git_branch`: what
+        every exchange is made for, where it is known."""
         self._tags = dict(tags or {})
+        self._project = project
+        self._git_branch = git_branch
         self._running: Running | None = None
         self._uninstalls: list[Callable[[], None]] = []
         self._node = f"{socket.gethostname()}/{os.getpid()}/{int(time.time())}"
@@ -371,7 +380,12 @@ class Recorder:
 
     def _apply(self, settings: Settings) -> None:
         # The program's own tags are those that `tokentee run` sums up by: nobody overrides them.
-        settings = replace(settings, tags={**settings.tags, **self._tags})
+        settings = replace(
+            settings,
+            tags={**settings.tags, **self._tags},
+            project=self._project,
+            git_branch=self._git_branch,
+        )
         running = self._running
         if running is None:
             self._running = lifecycle.start(settings, node=self._node)

@@ -20,6 +20,7 @@ from addon.run.arguments import Call
 from addon.run.authorities import Trust
 from addon.run.environment import environment_for
 from addon.run.gate import USER, Gate
+from addon.run.workspace import workspace_of
 from ledger.model.errors import LedgerError
 from ledger.store.db import default_url
 
@@ -74,6 +75,7 @@ def run_around(call: Call) -> int:
             made = master.RecordingMaster(
                 opts,
                 tags={"run": run_id},
+                workspace=workspace_of(Path.cwd()),
                 chooser=plan.gate,
                 passes_on=not any(word in ("-s", "--scripts") for word in call.options),
                 with_proxyauth=call.asks_for_proxyauth,

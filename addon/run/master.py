@@ -29,6 +29,7 @@ from mitmproxy.addons import (
 from mitmproxy.tools import cmdline, main
 
 from addon.proxy.recorder import Recorder
+from addon.run.workspace import NO_WORKSPACE, Workspace
 
 REQUEST_BODY_BYTES_MAX = 64 * 2**20
 """A larger request body goes upstream as it comes: an upload of a file, not a prompt. Providers
@@ -62,13 +63,14 @@ class RecordingMaster(master.Master):
         opts: options.Options,
         *,
         tags: Mapping[str, str] | None = None,
+        workspace: Workspace = NO_WORKSPACE,
         chooser: next_layer.NextLayer | None = None,
         with_proxyauth: bool = False,
         passes_on: bool = False,
         named: Container[str] = (),
     ) -> None:
-        """`tags`: for every exchange; `chooser`: in place of mitmproxy's NextLayer; `named`:
-        options that the command line sets."""
+        """`tags` and `workspace`: for every exchange; `chooser`: in place of mitmproxy's NextLayer;
+        `named`: options that the command line sets."""
         super().__init__(opts, with_termlog=False)
         self._named = named
         self._termlog_addon = termlog.TermLog(sys.stderr)
@@ -92,7 +94,8 @@ class RecordingMaster(master.Master):
         ]
         if passes_on:
             addons.append(PassOn())
-        addons += [Recorder(tags=tags), errorcheck.ErrorCheck()]
+        recorder = Recorder(tags=tags, project=workspace.project, git_branch=workspace.git_branch)
+        addons += [recorder, errorcheck.ErrorCheck()]
         self.addons.add(*addons)
 
     async def run(self) -> None:

@@ -21,6 +21,9 @@ class Workspace:
     git_branch: str | None = None
 
 
+NO_WORKSPACE = Workspace()
+
+
 def workspace_of(folder: Path) -> Workspace:
     """The workspace that a folder is in. Never raises."""
     for place in (folder, *folder.parents):

@@ -19,7 +19,10 @@ class Values:
     tee_tags: str | None = None
     tee_client_tags: str | None = None
     tee_log: str | None = None
+    tee_log_format: str | None = None
     tee_prices: str | None = None
+    tee_metrics: str | None = None
+    tee_otlp: str | None = None
 
 
 def test_what_is_not_said_is_the_default() -> None:
@@ -33,6 +36,32 @@ def test_what_is_not_said_is_the_default() -> None:
     assert settings.takes_client_tags is True
     assert settings.log is Log.OFF
     assert settings.prices is None
+    assert (settings.metrics, settings.otlp, settings.log_as_json) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("9464", ("127.0.0.1", 9464)),
+        ("0.0.0.0:9464", ("0.0.0.0", 9464)),
+        ("[::1]:9464", ("::1", 9464)),
+    ],
+)
+def test_where_metrics_are_served(text: str, address: tuple[str, int]) -> None:
+    assert parse(Values(tee_metrics=text)).metrics == address
+
+
+@pytest.mark.parametrize("text", ["x", "0", "localhost", "h:99999", "²"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ValueError, match=r"tee_metrics: .* is not"):
+        parse(Values(tee_metrics=text))
+
+
+def test_where_spans_go_and_how_lines_look() -> None:
+    settings = parse(Values(tee_otlp="http://127.0.0.1:4318", tee_log_format="json"))
+    assert (settings.otlp, settings.log_as_json) == ("http://127.0.0.1:4318", True)
+    with pytest.raises(ValueError, match="tee_otlp: 'collector:4318' is not a URL"):
+        parse(Values(tee_otlp="collector:4318"))
 
 
 def test_without_a_url_the_ledger_is_where_the_environment_says(
