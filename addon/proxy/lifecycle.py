@@ -10,27 +10,36 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mitmproxy import ctx
+from mitmproxy.log import MitmLogHandler
 
 from addon.metering.settlement import End
 from addon.proxy import websockets
 from addon.proxy.commits import notifier
-from addon.proxy.content_view import notes_if_viewed
+from addon.proxy.content_view import FlowNotes, notes_if_viewed
 from addon.proxy.flows import now
 from addon.proxy.options import Settings
 from addon.proxy.running import Live, Running
+from addon.proxy.watching import Wanted, Watching
 from addon.recordings.capture_files import CaptureFiles
+from addon.telemetry.json_log import write_json
 from ledger import recording
+from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
+from ledger.store.writing.writer import Receipt
 
 logger = logging.getLogger(__name__)
+
+type OnCommit = Callable[[Sequence[Receipt]], None]
 
 DRAIN_SECONDS_MAX = 5.0
 """How long a stopping proxy lets open answers end by themselves. Container runtimes kill 10 s
 after they ask, and the ledger needs some of that."""
 DRAIN_POLL_SECONDS = 0.02
+TELEMETRY_SECONDS_MAX = 1.0
+"""How long telemetry may take to export what is left."""
 CLOSE_SECONDS_MAX = 4.0
 """How long the writer may take to write what is left."""
 
@@ -51,23 +60,48 @@ def start(settings: Settings, *, node: str) -> Running:
         running = _handed_over.pop()
         running.settings = settings
         running.rules = settings.rules(node=node, secret=running.ledger.secret)
-        notes = running.notes
-        running.ledger.on_commit = notes.on_commit(on_commit) if notes else on_commit
+        running.ledger.on_commit = _told(on_commit, running.notes, running.watching)
         set_captures(running, node=node)
         return running
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
     notes = notes_if_viewed(ctx.master, loop)
-    ledger = recording.open_ledger(
-        settings.ledger_url,
-        node=node,
-        price=notes.pricing(book.price) if notes else book.price,
-        on_commit=notes.on_commit(on_commit) if notes else on_commit,
-        log=_log,
+    wanted = Wanted(metrics=settings.metrics, otlp=settings.otlp)
+    watching = Watching(wanted) if wanted.is_anything else None
+    price = notes.pricing(book.price) if notes else book.price
+    try:
+        ledger = recording.open_ledger(
+            settings.ledger_url,
+            node=node,
+            price=watching.observer.pricing(price) if watching else price,
+            on_commit=_told(on_commit, notes, watching),
+            log=_log,
+        )
+    except LedgerError:
+        if watching is not None:
+            watching.stop(0.0)
+        raise
+    running = Running(
+        settings=settings,
+        rules=settings.rules(node=node, secret=ledger.secret),
+        ledger=ledger,
+        price=book.price,
+        notes=notes,
+        watching=watching,
     )
-    rules = settings.rules(node=node, secret=ledger.secret)
-    running = Running(settings=settings, rules=rules, ledger=ledger, price=book.price, notes=notes)
+    if watching is not None:
+        watching.start(ledger, open_exchanges=lambda: len(running.live))
+    if settings.log_as_json:
+        write_json(
+            [each for each in logging.getLogger().handlers if isinstance(each, MitmLogHandler)]
+        )
     set_captures(running, node=node)
     return running
+
+
+def _told(on_commit: OnCommit, notes: FlowNotes | None, watching: Watching | None) -> OnCommit:
+    """The callback of the writer: first those who wait, then notes, then telemetry."""
+    told = notes.on_commit(on_commit) if notes else on_commit
+    return watching.observer.on_commit(told) if watching else told
 
 
 def set_captures(running: Running, *, node: str) -> None:
@@ -130,6 +164,8 @@ async def close(running: Running) -> None:
     if running.captures is not None:
         await asyncio.to_thread(running.captures.close, CLOSE_SECONDS_MAX)
     await asyncio.to_thread(running.ledger.close, CLOSE_SECONDS_MAX)
+    if running.watching is not None:
+        await asyncio.to_thread(running.watching.stop, TELEMETRY_SECONDS_MAX)
 
 
 def _log(level: str, message: str) -> None:

@@ -16,6 +16,7 @@ from addon.proxy.content_view import FlowNotes
 from addon.proxy.exchange_log import Price
 from addon.proxy.held_end import HeldEnd, StreamCallable
 from addon.proxy.options import Settings
+from addon.proxy.watching import Watching
 from addon.recordings.capture import Capture
 from addon.recordings.capture_files import CaptureFiles
 from ledger.model.exchange import Exchange
@@ -69,6 +70,8 @@ class Running:
     """Open WebSockets, by flow id."""
     session_captures: dict[str, Capture] = field(default_factory=dict)
     """Of open WebSockets, by flow id."""
+    watching: Watching | None = None
+    """Health, metrics and spans, where the options ask for them."""
     notes: FlowNotes | None = None
     """For mitmweb and mitmproxy, where flows are looked at."""
     held_ends: dict[str, HeldEnd] = field(default_factory=dict)

@@ -33,13 +33,10 @@ type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
 
 
 class Committed(Protocol):
-    """What the writer reports of an exchange: `ledger`'s receipt."""
+    """What the writer reports of an exchange: the ledger's receipt."""
 
     exchange_id: str
     committed: bool
-
-
-type OnCommit = Callable[[Sequence[Committed]], None]
 
 
 class Sink(Protocol):
@@ -73,7 +70,8 @@ class Observer:
         """Hand over what waits and close the sinks, for so long at most."""
         deadline = time.monotonic() + timeout_seconds
         self._stopping.set()
-        self._thread.join(timeout_seconds)
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds)
         for sink in self._sinks:
             self._guarded(sink.close, max(0.1, deadline - time.monotonic()))
 
@@ -90,10 +88,12 @@ class Observer:
 
         return priced
 
-    def on_commit(self, then: OnCommit | None) -> OnCommit:
+    def on_commit[R: Committed](
+        self, then: Callable[[Sequence[R]], None] | None
+    ) -> Callable[[Sequence[R]], None]:
         """The writer's commit callback; calls `then` first, for clients wait behind it."""
 
-        def committed(receipts: Sequence[Committed]) -> None:
+        def committed(receipts: Sequence[R]) -> None:
             if then is not None:
                 then(receipts)
             for receipt in receipts:

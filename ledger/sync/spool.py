@@ -15,6 +15,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
+from ledger.model.errors import LedgerError
 from ledger.model.exchange import State
 from ledger.store import db
 from ledger.store.dropping import drop
@@ -76,6 +77,8 @@ def status_of(path: Path) -> Status:
                     )
                 ),
             )
+    except sa.exc.DBAPIError as error:
+        raise LedgerError(f"cannot read the spool {path}: {error.orig}") from error
     finally:
         engine.dispose()
 

@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
@@ -246,6 +247,11 @@ class Ledger:
         self.learned[lesson.origin, lesson.path] = lesson
         if not self._closed and self._queue.qsize() < WAITING_MAX:
             self._queue.put(lesson)
+
+    @property
+    def file(self) -> Path:
+        """The SQLite file that is written: the ledger itself, or the spool of a shared one."""
+        return self._path
 
     def health(self) -> Health:
         """How recording goes, for those who ask from outside."""

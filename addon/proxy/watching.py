@@ -1,0 +1,147 @@
+"""Edge. Telemetry of this process: built from the options, fed by the ledger, stopped with it."""
+
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from addon.telemetry.endpoint import Endpoint
+from addon.telemetry.health import Health
+from addon.telemetry.metrics import Metrics
+from addon.telemetry.observer import Observer, Sink
+from ledger.model.errors import LedgerError
+from ledger.store.writing.writer import Ledger
+from ledger.sync import spool
+
+logger = logging.getLogger(__name__)
+
+SPOOL_LOOK_SECONDS = 5.0
+"""How long what a spool holds is remembered: a scrape each second costs no query each second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the options ask for. None: not wanted."""
+
+    metrics: tuple[str, int] | None = None
+    """Host and port of `/healthz`, `/readyz`, `/metrics`."""
+    otlp: str | None = None
+
+    @property
+    def is_anything(self) -> bool:
+        """Whether anything is asked for."""
+        return self.metrics is not None or self.otlp is not None
+
+
+class Watching:
+    """The telemetry of one process. Nothing of it runs on the event loop."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        """Raises LedgerError if a port is taken or a package is missing."""
+        self._open_exchanges: Callable[[], int] = lambda: 0
+        self._ledger: Ledger | None = None
+        self._spool: tuple[float, spool.Status] | None = None
+        sinks: list[Sink] = []
+        self._endpoint: Endpoint | None = None
+        if wanted.metrics is not None:
+            metrics = Metrics(self.health, dropped_observations=lambda: self.observer.dropped)
+            sinks.append(metrics)
+            self._endpoint = _listening(*wanted.metrics, self.health, metrics)
+        if wanted.otlp is not None:
+            sinks.append(_otlp(wanted.otlp))
+        self.observer = Observer(sinks)
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Where health and metrics are served; None: nowhere."""
+        return self._endpoint.address if self._endpoint is not None else None
+
+    def start(self, ledger: Ledger, *, open_exchanges: Callable[[], int]) -> None:
+        """Begin to observe what the ledger commits, and to answer scrapes."""
+        self._ledger = ledger
+        self._open_exchanges = open_exchanges
+        self.observer.start()
+        if self._endpoint is not None:
+            self._endpoint.start()
+            logger.info("tokentee: health and metrics on http://%s:%d", *self._endpoint.address)
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Export what waits, for so long at most, and close the port."""
+        self.observer.stop(timeout_seconds)
+        if self._endpoint is not None:
+            self._endpoint.stop()
+
+    def health(self) -> Health:
+        """How this process does, now."""
+        ledger = self._ledger
+        if ledger is None:
+            return Health(writer_alive=False)
+        found = ledger.health()
+        threads = {thread.name: thread for thread in found.threads}
+        writer, shipper = threads.get("writer"), threads.get("shipper")
+        path = ledger.file
+        status = self._status(path) if shipper is not None else None
+        oldest = status.oldest if status is not None else None
+        return Health(
+            writer_alive=writer is None or writer.is_working,
+            writer_trouble=found.trouble,
+            queued_rows=found.queued_rows,
+            dropped=found.dropped,
+            open_exchanges=self._open_exchanges(),
+            shipper_alive=shipper.is_working if shipper is not None else None,
+            shipping_trouble=status.trouble if status is not None else None,
+            waiting_to_ship=status.waiting if status is not None else None,
+            oldest_waiting_seconds=_age(oldest) if status is not None else None,
+            ledger_bytes=_size(path),
+            wal_bytes=_size(path.with_name(f"{path.name}-wal")),
+            disk_free_bytes=_free(path),
+        )
+
+    def _status(self, path: Path) -> spool.Status | None:
+        now = time.monotonic()
+        if self._spool is None or now - self._spool[0] > SPOOL_LOOK_SECONDS:
+            try:
+                self._spool = (now, spool.status_of(path))
+            except LedgerError:
+                return None
+        return self._spool[1]
+
+
+def _listening(host: str, port: int, health: Callable[[], Health], metrics: Metrics) -> Endpoint:
+    try:
+        return Endpoint(host, port, health=health, metrics=metrics)
+    except OSError as error:
+        raise LedgerError(
+            f"tee_metrics: cannot listen on {host}:{port}: {error.strerror}; name another port"
+        ) from error
+
+
+def _otlp(endpoint: str) -> Sink:
+    try:
+        from addon.telemetry.otlp import Otlp
+    except ModuleNotFoundError as error:
+        raise LedgerError(
+            "tee_otlp: OpenTelemetry is not installed; pip install 'tokentee[otel]'"
+        ) from error
+    return Otlp(endpoint)
+
+
+def _age(moment: datetime | None) -> float:
+    return max(0.0, (datetime.now(UTC) - moment).total_seconds()) if moment else 0.0
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def _free(path: Path) -> int | None:
+    try:
+        return shutil.disk_usage(path.parent).free
+    except OSError:
+        return None

@@ -1,0 +1,111 @@
+"""Health, metrics, spans and JSON lines of a real mitmdump, with a real answer through it."""
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.addon.telemetry.test_otlp import Receiver, spans
+from tests.proxy.mitmdump import Mitmdump
+from tests.proxy.upstream import Answer, Upstream
+
+pytestmark = pytest.mark.proxy
+
+ANSWER = json.dumps(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": "gpt-4.1",
+        "choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15},
+    }
+).encode()
+
+
+@pytest.fixture
+def receiver() -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    server.got = {}  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def ask(address: tuple[str, int]) -> bytes:
+    connection = http.client.HTTPConnection(*address, timeout=30)
+    body = json.dumps({"model": "gpt-4.1", "messages": [{"role": "user", "content": "x"}]})
+    connection.request("POST", "/v1/chat/completions", body, {"Authorization": "Bearer sk-1"})
+    return connection.getresponse().read()
+
+
+def test_everything_at_once(tmp_path: Path, receiver: ThreadingHTTPServer) -> None:
+    port = free_port()
+    options = {
+        "tee_metrics": str(port),
+        "tee_otlp": f"http://127.0.0.1:{receiver.server_address[1]}",
+        "tee_log_format": "json",
+        "tee_log": "exchanges",
+        "tee_hosts": "127.0.0.1=openai",
+    }
+    with (
+        Upstream(lambda _: Answer(pieces=[ANSWER], content_type="application/json")) as upstream,
+        Mitmdump(tmp_path, upstreams=[upstream.url], options=options) as proxy,
+    ):
+        assert get(port, "/readyz")[0] == 200
+        assert ask(proxy.address()) == ANSWER
+        wanted = 'tokentee_tokens_total{model="gpt-4.1",provider="openai",type="input"} 12.0'
+        deadline = time.monotonic() + 30
+        while wanted not in (text := get(port, "/metrics")[1]) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert wanted in text
+        assert 'tokentee_requests_total{model="gpt-4.1",outcome="complete"' in text
+        log = proxy.log
+    (span,) = spans(receiver)
+    assert span.name == "chat gpt-4.1"
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    assert any("gpt-4.1" in line["message"] and "12" in line["message"] for line in lines)
+    with pytest.raises(ConnectionRefusedError):
+        get(port, "/healthz")
+
+
+def test_a_port_that_is_taken_ends_the_start_with_one_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        proxy = Mitmdump(
+            tmp_path, upstreams=["http://127.0.0.1:9"], options={"tee_metrics": str(port)}
+        )
+        proxy.launch()
+        assert proxy.wait() == 1, proxy.log
+    assert f"tee_metrics: cannot listen on 127.0.0.1:{port}" in proxy.log
+    assert "Traceback" not in proxy.log
+
+
+def test_a_receiver_that_is_down_changes_nothing(tmp_path: Path) -> None:
+    options = {"tee_otlp": "http://127.0.0.1:9", "tee_hosts": "127.0.0.1=openai"}
+    with (
+        Upstream(lambda _: Answer(pieces=[ANSWER], content_type="application/json")) as upstream,
+        Mitmdump(tmp_path, upstreams=[upstream.url], options=options) as proxy,
+    ):
+        assert ask(proxy.address()) == ANSWER
