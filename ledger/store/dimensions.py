@@ -15,30 +15,26 @@ import sqlalchemy as sa
 from ledger.model.errors import LedgerError
 from ledger.model.nearest import suggestion
 from ledger.names.names import WORDS, Entry, Facts, Names, pattern, texts
-from ledger.store.requests_view import REQUEST_COLUMNS, requests
+from ledger.store.requests_view import requests
 from ledger.store.schema.columns import Instant
 
 COLUMNS = {
-    word: column
-    for word, column in {
-        "model": "model",
-        "provider": "provider",
-        "origin": "origin",
-        "dialect": "dialect",
-        "operation": "operation",
-        "tier": "service_tier",
-        "outcome": "outcome",
-        "key": "key_fingerprint",
-        "session": "session_id",
-        "project": "project",
-        "branch": "git_branch",
-        "agent": "agent",
-        "end_user": "end_user",
-        "user_agent": "user_agent",
-        "source": "source",
-        "tag": "tags",
-    }.items()
-    if column in REQUEST_COLUMNS
+    "model": "model",
+    "provider": "provider",
+    "origin": "origin",
+    "dialect": "dialect",
+    "operation": "operation",
+    "tier": "service_tier",
+    "outcome": "outcome",
+    "key": "key_fingerprint",
+    "session": "session_id",
+    "project": "project",
+    "branch": "git_branch",
+    "agent": "agent",
+    "end_user": "end_user",
+    "user_agent": "user_agent",
+    "source": "source",
+    "tag": "tags",
 }
 """What a report can be by -> its column; beside these the times, `tag:NAME` and the names'
 words."""
@@ -105,9 +101,8 @@ class NameFacts:
             "key_hint": r.key_hint,
             "host": r.origin,
             "session": r.session_id,
+            "project": r.project,
         }
-        if "project" in COLUMNS:
-            columns["project"] = r.project
         self._kept = [fact for fact in columns if fact in self._facts]
         self.columns: list[sa.ColumnElement[Any]] = [columns[fact] for fact in self._kept]
         self.columns += [_tag(tag, dialect) for tag in self._tags]
@@ -222,8 +217,7 @@ def _fits(entry: Entry, dialect: str) -> sa.ColumnElement[bool]:
         ]
     )
     any_of([_is(r.session_id, each, dialect) for each in texts(entry.session)])
-    if "project" in COLUMNS:
-        any_of([_is(r.project, each, dialect) for each in texts(entry.project)])
+    any_of([_is(r.project, each, dialect) for each in texts(entry.project)])
     pairs = [each.partition("=") for each in texts(entry.tag)]
     any_of([_is(_tag(name, dialect), value, dialect) for name, _, value in pairs])
     if entry.since:

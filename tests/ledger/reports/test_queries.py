@@ -23,7 +23,14 @@ DAY = timedelta(days=1)
 
 def entries():
     """Ten requests whose figures are worked out by hand below."""
-    gpt = exchange("gpt-4.1", tags={"team": "search", "env": "prod"}, key_fingerprint="k1")
+    gpt = exchange(
+        "gpt-4.1",
+        tags={"team": "search", "env": "prod"},
+        key_fingerprint="k1",
+        project="shop",
+        git_branch="main",
+        agent="codex",
+    )
     claude = exchange("claude-haiku-4-5", provider="anthropic", key_fingerprint="k2")
     yield (
         settled(replace(gpt, id="a1", session_id="s1"), first_token_ms=200, took_ms=1200),
@@ -215,6 +222,7 @@ def ids(engine, *only, names=NO_NAMES):
         (["tag:team=(none)"], {"b1", "b2", "b3", "b4", "b5", "b6"}),
         (["session=(none)", "key=k1"], {"a3", "a4"}),
         (["week=2026-11-02", "model=claude-9"], {"b2", "b3"}),
+        (["project=sh*", "branch=main", "agent=codex"], {"a1", "a2", "a3", "a4"}),
         (["key=…1111"], set()),
     ],
 )
@@ -283,6 +291,21 @@ def test_keys_by_their_name(engine):
     names, _ = read('[[name]]\nkey_hint = "1111"\nname = "CI"\n')
     scope = Scope(names=names, only=(("key", "CI"),))
     assert report(engine, ["key"], scope).total.figures.requests == 0
+
+
+@pytest.mark.parametrize(
+    ("word", "value"), [("project", "shop"), ("branch", "main"), ("agent", "codex")]
+)
+def test_by_what_an_agent_tells(engine, word, value):
+    rows = {key[0]: figures.requests for key, figures in by(engine, word).items()}
+    assert rows == {value: 4, None: 6}
+
+
+def test_a_team_by_its_project(engine):
+    names, _ = read('[[name]]\nproject = "shop"\nteam = "sellers"\n')
+    found = report(engine, ["team"], Scope(names=names))
+    assert {row.key[0]: row.figures.requests for row in found.rows} == {"sellers": 4, None: 6}
+    assert ids(engine, "team=sellers", names=names) == {"a1", "a2", "a3", "a4"}
 
 
 def test_weeks_begin_on_monday(engine):
