@@ -18,6 +18,8 @@ KEY_LENGTH_MIN = 16
 
 _KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key", "ocp-apim-subscription-key")
 _BEARER = re.compile(r"(?:bearer|token|basic)\s+(\S+)", re.IGNORECASE)
+_PROTOCOL_KEY = re.compile(r"openai-insecure-api-key\.([^\s,]+)")
+"""Browsers cannot set headers of a WebSocket: the key is one of its protocols."""
 _AWS_CREDENTIAL = re.compile(r"Credential=([A-Za-z0-9]+)/")
 _QUERY_KEY = re.compile(r"[?&](?:key|api[-_]key|access_token)=([^&]+)")
 """Gemini clients send `?key=` (FIELD 45)."""
@@ -44,8 +46,15 @@ def api_key_of(headers: Mapping[str, str], path: str) -> str | None:
     for name in _KEY_HEADERS:
         if key := headers.get(name):
             return key
+    if in_protocol := _PROTOCOL_KEY.search(headers.get("sec-websocket-protocol", "")):
+        return in_protocol[1]
     query = _QUERY_KEY.search(path)
     return query[1] if query else None
+
+
+def is_password(headers: Mapping[str, str]) -> bool:
+    """Whether the credential ends in a person's password, of which nothing may be shown."""
+    return headers.get("authorization", "")[:6].lower() == "basic "
 
 
 def fingerprint_of(key: str, secret: bytes) -> tuple[str, str | None]:

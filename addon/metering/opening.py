@@ -17,6 +17,7 @@ from addon.metering.messages import Request
 from addon.metering.path_keys import redacted_path
 from addon.metering.redaction import credentials_of
 from addon.metering.troubles import Troubles
+from ledger.model.duplicates import request_digest
 from ledger.model.exchange import Exchange, Source
 
 PATH_LENGTH_MAX = 512
@@ -116,6 +117,10 @@ def open_exchange(
         request_model=model,
         streamed=facts.streamed,
         request_bytes=len(request.body),
+        # A recording without a body may have lost it, and a handshake has none.
+        request_digest=request_digest(request.body)
+        if request.body or (source is Source.LIVE and not is_handshake)
+        else None,
         usage_asked=facts.usage_asked,
         key_fingerprint=fingerprint,
         key_hint=hint,
@@ -161,4 +166,7 @@ def _model_in(query: str) -> str | None:
 def _key_of(secret: bytes, request: Request) -> tuple[str | None, str | None]:
     """Fingerprint and hint of the API key that a request carries."""
     key = attribution.api_key_of(request.headers, request.path)
-    return attribution.fingerprint_of(key, secret) if key else (None, None)
+    if not key:
+        return None, None
+    fingerprint, hint = attribution.fingerprint_of(key, secret)
+    return fingerprint, None if attribution.is_password(request.headers) else hint

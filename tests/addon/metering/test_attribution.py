@@ -2,7 +2,7 @@
 
 import pytest
 
-from addon.metering.attribution import api_key_of, fingerprint_of, is_signed
+from addon.metering.attribution import api_key_of, fingerprint_of, is_password, is_signed
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,12 @@ from addon.metering.attribution import api_key_of, fingerprint_of, is_signed
             "AKIAEXAMPLE",
             id="aws-names-the-key-by-its-id",
         ),
+        pytest.param(
+            {"sec-websocket-protocol": "realtime, openai-insecure-api-key.ek_1, openai-beta.x"},
+            "/v1/realtime",
+            "ek_1",
+            id="a WebSocket's protocol",
+        ),
         pytest.param({}, "/v1", None, id="none"),
     ],
 )
@@ -33,6 +39,12 @@ def test_a_fingerprint_is_the_same_within_a_ledger_only():
     assert fingerprint_of(key, b"one")[0] != fingerprint_of(key, b"two")[0]
     assert fingerprint_of(key, b"one")[1] == "cdef"
     assert key not in repr(fingerprint_of(key, b"one"))
+
+
+def test_of_a_password_nothing_is_shown():
+    assert is_password({"authorization": "Basic YWxpY2U6aHVudGVyMg=="})
+    assert not is_password({"authorization": "Bearer sk-proj-0123456789abcdef"})
+    assert not is_password({})
 
 
 def test_a_short_key_shows_nothing():
