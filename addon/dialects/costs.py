@@ -15,9 +15,11 @@ USD per million tokens is 5 143 500 ticks)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
+    """What a provider says it charges, in pico-USD. None: it does not say."""
+
     own: int | None = None
     upstream: int | None = None
-    """Billed by the upstream apart, and only under BYOK (FIELD 43)."""
+    """Billed by the upstream apart, and only under BYOK."""
     is_byok: bool | None = None
 
 

@@ -33,6 +33,7 @@ class Mark:
         return run.count(self.needle) - sum(run.count(form) for form in self.harmless)
 
     def strikes(self, run: bytes) -> bool:
+        """Whether a run of frames holds it in any but a harmless form."""
         left = run.count(self.needle)
         for form in self.harmless:
             if left <= 0:
@@ -79,6 +80,8 @@ class Dialect:
     id_in_frames: bool = False
     """Every frame of a stream repeats the response's id."""
     asking: Asking = Asking.NEVER
+    model_header: str = ""
+    """The request header that names the model, where the body does not; lower case."""
     streams_unless_told: bool = False
     """A request that says nothing about streaming gets a stream (Ollama)."""
     ending: Ending = Ending.FINISH

@@ -1,7 +1,7 @@
-"""Pure. What the wire has said so far in one exchange.
+"""Pure. What an answer has said so far in one exchange.
 
 One `Facts` belongs to one meter, which alone lets a dialect change it. What is reported again
-replaces what was (figures are cumulative, FIELD 7-11); ids stay as first seen.
+replaces what was, because figures are cumulative; ids stay as first seen.
 """
 
 from dataclasses import dataclass, field
@@ -66,7 +66,7 @@ class Facts:
     """The answer is one plain body, so what it says is all there is."""
 
     def see_id(self, response_id: object) -> None:
-        """The first non-empty id stays; another one marks it unstable (DESIGN §5)."""
+        """The first non-empty id stays; another one marks it unstable."""
         if not isinstance(response_id, str) or not response_id:
             return
         if self.response_id is None:
@@ -118,12 +118,12 @@ class Facts:
         return self.finish_reason is not None or self.ending is Ending.CLOSE
 
     def see_tier(self, tier: object) -> None:
-        """The service tier that served the request (FIELD 33)."""
+        """The service tier that served the request."""
         if isinstance(tier, str) and tier:
             self.service_tier = clean(tier, 64)
 
     def see_usage(self, usage: object, *, final: bool) -> None:
-        """A usage object that replaces the one before; `usage: null` is none (FIELD 6)."""
+        """A usage object that replaces the one before; `usage: null` is none."""
         if isinstance(usage, dict):
             self.usage = usage
             self.usage_final = final

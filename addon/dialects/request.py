@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from addon.dialects import shapes
@@ -48,8 +49,13 @@ class RequestFacts:
     """The body has the shape of a request of the route's dialect."""
 
 
-def read_request(route: Route, body: bytes) -> RequestFacts:
-    """Never raises: a body that cannot be read says nothing."""
+def read_request(
+    route: Route, body: bytes, headers: Mapping[str, str] = MappingProxyType({})
+) -> RequestFacts:
+    """What a request says. Never raises: a body that cannot be read says nothing.
+
+    `headers` are by lower-case name.
+    """
     if len(body) > PARSED_BYTES_MAX and not body.startswith(b"--"):
         body = shortened(body, tokens_max=TOKENS_MAX)
     said = _form(body) if body.startswith(b"--") else json_values.loads(body) or {}
@@ -61,7 +67,7 @@ def read_request(route: Route, body: bytes) -> RequestFacts:
     asks = dialect.asking is Asking.STREAM_OPTIONS
     user, session = _whose(said)
     return RequestFacts(
-        model=_model(said) or route.path_model,
+        model=_model(said) or _text(headers.get(dialect.model_header)) or route.path_model,
         streamed=streamed,
         usage_asked=asked if asks and isinstance(asked, bool) else None,
         end_user=user,

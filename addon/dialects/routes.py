@@ -78,6 +78,8 @@ UNKNOWN = Route(dialect=unknown.UNKNOWN)
 
 
 class Row(NamedTuple):
+    """One endpoint: how its path ends, and the format of its wire."""
+
     path: str
     """A template for how the path ends (`path_templates`)."""
     dialect: Dialect | None

@@ -15,6 +15,7 @@ from ledger.model.usage import NO_USAGE, Usage
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read what looks like an error, an id or a model."""
     facts.token_seen = True
     facts.see_id(body.get("id"))
     facts.see_model(body.get("model"))
@@ -25,6 +26,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def usage_of(_usage: Mapping[str, Any], _facts: Facts) -> Usage:
+    """No figures: none is guessed."""
     return NO_USAGE
 
 

@@ -97,7 +97,7 @@ def open_exchange(
     attempt = troubles.attempt
     encoding = headers.get("content-encoding", "")
     body = attempt(decoded_body, request.body, encoding, troubles) or b""
-    facts = attempt(read_request, route, body) or RequestFacts()
+    facts = attempt(read_request, route, body, headers) or RequestFacts()
     model = facts.model
     if is_handshake and model is None and query:
         model = attempt(_model_in, query)

@@ -1,8 +1,8 @@
 """Pure. What a reading is billed by: disjoint lines, and the price of one unit of each.
 
 The token lines of one reading are disjoint and add up to its `input_tokens` and `output_tokens`.
-A provider reports parts beside a whole, and parts can exceed it (other tokenizers, stale splits:
-WIRE 4 and 5); then the whole wins, the part is cut to what is left of it, and the line says so.
+A provider reports parts beside a whole, and parts can exceed it (other tokenizers, stale splits);
+then the whole wins, the part is cut to what is left of it, and the line says so.
 """
 
 from collections.abc import Iterator, Mapping
@@ -82,6 +82,7 @@ class Rate:
     """For the request, however many units it had."""
 
     def at(self, input_tokens: int) -> int:
+        """The price of one unit for a request with so much input."""
         unit = self.picousd
         for start, picousd in self.above:
             if input_tokens > start:
@@ -102,6 +103,7 @@ class Sheet:
     """The price of every other line: what is declared free is free to its last line."""
 
     def rate(self, line: str) -> Rate | None:
+        """The price of a line; None if none is known."""
         return self.rates.get(line, self.rest)
 
 
@@ -127,7 +129,7 @@ def covered(rates: Mapping[str, Rate]) -> dict[str, Rate]:
     A list that prices no cache reads bills them as input; that is how every list in use is meant,
     and what such a list calls a cache write is one of five minutes. One gap stays a gap: where
     writing to the cache has a price but keeping it for an hour has none, the price for five
-    minutes is too low by 37.5 % (FIELD 29), so no price is better.
+    minutes is too low by 37.5 %, so no price is better.
     """
     whole = dict(rates)
     if write := rates.get("cache_write"):
@@ -192,7 +194,7 @@ def _input_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
     if usage.cache_write_1h_tokens:
         split.append(("cache_write_1h", usage.cache_write_1h_tokens, None))
     # The total wins over its split, which stays at the first figures of an Anthropic stream when
-    # the total has grown (WIRE 5): the difference is unsplit.
+    # the total has grown: the difference is unsplit.
     parts += _split(usage.cache_write_tokens, split, "cache_write")
     if usage.input_audio_tokens or units:
         cached = units.get("cache_read_audio_tokens"), units.get("cache_read_image_tokens")

@@ -29,6 +29,7 @@ class Question:
 
     @property
     def host(self) -> str:
+        """The host's name, without scheme and port."""
         """The origin's host; the origin itself where it is no URL."""
         try:
             return urlsplit(self.origin).hostname or self.origin
@@ -37,6 +38,7 @@ class Question:
 
     @property
     def model(self) -> str | None:
+        """The model that answered, or the one that was asked for."""
         return self.response_model or self.request_model
 
 

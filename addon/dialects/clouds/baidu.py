@@ -28,6 +28,7 @@ _read = reader_of(
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event, and the error that may stand in it with status 200."""
     _read(facts, event, body)
     if body.get("error_code") is not None:
         facts.failed = True

@@ -18,6 +18,7 @@ from addon.dialects.openai import chat, responses
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document, wrapped in `result`, or one bare event."""
     if facts.response_model is None:
         facts.see_model(facts.path_model)
     if body.get("errors") or body.get("success") is False:

@@ -35,6 +35,7 @@ _read = reader_of(_LAYOUT)
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event."""
     _read(facts, event, body)
     for one in objects_at(body.get("usage"), "models"):
         facts.see_model(one.get("model_id"))
@@ -45,6 +46,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures: OpenAI's words, or the sum over an application's models."""
     models = objects_at(usage, "models")
     if models and "input_tokens" not in usage:
         return Usage(

@@ -18,6 +18,7 @@ from addon.dialects.openai import chat
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read the OpenAI answer or chunk inside one document or event."""
     answer = object_at(body, "final_result") or object_at(body, "orchestration_result")
     if answer is not None:
         chat.read(facts, event, answer)

@@ -37,6 +37,7 @@ _read = reader_of(
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document, wrapped in `Response`, or one bare event."""
     answer = object_at(body, "Response") or body
     _read(facts, event, answer)
     error = object_at(answer, "Error") or object_at(answer, "ErrorMsg")

@@ -31,6 +31,7 @@ _CONTENT = ("text-delta", "reasoning-delta", "tool-input-delta", "tool-call", "f
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one document or one part of a stream."""
     kind = body.get("type")
     if kind == "response-metadata":
         facts.see_id(body.get("id"))
@@ -56,6 +57,7 @@ def _read_end(facts: Facts, body: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures of either specification, with the gateway's own price."""
     found = _usage_of(usage, facts)
     return replace(found, reported_cost_picousd=Counts({"cost": facts.cost}).picousd("cost"))
 
@@ -73,6 +75,7 @@ LANGUAGE_MODEL = Dialect(
     marks=(Mark(b'"finish"'), Mark(b'"response-metadata"'), Mark(b'"error"')),
     text_marks=(b'"delta"',),
     call_marks=(Mark(b'"tool-call"'),),
+    model_header="ai-language-model-id",
     request_shapes=({"prompt": shapes.messages},),
     answer_shapes=(
         {"finishReason": shapes.anything, "usage": shapes.an_object},
@@ -83,6 +86,7 @@ EMBEDDING_MODEL = replace(
     LANGUAGE_MODEL,
     name="vercel.embedding_model",
     operation="embeddings",
+    model_header="ai-embedding-model-id",
     request_shapes=({"values": shapes.prompt},),
     answer_shapes=({"embeddings": shapes.a_list, "usage": shapes.an_object},),
 )

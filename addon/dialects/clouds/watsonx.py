@@ -22,6 +22,7 @@ _KEYS = ("input_token_count", "generated_token_count")
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event: its results with their counts."""
     facts.see_model(body.get("model_id"))
     for result in objects_at(body, "results"):
         if result.get("generated_text"):
@@ -46,6 +47,7 @@ def _read_counts(facts: Facts, result: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures as counted over all results."""
     return _usage_of(usage, facts)
 
 

@@ -109,6 +109,7 @@ def _dialect_of(answer: dict[str, Any]) -> Dialect:
 
 
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
+    """The sums: the first answer's model in the columns, the others beside them."""
     models: dict[str, dict[str, Any]] = usage["models"]
     first, *others = models.items()
     remarks = (f"{usage['left_out']} answers left out",) if "left_out" in usage else ()

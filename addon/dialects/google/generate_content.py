@@ -3,7 +3,7 @@
 https://ai.google.dev/api/generate-content#UsageMetadata
 
 `usageMetadata` stands on every chunk, a running figure: the last one counts, as a whole, because
-it is not monotonic and a key that is missing from it is not said any more (WIRE §6). Thoughts and
+it is not monotonic and a key that is missing from it is not said any more. Thoughts and
 tool-use prompts are counted beside candidates and prompt, the cached content inside the prompt.
 """
 
@@ -32,6 +32,7 @@ _MODALITIES = {"AUDIO": "audio", "IMAGE": "image", "VIDEO": "video", "DOCUMENT":
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document, chunk of a stream, or item of an array."""
     body = object_at(body, "response") or body  # Code Assist wraps it
     facts.see_id(body.get("responseId"))
     facts.see_model(body.get("modelVersion"))
@@ -62,6 +63,7 @@ def _see_searches(facts: Facts, candidate: dict[str, Any]) -> None:
 
 
 def read_embeddings(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """The same for embeddings, whose counts Vertex puts into each prediction."""
     read(facts, event, body)
     statistics = [
         lookup(prediction, "embeddings.statistics.token_count")
@@ -72,6 +74,7 @@ def read_embeddings(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures: thoughts and tool use are added to what they are counted beside."""
     counts = Counts(usage)
     thoughts = counts.first("thoughtsTokenCount")
     # Live calls it response; with everything else it is candidates.
@@ -103,6 +106,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
 
 
 def embeddings_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures of embeddings: Vertex' counts, added up, or usage as elsewhere."""
     if _EMBEDDED not in usage:
         return usage_of(usage, facts)
     counted = [count_of(count) for count in usage[_EMBEDDED]]

@@ -15,6 +15,7 @@ from ledger.model.usage import Usage, count_of, sum_of
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event of an interaction."""
     kind = body.get("event_type") or event
     interaction = object_at(body, "interaction")
     if interaction is None and body.get("object") == "interaction":
@@ -38,6 +39,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
+    """The figures: thoughts and tool use are added to what they are counted beside."""
     counts = Counts(usage)
     thoughts = counts.first("total_thought_tokens")
     inputs = counts.first("total_input_tokens")

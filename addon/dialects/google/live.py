@@ -18,6 +18,7 @@ from addon.dialects.google import generate_content
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one message of the server."""
     content = object_at(body, "serverContent")
     if content is not None:
         if lookup(content, "modelTurn.parts") or content.get("outputTranscription"):

@@ -22,6 +22,7 @@ _FIGURES = Figures(
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event."""
     kind = body.get("type") or event
     if kind == "error" or body.get("error"):
         see_error(facts, body.get("error") or body, body)

@@ -28,6 +28,7 @@ _USAGE_KEYS = (
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one document or line."""
     facts.see_model(body.get("model"))
     message = object_at(body, "message") or {}
     if body.get("response") or any(message.get(key) for key in ("content", "thinking")):
@@ -44,6 +45,7 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
+    """The figures of the last line."""
     counts = Counts(usage)
     return Usage(
         input_tokens=counts.first("prompt_eval_count"),

@@ -32,6 +32,7 @@ _read = reader_of(
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event, and the counts in its response headers."""
     _read(facts, event, body)
     if object_at(body, "details") is not None and not facts.is_document:
         facts.ended = True

@@ -2,7 +2,7 @@
 
 https://platform.openai.com/docs/api-reference/chat-streaming
 
-Usage is read from any chunk that has it (WIRE §2): an extra last chunk, the finish chunk, every
+Usage is read from any chunk that has it: an extra last chunk, the finish chunk, every
 chunk (cumulative: the last one counts), twice, inside a choice, or only in `x_groq`.
 
 The end: `[DONE]` is the mark of this wire, and the meter knows it. A finish reason is a weak end:
@@ -36,6 +36,7 @@ _ENDS_BY_CLOSING = "stream:chat:"
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or chunk."""
     response_id = body.get("id")
     facts.see_id(response_id)
     facts.see_model(body.get("model") or body.get("model_id"))  # watsonx has both

@@ -15,6 +15,7 @@ from addon.dialects.openai import usage as openai_usage
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or typed event."""
     facts.see_model(body.get("model"))
     facts.see_created(body.get("created"))
     facts.see_tier(body.get("service_tier"))

@@ -18,6 +18,7 @@ TRANSCRIBED = "conversation.item.input_audio_transcription.completed"
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one message of the server."""
     kind = body.get("type")
     response = object_at(body, "response")
     if response is not None:

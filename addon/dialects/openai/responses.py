@@ -2,10 +2,10 @@
 
 https://platform.openai.com/docs/api-reference/responses-streaming
 
-The event's name is in the payload's `type`; some gateways send no `event:` line (WIRE §1).
-`response.completed`, `.incomplete` and `.failed` all end the response and carry its usage
-(FIELD 12). A response in the background answers at once with `queued` and no usage, which a
-later GET of it brings.
+The event's name is in the payload's `type`; some gateways send no `event:` line.
+`response.completed`, `.incomplete` and `.failed` all end the response and carry its usage. A
+response in the background answers at once with `queued` and no usage, which a later GET of it
+brings.
 """
 
 from collections import Counter
@@ -38,6 +38,7 @@ _TOOL_USAGE = {
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event."""
     kind = body.get("type")
     response = object_at(body, "response")
     if response is not None:

@@ -1,4 +1,4 @@
-"""Pure. The usage object of OpenAI and everyone who writes it their own way (WIRE §2, §4).
+"""Pure. The usage object of OpenAI and everyone who writes it their own way.
 
 `prompt_tokens` / `completion_tokens` (chat, completions, embeddings) and `input_tokens` /
 `output_tokens` (responses, images, audio) mean the same: all input, cached included, and all
@@ -159,6 +159,7 @@ class _Said:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures in the ledger's convention, by the arithmetic above."""
     if objects_at(usage, "model_usage"):
         return _usage_of_models(usage, facts)
     details = objects_at(usage, "x_details")

@@ -25,6 +25,7 @@ _read = reader_of(
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event."""
     _read(facts, event, body)
     if body.get("type") == "completion_summary":
         facts.ended = True

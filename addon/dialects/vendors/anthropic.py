@@ -3,8 +3,10 @@
 https://docs.claude.com/en/docs/build-with-claude/streaming
 
 Usage stands in `message_start` and again in `message_delta`, cumulative: field by field, what
-comes later replaces what came before (FIELD 10, 11), because server tools, compaction and other
-backends raise the input figures while the answer runs. Input and cache figures are disjoint here
+comes later replaces what came before, because server tools, compaction and other backends raise
+the input figures while the answer runs. A stream's usage is therefore put together from several
+events: `usage_json` holds the keys of all of them, each with its last value. Input and cache
+figures are disjoint here
 (https://docs.claude.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance).
 """
 
@@ -43,6 +45,7 @@ _UNITS = {
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one message or event."""
     kind = body.get("type")
     if kind == "message_start":
         _read_message(facts, object_at(body, "message") or {}, final=False)
@@ -98,6 +101,7 @@ def _overlay(facts: Facts, usage: object, *, final: bool) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures: cache reads and writes are added to the input they are counted beside."""
     counts = Counts(usage)
     costs = costs_of(usage, counts, facts)
     uncached = counts.first("input_tokens")
@@ -106,7 +110,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     five_minutes = counts.first("cache_creation.ephemeral_5m_input_tokens")
     one_hour = counts.first("cache_creation.ephemeral_1h_input_tokens")
     if cache_write is not None and sum_of(five_minutes, one_hour) not in (cache_write, None):
-        # The split of message_start is not said again when the total is raised (WIRE §5): the
+        # The split of message_start is not said again when the total is raised: the
         # total is right, and which part of it lives how long is not known.
         five_minutes = one_hour = None
     return Usage(

@@ -5,7 +5,7 @@ https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_TokenUsage.h
 Converse has one shape for all models. InvokeModel hands on whatever the model's own maker says
 (base64 inside JSON when streamed), and where that has no usage, Bedrock's own count stands in
 `amazon-bedrock-invocationMetrics` on the last chunk or only in response headers. The model's own
-figures win over Bedrock's, with which they do not always agree (WIRE §8). No answer names its
+figures win over Bedrock's, with which they do not always agree. No answer names its
 model but in the model maker's own words, so the path's name stands unless the body says another.
 """
 
@@ -39,6 +39,7 @@ _TITAN_OUTPUT = "results[].tokenCount"
 
 
 def read_converse(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event of Converse."""
     facts.see_model(facts.path_model)
     if event.endswith("Exception") or event == "error":
         see_error(facts, {"type": event, **body})
@@ -52,6 +53,7 @@ def read_converse(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or chunk of InvokeModel, in the words of its model's maker."""
     facts.see_model(facts.path_model if facts.response_model is None else None)
     if event.endswith("Exception") or event == "error":
         see_error(facts, {"type": event, **body})

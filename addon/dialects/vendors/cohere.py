@@ -32,6 +32,7 @@ _UNITS = {
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document, event or line."""
     kind = body.get("type") or body.get("event_type") or event
     if kind in _CONTENT:
         facts.token_seen = True
@@ -66,6 +67,7 @@ def _read_answer(facts: Facts, answer: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
+    """The figures: tokens in the columns, what is billed in the units."""
     counts = Counts(usage)
     return Usage(
         input_tokens=counts.first("tokens.input_tokens", "billed_units.input_tokens"),

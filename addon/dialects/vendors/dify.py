@@ -23,6 +23,7 @@ _CONTENT = ("message", "agent_message", "text_chunk", "agent_thought")
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one document or event of a chat or completion."""
     event = body.get("event")
     facts.see_id(body.get("message_id"))
     facts.see_created(body.get("created_at"))
@@ -36,6 +37,7 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
 
 
 def read_workflow(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one document or event of a workflow."""
     facts.see_id(body.get("workflow_run_id"))
     event = body.get("event")
     if event == "error":
@@ -55,6 +57,7 @@ def read_workflow(facts: Facts, _event: str, body: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures of a chat, with Dify's price where it is in USD."""
     found = openai_usage.usage_of(usage, facts)
     if usage.get("currency") != "USD":
         return found
@@ -64,6 +67,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
 
 
 def workflow_usage_of(_usage: Mapping[str, Any], _facts: Facts) -> Usage:
+    """No figures: a workflow reports one total."""
     return Usage(remarks=("total_tokens has no split into input and output",))
 
 

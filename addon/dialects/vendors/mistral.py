@@ -29,6 +29,7 @@ _CONNECTORS = {
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or event of a conversation."""
     kind = body.get("type") or event
     for output in objects_at(body, "outputs"):
         facts.see_model(output.get("model"))
@@ -52,6 +53,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures: what connectors read is added to the input."""
     counts = Counts(usage)
     found = openai_usage.usage_of(usage, facts)
     connectors = counts.units(

@@ -20,6 +20,7 @@ _FINISHED = ("succeeded", "failed", "canceled", "aborted")
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read one prediction, as far as it has come."""
     facts.see_id(body.get("id"))
     facts.see_model(body.get("model"))
     status = body.get("status")
@@ -32,6 +33,7 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
+    """The figures of `metrics`."""
     counts = Counts(usage)
     inputs, outputs = counts.first("input_token_count"), counts.first("output_token_count")
     # What counts no tokens is billed by the time it ran.

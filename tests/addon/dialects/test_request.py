@@ -123,3 +123,37 @@ def test_no_bytes_raise(body: bytes) -> None:
     for route in (routes.match("POST", "", CHAT), routes.UNKNOWN):
         assert route is not None
         read_request(route, body)
+
+
+def test_the_model_may_stand_in_a_header() -> None:
+    route = routes.match("POST", "ai-gateway.vercel.sh", "/v3/ai/language-model")
+    assert route is not None
+    body = json.dumps({"prompt": [{"role": "user", "content": []}]}).encode()
+    facts = read_request(route, body, {"ai-language-model-id": "openai/gpt-5"})
+    assert facts.model == "openai/gpt-5"
+    assert facts.is_confirmed
+    assert read_request(route, body).model is None
+
+
+def test_speech_is_measured_by_its_input() -> None:
+    route = routes.match("POST", "api.openai.com", "/v1/audio/speech")
+    assert route is not None
+    facts = read_request(route, b'{"model": "tts-1", "input": "Gr\xc3\xbc\xc3\x9f dich"}')
+    assert facts.units == {"input_characters": 9}
+    assert read_request(route, b'{"model": "tts-1", "input": ["a"]}').units == {}
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "body"),
+    [
+        ("hunyuan.tencentcloudapi.com", "/", {"Stream": True}),
+        ("api.dify.ai", "/v1/chat-messages", {"response_mode": "streaming"}),
+        ("llm.api.cloud.yandex.net", "/foundationModels/v1/completion", {"completionOptions": {"stream": True}}),
+        ("h", "/20231130/actions/chat", {"chatRequest": {"isStream": True}}),
+    ],
+)  # fmt: skip
+def test_a_stream_is_asked_for_in_many_words(host: str, path: str, body: dict[str, object]) -> None:
+    route = routes.match("POST", host, path)
+    assert route is not None
+    assert read_request(route, json.dumps(body).encode()).streamed
+    assert not read_request(route, b"{}").streamed

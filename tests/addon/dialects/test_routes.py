@@ -1,4 +1,4 @@
-"""Any prefix before a path works, and what is no LLM call matches nothing (DESIGN §4)."""
+"""Any prefix before a path works, and what is no LLM call matches nothing."""
 
 import pytest
 

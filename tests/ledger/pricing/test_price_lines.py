@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.model.usage import Usage
-from ledger.pricing.price_lines import INPUT_LINES, OUTPUT_LINES, Rate, covered, quantities
+from ledger.pricing.price_lines import (
+    INPUT_LINES,
+    OUTPUT_LINES,
+    Rate,
+    covered,
+    input_tokens_of_one_request,
+    quantities,
+)
 
 PLAIN = {"uncached_input": Rate(1, "list"), "output": Rate(2, "list")}
 REALTIME = {
@@ -243,3 +250,19 @@ def test_an_unsplit_cache_write_says_that_it_is_taken_for_five_minutes():
 def test_a_context_step_begins_one_token_above_its_start(input_tokens, unit):
     rate = Rate(10, "list", above=((200_000, 20), (272_000, 30)))
     assert rate.at(input_tokens) == unit
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        pytest.param(Usage(input_tokens=300_000), 300_000, id="one-request"),
+        pytest.param(Usage(), None, id="not-reported"),
+        pytest.param(
+            Usage(input_tokens=300_000, tool_units={"batch_results": 3}), 100_000, id="a-batch"
+        ),
+    ],
+)
+def test_a_batch_is_not_one_long_request(usage, expected):
+    """300 000 tokens of three requests pay no surcharge for more than 200 000 in one."""
+    assert input_tokens_of_one_request(usage) == expected
+    assert "batch_results" not in counts(usage)
