@@ -219,9 +219,9 @@ class Pages:
             return rendering.macro("ranking", found, link, True)
         if name == "teams":
             stack, ranking = sections.teams(self._engine, question)
-            return rendering.macro("stack_data", stack) + rendering.macro(
-                "ranking", ranking, link, True
-            )
+            # Last: a script that comes first would be parsed into the document's head.
+            table = rendering.macro("ranking", ranking, link, True)
+            return table + rendering.macro("stack_data", stack)
         raise LedgerError(f"no part of a page is called {name[:40]!r}")
 
     def _rows(self, request: Request, now: datetime) -> str:

@@ -1,0 +1,270 @@
+"""The pages in a real browser: Debian's Chromium, headless. Skipped where there is none.
+
+Screenshots go to `--basetemp`'s folder of each test, to be looked at.
+"""
+
+import base64
+import json
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
+
+from ledger.pages import html_file, reading
+from ledger.store import db
+from ledger.store.scope import Scope
+from tests.ledger.pages.conftest import NOW
+from tests.ledger.pages.serving import TOKEN, pages
+from tests.ledger.pages.test_html_file import hostile_ledger
+
+CHROMIUM = shutil.which("chromium")
+DRIVER = shutil.which("chromedriver")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not there"),
+]
+WAIT_SECONDS_MAX = 60
+ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+
+
+class Browser:
+    """A window, and what it complains about."""
+
+    def __init__(self, driver, folder: Path) -> None:
+        self.driver = driver
+        self._folder = folder
+
+    def size(self, width: int, height: int = 900) -> None:
+        self._command(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
+
+    def media(self, **features: str) -> None:
+        pairs = [
+            {"name": name.replace("_", "-"), "value": value} for name, value in features.items()
+        ]
+        self._command("Emulation.setEmulatedMedia", features=pairs)
+
+    def shot(self, name: str) -> Path:
+        data = self._command("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        path = self._folder / f"{name}.png"
+        path.write_bytes(base64.b64decode(data["data"]))
+        assert path.stat().st_size > 5_000
+        return path
+
+    def printed(self) -> bytes:
+        return base64.b64decode(self._command("Page.printToPDF", printBackground=False)["data"])
+
+    def run(self, script: str):
+        return self.driver.execute_script(script)
+
+    def wait(self, script: str):
+        return WebDriverWait(self.driver, WAIT_SECONDS_MAX).until(lambda _: self.run(script))
+
+    def complaints(self) -> list[str]:
+        """What the console says: scripts that fail, what the policy refuses."""
+        return [
+            entry["message"]
+            for entry in self.driver.get_log("browser")
+            if entry["level"] in ("SEVERE", "WARNING")
+        ]
+
+    def focused(self) -> str:
+        return self.run("return document.activeElement.outerHTML.slice(0, 120)")
+
+    def _command(self, name: str, **values):
+        return self.driver.execute_cdp_cmd(name, values)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browser(driver, tmp_path):
+    found = Browser(driver, tmp_path)
+    found.size(1280)
+    found.media()
+    yield found
+    assert found.complaints() == []
+
+
+@pytest.fixture
+def file(weeks, tmp_path):
+    """The page of ten days as a file."""
+    path = tmp_path / "report.html"
+    html_file.write(weeks, Scope(since=NOW - timedelta(days=10)), path, now=NOW)
+    return path.as_uri()
+
+
+@pytest.fixture
+def site(weeks_url):
+    engine = reading.open_read_only(weeks_url)
+    with pages(engine, now=lambda: NOW) as client:
+        yield f"http://127.0.0.1:{client.port}"
+    engine.dispose()
+
+
+DRAWN = """
+const canvas = document.querySelector('figure[data-chart="spend"] canvas');
+const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+const colours = new Set();
+for (let i = 0; i < pixels.length; i += 4) if (pixels[i + 3] === 255) colours.add(
+  pixels[i] + ',' + pixels[i + 1] + ',' + pixels[i + 2]);
+return colours.size;
+"""
+
+
+def test_a_file_is_drawn_light_dark_narrow_and_printed(browser, file):
+    browser.driver.get(file)
+    browser.wait("return window.Chart !== undefined")
+    assert browser.run(DRAWN) > 8
+    browser.shot("light")
+    light = browser.run("return getComputedStyle(document.body).backgroundColor")
+    browser.media(prefers_color_scheme="dark")
+    browser.wait(f"return getComputedStyle(document.body).backgroundColor !== {json.dumps(light)}")
+    browser.shot("dark")
+    browser.media()
+    browser.size(380)
+    assert browser.run("return document.documentElement.scrollWidth") <= 380
+    browser.shot("380")
+    assert browser.printed().startswith(b"%PDF")
+
+
+def test_the_answer_is_on_the_first_screen(browser, file):
+    browser.size(1280, 800)
+    browser.driver.get(file)
+    for part in (".problems", ".hero .amount", 'figure[data-chart="spend"] canvas'):
+        bottom = browser.run(
+            f"return document.querySelector({json.dumps(part)}).getBoundingClientRect().bottom"
+        )
+        assert bottom < 800, part
+
+
+def test_bars_can_be_switched_and_rows_sorted_and_opened_by_keyboard_alone(browser, file):
+    browser.driver.get(file)
+    body = browser.driver.find_element(By.TAG_NAME, "body")
+    body.send_keys(Keys.TAB)
+    assert "measure-microusd" in browser.focused()
+    browser.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    assert browser.run("return document.querySelector('#measure-tokens').checked")
+    outline = browser.run(
+        "return getComputedStyle(document.querySelector('#measure-tokens + label')).outlineStyle"
+    )
+    assert outline == "solid"
+    browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+    browser.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    assert browser.run("return document.querySelector('#word-provider').checked")
+    assert "stacked by provider" in browser.run(
+        "return document.querySelector('canvas').getAttribute('aria-label')"
+    )
+    for _ in range(30):
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        if "Requests</button>" in browser.focused():
+            break
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    column = "[...document.querySelectorAll('[data-part=ranking-model] tr.row')].map(r => +r.children[2].dataset.v)"
+    counts = browser.run(f"return {column}")
+    assert counts == sorted(counts, reverse=True)
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    assert browser.run(f"return {column}") == sorted(counts)
+    for _ in range(30):
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        if 'class="open"' in browser.focused():
+            break
+    browser.driver.switch_to.active_element.send_keys(Keys.SPACE)
+    assert 'aria-expanded="true"' in browser.focused()
+    assert browser.run(
+        "return document.activeElement.closest('tr').nextElementSibling.offsetHeight"
+    )
+    browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+    assert "<summary" in browser.focused()
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    assert browser.run("return document.activeElement.parentElement.open")
+    browser.shot("keyboard")
+
+
+def test_hostile_text_runs_nothing(browser, new_sqlite, tmp_path):
+    engine = db.ensure(new_sqlite())
+    hostile_ledger(engine)
+    html_file.write(engine, Scope(), tmp_path / "hostile.html", now=NOW)
+    engine.dispose()
+    browser.driver.get((tmp_path / "hostile.html").as_uri())
+    browser.wait("return window.Chart !== undefined")
+    browser.size(380)
+    assert browser.run("return document.documentElement.scrollWidth") <= 380
+    assert browser.run("return document.images.length") == 0
+    for button in browser.driver.find_elements(By.CSS_SELECTOR, "button.open"):
+        button.click()
+    browser.shot("hostile")
+
+
+def test_an_empty_ledger(browser, new_sqlite, tmp_path):
+    engine = db.ensure(new_sqlite())
+    html_file.write(engine, Scope(), tmp_path / "empty.html", now=NOW)
+    engine.dispose()
+    browser.driver.get((tmp_path / "empty.html").as_uri())
+    assert "No requests in this period" in browser.run("return document.body.innerText")
+    browser.shot("empty")
+
+
+def test_the_live_page_loads_its_parts_and_leads_down_to_one_request(browser, site):
+    browser.driver.get(f"{site}/?days=10&token={TOKEN}")
+    assert browser.driver.current_url == f"{site}/?days=10"
+    browser.wait("return !document.querySelector('[aria-busy]')")
+    assert browser.run("return document.querySelector('#word-team') !== null")
+    browser.shot("live")
+    browser.driver.find_element(By.CSS_SELECTOR, "[data-part=ranking-model] button.open").click()
+    browser.wait("return document.querySelector('tr.detail:not([hidden]) .requests summary')")
+    browser.driver.find_element(By.CSS_SELECTOR, "tr.detail .requests summary").click()
+    browser.driver.find_element(By.CSS_SELECTOR, "tr.detail .requests a").click()
+    browser.wait("return location.pathname.startsWith('/exchange/')")
+    assert "uncached_input" in browser.run("return document.body.innerText")
+    browser.shot("exchange")
+
+
+def test_the_live_page_takes_in_what_is_new_and_keeps_what_was_done_to_it(browser, site, weeks):
+    from tests.ledger.written import put, settled, whole
+
+    browser.driver.get(f"{site}/?days=10&token={TOKEN}")
+    browser.wait("return document.body.dataset.etag && !document.querySelector('[aria-busy]')")
+    browser.driver.find_element(By.CSS_SELECTOR, "[data-part=ranking-key] button.open").click()
+    opened = browser.run("return document.querySelector('button[aria-expanded=true]').textContent")
+    before = browser.run("return document.querySelector('[data-part=hero] dd').title")
+    put(weeks, whole(settled("new", at=NOW - timedelta(minutes=1))))
+    browser.run("document.dispatchEvent(new Event('visibilitychange'))")
+    browser.wait(
+        f"return document.querySelector('[data-part=hero] dd').title !== {json.dumps(before)}"
+    )
+    assert (
+        browser.run("return document.querySelector('button[aria-expanded=true]').textContent")
+        == opened
+    )
+    browser.driver.get("about:blank")  # nothing is to ask a server that stops
