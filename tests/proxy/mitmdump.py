@@ -92,7 +92,7 @@ class Mitmdump:
         options = {
             "confdir": str(self.folder),
             "termlog_verbosity": "info",
-            "flow_detail": "0",
+            **({"flow_detail": "0"} if self.tool == "mitmdump" else {}),
             **self.options,
         }
         if self.script == TEE:

@@ -219,10 +219,10 @@ def test_hostile_text_runs_nothing(browser, new_sqlite, tmp_path):
     browser.driver.get((tmp_path / "hostile.html").as_uri())
     browser.wait("return window.Chart !== undefined")
     browser.size(380)
-    assert browser.run("return document.documentElement.scrollWidth") <= 380
     assert browser.run("return document.images.length") == 0
     for button in browser.driver.find_elements(By.CSS_SELECTOR, "button.open"):
         button.click()
+    assert browser.run("return document.documentElement.scrollWidth") <= 380
     browser.shot("hostile")
 
 
