@@ -250,6 +250,51 @@ def test_reloading_the_script_loses_nothing(tmp_path: Path) -> None:
             assert "Addon error" not in proxy.log
 
 
+def test_removing_the_script_closes_the_ledger(tmp_path: Path) -> None:
+    """What was open is settled, its stream goes on, and nobody writes the file any more."""
+    script = tmp_path / "tee.py"
+    shutil.copy(TEE, script)
+    with Upstream(speak(OPENAI)) as upstream:
+        gate = upstream.gate()
+        upstream.script = lambda request: Answer(
+            pieces=OPENAI.answer(asked=asks(request.body)), gate=gate
+        )
+        options = {
+            "ledger_url": f"sqlite:///{tmp_path}/proxy/ledger.db",
+            "tee_hosts": f"127.0.0.1:{upstream.port}=aivene",
+        }
+        with Mitmdump(
+            tmp_path / "proxy", upstreams=[upstream.url], script=script, options=options
+        ) as proxy:
+            assert proxy.wait_for_log("tokentee: ledger ", 60)
+            with Http1(proxy.address()) as client:
+                headers = headers_for(OPENAI, "open")
+                client.send("POST", OPENAI.target, headers, OPENAI.request(asked=None))
+                received = client.head()
+                gate.release(2)
+                client.more(received)
+                script.unlink()
+                assert proxy.wait_for_log("the script was removed", 30)
+                gate.release(20)
+                while client.more(received):
+                    pass
+                assert received.body == b"".join(OPENAI.frames)
+            assert rows.eventually(
+                lambda: [row["outcome"] for row in rows.exchanges(proxy.ledger)] == ["lost"]
+            )
+            assert rows.eventually(lambda: not open_files(proxy, "ledger.db"))
+            assert "Addon error" not in proxy.log
+
+
+def open_files(proxy: Mitmdump, name: str) -> list[str]:
+    """The files with this in their name that the proxy has open (Linux)."""
+    found = []
+    for entry in Path(f"/proc/{proxy.process.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            found.append(str(entry.readlink()))
+    return [each for each in found if name in each]
+
+
 def reload(script: Path, proxy: Mitmdump) -> None:
     """Touch the script as an editor would; mitmproxy looks once a second."""
     later = time.time() + 5

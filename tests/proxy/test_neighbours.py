@@ -23,6 +23,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         tmp_path_factory.mktemp("neighbours"),
         behind=(SCRIPTS / "streamer.py",),
         modes=("socks5", "regular"),
+        options={"tee_tags": "team=search", "tee_log": "exchanges"},
     ) as both:
         yield both
 
@@ -160,3 +161,21 @@ def test_in_reverse_mode_a_client_cannot_name_another_host(running: Pair) -> Non
         client.send("POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=True))
         assert client.receive().body == ASKED
     assert running.row(tag)["origin"] == f"http://127.0.0.1:{running.upstream.port}"
+
+
+def test_an_operators_tag_wins_over_a_clients(running: Pair) -> None:
+    running.upstream.script = speak(OPENAI)
+    tag = new_tag()
+    exchange(running.tee, OPENAI, tag, ("x-tokentee-tag", "team=finance, env=prod"), asked=True)
+    assert running.row(tag)["tags"] == {"team": "search", "env": "prod", "case": tag}
+    assert not any("x-tokentee" in name for name, _ in running.requests()[-1].headers)
+
+
+def test_one_line_for_each_exchange_when_asked(running: Pair) -> None:
+    running.upstream.script = speak(OPENAI)
+    exchange(running.tee, OPENAI, new_tag(), asked=True)
+    assert running.tee.wait_until(
+        lambda: any(
+            " out 64 " in line and " complete " in line for line in running.tee.log.splitlines()
+        )
+    )

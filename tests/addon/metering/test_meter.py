@@ -118,12 +118,15 @@ def test_ordinary_frames_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("at", [1, 2, 50, 199])
-def test_nothing_odd_hides_among_ordinary_frames(odd: bytes, at: int) -> None:
+def test_nothing_odd_hides_among_ordinary_frames(
+    odd: bytes, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same is read by a meter that learns which frames are ordinary and by one that does not."""
     body = b"".join([*WORDS[:at], odd, *WORDS[at:]])
-    one_by_one = meter_of()
+    with monkeypatch.context() as without_lessons:
+        without_lessons.setattr(meter_module, "LESSONS_MAX", 0)
+        one_by_one = meter_of()
     for block in body.split(b"\n\n")[:-1]:
-        # A fresh look at each: nothing is learnt where frames come alone.
-        one_by_one._lessons_left = 0
         one_by_one.feed(block + b"\n\n")
     one_by_one.end()
     for size in (0, 700, 1_900):

@@ -1,0 +1,123 @@
+"""One exchange from its request to its reading, through the one function that settles."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from addon.metering import exchange as exchange_module
+from addon.metering.exchange import MeteredExchange, is_stream, may_refuse
+from addon.metering.messages import RecordedTimes, Response
+from addon.metering.opening import open_exchange
+from addon.metering.settlement import End, Settled
+from addon.metering.troubles import Troubles
+from ledger.model.exchange import Outcome, Source
+from ledger.model.reading import UsageSource
+from tests.addon.metering.test_opening import REQUEST, RULES
+
+NOW = datetime(2026, 11, 20, 0, 0, 9, tzinfo=UTC)
+SSE = Response(status=200, headers={"content-type": "text/event-stream"})
+STREAM = (
+    b'data: {"id":"c1","model":"m","choices":[{"delta":{"content":"hi"}}]}\n\n'
+    b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
+    b"data: [DONE]\n\n"
+)
+
+
+def new(source: Source = Source.LIVE) -> MeteredExchange:
+    exchange = open_exchange(REQUEST, RULES, exchange_id="e", source=source, troubles=Troubles())
+    assert exchange is not None
+    return exchange
+
+
+def passed(exchange: MeteredExchange, response: Response = SSE, *, edits: bool = False) -> bytes:
+    tap = exchange.answer(response, edits=edits, clock=lambda: 0.0)
+    out = b""
+    for chunk in (STREAM[:50], STREAM[50:], b""):
+        got = tap.callable(chunk)
+        out += got if isinstance(got, bytes) else b"".join(got)
+    return out
+
+
+def test_an_answer_is_read():
+    exchange = new()
+    assert passed(exchange) == STREAM
+    settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    assert settled.outcome is Outcome.COMPLETE
+    assert (reading.usage.input_tokens, reading.usage.output_tokens) == (3, 2)
+    assert settled.degraded is None
+
+
+def test_usage_that_was_asked_for_is_stripped_where_editing_is_allowed():
+    exchange = new()
+    exchange.mark_injected()
+    assert b"usage" not in passed(exchange, edits=True)
+    settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    assert settled.usage_injected
+    assert settled.usage_stripped
+    assert reading.usage.output_tokens == 2
+
+
+def test_a_refused_question_is_reverted():
+    exchange = new()
+    exchange.mark_injected()
+    passed(exchange, edits=True)
+    exchange.revert_injection()
+    assert exchange.tap is None
+    assert (exchange.opened.usage_injected, exchange.opened.resent) == (False, True)
+
+
+def test_everything_that_went_wrong_is_on_the_row():
+    """Of the hooks, of the last steps, and in their order."""
+    exchange = new()
+    passed(exchange)
+    exchange.troubles.add("first")
+
+    def fail(_: Settled) -> Settled:
+        raise ZeroDivisionError
+
+    settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW, finish=fail)
+    assert settled.degraded is not None
+    assert settled.degraded.startswith("first; ZeroDivisionError in ")
+    assert reading.usage.output_tokens == 2
+
+
+def test_an_exchange_settles_even_if_its_reading_fails(monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object, **__: object) -> Settled:
+        raise ZeroDivisionError
+
+    exchange = new()
+    passed(exchange)
+    monkeypatch.setattr(exchange_module, "result_of", fail)
+    settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    assert settled.outcome is Outcome.COMPLETE
+    assert "ZeroDivisionError" in (settled.degraded or "")
+    assert reading.usage_source is UsageSource.NONE
+
+
+@pytest.mark.parametrize(
+    ("first", "ended", "expected"),
+    [(1, 2, (1, 2)), (None, None, (None, 0)), (0, 2, (None, 2))],
+)
+def test_a_recorded_exchange_has_the_times_of_its_recording(first, ended, expected):
+    def at(seconds: int | None) -> datetime | None:
+        return None if seconds is None else REQUEST.began_at + timedelta(seconds=seconds)
+
+    exchange = new(Source.REPLAY)
+    assert exchange.is_recorded
+    passed(exchange)
+    times = RecordedTimes(first_byte_at=at(first), ended_at=at(ended))
+    settled, _ = exchange.settle(End.FINISHED, cause=None, now=NOW, times=times)
+    assert (settled.first_byte_at, settled.settled_at) == (at(expected[0]), at(expected[1]))
+    assert settled.first_token_at is None
+
+
+def test_which_answers_are_streams_and_which_may_refuse():
+    assert is_stream(SSE)
+    assert not is_stream(Response(status=200, headers={"content-type": "application/json"}))
+    refused = Response(status=400, headers={"content-length": "100"})
+    assert may_refuse(refused, injected=True)
+    assert not may_refuse(refused, injected=False)
+    assert not may_refuse(SSE, injected=True)
+    assert may_refuse(replace(refused, headers={}), injected=True)
+    assert not may_refuse(replace(refused, headers={"content-length": "9999999"}), injected=True)

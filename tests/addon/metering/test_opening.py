@@ -1,0 +1,120 @@
+"""A request becomes the exchange that is to be metered, or none."""
+
+import gzip
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from addon.metering.exchange import MeteredExchange
+from addon.metering.messages import Request, header_map
+from addon.metering.opening import Rules, Upstream, open_exchange
+from addon.metering.troubles import Troubles
+from ledger.model.exchange import Source
+
+BODY = b'{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"hi"}]}'
+REQUEST = Request(
+    method="POST",
+    scheme="https",
+    host="api.openai.com",
+    port=443,
+    path="/v1/chat/completions?x=1",
+    headers={"authorization": "Bearer sk-0123456789abcdef", "user-agent": "test/1"},
+    body=BODY,
+    began_at=datetime(2026, 11, 20, tzinfo=UTC),
+)
+RULES = Rules(node="here", secret=b"secret", tags={"team": "search"})
+
+
+def opened(
+    request: Request = REQUEST, rules: Rules = RULES, troubles: Troubles | None = None
+) -> MeteredExchange | None:
+    return open_exchange(
+        request,
+        rules,
+        exchange_id="e",
+        source=Source.LIVE,
+        troubles=Troubles() if troubles is None else troubles,
+    )
+
+
+def row(request: Request = REQUEST, rules: Rules = RULES):
+    exchange = opened(request, rules)
+    assert exchange is not None
+    return exchange.opened
+
+
+def test_what_a_request_says_is_in_the_row():
+    exchange = row()
+    assert exchange.origin == "https://api.openai.com:443"
+    assert exchange.provider == "openai"
+    assert exchange.path == "/v1/chat/completions"
+    assert (exchange.request_model, exchange.streamed) == ("gpt-4o", True)
+    assert exchange.key_hint == "cdef"
+    assert exchange.key_fingerprint is not None
+    assert exchange.request_bytes == len(BODY)
+    assert (exchange.user_agent, exchange.node, exchange.tags) == (
+        "test/1",
+        "here",
+        {"team": "search"},
+    )
+
+
+def test_other_traffic_is_no_exchange():
+    assert opened(replace(REQUEST, host="intranet.example", path="/index.html")) is None
+
+
+@pytest.mark.parametrize("address", [None, "10.0.0.7"])
+def test_a_configured_host_is_found_by_its_name_or_its_address(address: str | None):
+    host = "gateway.example" if address else "10.0.0.7"
+    rules = replace(RULES, upstreams=(Upstream(host="10.0.0.7", provider="aivene"),))
+    assert row(replace(REQUEST, host=host, address=address), rules).provider == "aivene"
+
+
+def test_an_operators_tags_win_over_a_clients():
+    request = replace(REQUEST, tag_headers=("team=finance, env=prod",))
+    assert row(request).tags == {"team": "search", "env": "prod"}
+
+
+def test_a_clients_tags_can_be_ignored():
+    request = replace(REQUEST, tag_headers=("team=finance, env=prod",))
+    assert row(request, replace(RULES, takes_client_tags=False)).tags == {"team": "search"}
+
+
+def test_a_clients_session_is_taken_and_bounded():
+    headers = {**REQUEST.headers, "x-tokentee-session": "s" * 10_000}
+    assert row(replace(REQUEST, headers=headers)).session_id == "s" * 256
+
+
+def test_an_encoded_request_is_read():
+    headers = {**REQUEST.headers, "content-encoding": "gzip"}
+    exchange = opened(replace(REQUEST, headers=headers, body=gzip.compress(BODY)))
+    assert exchange is not None
+    assert exchange.opened.request_model == "gpt-4o"
+    assert exchange.request_body() == BODY
+
+
+def test_a_broken_encoding_is_noted():
+    troubles = Troubles()
+    headers = {**REQUEST.headers, "content-encoding": "gzip"}
+    assert opened(replace(REQUEST, headers=headers, body=b"no gzip"), troubles=troubles) is not None
+    assert (troubles.text or "").startswith("request: ")
+
+
+def test_a_websocket_may_name_its_model_in_the_url():
+    request = replace(
+        REQUEST,
+        method="GET",
+        path="/v1/realtime?model=" + "m" * 4_000,
+        headers={"upgrade": "WebSocket"},
+        body=b"",
+    )
+    exchange = opened(request)
+    assert exchange is not None
+    assert exchange.is_handshake
+    assert exchange.opened.request_model == "m" * 256
+    assert opened(replace(request, path="/chat")) is None
+
+
+def test_headers_are_by_lower_case_name_and_the_last_counts():
+    assert header_map([(b"A", b"1"), (b"a", b"2"), (b"B", b"\xff")]) == {"a": "2", "b": "\udcff"}
