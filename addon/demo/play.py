@@ -12,6 +12,11 @@ from rich.console import Console
 
 from addon.demo import chuizi, client, gateways, proxy, rows, show, upstream
 from addon.demo.scene import Scene
+from ledger.reports import queries, report_tables
+from ledger.reports.layout import wrapped
+from ledger.reports.render import print_table
+from ledger.store.db import open_engine
+from ledger.store.scope import Scope
 
 
 def demo() -> int:
@@ -29,9 +34,10 @@ def demo() -> int:
         raise
     found = rows.read(ledger)
     out = show.console()
-    out.print(show.requests(found))
+    print_table(show.requests(found), out)
     for note in show.notes(found):
-        out.print(note)
+        out.print(wrapped(note, out.width), markup=False)
+    _report(ledger, out)
     out.print(f"\nThe ledger: {ledger}\nTwo questions to ask it:")
     for query in show.queries(ledger):
         out.print(f"  {query}", soft_wrap=True, markup=False)
@@ -42,6 +48,15 @@ def demo() -> int:
         return 1
     out.print(f"\nAll {len(scenes)} requests stand in the ledger as upstream answered them.")
     return 0
+
+
+def _report(ledger: Path, out: Console) -> None:
+    """What `tokentee report --by provider` says of the same ledger."""
+    found = queries.report(open_engine(f"sqlite:///{ledger}"), ["provider"], Scope())
+    out.print()
+    print_table(report_tables.screen(found), out, "tokentee report --by provider")
+    for note in report_tables.notes(found):
+        out.print(wrapped(note, out.width), markup=False)
 
 
 async def _play(scenes: Sequence[Scene], ledger: Path) -> dict[str, bytes]:

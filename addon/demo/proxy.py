@@ -80,7 +80,13 @@ async def _launch(
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env=os.environ | {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1"},
+        env=os.environ
+        | {
+            "PYTHONUNBUFFERED": "1",
+            "NO_COLOR": "1",
+            # A secret of its own: the user's is for the user's ledgers.
+            "TOKENTEE_SECRET_FILE": str(ledger.with_name("secret")),
+        },
     )
 
 

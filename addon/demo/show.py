@@ -6,13 +6,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from addon.demo.rows import Row
-from ledger.model.money import usd_text
+from ledger.reports.layout import Amount, Cell, Column, Table
 
 WIDTH_COLUMNS_MIN = 150
 """Where no terminal says how wide it is, wide enough for one line a request."""
@@ -24,13 +21,20 @@ NOT_COMPLETE = (
     "SELECT response_id, response_model, outcome, error_code, error_message "
     "FROM requests WHERE outcome <> 'complete'"
 )
-_TOKENS = (
-    ("input_tokens", "input"),
-    ("cache_read_tokens", "cache\nread"),
-    ("cache_write_tokens", "cache\nwrite"),
-    ("output_tokens", "output"),
-    ("reasoning_tokens", "reason-\ning"),
+_COLUMNS = (
+    Column(name="response_id", heading="Response id", is_number=False),
+    Column(name="provider", heading="Provider", is_number=False, drop=5),
+    Column(name="model", heading="Model", is_number=False),
+    Column(name="answered_by", heading="Answered by", is_number=False, drop=6),
+    Column(name="input_tokens", heading="Input"),
+    Column(name="cache_read_tokens", heading="Cached", drop=2),
+    Column(name="cache_write_tokens", heading="Written", drop=4),
+    Column(name="output_tokens", heading="Output"),
+    Column(name="reasoning_tokens", heading="Reasoning", drop=3),
+    Column(name="cost", heading="Cost"),
+    Column(name="outcome", heading="Outcome", is_number=False, wraps=True),
 )
+"""Of the table of requests. At 80 columns the first seven that matter stay."""
 
 
 def console() -> Console:
@@ -42,34 +46,13 @@ def console() -> Console:
 
 
 def requests(rows: Sequence[Row]) -> Table:
-    """One line a request, and the totals of what providers reported."""
-    table = Table(box=box.SIMPLE_HEAD, show_footer=True, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("provider", "total", no_wrap=True)
-    table.add_column("response id", f"{len(rows)} requests", overflow="fold")
-    table.add_column("model asked for\n-> answered by", overflow="fold")
-    reported = [row for row in rows if row.figures.usage_source in ("reported", "partial")]
-    for name, title in _TOKENS:
-        counts = [getattr(row.figures, name) for row in reported]
-        total = sum(count for count in counts if count is not None)
-        table.add_column(title, f"{total}", justify="right")
-    table.add_column("cost", _cost_of_all(reported), justify="right", no_wrap=True)
-    table.add_column("outcome", overflow="fold")
-    for row in rows:
-        figures = row.figures
-        table.add_row(
-            row.provider,
-            escape(figures.response_id or "-"),
-            escape(_models(figures.request_model, figures.response_model)),
-            *(_tokens(row, name) for name, _ in _TOKENS),
-            _cost(row),
-            escape(_outcome(row)),
-        )
-    return table
+    """One line a request."""
+    return Table(columns=_COLUMNS, rows=tuple(_cells(row) for row in rows))
 
 
 def notes(rows: Sequence[Row]) -> Iterable[str]:
     """What the table does not say by itself."""
-    yield "- : not reported (which is not 0).  ~ : estimated from what passed; not in the totals."
+    yield "-: not reported, which is not 0. ~: estimated from what passed."
     ours = [row for row in rows if row.figures.usage_stripped]
     yield (
         f"{len(ours)} streams would have carried no usage. It was asked for on the way up and "
@@ -77,7 +60,7 @@ def notes(rows: Sequence[Row]) -> Iterable[str]:
     )
     unpriced = [row for row in rows if row.cost_state == "unpriced"]
     if unpriced:
-        yield f"{len(unpriced)} requests have no price, and are not counted as $0."
+        yield f"{len(unpriced)} requests have no price; they do not count as $0."
 
 
 def queries(ledger: Path) -> Iterable[str]:
@@ -89,17 +72,28 @@ def queries(ledger: Path) -> Iterable[str]:
         yield f'{shlex.quote(os.fspath(python))} -m sqlite3 {shlex.quote(str(ledger))} "{query}"'
 
 
-def _tokens(row: Row, name: str) -> str:
-    count = getattr(row.figures, name)
-    if count is None:
-        return "-"
-    return f"~{count}" if row.figures.usage_source == "estimated" else str(count)
+def _cells(row: Row) -> tuple[Cell, ...]:
+    figures = row.figures
+    answered = figures.response_model
+    return (
+        figures.response_id,
+        row.provider,
+        figures.request_model,
+        answered if answered not in (None, figures.request_model) else "",
+        *(
+            _tokens(row, column.name)
+            for column in _COLUMNS
+            if column.name.endswith("_tokens") and column.name != "reasoning_tokens"
+        ),
+        _tokens(row, "reasoning_tokens"),
+        _cost(row),
+        _outcome(row),
+    )
 
 
-def _models(asked: str | None, answered: str | None) -> str:
-    if answered is None or answered == asked:
-        return asked or "-"
-    return f"{asked or '-'}\n-> {answered}"
+def _tokens(row: Row, name: str) -> Cell:
+    count: int | None = getattr(row.figures, name)
+    return f"~{count}" if count is not None and row.figures.usage_source == "estimated" else count
 
 
 def _outcome(row: Row) -> str:
@@ -109,13 +103,8 @@ def _outcome(row: Row) -> str:
     return f"{figures.outcome}: {reason}" if reason else figures.outcome
 
 
-def _cost(row: Row) -> str:
+def _cost(row: Row) -> Cell:
     if row.cost_picousd is None:
-        return row.cost_state or "-"
+        return row.cost_state
     mark = "~" if row.figures.usage_source == "estimated" else ""
-    return f"{mark}${usd_text(row.cost_picousd)}"
-
-
-def _cost_of_all(rows: Sequence[Row]) -> str:
-    costs = [row.cost_picousd for row in rows if row.cost_picousd is not None]
-    return f"${usd_text(sum(costs))}" if costs else "unpriced"
+    return Amount(picousd=row.cost_picousd, mark=mark)

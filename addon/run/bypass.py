@@ -100,7 +100,7 @@ class Watch:
 
 
 async def resolve(hosts: Iterable[str]) -> dict[str, str]:
-    """Address -> name, for the names that resolve in time."""
+    """Address -> the first name that has it, for the names that resolve in time."""
     loop = asyncio.get_running_loop()
     names = list(dict.fromkeys(hosts))
     found: dict[str, str] = {}
@@ -108,7 +108,7 @@ async def resolve(hosts: Iterable[str]) -> dict[str, str]:
     async def one(name: str) -> None:
         with contextlib.suppress(OSError):
             for entry in await loop.getaddrinfo(name, 443, type=socket.SOCK_STREAM):
-                found[str(entry[4][0])] = name
+                found.setdefault(str(entry[4][0]), name)
 
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(RESOLVE_SECONDS_MAX):

@@ -74,6 +74,7 @@ def _fetch(version: str, **more: object) -> Client:
     )
 
 
+OPENCODE_IDS = (r"(ses|msg|prt)_\w+",)
 PAST_BY_HAND = ("mitmdump",)
 AIOHTTP = (
     "reads no proxy variable unless the program says `trust_env=True`; no variable changes that. "
@@ -143,6 +144,7 @@ CLIENTS = (
         name="Claude Code",
         packages=("@anthropic-ai/claude-code",),
         arguments=("claude", "-p", "Say hi"),
+        volatile=(r"cch=[0-9a-f]{5}",),
         node="22",
         session=True,
     ),
@@ -166,6 +168,7 @@ CLIENTS = (
         name="OpenCode, OpenAI",
         packages=("opencode-ai",),
         arguments=("opencode", "run", "-m", "openai/gpt-4o", "Say hi"),
+        volatile=OPENCODE_IDS,
         node="22",
         session=True,
     ),
@@ -173,6 +176,7 @@ CLIENTS = (
         name="OpenCode, Anthropic",
         shares="OpenCode, OpenAI",
         arguments=("opencode", "run", "-m", "anthropic/claude-sonnet-4-5", "Say hi"),
+        volatile=OPENCODE_IDS,
         node="22",
         session=True,
     ),

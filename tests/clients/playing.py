@@ -12,7 +12,6 @@ from typing import Any
 from tests.clients.certificates import make_certificates
 from tests.clients.installing import name_of, spec_of
 from tests.clients.matrix import Client
-from tests.clients.upstream import ADDRESS
 from tests.proxy import rows
 
 VARIANTS = ("direct", "run", "mitmdump")
@@ -71,9 +70,9 @@ def play(clients: Sequence[Client], folder: Path) -> dict[str, Played]:
     authority, certificate = make_certificates(folder, HOSTS)
     specs = [spec_of(client) for client in clients]
     (folder / "confdir").mkdir()
-    (folder / "hosts").write_text(
-        "127.0.0.1 localhost\n" + "".join(f"{ADDRESS} {host}\n" for host in HOSTS)
-    )
+    # An address for each, so that a warning names the right one; upstream answers at all of them.
+    names = [f"127.0.1.{number} {host}\n" for number, host in enumerate(HOSTS, start=1)]
+    (folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(names))
     # The machine's own store trusts the authority too: wget reads nothing else.
     store = STORE.read_bytes() if STORE.exists() else b""
     (folder / "store.pem").write_bytes(store + authority.read_bytes())
@@ -162,11 +161,15 @@ def _request_differences(
     if heads[0] != heads[1]:
         found.append(f"headers: only before {set(heads[0]) - set(heads[1])}, "
                      f"only after {set(heads[1]) - set(heads[0])}")  # fmt: skip
-    bodies = [json.loads(_settled(client, each["body"])) for each in (before, after)]
-    if bodies[0] != bodies[1]:
-        asked = bodies[1].pop("stream_options", None)
-        if asked != {"include_usage": True} or bodies[0] != bodies[1]:
-            found.append(f"body of {before['path']}")
+    bodies = [json.loads(each["body"]) for each in (before, after)]
+    asked = bodies[1].get("stream_options")
+    if asked == {"include_usage": True} and "stream_options" not in bodies[0]:
+        del bodies[1]["stream_options"]
+    texts = [_settled(client, json.dumps(body, sort_keys=True)) for body in bodies]
+    if texts[0] != texts[1]:
+        at = next((n for n, pair in enumerate(zip(*texts, strict=False)) if len(set(pair)) > 1), 0)
+        shown = [text[max(at - 40, 0) : at + 80] for text in texts]
+        found.append(f"body of {before['path']}: {shown[0]!r} became {shown[1]!r}")
     return found
 
 

@@ -128,13 +128,13 @@ def _advertised() -> bytes:
 
 @contextmanager
 def serving(certificate: Path) -> Iterator[Kept]:
-    """Serve on port 443 of `ADDRESS`, and marks on a port of their own."""
+    """Serve on port 443 of every address there is, and marks on a port of `ADDRESS`."""
     kept = Kept()
     made = handler(kept)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     context.set_alpn_protocols(["http/1.1"])
-    secure = _Server((ADDRESS, 443), made)
+    secure = _Server(("0.0.0.0", 443), made)
     secure.socket = context.wrap_socket(
         secure.socket, server_side=True, do_handshake_on_connect=False
     )

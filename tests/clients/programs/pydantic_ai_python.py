@@ -7,7 +7,7 @@ async def main() -> None:
     for model in (
         "openai-chat:gpt-4o",
         "anthropic:claude-sonnet-4-5",
-        "google-gla:gemini-2.5-flash",
+        "google:gemini-2.5-flash",
     ):
         agent = Agent(model)
         print((await agent.run("Hi")).output)
