@@ -30,7 +30,8 @@ def show_summary(ledger_url: str, run_id: str) -> None:
         console.print("tokentee: no LLM request passed")
         return
     sys.stderr.write("\n")
-    render.print_table(report_tables.screen(found), console)
+    title = f"This run by model, {report_tables.period_text(found)}"
+    render.print_table(report_tables.screen(found), console, title)
     for note in report_tables.notes(found):
         console.print(escape(note))
     where = f"tokentee: in {db.shown(ledger_url)}; more: tokentee report --only tag:run={run_id}"

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 import sqlalchemy as sa
 
+from ledger import recording
 from ledger.budgets import alerts, files, sender
 from ledger.budgets.alerts import check_budgets, mark_sent
 from ledger.budgets.budgets import Budgets, Destination, read
@@ -281,3 +282,13 @@ def test_a_watcher_goes_on_after_trouble(tmp_path, settings, monkeypatch):
 def test_without_a_file_there_is_no_watcher(settings):
     assert watcher_of(db.parse_url("sqlite:///x"), None) == ()
     assert files.load(None) == Budgets()
+
+
+def test_a_ledger_that_records_watches_its_budgets(tmp_path, settings):
+    (settings / "budgets.toml").write_text('[[budget]]\nname = "x"\nusd = 1\nperiod = "day"\n')
+    ledger = recording.open_ledger(
+        f"sqlite:///{tmp_path / 'l.sqlite3'}", node="n/1/1", log=lambda *_: None
+    )
+    names = {thread.name for thread in threading.enumerate()}
+    ledger.close(timeout_seconds=30)
+    assert "tokentee-budgets" in names
