@@ -13,6 +13,7 @@ from addon.dialects.openai import responses as openai_responses
 from addon.dialects.vendors import anthropic
 from addon.metering.estimate import text_bytes_of
 from addon.metering.templates import Ordinary, Seen, learn
+from tests.addon.linear import assert_linear
 
 DONE = Mark(b"[DONE]")
 
@@ -184,3 +185,26 @@ def test_text_is_measured_as_without_learning(contents: list[str]) -> None:
         else:
             # Only a gap that could hold a mark is left to be looked at closely.
             assert any("[DONE]" in text for text in contents)
+
+
+def test_nothing_is_learnt_from_what_a_search_could_miss() -> None:
+    escaped = b',"\\u0075sage":1}\n\n'
+    one, other = (frame.replace(b"}\n\n", escaped) for frame in CHAT)
+    assert learnt(*CHAT) is not None
+    assert learnt(one, CHAT[1].replace(b"}\n\n", b',"x":1}\n\n')) is None
+    assert learnt(one, other) is None
+
+
+def test_nothing_is_learnt_from_long_frames_or_many_gaps() -> None:
+    assert learnt(chat("a" * 9_000), chat("b" * 9_000)) is None
+    assert learnt(chat("a", x=[1, "k", 1]), chat("b", x=[2, "k", 2])) is not None
+    numbers = [part for _ in range(20) for part in (1, "k")]
+    others = [part for _ in range(20) for part in (2, "k")]
+    assert learnt(chat("a", x=numbers), chat("b", x=others)) is None
+
+
+def test_the_work_of_learning_is_linear() -> None:
+    def frame(size: int, number: int) -> bytes:
+        return chat("a", x=[part for _ in range(size) for part in (number, "k")])
+
+    assert_linear(lambda size: learnt(frame(size, 1), frame(size, 2)), 5_000)
