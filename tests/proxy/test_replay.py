@@ -1,5 +1,6 @@
 """One meter: what was read live is read again from captures, flow files and through `mitmdump -nr`."""
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,12 +10,16 @@ import pytest
 from mitmproxy import http
 from mitmproxy.connection import Client, Server
 from mitmproxy.io import FlowWriter
+from websockets.sync.client import connect
 
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded
+from tests.addon.recordings.doors import DOORS
 from tests.proxy import rows
-from tests.proxy.mitmdump import TEE
+from tests.proxy.mitmdump import TEE, Mitmdump
 from tests.proxy.pair import OPENAI, Pair, exchange, new_tag, pair
+from tests.proxy.test_websocket import CREATE, answer_of
+from tests.proxy.test_websocket import upstream as websocket_upstream
 
 pytestmark = pytest.mark.proxy
 
@@ -122,3 +127,57 @@ def test_a_flow_file_is_read_the_same_by_replay_and_by_mitmdump(captured, tmp_pa
     )  # fmt: skip
     assert facts(replayed) == facts(running.tee.ledger)
     assert facts(loaded) == facts(running.tee.ledger)
+
+
+DOOR_FACTS = (
+    "id, opened_at, origin, dialect, path, request_model, response_model, response_id, outcome, "
+    "http_status, finish_reason, streamed, events, response_bytes, upstream_digest, settled_at"
+)
+
+
+@pytest.mark.parametrize("door", ["flows", "firefox-har"])
+def test_mitmdump_and_replay_read_a_file_alike(door: str, tmp_path: Path):
+    """WebSockets in flow files, and HAR, of which mitmproxy gives flows new ids at each reading.
+    mitmproxy's reader of HAR leaves out the messages of WebSockets."""
+    path = DOORS[door](tmp_path)
+    replayed, loaded = tmp_path / "replayed.db", tmp_path / "loaded.db"
+    done = tokentee("replay", str(path), "--ledger", f"sqlite:///{replayed}")
+    assert done.returncode == 0, done.stderr
+    mitmdump = [sys.executable, "-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
+    subprocess.run(
+        [*mitmdump, "-nr", str(path), "-s", str(TEE), "--set", f"confdir={tmp_path}",
+         "--set", f"ledger_url=sqlite:///{loaded}"],
+        capture_output=True, timeout=100, check=True,
+    )  # fmt: skip
+    found = [
+        sqlite3.connect(ledger)
+        .execute(f"SELECT {DOOR_FACTS} FROM exchanges ORDER BY id")
+        .fetchall()
+        for ledger in (replayed, loaded)
+    ]
+    if door == "flows":
+        assert len(found[0]) == 7
+        assert found[0] == found[1]
+    else:
+        assert [row for row in found[0] if row[3] != "openai.responses"] == found[1]
+        assert len(found[1]) == 5
+
+
+def test_a_websocket_is_captured_and_read_again(tmp_path: Path):
+    captures, ledger = tmp_path / "captures", tmp_path / "replayed.db"
+    options = {"tee_capture": str(captures)}
+    with (
+        websocket_upstream() as port,
+        Mitmdump(tmp_path, upstreams=[f"http://127.0.0.1:{port}"], options=options) as running,
+    ):
+        host, own_port = running.address()
+        with connect(f"ws://{host}:{own_port}/v1/responses") as client:
+            for number in (1, 2):
+                client.send(CREATE)
+                assert [client.recv() for _ in range(5)] == answer_of(number)
+        assert rows.eventually(lambda: captures.exists() and len(recorded(captures)) == 1)
+        live = facts(running.ledger)
+    done = tokentee("replay", str(captures), "--ledger", f"sqlite:///{ledger}")
+    assert done.returncode == 0, done.stderr
+    assert len(live) == 2
+    assert facts(ledger) == live
