@@ -1,6 +1,9 @@
 """The tables of endpoints and providers in the README are those of the code."""
 
+import runpy
 from pathlib import Path
+
+import pytest
 
 from addon.dialects import coverage, routes
 from ledger.model.providers import PROVIDERS
@@ -33,3 +36,9 @@ def test_how_rows_are_shown() -> None:
     assert "`WS /realtime`" in text
     assert "`/models/MODEL:generateContent`" in text
     assert " and 1 more" in coverage.provider_table()
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
+def test_the_module_prints_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_module("addon.dialects.coverage", run_name="__main__")
+    assert capsys.readouterr().out == coverage.tables() + "\n"

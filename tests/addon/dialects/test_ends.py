@@ -6,7 +6,7 @@ from addon.dialects import routes, unknown
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.fetched import batches
 from addon.dialects.openai import chat, realtime
-from addon.dialects.vendors import cohere, replicate
+from addon.dialects.vendors import bedrock, cohere, mistral, replicate
 from addon.metering.meter import Meter
 from addon.metering.settlement import End, outcome_of
 from ledger.model.exchange import Outcome
@@ -129,10 +129,12 @@ def test_frames_that_say_nothing_change_nothing() -> None:
     for dialect, body in (
         (realtime.REALTIME, {"type": "session.created"}),
         (cohere.CHAT, {"type": "content-start"}),
+        (mistral.CONVERSATIONS, {"type": "tool.execution.started"}),
+        (bedrock.INVOKE, {"bytes": "A"}),
         (replicate.PREDICTIONS, {"id": "p", "status": "processing"}),
     ):
         facts = Facts()
-        dialect.read(facts, "", body)
+        dialect.read(facts, "chunk", body)
         assert (facts.ended, facts.finish_reason, facts.usage) == (False, None, None)
 
 

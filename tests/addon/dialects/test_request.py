@@ -157,3 +157,13 @@ def test_a_stream_is_asked_for_in_many_words(host: str, path: str, body: dict[st
     assert route is not None
     assert read_request(route, json.dumps(body).encode()).streamed
     assert not read_request(route, b"{}").streamed
+
+
+def test_a_body_with_pictures_is_read_and_confirms_all_the_same() -> None:
+    picture = {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64," + "A" * 2_000_000},
+    }
+    facts = said(CHAT, {"model": "m", "messages": [{"role": "user", "content": [picture]}]})
+    assert facts.model == "m"
+    assert facts.is_confirmed
