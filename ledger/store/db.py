@@ -63,6 +63,9 @@ def parse_url(url: str) -> URL:
             f"not a ledger URL: {_cut(url)}; "
             "use sqlite:////path/to/ledger.sqlite3 or postgresql+psycopg://user@host/database"
         ) from None
+    if "@" in (parsed.host or ""):
+        # What was meant as the end of the password would be looked up, and named, as a host.
+        raise LedgerError(f"not a ledger URL: {_cut(url)}; write an @ in a user or password as %40")
     if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
         if not parsed.database or parsed.database == ":memory:" or "mode=memory" in url:
             raise LedgerError(f"a ledger in memory keeps nothing: {_cut(url)}; name a file")

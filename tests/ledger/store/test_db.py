@@ -208,3 +208,33 @@ def test_processes_that_start_at_once_do_not_collide(kind, tmp_path, request):
     engine = db.open_engine(url)
     assert len(rows(engine, "SELECT * FROM alembic_version")) == 1
     engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://bob:hun@hunter2@[bad",
+        "postgresql://bob:hunter2:x@h:port/d",
+        "mysql://u:hunter2@h/d?password=hunter2",
+        "postgresql+psycopg://127.0.0.1:1/d?password=hunter2&sslpassword=hunter2",
+    ],
+)
+def test_no_password_is_printed_whatever_is_wrong_with_the_url(url):
+    with pytest.raises(LedgerError) as caught:
+        db.open_existing(url)
+    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in db.without_passwords(url)
+
+
+def test_a_password_in_the_query_is_one():
+    parsed = db.parse_url("postgresql://u@127.0.0.1:1/d?password=hunter2&connect_timeout=1")
+    assert parsed.password == "hunter2"
+    assert db.shown(parsed) == "postgresql+psycopg://u:***@127.0.0.1:1/d?connect_timeout=1"
+
+
+def test_a_ledger_that_others_could_read_is_made_private(new_sqlite):
+    url = new_sqlite()
+    path = db.file_of(db.parse_url(url))
+    path.chmod(0o644)
+    db.ensure(url).dispose()
+    assert path.stat().st_mode & 0o777 == 0o600
