@@ -4,16 +4,19 @@ Rows are streamed in the order of their time, which is that of the primary key, 
 database nor Python ever holds more than a batch.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from ledger.names.names import Facts, Names
 from ledger.pricing.price_lists import Question
 from ledger.pricing.prices import PriceBook
 from ledger.reports import focus
@@ -31,6 +34,8 @@ type Invoices = Mapping[tuple[str, str], str]
 """(provider, month as `2026-11`) -> the id of the provider's invoice."""
 
 NO_INVOICES: Invoices = {}
+NAMED = ("name", "team", "cost_centre")
+"""Words of the names file that a FOCUS row carries."""
 
 CHARGE_COLUMNS: Mapping[str, str] = {
     "opened_at": "instant",
@@ -132,7 +137,8 @@ def _focus(connection: Connection, scope: Scope, invoices: Invoices) -> Rows:
         if is_postgresql
         else sa.func.substr(sa.cast(r.opened_at, sa.Text), 1, 13)
     )
-    named = {
+    by_session = "session" in scope.names.facts_of(NAMED)
+    named: dict[str, sa.ColumnElement[Any]] = {
         "hour": hour,
         "line": c.line,
         "model": sa.func.coalesce(c.model, r.model),
@@ -145,6 +151,8 @@ def _focus(connection: Connection, scope: Scope, invoices: Invoices) -> Rows:
         "key_fingerprint": r.key_fingerprint,
         "key_hint": r.key_hint,
         "tags": _text(r.tags),
+        **({"session_id": r.session_id} if by_session else {}),
+        "project": r.project,
         "is_estimated": r.usage_source == "estimated",
     }
     group = [value.label(name) for name, value in named.items()]
@@ -171,8 +179,26 @@ def _focus(connection: Connection, scope: Scope, invoices: Invoices) -> Rows:
         month = f"{known['hour']:%Y-%m}"
         known["invoice_id"] = invoices.get((known["provider"], month))
         known["list_unit_picousd"] = _list_unit(published, known)
-        known |= dict.fromkeys(("key_name", "team", "cost_centre", "project"))
+        known |= _named(scope.names, known)
         yield known["hour"].date(), focus.row_of(known)
+
+
+def _named(names: Names, known: Mapping[str, Any]) -> dict[str, str | None]:
+    """The key's name, the team and the cost centre of a row, as the names file has them then."""
+    facts = Facts(
+        key=known["key_fingerprint"],
+        key_hint=known["key_hint"],
+        host=urlsplit(known["origin"]).hostname,
+        tags=json.loads(known["tags"]),
+        session=known.get("session_id"),
+        project=known["project"],
+        day=known["hour"].date(),
+    )
+    return {
+        "key_name": names.word_of("name", facts),
+        "team": names.word_of("team", facts),
+        "cost_centre": names.word_of("cost_centre", facts),
+    }
 
 
 def _list_unit(published: PriceBook, known: Mapping[str, Any]) -> int | None:

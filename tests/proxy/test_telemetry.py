@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -45,17 +46,17 @@ def free_port() -> int:
 
 
 def get(port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.request("GET", path)
-    answer = connection.getresponse()
-    return answer.status, answer.read().decode()
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
 
 
 def ask(address: tuple[str, int]) -> bytes:
-    connection = http.client.HTTPConnection(*address, timeout=30)
     body = json.dumps({"model": "gpt-4.1", "messages": [{"role": "user", "content": "x"}]})
-    connection.request("POST", "/v1/chat/completions", body, {"Authorization": "Bearer sk-1"})
-    return connection.getresponse().read()
+    with closing(http.client.HTTPConnection(*address, timeout=30)) as connection:
+        connection.request("POST", "/v1/chat/completions", body, {"Authorization": "Bearer sk-1"})
+        return connection.getresponse().read()
 
 
 def test_everything_at_once(tmp_path: Path, receiver: ThreadingHTTPServer) -> None:

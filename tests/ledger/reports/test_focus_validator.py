@@ -11,6 +11,7 @@ from datetime import timedelta
 import pyarrow.parquet
 import pytest
 
+from ledger.names.names import read as read_names
 from ledger.pricing.prices import PriceBook
 from ledger.reports.day_files import FileFormat
 from ledger.reports.export import export
@@ -127,6 +128,27 @@ def test_the_validator_finds_what_is_wrong(engine, validate, tmp_path):
     broken = tmp_path / "broken.parquet"
     pyarrow.parquet.write_table(table.drop_columns(["BilledCost"]), broken)
     assert validate(broken) - {COLUMN_OF_AN_ALTERNATIVE}
+
+
+def test_names_of_keys_teams_and_cost_centres(engine, tmp_path):
+    text = """
+        [[name]]
+        key_hint = "1111"
+        name = "CI runner"
+        team = "search"
+        cost_centre = "4711"
+    """
+    names, problems = read_names(text)
+    assert problems == []
+    paths = [
+        one.path
+        for one in export(engine, "focus", tmp_path, FileFormat.PARQUET, Scope(names=names))
+    ]
+    rows = [row for path in paths for row in pyarrow.parquet.read_table(path).to_pylist()]
+    with_key = [row for row in rows if row["SubAccountId"]]
+    assert {(row["SubAccountName"], row["x_Team"], row["x_CostCentre"]) for row in with_key} == {
+        ("CI runner", "search", "4711")
+    }
 
 
 def test_negotiated_savings_and_invoices(engine, tmp_path):
