@@ -84,8 +84,8 @@ def test_a_filled_ledger_is_brought_to_the_newest_schema(empty, revision):
 
     assert db.revision_of(empty) == REVISION
     assert db.differences(empty) == []
-    if empty.dialect.name == "postgresql":
-        # The secret moves to a schema that readers of the ledger have no right to.
+    if empty.dialect.name == "postgresql" and revision < "0005":
+        # 0005 moves the secret to a schema that readers of the ledger have no right to.
         kept = dict(before.pop("meta")).pop("secret", None)
         assert rows(empty, "SELECT key FROM meta") == []
         assert rows(empty, "SELECT value FROM tokentee_private.secret") == [(kept,)]
