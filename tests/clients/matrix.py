@@ -160,7 +160,6 @@ CLIENTS = (
         packages=("@google/gemini-cli",),
         arguments=("gemini", "--skip-trust", "-p", "Say hi"),
         node="22",
-        session=True,
         files={".gemini/settings.json":
                '{"security":{"auth":{"selectedType":"gemini-api-key"}}}'},
     ),
