@@ -200,10 +200,11 @@ class Tap:
             self._stripper = None
             self._give_way(failure)
             return self._take_unframed() + data or []
-        if data:
-            self._keep_unframed(data, len(stripper.framed))
-        else:
+        events = stripper.framed
+        if not data:
             self._is_flushed = True
+        elif events is not data or self._unframed_bytes:
+            self._keep_unframed(data, len(events))
         # A meter that fails leaves the stripper at work: what we asked for is not for the client.
         if self.gave_way:
             self._removed_bytes += sum(map(len, stripper.removed))
@@ -212,8 +213,10 @@ class Tap:
         try:
             if kept:
                 self._kept.append(kept)
-            if data:
-                self._keep_framed(stripper.framed)
+            if data and events:
+                self._keep_framed(events)
+            elif data and self._first_byte_at is None:
+                self._first_byte_at = _instant(self._clock())
         except Exception as failure:  # noqa: BLE001  # as above
             self._give_way(failure)
         return kept or []
@@ -333,13 +336,11 @@ class Tap:
         )
 
     def _keep_framed(self, events: bytes) -> None:
-        if self._first_byte_at is None:
-            self._first_byte_at = _instant(self._clock())
-        if not events:
-            return
         self._pending.append(events)
         self._pending_bytes += len(events)
         if self._times is not None:
+            if self._first_byte_at is None:
+                self._first_byte_at = _instant(self._clock())
             self._times.append(self._clock())
         if self._pending_bytes >= BATCH_BYTES:
             self._look()
