@@ -48,10 +48,10 @@ PARTS: Mapping[str, Callable[[], str]] = {
 def applied(text: str) -> str:
     """The README with every part as the code has it."""
     for name, made in PARTS.items():
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", re.DOTALL)
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         assert pattern.search(text), f"the README has no part {name!r}"
         part = made()
-        text = pattern.sub(lambda found, part=part: f"{found[1]}{part}{found[2]}", text)
+        text = pattern.sub(lambda found, part=part: f"{found[1]}{part}\n{found[2]}", text)
     return text
 
 
