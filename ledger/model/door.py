@@ -6,8 +6,8 @@
     JSON      at most `DOCUMENT_BYTES_MAX`; what was cut says so
 
 An exchange and its reading pass here once, before they are written; behind the door nobody checks
-again. Values that are fine, which nearly all are, pass as they are: a text costs two checks that
-run in C (measured: 3 µs an exchange).
+again. Values that are fine, which nearly all are, pass as they are. A settled exchange with its
+reading costs 19 µs of the writer's CPU, an open one 11 µs (measured).
 """
 
 import json
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
+from itertools import islice
 from operator import attrgetter
 from types import NoneType
 from typing import Any, get_args, get_origin
@@ -24,18 +25,20 @@ from ledger.model.columns import NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, colum
 from ledger.model.exchange import Exchange
 from ledger.model.money import AMOUNT_MAX
 from ledger.model.reading import Reading
-from ledger.model.usage import COUNT_MAX, FurtherUsage, Usage
+from ledger.model.usage import FurtherUsage, Usage, count_of
 
 DOCUMENT_BYTES_MAX = 65_536
 """The longest usage object that is stored whole; a provider's has some hundred bytes."""
 CUT_CHARACTERS = 8_192
-"""How much of a longer one is kept: at most 6 bytes a character once it is quoted."""
+"""How much of a longer one is kept: a character is at most 6 bytes in the JSON that keeps it."""
 ENTRIES_MAX = 64
 """Tags, tool units, remarks, further iterations of one exchange."""
 UNKNOWN_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 """Stands for an `opened_at` that cannot be: it is part of the key, and a second replay of the
 same recording must find the same key."""
 YEAR_MIN = 1970
+
+type _Gate = Callable[[Any], Any]
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters (C0, DEL, C1) and halves of surrogate pairs."""
@@ -77,7 +80,9 @@ def document_of(text: str) -> tuple[str, bool]:
     if size <= DOCUMENT_BYTES_MAX:
         return _storable(text), False
     start = _storable(text[:CUT_CHARACTERS])
-    return json.dumps({"cut": True, "bytes": size, "start": start}), True
+    # Escaped, an emoji is 12 bytes: too many of them would be longer than the bound again.
+    kept = json.dumps({"cut": True, "bytes": size, "start": start}, ensure_ascii=False)
+    return kept, True
 
 
 def admitted(exchange: Exchange, reading: Reading | None) -> tuple[Exchange, Reading | None]:
@@ -136,31 +141,34 @@ def _texts(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(text_of(value, TEXT_CHARACTERS_MAX) for value in values[:ENTRIES_MAX])
 
 
-def _entries(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Names and texts of a mapping, or counts: those that can be one."""
+def _tags(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _entries(mapping, lambda value: text_of(value) if isinstance(value, str) else None)
+
+
+def _units(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _entries(mapping, count_of)
+
+
+def _entries(mapping: Mapping[str, Any], kept: _Gate) -> Mapping[str, Any]:
+    """The first entries of a mapping, without those whose value cannot be one."""
     if not mapping:
         return mapping
-    found: dict[str, Any] = {}
-    for name, value in list(mapping.items())[:ENTRIES_MAX]:
-        kept = text_of(value) if isinstance(value, str) else _count(value)
-        if kept is not None:
-            found[text_of(name)] = kept
+    found = {
+        text_of(name): value
+        for name, given in islice(mapping.items(), ENTRIES_MAX)
+        if (value := kept(given)) is not None
+    }
     return mapping if found == mapping else found
 
 
-def _count(value: int | None) -> int | None:
-    return value if value is None or 0 <= value <= COUNT_MAX else None
-
-
-def _amount(value: int | None) -> int | None:
-    return value if value is None or 0 <= value <= AMOUNT_MAX else None
+def _amount(value: int) -> int | None:
+    return value if type(value) is int and 0 <= value <= AMOUNT_MAX else None
 
 
 def _storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-type _Gate = Callable[[Any], Any]
 type _Gates = tuple[Callable[[Any], tuple[Any, ...]], tuple[str, ...], tuple[_Gate, ...]]
 
 
@@ -178,14 +186,14 @@ def _gates_of(record: type) -> _Gates:
 
 def _gate_of(name: str, kind: Any, characters_max: int) -> _Gate | None:
     if get_origin(kind) in (dict, Mapping):
-        return _entries
+        return _tags if get_args(kind)[1] is str else _units
     kinds = set(get_args(kind)) - {NoneType} or {kind}
     if str in kinds and get_origin(kind) is not tuple:
         return lambda value: text_of(value, characters_max)
     if datetime in kinds:
         return moment_of
     if int in kinds:
-        return _amount if name.endswith("_picousd") else _count
+        return _amount if name.endswith("_picousd") else count_of
     return None
 
 
