@@ -25,6 +25,7 @@ class Document:
         self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
+        """Hold the next bytes of the body; return the bytes that are not held."""
         if self._lines is not None:
             return self._lines.feed(data)
         if self.lost is not None:
@@ -44,6 +45,7 @@ class Document:
         return held.take()
 
     def end(self) -> bytes:
+        """Return what is held when the body ends."""
         if self._lines is not None:
             rest = self._lines.end()
             self.lost = self._lines.lost
@@ -54,21 +56,26 @@ class Document:
 
     @property
     def held(self) -> bytes:
+        """The bytes that were fed and not given out yet."""
         return self._held.peek() if self._lines is None else self._lines.held
 
     @property
     def is_holding(self) -> bool:
+        """Whether any bytes are held back."""
         return bool(self._held) if self._lines is None else self._lines.is_holding
 
     def count(self, run: bytes) -> int:
+        """How many frames a run has: one, or one a line; none in blanks."""
         return len(self.split(run)) if run.strip() else 0
 
     def split(self, run: bytes) -> list[bytes]:
+        """The run as one block, or as one block a line."""
         if self._lines is not None or _BETWEEN_LINES in run:
             return run.splitlines(keepends=True)
         return [run] if run else []
 
     def parse(self, block: bytes) -> Frame | None:
+        """The frame of a block; None for blanks and for a body that was not read."""
         return Frame("", block) if self.lost is None and block.strip() else None
 
 
@@ -84,16 +91,21 @@ class Opaque:
         self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
+        """Return the bytes as they came."""
         return data
 
     def end(self) -> bytes:
+        """Nothing was held."""
         return b""
 
     def count(self, _run: bytes) -> int:
+        """No run has frames."""
         return 0
 
     def split(self, run: bytes) -> list[bytes]:
+        """The run as one block."""
         return [run] if run else []
 
     def parse(self, _block: bytes) -> Frame | None:
+        """No block is a frame."""
         return None

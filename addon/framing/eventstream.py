@@ -45,6 +45,7 @@ class EventStream:
         self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
+        """Take the next bytes of the body; return the complete messages among them, in one run."""
         held = self._held
         if self._pass_over_bytes:
             passed = data[: self._pass_over_bytes]
@@ -77,22 +78,27 @@ class EventStream:
         return b"".join(runs)
 
     def end(self) -> bytes:
+        """Return what is held when the body ends."""
         rest = bytes(self._held)
         self._held.clear()
         return rest
 
     @property
     def held(self) -> bytes:
+        """The bytes that were fed and not given out yet."""
         return bytes(self._held)
 
     @property
     def is_holding(self) -> bool:
+        """Whether any bytes are held back."""
         return bool(self._held)
 
     def count(self, run: bytes) -> int:
+        """How many messages of a run are whole, with both checksums right."""
         return sum(_is_sound(block) for block in self.split(run))
 
     def split(self, run: bytes) -> list[bytes]:
+        """Cut a run into messages; bytes that are no message come as a block too."""
         blocks = []
         at = 0
         while at < len(run):
@@ -103,6 +109,7 @@ class EventStream:
         return blocks
 
     def parse(self, block: bytes) -> Frame | None:
+        """The frame of a message; None if it is incomplete or a checksum is wrong."""
         if not _is_sound(block):
             if _message_length(block, 0) == len(block):
                 self.lost = "an event-stream message with a bad checksum was skipped"

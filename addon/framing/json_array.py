@@ -29,6 +29,7 @@ class JsonArray:
         self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
+        """Take the next bytes of the body; return the complete elements among them, in one run."""
         ends = self._scanner.ends_in(data)
         held = self._held
         if not ends:
@@ -45,14 +46,17 @@ class JsonArray:
         return run
 
     def end(self) -> bytes:
+        """Return what is held when the body ends."""
         return self._take()
 
     @property
     def held(self) -> bytes:
+        """The bytes that were fed and not given out yet."""
         return self._held.peek()
 
     @property
     def is_holding(self) -> bool:
+        """Whether any bytes are held back."""
         return bool(self._held)
 
     def _take(self) -> bytes:
@@ -61,14 +65,17 @@ class JsonArray:
         return self._held.take()
 
     def count(self, run: bytes) -> int:
+        """How many elements end in a run."""
         return len(self._ends(run))
 
     def split(self, run: bytes) -> list[bytes]:
+        """Cut a run behind each element."""
         ends = self._ends(run)
         starts = [0, *ends]
         return [run[a:b] for a, b in zip(starts, [*ends, len(run)], strict=True) if a < b]
 
     def parse(self, block: bytes) -> Frame | None:
+        """The frame of an element; None if the block is no object or is too long."""
         element = block[block.find(b"{") :].rstrip()
         is_object = element.startswith(b"{") and element.endswith(b"}")
         return Frame("", element) if is_object and len(block) <= ELEMENT_BYTES_MAX else None

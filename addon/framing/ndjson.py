@@ -17,6 +17,7 @@ class NDJSON:
         self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
+        """Take the next bytes of the body; return the complete lines among them, in one run."""
         held = self._held
         cut = data.rfind(b"\n") + 1
         if not cut:
@@ -35,14 +36,17 @@ class NDJSON:
         return run
 
     def end(self) -> bytes:
+        """Return what is held when the body ends."""
         return self._take()
 
     @property
     def held(self) -> bytes:
+        """The bytes that were fed and not given out yet."""
         return self._held.peek()
 
     @property
     def is_holding(self) -> bool:
+        """Whether any bytes are held back."""
         return bool(self._held)
 
     def _take(self) -> bytes:
@@ -51,12 +55,15 @@ class NDJSON:
         return self._held.take()
 
     def count(self, run: bytes) -> int:
+        """How many lines a run has."""
         return run.count(b"\n") + (not run.endswith(b"\n"))
 
     def split(self, run: bytes) -> list[bytes]:
+        """Cut a run behind each line feed."""
         return run.splitlines(keepends=True) if b"\r" not in run else _lines(run)
 
     def parse(self, block: bytes) -> Frame | None:
+        """The frame of a line; None if it is blank or too long."""
         line = block.strip()
         return Frame("", line) if line and len(block) <= LINE_BYTES_MAX else None
 

@@ -38,6 +38,7 @@ class SSE:
         self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
+        """Take the next bytes of the body; return the complete blocks among them, in one run."""
         held = self._held
         if not held:
             cut = _last_end(data)
@@ -71,10 +72,12 @@ class SSE:
 
     @property
     def held(self) -> bytes:
+        """The bytes that were fed and not given out yet."""
         return self._held.peek()
 
     @property
     def is_holding(self) -> bool:
+        """Whether any bytes are held back."""
         return bool(self._held)
 
     def count(self, run: bytes) -> int:
@@ -83,6 +86,7 @@ class SSE:
         return lines + run.count(b"\rdata:") if b"\r" in run else lines
 
     def split(self, run: bytes) -> list[bytes]:
+        """Cut a run behind each blank line."""
         if b"\r" not in run and b"\n\n\n" not in run:
             return _split_at(run, b"\n\n")
         if _has_only_crlf(run) and b"\n\r\n\r\n" not in run:
@@ -92,6 +96,7 @@ class SSE:
         return [run[a:b] for a, b in zip(starts, [*ends, len(run)], strict=True) if a < b]
 
     def parse(self, block: bytes) -> Frame | None:
+        """The event of a block; None if it has no data line or is too long."""
         if self._first:
             self._first = False
             block = block.removeprefix(_BYTE_ORDER_MARK)

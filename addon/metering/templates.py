@@ -36,6 +36,8 @@ _STRUCTURE = re.compile(rb"[\s\d.,:{}\[\]-]*")
 
 
 class Seen(NamedTuple):
+    """How many frames of a run match a template, and how much text they carry."""
+
     frames: int
     text_bytes: int
 

@@ -80,6 +80,7 @@ class WebSocketSession:
 
     @property
     def open_count(self) -> int:
+        """How many responses are awaited or under way."""
         return len(self._waiting) + len(self._under_way)
 
     def client_message(self, message: bytes) -> list[Happening]:

@@ -20,6 +20,7 @@ class HeldEnd:
         self._held = b""
 
     def __call__(self, data: bytes) -> bytes | list[bytes]:
+        """Feed the tap; hold back the chunk that completes the body."""
         passed = self._into(data)
         self._left_bytes -= len(data)
         if self._left_bytes > 0 or not data:

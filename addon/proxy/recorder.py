@@ -89,9 +89,11 @@ class Recorder:
     # Life
 
     def load(self, loader: Loader) -> None:
+        """mitmproxy's hook: add the options."""
         options.add(loader)
 
     def configure(self, updated: set[str]) -> None:
+        """mitmproxy's hook: check the options, and apply those that changed."""
         # A script is configured once with all options when it has been loaded. An addon that a
         # master was made with sees them in pieces, and starts in `running`.
         if self._running is None and not options.HELP.keys() <= updated:
@@ -100,6 +102,7 @@ class Recorder:
             self._configure()
 
     def running(self) -> None:
+        """mitmproxy's hook: start recording, unless the options were refused."""
         if self._running is None and not self._refused:
             self._configure()
         if self._running is None:
@@ -159,6 +162,7 @@ class Recorder:
     # Traffic
 
     def request(self, flow: http.HTTPFlow) -> None:
+        """mitmproxy's hook: open an exchange, before the request goes upstream."""
         if self._stopping and flow.live:
             # mitmproxy serves to the very end: what begins now could pass unseen, and would keep
             # the stop waiting for its like.
@@ -181,6 +185,7 @@ class Recorder:
         troubles.attempt(running.ledger.open, exchange.opened)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
+        """mitmproxy's hook: decide how the body is read, before any of it arrives."""
         running = self._running
         live = running.live.get(flow.id) if running else None
         if running is None or live is None or flow.response is None:
@@ -196,6 +201,7 @@ class Recorder:
         exchange.troubles.attempt(answers.begin, running, live, flow.response)
 
     async def response(self, flow: http.HTTPFlow) -> None:
+        """mitmproxy's hook: settle an exchange whose response is over."""
         running = self._running
         live = running.live.get(flow.id) if running else None
         if running is None or live is None or flow.response is None:
@@ -222,6 +228,7 @@ class Recorder:
             await wait_for_commit(receipt)
 
     async def error(self, flow: http.HTTPFlow) -> None:
+        """mitmproxy's hook: settle an exchange that broke off."""
         running = self._running
         live = running.live.pop(flow.id, None) if running else None
         if running is None or live is None:
@@ -257,6 +264,7 @@ class Recorder:
                 await wait_for_commit(receipt)
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
+        """mitmproxy's hook: end a WebSocket session and settle its open responses."""
         running = self._running
         session = running.sessions.pop(flow.id, None) if running else None
         if running is None or session is None or flow.websocket is None:
@@ -271,11 +279,13 @@ class Recorder:
     # What `http_stream` asks
 
     def broke(self, flow: http.HTTPFlow, *, by_client: bool) -> None:
+        """Note which side broke the connection first."""
         live = self._running.live.get(flow.id) if self._running else None
         if live is not None and live.broken_by_client is None:
             live.broken_by_client = by_client
 
     def asks_again(self, flow: http.HTTPFlow) -> bool:
+        """Whether the request goes upstream again, without the usage that we asked for."""
         running = self._running
         live = running.live.get(flow.id) if running else None
         if running is None or live is None or live.original is None:
@@ -284,11 +294,13 @@ class Recorder:
         return bool(attempt(opt_in.revert_if_refused, running, live))
 
     def stream_begins(self, flow: http.HTTPFlow) -> None:
+        """Put the tap back where another addon replaced it by plain streaming."""
         live = self._running.live.get(flow.id) if self._running else None
         if live is not None and flow.response is not None:
             live.exchange.troubles.attempt(answers.restore, live, flow.response)
 
     def release_held_end(self, flow: http.HTTPFlow) -> bytes:
+        """The end of the body that waited for its commit; empty if none did."""
         held = self._running.held_ends.pop(flow.id, None) if self._running else None
         return held.release() if held is not None else b""
 

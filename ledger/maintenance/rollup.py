@@ -181,6 +181,7 @@ class Keeper:
         self._thread = Supervisor("keeper", self._run, log=log)
 
     def start(self) -> None:
+        """Start the thread that makes the sums."""
         self._thread.start()
 
     def wake(self) -> None:

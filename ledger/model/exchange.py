@@ -13,6 +13,8 @@ from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
 
 
 class State(StrEnum):
+    """How far an exchange has come."""
+
     OPEN = "open"
     SETTLED = "settled"
     LOST = "lost"

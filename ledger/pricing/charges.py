@@ -29,7 +29,8 @@ BEYOND = "the amount is beyond 64 bits"
 class Book(Protocol):
     """Where sheets come from; `ledger.pricing.prices.PriceBook` is the one in use."""
 
-    def sheet(self, exchange: Exchange, *, model: str | None = None) -> Sheet: ...
+    def sheet(self, exchange: Exchange, *, model: str | None = None) -> Sheet:
+        """The prices for an exchange, or for another model that answered in it."""
 
 
 def charge(

@@ -89,6 +89,7 @@ class Published:
 
     @property
     def source(self) -> str:
+        """Where a price comes from: library, version, list and model."""
         return f"genai-prices {_version()} {self.list_id}/{self.model.id}"
 
 
@@ -108,6 +109,7 @@ def preload() -> None:
 
 
 def is_standard(tier: str | None) -> bool:
+    """Whether a service tier is billed at the list's standard rates."""
     return tier is None or tier.lower() in STANDARD_TIERS
 
 

@@ -43,6 +43,8 @@ _SUSPECT = f"[^ -~]|^ *[{FORMULA_STARTS}]"
 
 
 class FileFormat(StrEnum):
+    """In which format files are written."""
+
     PARQUET = "parquet"
     CSV = "csv"
 

@@ -51,6 +51,7 @@ def default_url() -> str:
 
 
 def data_directory() -> Path:
+    """Where the user's ledger, spools and secret are kept."""
     return platformdirs.user_data_path("tokentee", appauthor=False)
 
 

@@ -74,6 +74,7 @@ class Shipper:
         self._thread = Supervisor("shipper", self._run, log=log)
 
     def start(self) -> None:
+        """Start the thread that ships."""
         self._thread.start()
 
     def wake(self) -> None:

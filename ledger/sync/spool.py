@@ -48,6 +48,7 @@ def path_for(target: URL) -> Path:
 
 
 def all_paths() -> list[Path]:
+    """The spools of this user, in the order of their names."""
     return sorted((db.data_directory() / "spool").glob("*.sqlite3"))
 
 

@@ -27,18 +27,22 @@ class HookLists(addonmanager.AddonManager):
     addon is odd in this, and mitmproxy's own way is taken."""
 
     def register(self, addon: Any) -> Any:
+        """Drop the lists, because the chain changes; then register as mitmproxy does."""
         self.hook_lists.clear()
         return super().register(addon)  # type: ignore[no-untyped-call]
 
     def add(self, *addons: Any) -> None:
+        """Add as mitmproxy does; then drop the lists."""
         super().add(*addons)  # type: ignore[no-untyped-call]
         self.hook_lists.clear()
 
     def remove(self, addon: Any) -> None:
+        """Drop the lists; then remove as mitmproxy does."""
         self.hook_lists.clear()
         super().remove(addon)  # type: ignore[no-untyped-call]
 
     async def trigger_event(self, event: hooks.Hook) -> None:
+        """Call the event's hooks from its list, which is made at the first event of its kind."""
         if event.name in self.hook_lists:
             of_addons = self.hook_lists[event.name]
         else:
@@ -59,6 +63,7 @@ class HookLists(addonmanager.AddonManager):
                     raise
 
     def clear(self) -> None:
+        """Remove all addons, and drop the lists before and after."""
         self.hook_lists.clear()
         super().clear()  # type: ignore[no-untyped-call]
         self.hook_lists.clear()

@@ -22,16 +22,19 @@ class Instant(TypeDecorator[datetime]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """`timestamptz` on PostgreSQL, text on SQLite."""
         if dialect.name == "postgresql":
             return dialect.type_descriptor(postgresql.TIMESTAMP(timezone=True))
         return dialect.type_descriptor(sa.Text())
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        """The value as the database takes it."""
         if value is None or dialect.name == "postgresql":
             return value
         return instant_text(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002  # SQLAlchemy names it
+        """The value in UTC, whatever the database returns."""
         if isinstance(value, str):
             return datetime.fromisoformat(value)
         assert value is None or isinstance(value, datetime)
@@ -55,9 +58,11 @@ class Document(TypeDecorator[str]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """`json` on PostgreSQL, text on SQLite."""
         return dialect.type_descriptor(_Json() if dialect.name == "postgresql" else sa.Text())
 
     def column_expression(self, column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
+        """Select it as text, so that the driver does not parse it."""
         return sa.cast(column, sa.Text)
 
     def compare_against_backend(self, dialect: Dialect, found: TypeEngine[Any]) -> bool:
