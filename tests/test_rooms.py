@@ -23,8 +23,8 @@ SYNC = STORE | {"ledger.sync"}
 MAINTENANCE = SYNC | {"ledger.maintenance"}
 REPORTS = MAINTENANCE | {"ledger.reports"}
 RECONCILE = REPORTS | {"ledger.reconcile", "ledger.reconcile.vendors"}
-PAGES = REPORTS | {"ledger.pages"}
 BUDGETS = REPORTS | {"ledger.budgets"}
+PAGES = BUDGETS | {"ledger.pages"}
 LEDGER = RECONCILE | PAGES | BUDGETS | {"ledger.commands", "ledger"}
 
 FRAMING = {"addon.framing"}

@@ -12,11 +12,17 @@ if TYPE_CHECKING:
 
 def write_page(ledger: str | None, scope: "Scope", file: Path) -> None:
     """Write the page of a scope."""
+    from ledger.budgets import files as budget_files
     from ledger.pages import html_file, spools
     from ledger.reports.queries import open_ledger
 
     engine = open_ledger(ledger)
     size = html_file.write(
-        engine, scope, file, now=datetime.now(UTC), shipping=spools.shipping_to(engine.url)
+        engine,
+        scope,
+        file,
+        now=datetime.now(UTC),
+        shipping=spools.shipping_to(engine.url),
+        budgets=budget_files.load(None),
     )
     say(f"{file}: {size:,} bytes")

@@ -36,6 +36,7 @@ def serve(
     """
     import ipaddress
 
+    from ledger.budgets import files as budget_files
     from ledger.model.errors import LedgerError
     from ledger.names import files
     from ledger.pages import reading, server, spools
@@ -66,6 +67,7 @@ def serve(
         engine,
         ledger=db.shown(url),
         names=files.load(names),
+        budgets=budget_files.load(None),
         shipping=lambda: spools.shipping_to(engine.url),
     )
     app = server.application(pages, port=bound, is_loopback=address.is_loopback, token=token)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from sqlalchemy.engine import Engine
 
+from ledger.budgets import spending
+from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.model.errors import LedgerError
 from ledger.pages import rendering, sections
 from ledger.pages.period import Period
@@ -17,11 +19,17 @@ from ledger.store.scope import Scope, snapshot
 
 
 def write(
-    engine: Engine, scope: Scope, path: Path, *, now: datetime, shipping: Sequence[Shipping] = ()
+    engine: Engine,
+    scope: Scope,
+    path: Path,
+    *,
+    now: datetime,
+    shipping: Sequence[Shipping] = (),
+    budgets: Budgets = NO_BUDGETS,
 ) -> int:
     """Write the page of a scope into a file; its size in bytes. LedgerError if it cannot be
     written."""
-    text = page(engine, scope, now=now, shipping=shipping)
+    text = page(engine, scope, now=now, shipping=shipping, budgets=budgets)
     data = text.encode("utf-8", "backslashreplace")
     try:
         path.write_bytes(data)
@@ -30,7 +38,14 @@ def write(
     return len(data)
 
 
-def page(engine: Engine, scope: Scope, *, now: datetime, shipping: Sequence[Shipping] = ()) -> str:
+def page(
+    engine: Engine,
+    scope: Scope,
+    *,
+    now: datetime,
+    shipping: Sequence[Shipping] = (),
+    budgets: Budgets = NO_BUDGETS,
+) -> str:
     """The page of a scope: everything on it, nothing from elsewhere."""
     question = Question(
         period=Period(since=scope.since, until=scope.until, now=now),
@@ -63,5 +78,6 @@ def page(engine: Engine, scope: Scope, *, now: datetime, shipping: Sequence[Ship
             "sessions": rankings[-1],
             "odd": sections.odd(engine, question),
             "speed": sections.speed(engine, question),
+            "budgets": spending.statuses(engine, budgets.budgets, scope.names, now),
         }
     return rendering.render("report.html", values)

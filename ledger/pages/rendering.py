@@ -18,6 +18,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
+from ledger.budgets import status
 from ledger.model.money import usd_text
 from ledger.model.printable import printable
 from ledger.pages import figures
@@ -132,6 +133,8 @@ def _environment() -> jinja2.Environment:
         "moment": _moment,
         "weekday": _weekday,
         "score": _score,
+        "budget_period": status.period_text,
+        "budget_notes": lambda statuses: status.notes(list(statuses)),
     }
     return made
 

@@ -25,6 +25,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from ledger.budgets import spending
+from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.model.errors import LedgerError
 from ledger.names.names import NO_NAMES, Names
 from ledger.pages import asked, reading, rendering, sections
@@ -102,11 +104,13 @@ class Pages:
         ledger: str = "",
         names: Names = NO_NAMES,
         shipping: Shippings = tuple,
+        budgets: Budgets = NO_BUDGETS,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._engine = engine
         self._names = names
         self._shipping = shipping
+        self._budgets = budgets
         self._now = now
         self._kept = Kept()
         self._turns = Semaphore(QUESTIONS_MAX)
@@ -199,6 +203,7 @@ class Pages:
             title=f"Tokentee: {overview.period}",
             overview=overview,
             stacks=overview.stacks,
+            has_budgets=bool(self._budgets.budgets),
             section=wanted.section,
             presets=list(wanted.presets()),
             removals=list(wanted.removals()),
@@ -212,11 +217,14 @@ class Pages:
         name = request.path_params["name"]
         if name == "odd":
             return rendering.macro("odd", sections.odd(self._engine, question))
+        if name == "budgets":
+            found = spending.statuses(self._engine, self._budgets.budgets, self._names, now)
+            return rendering.macro("budgets", found)
         if name == "speed":
             return rendering.macro("speed", sections.speed(self._engine, question))
         if name == "sessions":
-            found = sections.sessions(self._engine, question)
-            return rendering.macro("ranking", found, link, True)
+            costliest = sections.sessions(self._engine, question)
+            return rendering.macro("ranking", costliest, link, True)
         if name == "teams":
             stack, ranking = sections.teams(self._engine, question)
             # Last: a script that comes first would be parsed into the document's head.

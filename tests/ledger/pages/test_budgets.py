@@ -1,0 +1,44 @@
+"""Budgets on the page: the figures of `tokentee budget`, as a file and live."""
+
+from datetime import UTC, datetime
+
+from ledger.budgets.budgets import read
+from ledger.budgets.spending import statuses
+from ledger.names.names import NO_NAMES
+from ledger.pages import figures, html_file, rendering
+from ledger.store.scope import Scope
+from tests.ledger.pages.conftest import NOW
+
+TEXT = """
+    [[budget]]
+    name = "<b>all of it</b>"
+    usd = 1_000_000
+    period = "month"
+
+    [[budget]]
+    name = "tight"
+    usd = 0.01
+    period = "month"
+"""
+BUDGETS, _ = read(TEXT)
+
+
+def test_each_budget_is_a_line_with_its_figures(weeks):
+    text = html_file.page(weeks, Scope(), now=NOW, budgets=BUDGETS)
+    assert 'data-part="budgets"' in text
+    for one in statuses(weeks, BUDGETS.budgets, NO_NAMES, NOW):
+        assert figures.exact_money(one.spent_picousd) in text
+        assert f">{one.state}<" in text
+    assert "<b>all of it" not in text
+    assert "&lt;b&gt;all of it" in text
+    assert "budgets are advisory: they never stop traffic" in text
+
+
+def test_without_budgets_there_is_no_such_part(weeks):
+    assert 'data-part="budgets"' not in html_file.page(weeks, Scope(), now=NOW)
+
+
+def test_a_forecast_that_is_too_early_is_left_out(weeks):
+    early = datetime(2026, 11, 1, 1, tzinfo=UTC)
+    text = rendering.macro("budgets", statuses(weeks, BUDGETS.budgets, NO_NAMES, early))
+    assert '<td class="n">-</td>' in text
