@@ -9,6 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is up to the machine, and 30 keep a whole run short. For many more:
+# `pytest --hypothesis-profile=long tests/addon/framing`.
+settings.register_profile("short", max_examples=30, deadline=None)
+settings.register_profile("long", max_examples=2_000, deadline=None)
+settings.load_profile("short")
 
 type Say = Callable[[str, str], None]
 

@@ -139,7 +139,7 @@ def test_cuts_mean_nothing(case: Path) -> None:
 
 
 @given(st.sampled_from(CASES), st.data())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_random_cuts_mean_nothing(case: Path, data: st.DataObject) -> None:
     body = load(case)[-1]
     cut = pieces(body, data.draw(cuts_of(body)))
