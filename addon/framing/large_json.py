@@ -42,12 +42,11 @@ _FLAT = _SCALARS + rb"|[{\[](?:" + _SCALARS + rb")*+[}\]]"
 _BRACKET_OR_STRING = re.compile(rb"(?:" + _FLAT + rb')++|"|[{}\[\]]', re.DOTALL)
 _NO_CONTAINER = re.compile(rb"(?:" + _SCALARS + rb")*+", re.DOTALL)
 _OPENING_BRACKET = re.compile(rb"[{\[]")
-_HIGH_SURROGATE = re.compile(rb"\\u[dD][89abAB]..")
 _QUOTE, _COMMA, _COLON, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b'",:{}[]'
 _BACKSLASH = 0x5C
 _BLANKS = frozenset(b" \t\r\n")
 _ESCAPE_BYTES = 12
-"""The longest escape: a surrogate pair."""
+"""The longest escape: a surrogate pair. So no half of a pair is left."""
 
 
 class Shortener:
@@ -322,8 +321,6 @@ def _trim(kept: bytearray, start: int) -> None:
             before -= 1
         # An odd number of backslashes before it: this one is the second half of an escape.
         del kept[found - (found - before) % 2 :]
-        if _HIGH_SURROGATE.fullmatch(kept, max(start, len(kept) - 6)):
-            del kept[-6:]
     lead = len(kept) - 1
     while lead >= start and len(kept) - lead < 4 and kept[lead] & 0xC0 == 0x80:
         lead -= 1

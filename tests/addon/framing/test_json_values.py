@@ -30,6 +30,25 @@ def test_what_comes_through(data: bytes, expected: object) -> None:
     assert json_values.loads(data) == expected
 
 
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(b'{"a":[1,"\xc3\xa9"]}', True, id="json"),
+        pytest.param(b'{"a":NaN}', False, id="nan"),
+        pytest.param(b'{"a":-Infinity}', False, id="infinity"),
+        pytest.param(b'{"a":"\\ud800"}', False, id="lone-surrogate"),
+        pytest.param(b'{"a":', False, id="cut"),
+    ],
+)
+def test_strict_json_is_told_apart(data: bytes, expected: bool) -> None:
+    assert json_values.is_strict(data) is expected
+
+
+def test_digits_are_kept_behind_an_ordinary_float() -> None:
+    value = json_values.loads(b'{"a":0.5,"b":{"c":0.25,"d":36893488147419103232}}')
+    assert value == {"a": 0.5, "b": {"c": 0.25, "d": 2**65}}
+
+
 def test_dumps_keeps_order_letters_and_digits() -> None:
     value = {"b": 1, "a": {"é": 123456789012345678901234}}
     assert json_values.dumps(value) == '{"b":1,"a":{"é":123456789012345678901234}}'

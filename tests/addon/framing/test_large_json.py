@@ -84,6 +84,8 @@ def test_of_a_long_string_the_beginning_is_kept():
         pytest.param(b"a" * 17 + b"\\u00e9b", b"a" * 17, id="half-an-escape"),
         pytest.param(b"a" * 14 + b"\\u00e9b", b"a" * 14, id="an-escape-at-the-end"),
         pytest.param(b"a" * 10 + b"\\ud83d\\ude00", b"a" * 10, id="half-a-pair"),
+        pytest.param(b"a" * 8 + b"\\ud83d\\ude00b", b"a" * 8, id="a-pair-at-the-end"),
+        pytest.param(b"a" * 13 + b"\\ud83d\\ude00", b"a" * 13, id="a-pair-and-one-byte"),
         pytest.param(b"\\\\" * 14, b"\\\\" * 4, id="backslashes"),
         pytest.param(b"a" + b"\\\\" * 14, b"a" + b"\\\\" * 3, id="odd-backslashes"),
         pytest.param(b"a" * 19 + "😀".encode(), b"a" * 19, id="half-a-character"),
@@ -138,6 +140,20 @@ def test_what_is_nested_too_deeply_becomes_null():
     assert b"null" in shortened(body).peek()
     json.loads(shortened(body).peek())
     assert value_of(b"[" * 200 + b"[],1" + b"]" * 200 + b"\n") is not None
+
+
+@pytest.mark.usefixtures("small")
+def test_an_empty_container_nested_too_deeply_becomes_null():
+    assert shortened(b"[[[[[[],{},1],2]]]]").peek() == b"[[[[[null,null,1],2]]]]"
+
+
+@pytest.mark.usefixtures("small")
+def test_strings_of_a_dropped_container_may_be_cut_anywhere():
+    body = b'[[[[[{"key":"a]}\\"b","more":["c"]},1]]]],7'
+    whole = shortened(body).peek()
+    assert whole.startswith(b"[[[[[null,1]]]]")
+    for cut in range(len(body)):
+        assert shortened(body, [cut]).peek() == whole, cut
 
 
 def test_too_many_values_are_given_up():
