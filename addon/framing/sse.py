@@ -20,7 +20,13 @@ BLOCK_BYTES_MAX = 16 * 1024 * 1024
 """No text event comes near it; an image inside one is 2-6 MB of base64. A longer block is given
 out in pieces that parse to nothing, and reading goes on behind it."""
 
-_BLOCK_END = re.compile(rb"\n\n|\n\r\n|\n\r(?=[^\n])|\r\r")
+_BLANK_LINE = rb"(?:\n\n|\n\r\n|\n\r(?=[^\n])|\r\r)"
+_BLOCK_END = re.compile(_BLANK_LINE)
+_BLANK_BLOCKS = rb"(?:(?:\r(?=\n))?" + _BLANK_LINE + rb")"
+_BLOCK_ENDS = re.compile(_BLANK_LINE + _BLANK_BLOCKS + b"*+")
+"""A block's end and the blank blocks behind it. One match, because a body of nothing but blank
+lines has half as many ends as bytes."""
+_END_AND_BLANKS = re.compile(b"(" + _BLANK_LINE + b")(" + _BLANK_BLOCKS + b"++)?")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -91,7 +97,8 @@ class SSE:
             return _split_at(run, b"\n\n")
         if _has_only_crlf(run) and b"\n\r\n\r\n" not in run:
             return _split_at(run, b"\r\n\r\n")
-        ends = [match.end() for match in _BLOCK_END.finditer(run)]
+        # Blank blocks in a row are given as one: they dispatch nothing.
+        ends = [end for match in _END_AND_BLANKS.finditer(run) for end in _ends_of(match)]
         starts = [0, *ends]
         return [run[a:b] for a, b in zip(starts, [*ends, len(run)], strict=True) if a < b]
 
@@ -172,15 +179,21 @@ def _first_end(data: bytes) -> int:
 
 def _last_end_slowly(data: bytes) -> int:
     end = 0
-    for match in _BLOCK_END.finditer(data):
+    for match in _BLOCK_ENDS.finditer(data):
         end = match.end()
     return end
+
+
+def _ends_of(match: re.Match[bytes]) -> tuple[int, ...]:
+    return (match.end(1),) if match.end() == match.end(1) else (match.end(1), match.end())
 
 
 def _interpret(block: bytes) -> Frame | None:
     """The event that a block dispatches; None if it has no data line."""
     event = ""
     data: list[bytes] = []
+    if not block.strip(b"\r\n"):
+        return None
     for line in _LINE_END.split(block):
         name, colon, value = line.partition(b":")
         value = value.removeprefix(b" ") if colon else b""

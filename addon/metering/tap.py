@@ -138,6 +138,11 @@ class Tap:
         return self._decoder is not None
 
     @property
+    def is_cut_short(self) -> bool:
+        """Whether the client got only the beginning, because the rest could not be decoded."""
+        return self._decoder is not None and self._decoder.trouble is not None
+
+    @property
     def received_bytes(self) -> int:
         """What has been given to the callable, until the tap gave way."""
         return self._upstream_bytes + self._pending_bytes + self._unframed_bytes
@@ -225,7 +230,9 @@ class Tap:
         """As `_edit`, for an answer that is encoded although identity was asked for.
 
         Once its encoding turns out to be broken nothing more can go on: what comes then would
-        mean nothing to a client that was promised identity.
+        mean nothing to a client that was promised identity, and whose headers are out. Its
+        connection is broken off at the end (`is_cut_short`), so that it sees a failure where it
+        would have failed to decode the answer itself.
         """
         assert self._decoder is not None
         assert self._wire_hash is not None

@@ -6,6 +6,8 @@ Nothing is held back but where its commit needs it:
     under a content-length the last chunk, until the reading is committed (`before_end` only)
     an error answer to a request in which we asked for usage: all of it, if it is short, to see
                            whether it refuses the question
+
+A plain answer that somebody else wants whole (`bodies.py`) is buffered, as mitmproxy does it.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from mitmproxy import http
 from addon.metering import exchange as metering
 from addon.metering.messages import Response
 from addon.metering.tap import Tap
-from addon.proxy import capturing, flows
-from addon.proxy.held_end import HeldEnd
+from addon.proxy import bodies, capturing, flows
+from addon.proxy.held_end import HeldEnd, StreamCallable
 from addon.proxy.running import Live, Running
 
 HELD_BODY_BYTES_MAX = 16 * 1024 * 1024
@@ -31,15 +33,23 @@ def begin(running: Running, live: Live, response: http.Response) -> None:
     """Set the tap for an answer whose headers have come; `response.stream` is True before."""
     values = flows.response_of(response)
     holds_end = running.settings.commit_before_end and _ends_by_length(values)
-    if metering.may_refuse(values, injected=live.original is not None) or (
-        holds_end
-        and not running.can_hold_end
-        and (live.exchange.is_confirmed or live.exchange.route.host_is_known)
-        and _length_of(values) <= HELD_BODY_BYTES_MAX
+    is_plain = not metering.is_stream(values) and not live.exchange.opened.streamed
+    is_buffered = is_plain and bodies.are_wanted(running.bodies)
+    if (
+        is_buffered
+        or metering.may_refuse(values, injected=live.original is not None)
+        or (
+            holds_end
+            and not running.can_hold_end
+            and (live.exchange.is_confirmed or live.exchange.route.host_is_known)
+            and _length_of(values) <= HELD_BODY_BYTES_MAX
+        )
     ):
         response.stream = False
     tap = _tap(running, live, values, may_edit=bool(response.stream))
     if not response.stream:
+        # mitmproxy streams it all the same where it is larger than `stream_large_bodies`.
+        live.stream = _held(tap.callable, values) if holds_end else tap.callable
         return
     if tap.edits and "content-length" in values.headers:
         del response.headers["content-length"]
@@ -48,19 +58,31 @@ def begin(running: Running, live: Live, response: http.Response) -> None:
     if tap.decodes:
         # Upstream compressed although identity was asked for; what goes on is identity.
         del response.headers["content-encoding"]
-    into = tap.callable
+    into: StreamCallable = tap.callable
     if holds_end and not tap.edits and running.can_hold_end:
-        running.held_ends[live.flow.id] = into = HeldEnd(into, _length_of(values))
+        into = running.held_ends[live.flow.id] = _held(into, values)
     live.stream = response.stream = into
 
 
-def restore(live: Live, response: http.Response) -> None:
-    """Put the tap back where an addon behind this one asked for plain streaming.
+def restore(running: Running, live: Live, response: http.Response) -> None:
+    """Put the tap back where an addon behind this one, or mitmproxy, chose plain streaming.
 
     A callable of its own stays: it may call the tap, and what it does to the stream is its own.
     """
     if live.stream is not None and response.stream is True:
         response.stream = live.stream
+        if isinstance(live.stream, HeldEnd):
+            running.held_ends[live.flow.id] = live.stream
+
+
+def is_cut_short(live: Live) -> bool:
+    """Whether the client's body must not end as if it were whole.
+
+    Upstream compressed a stream that is edited, and what it sent cannot be decoded to its end. The
+    client was promised identity, so the rest cannot go on as it came.
+    """
+    tap = live.exchange.tap
+    return tap is not None and tap.is_cut_short
 
 
 def note_if_unread(live: Live, response: http.Response) -> None:
@@ -89,6 +111,10 @@ def read_whole(running: Running, live: Live, response: http.Response) -> None:
         # An addon behind this one asked for the whole body after the tap was set to edit it.
         end = tap.callable(b"")
         response.content = _joined(passed) + _joined(end)
+
+
+def _held(into: StreamCallable, response: Response) -> HeldEnd:
+    return HeldEnd(into, _length_of(response))
 
 
 def _joined(passed: bytes | list[bytes]) -> bytes:

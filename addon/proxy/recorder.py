@@ -94,6 +94,8 @@ class Recorder:
 
     def configure(self, updated: set[str]) -> None:
         """mitmproxy's hook: check the options, and apply those that changed."""
+        if self._running is not None and "scripts" in updated:
+            self._running.bodies.forget()
         # A script is configured once with all options when it has been loaded. An addon that a
         # master was made with sees them in pieces, and starts in `running`.
         if self._running is None and not options.HELP.keys() <= updated:
@@ -109,6 +111,7 @@ class Recorder:
             return
         if self._refuses_unknown_options():
             return
+        self._running.bodies.forget()
         if ctx.options.stream_large_bodies:
             logger.warning(
                 "tokentee: stream_large_bodies=%s: usage cannot be asked for in larger requests",
@@ -295,9 +298,15 @@ class Recorder:
 
     def stream_begins(self, flow: http.HTTPFlow) -> None:
         """Put the tap back where another addon replaced it by plain streaming."""
+        running = self._running
+        live = running.live.get(flow.id) if running else None
+        if running is not None and live is not None and flow.response is not None:
+            live.exchange.troubles.attempt(answers.restore, running, live, flow.response)
+
+    def is_cut_short(self, flow: http.HTTPFlow) -> bool:
+        """Whether the client's body must end in an error."""
         live = self._running.live.get(flow.id) if self._running else None
-        if live is not None and flow.response is not None:
-            live.exchange.troubles.attempt(answers.restore, live, flow.response)
+        return live is not None and answers.is_cut_short(live)
 
     def release_held_end(self, flow: http.HTTPFlow) -> bytes:
         """The end of the body that waited for its commit; empty if none did."""

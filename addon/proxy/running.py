@@ -12,6 +12,7 @@ from mitmproxy import http
 from addon.metering.exchange import MeteredExchange
 from addon.metering.opening import Rules
 from addon.metering.session import MeteredSession
+from addon.proxy.bodies import Bodies
 from addon.proxy.content_view import FlowNotes
 from addon.proxy.exchange_log import Price
 from addon.proxy.held_end import HeldEnd, StreamCallable
@@ -74,6 +75,8 @@ class Running:
     """Health, metrics and spans, where the options ask for them."""
     notes: FlowNotes | None = None
     """For mitmweb and mitmproxy, where flows are looked at."""
+    bodies: Bodies = field(default_factory=Bodies)
+    """Whether other addons want plain answers whole."""
     held_ends: dict[str, HeldEnd] = field(default_factory=dict)
     """Last chunks of bodies under a content-length that wait for a commit, by flow id."""
     can_hold_end: bool = False

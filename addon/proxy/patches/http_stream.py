@@ -6,6 +6,8 @@
                   answer streams to the client as any other
     held end      a body under a content-length is over for the client with its last byte, before
                   the response hook could wait for anything; its last chunk is sent after the hook
+    cut short     the client of a body that we could not give whole must not take its end for a
+                  good one: its connection is closed, or its HTTP/2 stream reset
     the stream    what `flow.response.stream` is when the stream begins, after all addons
 
 All are wrappers around methods of `HttpStream`, put on by `install` and taken off again by what
@@ -23,6 +25,7 @@ from mitmproxy import http, version
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import HttpStream, SendHttp
 from mitmproxy.proxy.layers.http._events import (
+    ErrorCode,
     RequestData,
     RequestEndOfMessage,
     RequestHeaders,
@@ -48,6 +51,9 @@ class Watcher(Protocol):
 
     def stream_begins(self, flow: http.HTTPFlow) -> None:
         """The body is about to stream; `flow.response.stream` is as the addons left it."""
+
+    def is_cut_short(self, flow: http.HTTPFlow) -> bool:
+        """Whether the body that has streamed must end in an error for the client."""
 
     def release_held_end(self, flow: http.HTTPFlow) -> bytes:
         """The last chunk that was held back; b"" if none was."""
@@ -133,23 +139,30 @@ def _with_held_end(stream: HttpStream, sending: Commands, watcher: Watcher) -> C
     """mitmproxy's own commands, with the held end of the body after the response hook."""
     held = b""
     reply: Any = None
+    is_cut_short = watcher.is_cut_short(stream.flow)
     while True:
         try:
             command = sending.send(reply)
         except StopIteration:
             break
-        is_end = isinstance(command, SendHttp) and isinstance(
-            command.event, ResponseTrailers | ResponseEndOfMessage
-        )
-        if held and is_end:
+        event = command.event if isinstance(command, SendHttp) else None
+        if held and isinstance(event, ResponseTrailers | ResponseEndOfMessage):
             yield SendHttp(ResponseData(stream.stream_id, held), stream.context.client)
             held = b""
+        if is_cut_short and isinstance(event, ResponseEndOfMessage):
+            command = _break_off(stream)
         reply = yield command
         if isinstance(command, HttpResponseHook):
             held = watcher.release_held_end(stream.flow)
     # The client still sends its request: mitmproxy ends the response when that is over.
     if held and stream.state_errored not in (stream.client_state, stream.server_state):
         yield SendHttp(ResponseData(stream.stream_id, held), stream.context.client)
+
+
+def _break_off(stream: HttpStream) -> SendHttp:
+    message = "the answer could not be decoded to its end"
+    code = ErrorCode.GENERIC_SERVER_ERROR
+    return SendHttp(ResponseProtocolError(stream.stream_id, message, code), stream.context.client)
 
 
 def _after_this_event(stream: HttpStream) -> Commands:

@@ -155,3 +155,16 @@ def test_line_ends_in_any_order(text: str, data: st.DataObject) -> None:
     body = text.encode()
     whole = frame(SSE, [body])
     assert frame(SSE, pieces(body, data.draw(cuts_of(body)))) == whole
+
+
+@pytest.mark.parametrize("ends", [b"\n", b"\r", b"\r\n", b"\r\n\r\r\n\n"])
+def test_blank_lines_cost_one_block_and_not_one_each(ends: bytes) -> None:
+    blanks = ends * 5_000
+    framing = SSE()
+    run = framing.feed(b"data: a\n\n" + blanks + b"data: b\n\n")
+    blocks = framing.split(run)
+    assert b"".join(blocks) == run
+    assert [block for block in blocks if block.startswith(b"data: a")] == [b"data: a\n\n"]
+    assert len(blocks) <= 5
+    frames = [framing.parse(block) for block in blocks]
+    assert [each for each in frames if each] == [Frame("", b"a"), Frame("", b"b")]

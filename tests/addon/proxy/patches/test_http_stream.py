@@ -17,6 +17,9 @@ class Nobody:
 
     def stream_begins(self, flow) -> None: ...
 
+    def is_cut_short(self, flow) -> bool:
+        return False
+
     def release_held_end(self, flow) -> bytes:
         return b""
 

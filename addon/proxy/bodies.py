@@ -1,0 +1,69 @@
+"""Edge. Whether somebody beside us wants the bodies of plain answers.
+
+mitmproxy buffers a plain answer: `-w` and `hardump` save its body, `flow_detail=3` prints it, and
+the `response` hooks of other addons can read and change it. A streamed body reaches none of them.
+So plain answers stream only where nobody needs them whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mitmproxy import ctx
+
+_OWN_PACKAGE = __name__.rpartition(".proxy.")[0]
+"""`addon`, or `tokentee.addon` in a wheel."""
+_SAVING_OPTIONS = ("save_stream_file", "hardump", "modify_body", "store_streamed_bodies")
+"""Options of mitmproxy's own addons that save or change a body; not set in most proxies."""
+FLOW_DETAIL_OF_BODIES = 3
+"""From here on mitmdump prints bodies."""
+
+
+@dataclass(slots=True)
+class Bodies:
+    """Which other addons there are, looked up once."""
+
+    _has_foreign_hook: bool | None = field(default=None)
+
+    def forget(self) -> None:
+        """Addons came or went: look again at the next answer."""
+        self._has_foreign_hook = None
+
+    @property
+    def has_foreign_hook(self) -> bool:
+        """Whether an addon that is neither mitmproxy's nor ours has a `response` hook."""
+        if self._has_foreign_hook is None:
+            self._has_foreign_hook = has_foreign_hook(ctx.master.addons.chain)
+        return self._has_foreign_hook
+
+
+def are_wanted(bodies: Bodies) -> bool:
+    """Whether a plain answer must be buffered for somebody else."""
+    options = ctx.options
+    return (
+        bodies.has_foreign_hook
+        or any(getattr(options, name, None) for name in _SAVING_OPTIONS)
+        or getattr(options, "flow_detail", 0) >= FLOW_DETAIL_OF_BODIES
+    )
+
+
+def has_foreign_hook(addons: Iterable[Any]) -> bool:
+    """Whether one of some addons, or of their children, is foreign and has a `response` hook."""
+    return any(
+        callable(getattr(addon, "response", None)) and not _is_known(addon)
+        for addon in _with_children(addons)
+    )
+
+
+def _with_children(addons: Iterable[Any]) -> Iterator[Any]:
+    for addon in addons:
+        yield addon
+        yield from _with_children(getattr(addon, "addons", ()))
+
+
+def _is_known(addon: Any) -> bool:
+    """mitmproxy's own, or ours. A script is a module, whose own type says nothing."""
+    module = type(addon).__module__
+    return module.startswith(("mitmproxy.", f"{_OWN_PACKAGE}."))
