@@ -164,6 +164,8 @@ async def close(running: Running) -> None:
     if running.captures is not None:
         await asyncio.to_thread(running.captures.close, CLOSE_SECONDS_MAX)
     await asyncio.to_thread(running.ledger.close, CLOSE_SECONDS_MAX)
+    if problems := running.ledger.health().problems():
+        logger.warning("tokentee: recording ended with problems: %s", "; ".join(problems))
     if running.watching is not None:
         await asyncio.to_thread(running.watching.stop, TELEMETRY_SECONDS_MAX)
 

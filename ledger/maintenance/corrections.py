@@ -18,7 +18,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, State
 from ledger.model.reading import Reading
 from ledger.store import db
-from ledger.store.current import current_charge
+from ledger.store.current import current_charge, reading_order
 from ledger.store.rows import exchange_of, reading_of
 from ledger.store.tables import charges, exchanges, readings
 from ledger.store.writing import batch_insert
@@ -154,11 +154,11 @@ def add_reading(
 
 
 def _current(connection: Connection, opened_at: datetime, exchange_id: str) -> Any:
-    """The reading that counts: the highest revision, of equal ones the earliest."""
+    """The reading that counts."""
     return connection.execute(
         sa.select(readings)
         .where(readings.c.opened_at == opened_at, readings.c.exchange_id == exchange_id)
-        .order_by(readings.c.revision.desc(), readings.c.read_at, readings.c.id)
+        .order_by(reading_order())
         .limit(1)
     ).first()
 

@@ -74,7 +74,7 @@ def roll(
             break
         try:
             summed += _sum_up(engine, day)
-        except (sa.exc.DBAPIError, OverflowError) as error:
+        except (sa.exc.DBAPIError, ArithmeticError, ValueError, TypeError) as error:
             if isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated:
                 raise
             failed = f"{day}: {reason_of(error)}"

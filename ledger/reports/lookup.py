@@ -9,6 +9,7 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.model.errors import LedgerError
 from ledger.reports.explain import Facts, Found
 from ledger.reports.layout import Column, Table
+from ledger.store.current import reading_order
 from ledger.store.requests_view import requests
 from ledger.store.scope import snapshot
 from ledger.store.tables import charges, exchanges, readings
@@ -132,9 +133,7 @@ def _pick(rows: list[Facts], word: str) -> Facts:
 
 def _found(connection: Connection, exchange: Facts) -> Found:
     here = {"opened_at": exchange["opened_at"], "exchange_id": exchange["id"]}
-    read = _of(connection, readings, here)
-    # As in the view `requests`: the highest revision, of equal ones the earliest.
-    read.sort(key=lambda row: (-row["revision"], row["read_at"], row["id"]))
+    read = _of(connection, readings, here, reading_order())
     lines = _of(connection, charges, here)
     lines.sort(key=lambda row: (row["ordinal"], -row["revision"], row["id"]))
     current: list[Facts] = []
@@ -162,6 +161,9 @@ def _found(connection: Connection, exchange: Facts) -> Found:
     )
 
 
-def _of(connection: Connection, table: sa.Table, here: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _of(
+    connection: Connection, table: sa.Table, here: Mapping[str, Any], *order: sa.TextClause
+) -> list[dict[str, Any]]:
     query = sa.select(table).where(*(table.c[name] == value for name, value in here.items()))
+    query = query.order_by(*order)
     return [dict(row._mapping) for row in connection.execute(query)]

@@ -37,8 +37,10 @@ MIGRATION_LOCK = 0x746F6B656E746565
 """`tokentee` as a number: the advisory lock on PostgreSQL."""
 LINKS_SINCE = "0005"
 """The schema since which links are as `schema/links.py` has them."""
-_USERINFO = re.compile(r"(//[^/?#:@\s]*:)\S*(?=@)@")
-"""`//user:password@`: up to the last @, which a password may hold, too."""
+_USERINFO = re.compile(r"(//[^/?#:@\s]*:)\S*@")
+"""`//user:password@` in a text: up to the last @, which a password may hold, too."""
+_MISTYPED = re.compile(r"^([\w+.-]*:?/+)?([^:@]*):.*@", re.DOTALL)
+"""The same at the begin of what was meant as a URL: `postgres:/u:p w@h`, `u:p@h`."""
 _PASSWORD = re.compile(r"((?:password|passwd|pwd|passfile|sslpassword)=)[^&\s'\"]*", re.IGNORECASE)
 PARTITIONED = ("exchanges", "readings", "charges")
 
@@ -61,15 +63,17 @@ def parse_url(url: str) -> URL:
         parsed = URL.create("sqlite", database=url) if _is_path(url) else make_url(url)
     except (sa.exc.ArgumentError, ValueError):
         raise LedgerError(
-            f"not a ledger URL: {_cut(url)}; "
+            f"not a ledger URL: {_given(url)}; "
             "use sqlite:////path/to/ledger.sqlite3 or postgresql+psycopg://user@host/database"
         ) from None
     if "@" in (parsed.host or ""):
         # What was meant as the end of the password would be looked up, and named, as a host.
-        raise LedgerError(f"not a ledger URL: {_cut(url)}; write an @ in a user or password as %40")
+        raise LedgerError(
+            f"not a ledger URL: {_given(url)}; write an @ in a user or password as %40"
+        )
     if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
         if not parsed.database or parsed.database == ":memory:" or "mode=memory" in url:
-            raise LedgerError(f"a ledger in memory keeps nothing: {_cut(url)}; name a file")
+            raise LedgerError(f"a ledger in memory keeps nothing: {_given(url)}; name a file")
         return parsed.set(drivername="sqlite")
     if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         if find_spec("psycopg") is None:
@@ -129,6 +133,15 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
         from ledger.store.answering import connector
 
         bounded = connector(answer_seconds_max)
+        idle_ms_max = max(1, int(answer_seconds_max * 1_000))
+
+        @sa.event.listens_for(engine, "begin")
+        def begin(connection: Connection) -> None:
+            # The server ends the transaction of a client that has given it up, with its locks. Not
+            # as a startup parameter, which poolers refuse.
+            connection.exec_driver_sql(
+                f"SET LOCAL idle_in_transaction_session_timeout = {idle_ms_max}"
+            )
 
         @sa.event.listens_for(engine, "do_connect")
         def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
@@ -415,6 +428,11 @@ def _with_its_password(url: URL) -> URL:
 
 def _is_path(text: str) -> bool:
     return "://" not in text and text.endswith((".sqlite3", ".sqlite", ".db"))
+
+
+def _given(url: str) -> str:
+    """What was meant as a URL, however mistyped, without its password."""
+    return _cut(_MISTYPED.sub(r"\1\2:***@", url))
 
 
 def _cut(text: str) -> str:

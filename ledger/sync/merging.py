@@ -116,10 +116,6 @@ def _bound(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SET LOCAL statement_timeout = {STATEMENT_MS_MAX}")
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
-        # A transaction whose client is gone must not keep its locks.
-        connection.exec_driver_sql(
-            f"SET LOCAL idle_in_transaction_session_timeout = {STATEMENT_MS_MAX}"
-        )
 
 
 def is_refusal(error: Exception) -> bool:
@@ -134,10 +130,10 @@ def is_refusal(error: Exception) -> bool:
 def reason_of(error: Exception) -> str:
     """What the database said, without the row that it said it of."""
     if not isinstance(error, sa.exc.DBAPIError):
-        return f"{type(error).__name__}: {error}"[:300]
+        return db.without_passwords(f"{type(error).__name__}: {error}")[:300]
     diagnosis = getattr(error.orig, "diag", None)
     text = (diagnosis.message_primary if diagnosis else None) or str(error.orig)
-    return " ".join(text.split())[:300]
+    return db.without_passwords(" ".join(text.split()))[:300]
 
 
 def _batches(source: Connection) -> Iterator[list[Key]]:

@@ -162,25 +162,31 @@ class Shipper:
             self._target = None
 
     def _keep_house(self) -> None:
+        """Do what is due; what raises is tried again soon, and does not keep the rest from it."""
         now = time.monotonic()
         if now >= self._heartbeat_at:
-            self._heartbeat_at = now + HEARTBEAT_SECONDS
+            self._heartbeat_at = now + RETRY_SECONDS_MAX
             with self._spool.connect() as connection:
                 living = recovery.living(connection, self._path)
             with db.writing(self._connected()) as connection:
                 recovery.hear(connection, living)
+            self._heartbeat_at = now + HEARTBEAT_SECONDS
         if now >= self._housekeeping_at:
-            self._housekeeping_at = now + HOUSEKEEPING_SECONDS
+            self._housekeeping_at = now + RETRY_SECONDS_MAX
             self._make_partitions(datetime.now(UTC).date())
-            for _ in range(PRUNING_BATCHES_MAX):
-                if not spool.drop_shipped(self._spool, now=datetime.now(UTC)):
-                    break
-            else:
-                self._housekeeping_at = now
+            self._housekeeping_at = now if self._prune() else now + HOUSEKEEPING_SECONDS
         if now >= self._give_up_at:
-            self._give_up_at = now + HOUSEKEEPING_SECONDS
+            self._give_up_at = now + RETRY_SECONDS_MAX
             with db.writing(self._connected()) as connection:
                 recovery.lose_silent(connection)
+            self._give_up_at = now + HOUSEKEEPING_SECONDS
+
+    def _prune(self) -> bool:
+        """Drop what was shipped long ago, for one turn; whether there may be more."""
+        return all(
+            spool.drop_shipped(self._spool, now=datetime.now(UTC))
+            for _ in range(PRUNING_BATCHES_MAX)
+        )
 
     def _make_partitions(self, today: date) -> None:
         outcome = partitions.ensure(self._connected(), partitions.coming(today), today)
@@ -255,7 +261,8 @@ def _first_meeting(
     except LedgerError as error:
         failed.append(error)
     except (sa.exc.SQLAlchemyError, sqlite3.Error, OSError) as error:
-        failed.append(LedgerError(f"cannot open the shared ledger {db.shown(target)}: {error}"))
+        why = db.without_passwords(str(error))
+        failed.append(LedgerError(f"cannot open the shared ledger {db.shown(target)}: {why}"))
     finally:
         own.dispose()
 

@@ -9,7 +9,7 @@ from ledger.maintenance import retention, rollup
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
-from ledger.store import db
+from ledger.store import db, supervision
 from ledger.store.tables import charges, daily, hourly, stale_days
 from tests.ledger.written import NOON, opened, put, reading, row, rows, settled, whole, writing
 
@@ -302,3 +302,60 @@ def test_a_day_that_cannot_be_summed_up_stops_no_other(engine, monkeypatch):
     assert rollup.roll(engine, now=now, log=lambda *line: said.append(line)) == 1
     assert "2026-11-02: integer overflow" in said[0][1]
     assert row(engine, "SELECT SUM(requests) FROM usage_daily") == (2,)
+
+
+STEPS = {
+    "_roll": rollup.Keeper,
+    "roll": rollup,
+    "_notes_writes": rollup,
+    "_close_days": rollup,
+    "_days_with_rows": rollup,
+    "_sum_up": rollup,
+    "ensure": db,
+}
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError, LedgerError, OSError])
+@pytest.mark.parametrize("step", STEPS)
+def test_whatever_a_step_raises_the_keeper_goes_on(new_sqlite, monkeypatch, capfd, step, error):
+    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(rollup, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(rollup, "EVERY_SECONDS", 0.01)
+    url = new_sqlite()
+    engine = db.open_engine(url)
+    put(engine, whole(settled("a")))
+    real = getattr(STEPS[step], step)
+    left = [error("step failed"), error("step failed")]
+
+    def fail(*arguments, **options):
+        if left:
+            raise left.pop()
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(STEPS[step], step, fail)
+    keeper = rollup.Keeper(url, log=lambda *_: None)
+    keeper.start()
+    for _ in range(3_000):
+        if rows(engine, "SELECT * FROM daily"):
+            break
+        keeper._stopping.wait(0.01)
+    assert keeper.health().is_working
+    keeper.stop(30)
+    assert (left, len(rows(engine, "SELECT * FROM daily"))) == ([], 1)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("error", [OverflowError, ValueError, TypeError])
+def test_a_day_that_cannot_be_read_is_logged_and_stays_stale(engine, monkeypatch, error):
+    put(engine, whole(settled("a")))
+
+    def fail(*_):
+        raise error("not a date")
+
+    monkeypatch.setattr(rollup, "_sum_up", fail)
+    said = []
+    assert rollup.roll(engine, now=TODAY, log=lambda *line: said.append(line)) == 0
+    assert len(said) == 1
+    assert "2026-11-02" in said[0][1]
+    assert "not a date" in said[0][1]
+    assert len(rows(engine, "SELECT * FROM stale_days")) == 1

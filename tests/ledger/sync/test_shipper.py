@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
-from ledger.store import db, partitions, secret
+from ledger.store import db, nodes, partitions, recovery, secret, supervision
 from ledger.sync import bundles, merging, shipper, spool
 from ledger.sync.shipper import Shipper
 from tests.ledger.written import (
@@ -490,3 +490,61 @@ def test_a_bundle_is_bounded(target, shared, run, monkeypatch):
     running.wait_until_shipped()
     assert max(sizes) <= 4
     assert totals(shared)[0] == 10
+
+
+STEPS = {
+    "_ship": Shipper,
+    "_connected": Shipper,
+    "_keep_house": Shipper,
+    "_make_partitions": Shipper,
+    "_begin_trouble": Shipper,
+    "_end_trouble": Shipper,
+    "deliver": shipper,
+    "_meet": shipper,
+    "take_turn": nodes,
+    "pending": spool,
+    "settle_outbox": spool,
+    "retry_refused": spool,
+    "drop_shipped": spool,
+    "living": recovery,
+    "hear": recovery,
+    "lose_silent": recovery,
+}
+
+
+@pytest.mark.parametrize("error", [RuntimeError, LedgerError])
+@pytest.mark.parametrize("step", STEPS)
+def test_whatever_a_step_raises_the_shipper_goes_on(target, shared, run, monkeypatch, step, error):
+    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(shipper, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(shipper, "IDLE_SECONDS", 0.02)
+    owner = STEPS[step]
+    real = getattr(owner, step)
+    left = [error("step failed"), error("step failed")]
+    failed = threading.Event()
+
+    def fail(*arguments, **options):
+        if left:
+            raise left.pop()
+        failed.set()
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(owner, step, fail)
+    if step == "_begin_trouble":
+        trouble = [LedgerError("trouble"), LedgerError("trouble"), LedgerError("trouble")]
+        ship = Shipper._ship
+        monkeypatch.setattr(
+            Shipper, "_ship", lambda self: ship(self) if not trouble else _raise(trouble.pop())
+        )
+    running = run(target)
+    running.put(whole(settled("a")))
+    assert failed.wait(30), running.log.lines
+    running.wait_until_shipped()
+    running.put(whole(settled("b")))
+    running.wait_until_shipped()
+    assert row(shared, "SELECT COUNT(*) FROM exchanges") == (2,)
+    assert running.shipper.health().is_working
+
+
+def _raise(error):
+    raise error
