@@ -403,7 +403,7 @@ def test_a_damaged_ledger_ends_the_start_with_one_line(new_sqlite):
 def test_a_bug_in_a_row_costs_that_row_alone(new_sqlite):
     url = new_sqlite()
     with writing(url) as written:
-        exchange = settled("a", tags={"k": object()})
+        exchange = settled("a", request_model=object())
         receipt = written.settle(exchange)
         assert "the ledger refuses it" in receipt.error
         assert written.settle(settled("b")).committed
