@@ -8,6 +8,7 @@ from ledger.commands import db as commands_db
 from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.sync import spool
+from tests.ledger.store.test_migrations import OLDER, data_of, fill, migrate
 from tests.ledger.written import NOON, put, row, settled, whole
 
 pytestmark = pytest.mark.usefixtures("own_data_directory")
@@ -92,6 +93,26 @@ def test_dropping_asks_first(tokentee, new_sqlite):
     assert result.exit_code == 0
     assert row(engine, "SELECT COUNT(*), MIN(id) FROM exchanges") == (1, "b")
     engine.dispose()
+
+
+@pytest.mark.parametrize("revision", OLDER)
+def test_dropping_reaches_the_copies_of_every_older_schema(tokentee, tmp_path, revision):
+    path = tmp_path / "ledger.sqlite3"
+    engine = db.create(f"sqlite:///{path}")
+    migrate(engine, revision)
+    fill(engine, data_of(revision))
+    engine.dispose()
+    db.ensure(f"sqlite:///{path}").dispose()
+    (copy,) = db.copies_of(path)
+    ended = "SELECT COUNT(*) FROM exchanges WHERE state != 'open'"
+    copied = db.open_existing(f"sqlite:///{copy}")
+    assert row(copied, ended) != (0,)
+    result = tokentee("db", "drop", "--before", "2100-01-01", "--yes", "--ledger", str(path))
+    assert result.exit_code == 0
+    assert f"exchanges were dropped from the copy {copy}" in result.stderr
+    assert row(copied, ended) == (0,)
+    assert db.revision_of(copied) == revision
+    copied.dispose()
 
 
 def test_a_sync(tokentee, new_sqlite):

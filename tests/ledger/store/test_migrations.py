@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.tables import REVISION
 from tests.ledger.written import rows
@@ -133,6 +134,26 @@ def test_a_migration_that_fails_leaves_the_ledger_as_it_was(empty):
     with pytest.raises(Exception, match=r"requests"):
         db.upgrade(empty)
     assert db.revision_of(empty) == "0001"
+
+
+def test_a_migration_that_fails_names_its_cause_and_leaves_one_copy(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    engine = db.create(url)
+    migrate(engine, "0001")
+    with db.migrating(engine) as connection:
+        connection.exec_driver_sql("CREATE TABLE requests (id INTEGER)")
+    for _ in range(3):
+        with pytest.raises(LedgerError, match=r"table requests already exists.* db upgrade"):
+            db.ensure(url)
+    assert [copy.name for copy in db.copies_of(tmp_path / "ledger.sqlite3")] == [
+        f"ledger.sqlite3.before-{REVISION}-from-0001"
+    ]
+    assert not list(tmp_path.glob("*.part*"))
+    with db.migrating(engine) as connection:
+        connection.exec_driver_sql("DROP TABLE requests")
+    engine.dispose()
+    db.ensure(url).dispose()
+    assert len(db.copies_of(tmp_path / "ledger.sqlite3")) == 1
 
 
 @pytest.mark.parametrize("revision", ["0001", "0002", "0004", "0005"])
