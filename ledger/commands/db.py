@@ -125,6 +125,14 @@ def sync(
     status: Annotated[
         bool, typer.Option("--status", help="How the spools of shared ledgers stand.")
     ] = False,
+    with_secret: Annotated[
+        bool,
+        typer.Option(
+            "--with-secret",
+            help="Give an empty TARGET the secret of key fingerprints of SOURCE, so that a key "
+            "keeps its fingerprint.",
+        ),
+    ] = False,
 ) -> None:
     """Merge a ledger into another one. What is there already is not added again.
 
@@ -138,10 +146,10 @@ def sync(
     if status or source is None or target is None:
         _say("give SOURCE and TARGET, or --status")
         raise typer.Exit(2)
-    raise typer.Exit(_merge(source, target))
+    raise typer.Exit(_merge(source, target, with_secret=with_secret))
 
 
-def _merge(source: str, target: str) -> int:
+def _merge(source: str, target: str, *, with_secret: bool) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -154,10 +162,17 @@ def _merge(source: str, target: str) -> int:
         merged = syncing.sync(
             source,
             target,
+            with_secret=with_secret,
             on_progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
     taken = merged.exchanges - len(merged.refused)
     _say(f"{taken} exchanges are in the target, {len(merged.refused)} were refused")
+    if merged.has_two_secrets:
+        _say(
+            "source and target hash keys with different secrets, so one key has two fingerprints; "
+            "record with one secret file (TOKENTEE_SECRET_FILE), or sync into an empty ledger "
+            "--with-secret"
+        )
     _sum_up(target)
     for refused in merged.refused:
         typer.echo(f"{refused.key[1]}\t{refused.error}")

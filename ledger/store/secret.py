@@ -12,9 +12,13 @@ not lie in the ledger, nor in any copy of it:
 A ledger of before version 0005 kept the secret in `meta`. It moves to the file of this user if that
 is not there yet; else to a file beside the ledger (`NAME.secret`), so that its fingerprints stay
 what they are.
+
+A SQLite ledger notes in `meta` which secret it was written with: a keyed hash of a constant, from
+which nobody can find the secret. So two ledgers can be compared wherever they were written.
 """
 
 import contextlib
+import hmac
 import os
 import secrets
 import tempfile
@@ -28,7 +32,11 @@ from ledger.store import db
 from ledger.store.tables import meta
 
 SECRET_BYTES = 32
+_ID = "secret_id"
 _SHARED = sa.text("SELECT value FROM tokentee_private.secret")
+_SHARING = sa.text(
+    "INSERT INTO tokentee_private.secret (place, value) VALUES (1, :value) ON CONFLICT DO NOTHING"
+)
 
 
 def of_machine() -> bytes:
@@ -42,7 +50,53 @@ def of_ledger(engine: Engine) -> bytes:
     assert path is not None
     take_out(engine)
     own = _own_path(path)
-    return _read(own) if own.is_file() else of_machine()
+    found = _read(own) if own.is_file() else of_machine()
+    _note_id(engine, id_of(found))
+    return found
+
+
+def id_of(secret: bytes) -> str:
+    """The name of a secret, which does not give it away."""
+    return hmac.digest(secret, b"tokentee: which secret", "sha256").hex()[:16]
+
+
+def id_in(engine: Engine) -> str | None:
+    """The name of the secret that a ledger was written with; None: not known."""
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            noted: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _ID))
+        if noted is not None:
+            return noted
+    found = known(engine)
+    return None if found is None else id_of(found)
+
+
+def known(engine: Engine) -> bytes | None:
+    """The secret of a ledger, if it can be read from here; none is made, nothing is changed."""
+    if (path := db.file_of(engine.url)) is not None:
+        own = _own_path(path)
+        found = own if own.is_file() else _machine_path()
+        return _read(found) if found.is_file() else None
+    try:
+        with engine.connect() as connection:
+            kept = connection.scalar(_SHARED)
+    except sa.exc.ProgrammingError:
+        # No right to read it, or a ledger of before it had a place of its own.
+        return None
+    return None if kept is None else bytes.fromhex(kept)
+
+
+def give(engine: Engine, secret: bytes) -> bool:
+    """Let a ledger that has no secret of its own have this one; whether it has it now."""
+    if (path := db.file_of(engine.url)) is not None:
+        if known(engine) != secret:
+            _made(_own_path(path), secret)
+        if known(engine) == secret:
+            _note_id(engine, id_of(secret))
+    else:
+        with db.writing(engine) as connection:
+            connection.execute(_SHARING, {"value": secret.hex()})
+    return known(engine) == secret
 
 
 def take_out(engine: Engine) -> None:
@@ -71,13 +125,7 @@ def share(spool: Engine, shared: Engine) -> bool:
     with db.writing(shared) as connection:
         kept = connection.scalar(_SHARED)
         if kept is None:
-            connection.execute(
-                sa.text(
-                    "INSERT INTO tokentee_private.secret (place, value) VALUES (1, :value) "
-                    "ON CONFLICT DO NOTHING"
-                ),
-                {"value": own.hex()},
-            )
+            connection.execute(_SHARING, {"value": own.hex()})
             kept = connection.scalar(_SHARED)
     assert isinstance(kept, str)
     if bytes.fromhex(kept) == own:
@@ -86,6 +134,15 @@ def share(spool: Engine, shared: Engine) -> bool:
     assert path is not None
     _replace(_own_path(path), bytes.fromhex(kept))
     return True
+
+
+def _note_id(engine: Engine, name: str) -> None:
+    with engine.connect() as connection:
+        noted = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _ID))
+    if noted != name:
+        with db.writing(engine) as connection:
+            connection.execute(sa.delete(meta).where(meta.c.key == _ID))
+            connection.execute(sa.insert(meta).values(key=_ID, value=name))
 
 
 def _in_meta(connection: Connection) -> bytes | None:

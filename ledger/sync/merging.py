@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.store import db, partitions
+from ledger.store import db, partitions, secret
 from ledger.store.keys import Key
 from ledger.store.schema.columns import instant_text
 from ledger.store.tables import exchanges
@@ -48,12 +48,21 @@ class Merged:
 
     exchanges: int
     refused: tuple[Refused, ...]
+    has_two_secrets: bool
+    """One key has one fingerprint in the source and another in the target."""
 
 
 def sync(
-    source_url: str, target_url: str, *, on_progress: Callable[[int, int], None] = lambda *_: None
+    source_url: str,
+    target_url: str,
+    *,
+    with_secret: bool = False,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Merged:
-    """Merge a ledger into another; `on_progress` is told how many of how many are done."""
+    """Merge a ledger into another; `on_progress` is told how many of how many are done.
+
+    `with_secret` lets an empty target hash keys as the source does.
+    """
     if db.parse_url(source_url) == db.parse_url(target_url):
         raise LedgerError(f"source and target are the same ledger: {db.shown(source_url)}")
     source = db.open_existing(source_url)
@@ -61,6 +70,9 @@ def sync(
     done = 0
     refused: list[Refused] = []
     try:
+        if with_secret:
+            _carry_secret(source, target)
+        ids = secret.id_in(source), secret.id_in(target)
         with source.connect() as reader:
             total = reader.execute(sa.select(sa.func.count()).select_from(exchanges)).scalar_one()
             months: set[date] = set()
@@ -76,7 +88,30 @@ def sync(
     finally:
         source.dispose()
         target.dispose()
-    return Merged(exchanges=done, refused=tuple(refused))
+    return Merged(
+        exchanges=done,
+        refused=tuple(refused),
+        has_two_secrets=None not in ids and ids[0] != ids[1],
+    )
+
+
+def _carry_secret(source: Engine, target: Engine) -> None:
+    """Let an empty target hash keys as the source does."""
+    carried = secret.known(source)
+    if carried is None or secret.id_of(carried) != secret.id_in(source):
+        raise LedgerError(
+            f"the secret of key fingerprints of {db.shown(source.url)} cannot be read here; "
+            "name its file (TOKENTEE_SECRET_FILE), or leave out --with-secret"
+        )
+    with target.connect() as connection:
+        is_empty = connection.execute(sa.select(exchanges.c.id).limit(1)).first() is None
+    if secret.known(target) == carried:
+        return
+    if not is_empty or not secret.give(target, carried):
+        raise LedgerError(
+            f"{db.shown(target.url)} has exchanges or a secret of its own already; "
+            "--with-secret is for an empty target"
+        )
 
 
 def deliver(

@@ -282,5 +282,5 @@ def _meet(own: Engine, shared: Engine, log: Callable[[str, str], None]) -> None:
         log(
             "warning",
             "keys that were recorded before the shared ledger was met have other fingerprints, "
-            "until the next start",
+            "until the next start; one TOKENTEE_SECRET_FILE for all proxies prevents this",
         )
