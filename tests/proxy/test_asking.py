@@ -12,7 +12,7 @@ import zstandard
 
 from tests.proxy import rows
 from tests.proxy.certificates import client_context, make_certificate, server_context
-from tests.proxy.client import Http1, Http2
+from tests.proxy.client import Ending, Http1, Http2
 from tests.proxy.mitmdump import SCRIPTS, Mitmdump
 from tests.proxy.pair import OPENAI, Pair, exchange, headers_for, new_tag, pair, speak
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
@@ -321,3 +321,19 @@ def test_an_upstream_that_encodes_all_the_same(known: Pair) -> None:
     row = known.row(tag)
     assert (row["usage_injected"], row["usage_stripped"]) == (True, True)
     assert (row["input_tokens"], row["output_tokens"]) == (1200, 64)
+
+
+def test_what_cannot_be_decoded_does_not_end_as_if_it_were_whole(known: Pair) -> None:
+    """Its client would have failed to decode it; now its connection is broken off."""
+    packed = gzip.compress(b"".join(OPENAI.answer(asked=True)))
+    broken = packed[: len(packed) // 2] + b"\xff" * 200
+    known.upstream.script = lambda _: Answer(
+        pieces=(broken,), headers=(("content-encoding", "gzip"),)
+    )
+    tag = new_tag()
+    with Http1(known.tee.address()) as client:
+        client.send("POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=None))
+        received = client.receive()
+    assert received.ending is Ending.CLOSED
+    assert UNASKED.startswith(received.body)
+    assert "the content-encoding is broken" in known.settled_row(tag)["degraded"]

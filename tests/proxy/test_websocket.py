@@ -67,12 +67,15 @@ def upstream() -> Iterator[int]:
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mitmdump]:
     folder: Path = tmp_path_factory.mktemp("websocket")
-    with upstream() as port, Mitmdump(folder, upstreams=[f"http://127.0.0.1:{port}"]) as running:
-        yield running
+    with upstream() as port:
+        named, unnamed = f"http://127.0.0.1:{port}", f"http://localhost:{port}"
+        hosts = {"tee_hosts": f"127.0.0.1:{port}=openai"}
+        with Mitmdump(folder, upstreams=[named, unnamed], options=hosts) as running:
+            yield running
 
 
-def url(proxy: Mitmdump, path: str = "/v1/responses") -> str:
-    host, port = proxy.address()
+def url(proxy: Mitmdump, path: str = "/v1/responses", upstream_number: int = 0) -> str:
+    host, port = proxy.address(upstream_number)
     return f"ws://{host}:{port}{path}"
 
 
@@ -135,6 +138,19 @@ def test_a_refused_handshake_is_an_exchange(proxy: Mitmdump):
         pass
     (row,) = by_session(proxy, "ws-4")
     assert (row["outcome"], row["http_status"]) == ("http_error", 401)
+
+
+def test_a_refusal_by_a_host_that_nobody_named_is_not_counted(proxy: Mitmdump):
+    """Neither host nor answer confirms that it was an LLM call."""
+    with (
+        pytest.raises(InvalidStatus),
+        connect(
+            url(proxy, "/refused/v1/responses", 1),
+            additional_headers={"x-tokentee-session": "ws-5"},
+        ),
+    ):
+        pass
+    assert by_session(proxy, "ws-5") == []
 
 
 def test_other_websockets_are_left_alone(proxy: Mitmdump):
