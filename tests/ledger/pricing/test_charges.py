@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.model.money import AMOUNT_MAX
 from ledger.model.reading import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.charges import charge, reported_picousd
@@ -132,9 +133,14 @@ def test_an_amount_that_no_column_holds_is_not_booked():
 
 
 def test_lines_that_no_sum_holds_are_not_booked():
-    """Each fits 64 bits, and their sum does not: a view that adds them up would fail."""
-    half = 2**62 // 15_000_000
-    charges = charge(exchange(), reading(input_tokens=5 * half, output_tokens=2 * half - 1), Book())
+    """Each is within the limit, and their sum is not: a view that adds them up could fail."""
+    most = AMOUNT_MAX // 15_000_000
+    charges = charge(exchange(), reading(input_tokens=5, output_tokens=most - 1), Book())
+    assert cost(charges) == most * 15_000_000
+    assert reasons(charges) == {None}
+    charges = charge(exchange(), reading(input_tokens=5, output_tokens=most), Book())
+    assert [each.quantity for each in charges] == [5, most]
+    assert {each.unit_picousd for each in charges} == {None}
     assert {each.amount_picousd for each in charges} == {None}
     assert reasons(charges) == {"the amount is beyond 64 bits"}
 

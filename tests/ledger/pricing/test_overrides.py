@@ -360,6 +360,11 @@ def test_a_gateway_row(price_file):
         pytest.param(
             "[[gateway]]\nhost = ''\nprices = 'x'", "line 2: gateway 1: host: empty", id="no-host"
         ),
+        pytest.param(
+            "[[price]]\nmodel = 'x'\n[[price.above]]\ninput_tokens = -1\nusd_per_mtok = {}",
+            "line 4: price 1: above.input_tokens: -1 is not a number of tokens",
+            id="step-below-zero",
+        ),
         pytest.param("litellm = 3", "line 1: litellm: 3 is not a path", id="litellm-not-a-path"),
         pytest.param(
             "litellm = 'none.json'", "line 1: litellm: cannot read", id="litellm-not-there"
@@ -395,6 +400,17 @@ def test_a_sound_part_is_not_lost_for_a_faulty_one(price_file):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(LedgerError, match=r"cannot read the price file .*: No such file"):
         load(str(tmp_path / "none.toml"))
+
+
+def test_a_file_that_is_not_utf_8(tmp_path):
+    path = tmp_path / "prices.toml"
+    path.write_bytes(b"[[price]]\nmodel = 'caf\xe9'\nfree = true\n")
+    overrides, problems = check(str(path))
+    assert overrides.entries == ()
+    assert len(problems) == 1
+    assert problems[0].startswith("not TOML: 'utf-8' codec can't decode byte 0xe9")
+    with pytest.raises(LedgerError, match="not TOML"):
+        load(str(path))
 
 
 def test_a_file_that_is_no_price_file_is_not_parsed(tmp_path):

@@ -148,6 +148,20 @@ def test_the_operators_row_comes_first_and_names_models():
     ]
 
 
+def test_the_first_of_the_operators_rows_that_matches_counts():
+    gateways = (
+        Gateway(host="*.other.example", prices="google"),
+        Gateway(host="*.corp.example", prices="openai"),
+        Gateway(host="llm.*", prices="azure"),
+    )
+    assert asked("http://llm.corp.example:80", "gpt-5", gateways=gateways) == [
+        Candidate("openai", "gpt-5", own=True)
+    ]
+    assert asked("https://api.openai.com:443", "gpt-5", gateways=gateways) == [
+        Candidate("openai", "gpt-5", own=True)
+    ]
+
+
 def test_the_operator_may_call_a_host_a_gateway():
     gateways = (Gateway(host="llm.corp.example", prices="vendor", models={"fast": "zai/glm-4.6"}),)
     assert asked("http://llm.corp.example:80", "fast", gateways=gateways) == [
