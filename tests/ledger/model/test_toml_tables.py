@@ -107,3 +107,12 @@ def test_nesting_is_bounded():
         inner = inner["name"][0]
     _, (problem,) = converted("[[item]]", document, "item", Kind)
     assert str(problem).startswith("line 1: item 1: name: not a text")
+
+
+def test_known_tables_are_no_problem():
+    text = "price = 1\ngatewy = 2\nlitellm = 3\n"
+    document, _ = parse(text)
+    (problem,) = unknown_tables(text, document, ("price", "gateway", "litellm"))
+    assert problem.line == 2
+    assert problem.text.startswith("gatewy: unknown")
+    assert "gateway" in problem.text
