@@ -77,3 +77,12 @@ def test_a_key_is_known_however_it_is_written():
 def test_garbage_gives_spans_inside_the_bytes(data: bytes):
     for member in members(data):
         assert 0 <= member.start <= member.value <= member.end <= len(data)
+
+
+@pytest.mark.parametrize("data", [b'"text"', b'"a":1', b": {", b'{"a":1', b"", b"]{}"])
+def test_what_is_no_whole_object_has_no_members(data: bytes):
+    assert members(data) == []
+
+
+def test_a_comma_without_a_value_makes_no_member():
+    assert [each.key for each in members(b'{,"a",,"b":1,}')] == [b"b"]
