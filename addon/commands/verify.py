@@ -64,14 +64,17 @@ _FACTS = (
     "error_message",
     "service_tier",
     "request_bytes",
+    "request_digest",
     "response_bytes",
     "events",
     "usage_asked",
+    "agent",
     "user_agent",
     "end_user",
 )
 """What of an exchange a recording gives again."""
-_OF_BYTES = ("request_bytes", "response_bytes", "events")
+_OF_BYTES = ("request_bytes", "request_digest", "response_bytes", "events")
+_OF_REQUEST = ("request_bytes", "request_digest")
 
 type Line = tuple[str, str, str]
 """What is broken, of which exchange, and what was found."""
@@ -171,7 +174,9 @@ def _facts(item: Recorded, booked: Exchange, again: Exchange) -> list[str]:
     if not item.is_exact:
         names = [name for name in names if name not in _OF_BYTES]
     if booked.usage_injected or booked.resent:
-        names = [name for name in names if name != "request_bytes"]  # ours is recorded
+        names = [name for name in names if name not in _OF_REQUEST]  # ours is recorded
+    if booked.request_digest is None:
+        names = [name for name in names if name != "request_digest"]  # before migration 0005
     if REDACTED in (booked.error_message or "") + (again.error_message or ""):
         # The credentials that were taken out of it then are not in the recording.
         names = [name for name in names if not name.startswith("error_")]

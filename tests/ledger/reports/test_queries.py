@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome
 from ledger.model.reading import UsageSource
-from ledger.model.usage import FurtherUsage, Usage
+from ledger.model.usage import COUNT_MAX, FurtherUsage, Usage
 from ledger.names.names import NO_NAMES, read
 from ledger.reports.figures import Times
 from ledger.reports.queries import report
@@ -379,15 +379,15 @@ def test_a_report_agrees_with_the_public_views(engine):
 
 
 def test_more_than_64_bits(tmp_path):
-    """SQLite's own sum would overflow at 9.2 million USD, and at two counts of an upstream that
-    lies."""
+    """SQLite's own sum would overflow at 9.2 million USD. Counts of an upstream that lies are
+    bounded before they are stored, so that no sum of theirs can."""
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     about = exchange("unknown-model")
-    lies = {"input_tokens": 2**62, "cache_read_tokens": 2**62, "output_tokens": 2**62}
+    lies = dict.fromkeys(("input_tokens", "cache_read_tokens", "output_tokens"), COUNT_MAX)
     read = reading(**lies, reported_cost_picousd=10**17)
     fill(url, [(settled(replace(about, id=f"e{n:02}")), read) for n in range(100)])
     engine = db.ensure(url)
     total = report(engine, ["model"], Scope()).total.figures
     engine.dispose()
     assert total.cost_picousd == total.reported_cost_picousd == 10**19
-    assert total.input_tokens == total.output_tokens == 100 * 2**62
+    assert total.input_tokens == total.output_tokens == 100 * COUNT_MAX
