@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ledger.model.errors import LedgerError
+from ledger.model.errors import LedgerError, WrongCallError
 from ledger.model.extras import missing_extra
 from ledger.model.printable import printable
 
@@ -105,9 +105,13 @@ COMMANDS = (
 
 
 def run(app: Callable[[], None]) -> None:
-    """Run a command; what the operator did wrong is one line and exit code 1."""
+    """Run a command; what the operator can put right is one line and exit code 1, or 2 for a call
+    that means nothing.
+    """
     try:
         app()
+    except WrongCallError as error:
+        fail(str(error), 2)
     except LedgerError as error:
         fail(str(error), 1)
     except ModuleNotFoundError as error:

@@ -100,12 +100,12 @@ def _pairs(words: list[str]) -> dict[str, str]:
 
 
 def _percent(text: str) -> Decimal:
-    from ledger.model.errors import LedgerError
+    from ledger.model.errors import WrongCallError
 
     try:
         percent = Decimal(text.removesuffix("%"))
     except InvalidOperation:
         percent = Decimal(-1)
     if not 0 <= percent <= 100:
-        raise LedgerError(f"not a percentage: {text!r}; write --tolerance 0.1")
+        raise WrongCallError(f"not a percentage: {text!r}; write --tolerance 0.1")
     return percent / 100

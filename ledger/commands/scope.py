@@ -15,7 +15,7 @@ def scope_of(
 ) -> "Scope":
     """The scope that the options name; LedgerError for a word that is none."""
     from ledger.model import period
-    from ledger.model.errors import LedgerError
+    from ledger.model.errors import WrongCallError
     from ledger.names import files
     from ledger.store.scope import Scope
 
@@ -24,7 +24,7 @@ def scope_of(
     for condition in only or []:
         word, separator, value = condition.partition("=")
         if not separator:
-            raise LedgerError(f"not a condition: {condition!r}; write --only model=gpt-5")
+            raise WrongCallError(f"not a condition: {condition!r}; write --only model=gpt-5")
         pairs.append((word.strip(), value.strip()))
     return Scope(
         since=period.moment(since, now) if since else None,

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from ledger.model.errors import LedgerError
+from ledger.model.errors import WrongCallError
 from ledger.model.nearest import suggestion
 
 NAMED = (
@@ -63,7 +63,7 @@ def span(text: str, now: datetime) -> Span:
         found = None
     if found is None:
         hint = suggestion(word, NAMED)
-        raise LedgerError(f"not a moment: {text[:60]!r}{hint}; write {ACCEPTED}")
+        raise WrongCallError(f"not a moment: {text[:60]!r}{hint}; write {ACCEPTED}")
     return found
 
 

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from ledger.model.errors import LedgerError
+from ledger.model.errors import LedgerError, WrongCallError
 from ledger.model.extras import needs
 from ledger.store.schema import derived
 from ledger.store.tables import REVISION
@@ -79,7 +79,7 @@ def parse_url(url: str) -> URL:
         if find_spec("psycopg") is None:
             raise LedgerError(needs("psycopg"))
         return _with_its_password(parsed.set(drivername="postgresql+psycopg"))
-    raise LedgerError(
+    raise WrongCallError(
         f"a ledger cannot live in {parsed.drivername!r}: {shown(parsed)}; "
         "use sqlite:///… or postgresql+psycopg://…"
     )

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
-from ledger.model.errors import LedgerError
+from ledger.model.errors import WrongCallError
 from ledger.model.nearest import suggestion
 from ledger.names.names import WORDS, Entry, Facts, Names, pattern, texts
 from ledger.store.requests_view import requests
@@ -63,7 +63,7 @@ def dimension(word: str, dialect: str) -> sa.ColumnElement[Any]:
     if name != word and name and '"' not in name:
         return _tag(name, dialect)
     known = known_words()
-    raise LedgerError(
+    raise WrongCallError(
         f"nothing is by {word[:60]!r}{suggestion(word, known)}; by one of {', '.join(known)}"
     )
 

@@ -242,7 +242,8 @@ def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Engine,
             engine.dispose()
             raise failed[0]
         if failed or meeting.is_alive():
-            why = str(failed[0]) if failed else f"{db.shown(target)} does not answer"
+            late = f"{db.shown(target)} is not ready after {MEETING_SECONDS:g} s"
+            why = str(failed[0]) if failed else late
             log("warning", f"{why}; exchanges wait in {path}")
     return engine, shipper
 

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from addon import cli
 from ledger import cli as ledger_cli
 from ledger.model.errors import LedgerError
+from ledger.store import db
 
 
 def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str):
@@ -129,3 +130,21 @@ def test_any_other_missing_module_is_a_bug():
 
     with pytest.raises(ModuleNotFoundError):
         ledger_cli.run(fails)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "--by", "modle"],
+        ["report", "--since", "yesterdayy"],
+        ["report", "--ledger", "foo://x"],
+    ],
+)
+def test_a_value_that_means_nothing_is_a_wrong_call(monkeypatch, capsys, tmp_path, words):
+    monkeypatch.setenv("TOKENTEE_LEDGER", f"sqlite:///{tmp_path / 'ledger.sqlite3'}")
+    if "--ledger" not in words:
+        db.ensure(f"sqlite:///{tmp_path / 'ledger.sqlite3'}").dispose()
+    code, out, err = called(monkeypatch, capsys, *words)
+    assert (code, out) == (2, "")
+    assert words[-1] in err
+    assert "Traceback" not in err

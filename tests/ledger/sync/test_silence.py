@@ -107,7 +107,7 @@ def test_a_proxy_starts_on_its_spool_while_the_database_is_silent(forwarded, mon
     met = threading.Event()
     monkeypatch.setattr(db, "CONNECT_SECONDS_MAX", 2)
     with writing(url) as written:
-        assert any("does not answer" in line for line in written.lines())
+        assert any("is not ready after 0.1 s" in line for line in written.lines())
         assert written.settle(settled("a")).committed
         assert not met.is_set()
         forwarder.is_silent = False
