@@ -144,17 +144,26 @@ class Shipper:
     def _connected(self) -> Engine:
         """The target, of our schema; looked at anew after every trouble."""
         if self._target is None:
-            self._target = db.ensure(self._url, answer_seconds_max=ANSWER_SECONDS_MAX)
-            _meet(self._spool, self._target, self._log)
-            self._months.clear()
-            self._heartbeat_at = self._housekeeping_at = 0.0
-            self._give_up_at = time.monotonic() + SETTLING_SECONDS
-            with db.writing(self._spool) as connection:
-                spool.note(connection, "target", db.shown(self._url))
-                if not self._retried:
-                    spool.retry_refused(connection)
-            self._retried = True
+            target = db.ensure(self._url, answer_seconds_max=ANSWER_SECONDS_MAX)
+            try:
+                self._greet(target)
+            except BaseException:
+                target.dispose()
+                raise
+            # Not before: what failed half way is done again.
+            self._target = target
         return self._target
+
+    def _greet(self, target: Engine) -> None:
+        _meet(self._spool, target, self._log)
+        self._months.clear()
+        self._heartbeat_at = self._housekeeping_at = 0.0
+        self._give_up_at = time.monotonic() + SETTLING_SECONDS
+        with db.writing(self._spool) as connection:
+            spool.note(connection, "target", db.shown(self._url))
+            if not self._retried:
+                spool.retry_refused(connection)
+        self._retried = True
 
     def _disconnect(self) -> None:
         if self._target is not None:

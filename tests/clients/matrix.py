@@ -45,6 +45,8 @@ class Client:
     """Why it goes past the recorder. The run must say so."""
     goes_past_in: tuple[str, ...] = ()
     """Where it connects directly; with `mitmdump` alone, older Node.js does."""
+    behind_mitmdump: tuple[str, ...] = ()
+    """Headers that it sends its server behind any proxy, and that mitmdump, unlike `run`, leaves."""
     volatile: tuple[str, ...] = ()
     """Patterns of its own output or requests that differ from run to run."""
 
@@ -103,6 +105,7 @@ CLIENTS = (
         arguments=("sh", "-c", "wget -qO- https://other.example/page && wget -qO- "
                    f"--header=content-type:application/json --post-data='{BODY}' {CHAT}"),
         is_fast=True,
+        behind_mitmdump=("proxy-connection",),
     ),
     _fetch("system", is_fast=True),
     _python("litellm", "litellm", calls=6),

@@ -114,8 +114,10 @@ def play(clients: Sequence[Client], folder: Path) -> dict[str, Played]:
     return played
 
 
-def differences(client: Client, direct: Played, led: Played, folder: Path) -> list[str]:
-    """In what a client behaved otherwise than without us, in words."""
+def differences(
+    client: Client, direct: Played, led: Played, folder: Path, own: tuple[str, ...] = ()
+) -> list[str]:
+    """In what a client behaved otherwise than without us, in words; `own` headers do not count."""
     name = name_of(client)
     found = []
     for stream in ("code", "stdout"):
@@ -127,7 +129,7 @@ def differences(client: Client, direct: Played, led: Played, folder: Path) -> li
     if len(before_asked) != len(after_asked):
         return [*found, f"{len(before_asked)} calls became {len(after_asked)}"]
     for before, after in zip(_in_order(before_asked), _in_order(after_asked), strict=True):
-        found += _request_differences(client, before, after)
+        found += _request_differences(client, before, after, own)
     return found
 
 
@@ -143,7 +145,7 @@ def _in_order(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _request_differences(
-    client: Client, before: dict[str, Any], after: dict[str, Any]
+    client: Client, before: dict[str, Any], after: dict[str, Any], own: tuple[str, ...]
 ) -> list[str]:
     found = [
         f"{part} {before[part]!r} became {after[part]!r}"
@@ -154,7 +156,7 @@ def _request_differences(
         [
             (name.lower(), _settled(client, value))
             for name, value in each["headers"]
-            if name.lower() not in NOT_COMPARED
+            if name.lower() not in NOT_COMPARED and name.lower() not in own
         ]
         for each in (before, after)
     ]

@@ -59,7 +59,7 @@ def test_an_empty_file_gives_nothing():
         ("a = ", "not TOML"),
         ("a = 1\nb c", "line 2: not TOML"),
         ("\ncommit = 'later'", "line 2: commit: 'later' is not one of before_end, async"),
-        ("commit = 3", "line 1: commit: expected `str"),
+        ("commit = 3", "line 1: commit: not a text but a whole number"),
         ("listen = '8080'", "line 1: listen: '8080' is not HOST:PORT"),
         ("listen = 'h:99999'", "line 1: listen: 'h:99999' is not HOST:PORT"),
         ("ledger = 'a'\nledger_file = 'b'", "line 2: ledger_file: ledger is given, too"),

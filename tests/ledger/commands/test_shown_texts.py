@@ -122,5 +122,5 @@ def test_exported_csv_can_do_nothing_either(app, hostile_ledger, tmp_path, monke
             cli.run(lambda words=words: app(args=words, prog_name="tokentee"))
         (path,) = tmp_path.glob(f"*/{what}.csv")
         text = path.read_text()
-        assert "\\x1b" in text
+        assert "\\u202e" in text
         assert all(each == "\n" or each.isprintable() or category(each) == "Zs" for each in text)
