@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -195,6 +196,19 @@ def bundle_of(entry: Entry) -> bundles.Bundle:
             for table in ([facts], read_rows, charged)
         ),
     )
+
+
+def totals(url: str) -> tuple[Any, ...]:
+    """Requests, input tokens and cost of a ledger."""
+    engine = db.open_engine(url)
+    found = row(engine, "SELECT COUNT(*), SUM(input_tokens), SUM(cost_picousd) FROM requests")
+    engine.dispose()
+    return tuple(found)
+
+
+def file_of(url: str) -> Path:
+    """The file of a SQLite ledger."""
+    return db.file_of(db.parse_url(url))
 
 
 def rows(engine: Engine, query: str, **parameters: Any) -> list[Any]:

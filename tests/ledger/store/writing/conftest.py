@@ -1,0 +1,15 @@
+"""What the tests of the writer share."""
+
+import pytest
+
+from ledger.store import db
+from ledger.store.writing import ledger_file, writer
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Waits that are sized for a disk in trouble, not for a test."""
+    monkeypatch.setattr(db, "BUSY_MS_MAX", 50)
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(writer, "RETRY_SECONDS_MAX", 0.02)
+    monkeypatch.setattr(ledger_file, "LOOK_SECONDS", 0.0)

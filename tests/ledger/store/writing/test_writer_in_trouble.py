@@ -1,0 +1,362 @@
+"""The writer in trouble: whatever the disk does, the caller neither waits nor raises, and every
+receipt is resolved.
+"""
+
+import json
+import sqlite3
+import threading
+import time
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ledger import recording
+from ledger.model import door
+from ledger.model.errors import LedgerError
+from ledger.model.learned import Learned
+from ledger.store import supervision
+from ledger.store.writing import batch_insert, ledger_file, writer
+from ledger.store.writing.writer import Ledger
+from tests.ledger.written import (
+    COST,
+    NOON,
+    file_of,
+    opened,
+    priced,
+    reading,
+    settled,
+    totals,
+    writing,
+)
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+def until_committed(written) -> int:
+    """Settle exchanges until one is committed, as traffic does; how many that took."""
+    for number in range(1, 1000):
+        if written.settle(settled(f"more-{number}")).committed:
+            return number
+    raise AssertionError(written.lines())
+
+
+def run_on_writer(written, change) -> None:
+    """Do something to the writer's own connection, between two of its batches."""
+    done = threading.Event()
+    price = written.ledger._price
+
+    def interrupt(exchange, read):
+        written.ledger._price = price
+        change(written.ledger._file.connection)
+        done.set()
+        return price(exchange, read)
+
+    written.ledger._price = interrupt
+    written.settle(settled("interrupt"))
+    assert done.is_set()
+
+
+def test_a_row_that_is_refused_goes_alone(new_sqlite):
+    url = new_sqlite()
+    with writing(url) as written:
+        receipts = [
+            written.ledger.settle(exchange, reading(exchange))
+            for exchange in (settled("a"), settled("b", outcome="fine"), settled("c"))
+        ]
+        written.wait(*receipts)
+        assert [receipt.committed for receipt in receipts] == [True, False, True]
+        assert "the ledger refuses it" in receipts[1].error
+        assert written.ledger.dropped == 1
+    assert totals(url) == (2, 200, 2 * COST)
+    kept, dropped = written.lines("error")
+    assert "1 items were set aside" in kept
+    assert "exchange b" in dropped
+    aside = Path(f"{url.removeprefix('sqlite:///')}-set-aside.jsonl")
+    (item,) = map(json.loads, aside.read_text().splitlines())
+    assert "Exchange(id='b'" in item["item"]
+
+
+def test_charges_that_are_refused_cost_the_exchange_only_its_price(new_sqlite):
+    def wrong(exchange, read):
+
+        return tuple(replace(line, amount_picousd=1) for line in priced(exchange, read))
+
+    url = new_sqlite()
+    with writing(url, price=wrong) as written:
+        assert written.settle(settled("a")).committed
+    assert totals(url) == (1, 100, None)
+    assert "amount_is_exact" in written.lines()[0]
+
+
+def test_a_locked_ledger_is_late_not_lost(new_sqlite):
+    url = new_sqlite()
+    with writing(url) as written:
+        other = sqlite3.connect(file_of(url), isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        receipts = [
+            written.settle(settled(f"a{number}"), reading(settled(f"a{number}")))
+            for number in range(3)
+        ]
+        assert [receipt.error for receipt in receipts] == ["database is locked"] * 3
+        other.execute("ROLLBACK")
+        other.close()
+        more = until_committed(written)
+    assert totals(url) == (3 + more, (3 + more) * 100, (3 + more) * COST)
+    assert written.ledger.dropped == 0
+    begin, end = written.lines()
+    assert "database is locked; the traffic goes on" in begin
+    assert "is written again" in end
+
+
+@pytest.mark.parametrize(
+    ("pragma", "cure", "said"),
+    [
+        pytest.param(
+            "max_page_count = 1", "max_page_count = 1000000", "disk is full", id="full disk"
+        ),
+        pytest.param("query_only = ON", "query_only = OFF", "readonly", id="read-only"),
+    ],
+)
+def test_a_disk_in_trouble_is_said_once_and_what_waits_is_written_later(
+    new_sqlite, pragma, cure, said
+):
+    url = new_sqlite()
+    with writing(url) as written:
+        run_on_writer(written, lambda connection: connection.execute(f"PRAGMA {pragma}"))
+        large = f'"{"x" * 20_000}"'
+        receipts = []
+        for number in range(5):
+            exchange = settled(f"a{number}")
+            receipts.append(written.settle(exchange, reading(exchange, usage_json=large)))
+        assert all(said in receipt.error for receipt in receipts)
+        (line,) = written.lines()
+        assert said in line
+        # The writer's connection is idle between two tries.
+        written.ledger._file.connection.execute(f"PRAGMA {cure}")
+        more = until_committed(written)
+    assert totals(url)[0] == 5 + 1 + more  # with the one that interrupted
+    assert written.ledger.dropped == 0
+    assert len(written.lines()) == 2
+
+
+class Failing:
+    """A connection whose disk does not answer any more."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.is_failing = True
+
+    def execute(self, *arguments):
+        if self.is_failing:
+            raise sqlite3.OperationalError("disk I/O error")
+        return self.connection.execute(*arguments)
+
+    def close(self):
+        self.connection.close()
+
+
+def test_a_disk_that_does_not_answer(new_sqlite):
+    url = new_sqlite()
+    with writing(url) as written:
+        written.settle(settled("a"))
+        failing = written.ledger._file.connection = Failing(written.ledger._file.connection)
+        assert written.settle(settled("b")).error == "disk I/O error"
+        failing.is_failing = False
+        more = until_committed(written)
+    assert totals(url)[0] == 2 + more
+    assert ["disk I/O error" in line for line in written.lines()] == [True, False]
+
+
+def test_what_there_is_no_room_for_is_counted(new_sqlite, monkeypatch):
+    monkeypatch.setattr(writer, "WAITING_MAX", 10)
+    url = new_sqlite()
+    with writing(url) as written:
+        other = sqlite3.connect(file_of(url), isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        receipts = []
+        for number in range(40):
+            exchange = settled(f"a{number:02}")
+            receipts.append(written.ledger.settle(exchange, reading(exchange)))
+            written.wait(receipts[-1])
+        other.execute("ROLLBACK")
+        other.close()
+        more = until_committed(written)
+        dropped = written.ledger.dropped
+    kept = totals(url)[0]
+    assert kept + dropped == 40 + more
+    assert 1 <= kept <= 16
+    assert written.lines("error")
+
+
+def test_a_queue_that_is_overrun_refuses_at_once(new_sqlite, monkeypatch):
+    monkeypatch.setattr(writer, "WAITING_MAX", 0)
+    with writing(new_sqlite()) as written:
+        receipt = written.ledger.settle(settled("a"), reading(settled("a")))
+        assert receipt.error == "the ledger is overrun"
+        assert written.ledger.dropped == 1
+    assert "not in the ledger" in written.lines()[0]
+
+
+def test_a_ledger_that_is_removed_is_begun_anew(new_sqlite):
+    url = new_sqlite()
+    with writing(url) as written:
+        written.settle(settled("a"))
+        secret = written.ledger.secret
+        for suffix in ("", "-wal", "-shm"):
+            file_of(url).with_name(file_of(url).name + suffix).unlink(missing_ok=True)
+        assert written.settle(settled("b")).committed
+    assert totals(url) == (1, 100, COST)
+    assert file_of(url).stat().st_mode & 0o777 == 0o600
+    (line,) = written.lines()
+    assert "was moved or removed; a new one is begun" in line
+    with writing(url) as written:
+        assert written.ledger.secret == secret
+
+
+def test_a_ledger_whose_folder_is_gone_is_waited_for(new_sqlite, tmp_path):
+    (tmp_path / "folder").mkdir()
+    url = f"sqlite:///{tmp_path / 'folder' / 'ledger.sqlite3'}"
+    file_of(new_sqlite()).rename(file_of(url))
+    with writing(url) as written:
+        written.settle(settled("a"))
+        (tmp_path / "folder").rename(tmp_path / "elsewhere")
+        (tmp_path / "folder").write_text("in the way")
+        for number in range(3):
+            assert "cannot create" in written.settle(settled(f"b{number}")).error
+        (tmp_path / "folder").unlink()
+        more = until_committed(written)
+    assert totals(url)[0] == 3 + more
+    assert written.ledger.dropped == 0
+    removed, trouble, over = written.lines()
+    assert "was moved or removed" in removed
+    assert "cannot create" in trouble
+    assert "is written again" in over
+
+
+def test_a_listener_that_fails_stops_no_writing(new_sqlite):
+    url = new_sqlite()
+    with writing(url) as written:
+
+        def closed(_):
+            raise RuntimeError("Event loop is closed")
+
+        listener, written.ledger.on_commit = written.ledger.on_commit, closed
+        written.ledger.settle(settled("a"), reading(settled("a")))
+        while not written.lines():
+            written.ledger._thread.join(0.01)
+        written.ledger.on_commit = listener
+        assert written.settle(settled("b")).committed
+    assert totals(url)[0] == 2
+    assert "nobody hears" in written.lines()[0]
+
+
+def test_a_ledger_that_is_destroyed_stops_no_traffic(new_sqlite):
+    url = new_sqlite()
+    with writing(url) as written:
+        written.settle(settled("a"))
+        run_on_writer(
+            written,
+            lambda connection: connection.executescript(
+                "PRAGMA cache_size = 0; PRAGMA shrink_memory"
+            ),
+        )
+        path = file_of(url)
+        for file in (path, path.with_name(path.name + "-wal")):
+            with file.open("r+b") as damaged:
+                damaged.write(b"\0garbage" * 8_000)
+        receipts = [written.settle(settled(f"b{number}")) for number in range(20)]
+        assert receipts[-1].error
+        assert written.lines("error")
+    assert written.ledger.dropped == sum(1 for receipt in receipts if receipt.error)
+
+
+def test_a_damaged_ledger_ends_the_start_with_one_line(new_sqlite):
+    url = new_sqlite()
+    file_of(url).write_bytes(b"\0garbage" * 8_000)
+    with pytest.raises(LedgerError, match="not a database; move the file away"):
+        recording.open_ledger(url, node="n", log=lambda *_: None)
+
+
+def test_a_bug_in_a_row_costs_that_row_alone(new_sqlite):
+    url = new_sqlite()
+    with writing(url) as written:
+        exchange = settled("a", request_model=object())
+        receipt = written.settle(exchange)
+        assert "the ledger refuses it" in receipt.error
+        assert written.settle(settled("b")).committed
+    assert totals(url)[0] == 1
+
+
+def test_closing_in_trouble_counts_what_is_not_kept(new_sqlite):
+    url = new_sqlite()
+    other = sqlite3.connect(file_of(url), isolation_level=None)
+    with writing(url) as written:
+        other.execute("BEGIN IMMEDIATE")
+        for number in range(3):
+            written.settle(settled(f"a{number}"))
+        written.ledger.open(opened("b"))
+    other.close()
+    assert written.ledger.dropped == 3
+    assert "3 exchanges are not in the ledger: database is locked" in written.lines()[-1]
+
+
+STEPS = ["admitted", "open_row", "settled_row", "statement", "look", "_resolve", "_take", "_keep"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError, sqlite3.InterfaceError, MemoryError])
+@pytest.mark.parametrize("step", STEPS)
+def test_whatever_a_step_raises_the_writer_goes_on(new_sqlite, monkeypatch, capfd, step, error):
+    """Each step of the writer raises twice, with each kind of item on its way."""
+    url = new_sqlite()
+    owner = {
+        "admitted": door,
+        "look": ledger_file.LedgerFile,
+        "_resolve": Ledger,
+        "_take": Ledger,
+        "_keep": Ledger,
+    }.get(step, batch_insert)
+    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
+    with writing(url) as written:
+        written.settle(settled("before"))
+        real = getattr(owner, step)
+        left = [error("step failed"), error("step failed")]
+
+        def fail(*arguments, **options):
+            if left:
+                raise left.pop()
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(owner, step, fail)
+        written.ledger.open(opened("a"))
+        lesson = Learned(origin="o", path="/", verdict="opt_in", learned_at=NOON, expires_at=NOON)
+        written.ledger.learn(lesson)
+        written.ledger.settle(settled("a"), reading(settled("a")))
+        deadline = time.monotonic() + 30
+        while left or not written.settle(settled(uuid.uuid4().hex)).committed:
+            assert time.monotonic() < deadline, "the writer does not go on"
+            written.ledger.learn(lesson)
+            written.ledger.open(opened(uuid.uuid4().hex))
+            written.settle(settled(uuid.uuid4().hex))
+        health = written.ledger.health()
+        if not issubclass(error, sqlite3.Error) and step not in ("statement", "_resolve"):
+            assert health.threads[0].failures + health.set_aside > 0
+        assert health.threads[0].is_working
+    assert totals(url)[0] >= 2
+    assert written.ledger.dropped <= 2
+
+
+def test_a_ledger_that_is_moved_keeps_what_was_committed(new_sqlite, tmp_path):
+    url = new_sqlite()
+    path = Path(url.removeprefix("sqlite:///"))
+    moved = tmp_path / "old.sqlite3"
+    with writing(url) as written:
+        for number in range(50):
+            assert written.settle(settled(f"a{number}")).committed
+            if number == 25:
+                path.rename(moved)
+    old, new = totals(f"sqlite:///{moved}"), totals(url)
+    assert old[0] + new[0] == 50
+    assert old[0] >= 26
+    assert new[0] > 0
