@@ -26,6 +26,16 @@ def own_secret_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKENTEE_SECRET_FILE", str(tmp_path / "secret-of-keys"))
 
 
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty ledger, migrated once: a test takes a copy."""
+    from ledger.store import db
+
+    path = tmp_path_factory.mktemp("migrated") / "ledger.sqlite3"
+    db.ensure(f"sqlite:///{path}").dispose()
+    return path
+
+
 @pytest.fixture
 def say_at_end(record_property: Callable[[str, object], None]) -> Say:
     """`say_at_end(section, line)`: a line for the end of the run."""

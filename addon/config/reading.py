@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from addon.config.settings import Settings, read
-from ledger.model.errors import LedgerError
+from ledger.model import toml_tables
 from ledger.model.toml_tables import Problem
 from ledger.names.files import config_directory, text_of
 
@@ -42,8 +42,7 @@ def load(path: Path) -> Settings:
     """The settings of a file. LedgerError for the first problem."""
     settings, problems = check(path)
     if problems:
-        more = f" (and {len(problems) - 1} more: tokentee config check)" if problems[1:] else ""
-        raise LedgerError(f"{path}: {problems[0]}{more}")
+        raise toml_tables.refusal(path, problems, "tokentee config check")
     return settings
 
 

@@ -4,18 +4,16 @@ import os
 from pathlib import Path
 
 from ledger.budgets.budgets import NO_BUDGETS, Budgets, Destination, is_webhook, read
+from ledger.model import toml_tables
 from ledger.model.errors import LedgerError
 from ledger.model.toml_tables import Problem
-from ledger.names.files import config_directory, text_of
+from ledger.names.files import file_in_force, text_of
 
 
 def path_of(named: str | None) -> Path | None:
     """The file that an option or `TOKENTEE_BUDGETS` names, or `budgets.toml` among the settings if
     it is there."""
-    if named or (named := os.environ.get("TOKENTEE_BUDGETS")):
-        return Path(named)
-    found = config_directory() / "budgets.toml"
-    return found if found.is_file() else None
+    return file_in_force(named, "TOKENTEE_BUDGETS", "budgets.toml")
 
 
 def check(path: Path) -> tuple[Budgets, list[Problem]]:
@@ -30,8 +28,7 @@ def load(named: str | None) -> Budgets:
         return NO_BUDGETS
     budgets, problems = check(path)
     if problems:
-        more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
-        raise LedgerError(f"{path}: {problems[0]}{more}")
+        raise toml_tables.refusal(path, problems, "tokentee budget check")
     return budgets
 
 

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ledger.model.errors import LedgerError
 from ledger.model.nearest import suggestion
 
 NATIVE = (Decimal, date, datetime, time)
@@ -52,6 +53,12 @@ class FaultError(ValueError):
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"{key}: {reason}")
         self.key = key
+
+
+def refusal(path: object, problems: Sequence[object], command: str) -> LedgerError:
+    """The first problem of a file, and the command that shows the rest."""
+    more = f" (and {len(problems) - 1} more: {command})" if problems[1:] else ""
+    return LedgerError(f"{path}: {problems[0]}{more}")
 
 
 def parse(text: str) -> tuple[dict[str, Any], list[Problem]]:

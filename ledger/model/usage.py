@@ -5,7 +5,7 @@ The convention is OpenTelemetry GenAI's: `input_tokens` is all input, cached inc
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated
 
 from ledger.model.columns import Column
@@ -57,6 +57,10 @@ class Usage:
     remarks: Annotated[
         tuple[str, ...], Column("What was reported but cannot be a count, in words")
     ] = ()
+
+
+TOKENS = tuple(each.name for each in fields(Usage) if each.name.endswith("_tokens"))
+"""The fields that count tokens, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import platformdirs
 
+from ledger.model import toml_tables
 from ledger.model.errors import LedgerError
 from ledger.model.toml_tables import Problem
 from ledger.names.names import NO_NAMES, Names, read
@@ -21,9 +22,15 @@ def config_directory() -> Path:
 def path_of(named: str | None) -> Path | None:
     """The file that an option or `TOKENTEE_NAMES` names, or `names.toml` among the settings if it
     is there."""
-    if named or (named := os.environ.get("TOKENTEE_NAMES")):
+    return file_in_force(named, "TOKENTEE_NAMES", "names.toml")
+
+
+def file_in_force(named: str | None, variable: str, file_name: str) -> Path | None:
+    """The file that an option or this variable names, or the one of this name among the settings
+    if it is there."""
+    if named or (named := os.environ.get(variable)):
         return Path(named)
-    found = config_directory() / "names.toml"
+    found = config_directory() / file_name
     return found if found.is_file() else None
 
 
@@ -40,8 +47,7 @@ def load(named: str | None) -> Names:
         return NO_NAMES
     names, problems = check(path)
     if problems:
-        more = f" (and {len(problems) - 1} more: tokentee names check)" if problems[1:] else ""
-        raise LedgerError(f"{path}: {problems[0]}{more}")
+        raise toml_tables.refusal(path, problems, "tokentee names check")
     return names
 
 

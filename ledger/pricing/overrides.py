@@ -89,8 +89,7 @@ def load(path: str) -> Overrides:
     """The file, or a LedgerError that names its first problem."""
     overrides, problems = check(path)
     if problems:
-        more = f" (and {len(problems) - 1} more: tokentee prices check)" if problems[1:] else ""
-        raise LedgerError(f"{path}: {problems[0]}{more}")
+        raise toml_tables.refusal(path, problems, "tokentee prices check")
     return overrides
 
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.model.money import usd_text
+from ledger.model.usage import TOKENS
 from ledger.pricing.price_lines import TOKEN_LINES
 from ledger.reports.layout import Cell, Column, Table, key_text, short_count, without_empty
 from ledger.reports.render import usd
@@ -28,19 +29,6 @@ class Found:
     """Those that were superseded, and those of readings that were."""
     duplicates: tuple[str, ...]
     """Other exchanges in which the same response was seen again."""
-
-
-TOKENS = (
-    "input_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "cache_write_5m_tokens",
-    "cache_write_1h_tokens",
-    "output_tokens",
-    "reasoning_tokens",
-    "input_audio_tokens",
-    "output_audio_tokens",
-)
 
 
 def document(found: Found) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Reading
-from ledger.model.usage import Usage
+from ledger.model.usage import TOKENS, Usage
 from ledger.store.schema.columns import Instant, sql_columns
 
 REVISION = "0006"
@@ -209,15 +209,7 @@ readings = sa.Table(
     _check("usage_source IN ('reported', 'partial', 'estimated', 'none')", "usage_source"),
     *_not_negative(
         "revision",
-        "input_tokens",
-        "cache_read_tokens",
-        "cache_write_tokens",
-        "cache_write_5m_tokens",
-        "cache_write_1h_tokens",
-        "output_tokens",
-        "reasoning_tokens",
-        "input_audio_tokens",
-        "output_audio_tokens",
+        *TOKENS,
         "estimated_output_tokens",
         "reported_cost_picousd",
         "reported_upstream_cost_picousd",

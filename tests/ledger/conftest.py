@@ -12,14 +12,6 @@ import sqlalchemy as sa
 from ledger.store import db
 
 
-@pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory) -> Path:
-    """An empty ledger, migrated once: a test takes a copy."""
-    path = tmp_path_factory.mktemp("migrated") / "ledger.sqlite3"
-    db.ensure(f"sqlite:///{path}").dispose()
-    return path
-
-
 @pytest.fixture
 def new_sqlite(tmp_path, migrated_file):
     """Makes empty SQLite ledgers; a call gives the URL of one."""

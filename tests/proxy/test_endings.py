@@ -21,7 +21,7 @@ from tests.proxy.client import BrokenHttpError, Ending, Http1
 from tests.proxy.matrix import Ask
 from tests.proxy.mitmdump import SCRIPTS, TEE, Mitmdump
 from tests.proxy.pair import BY_NAME, OPENAI, Pair, exchange, headers_for, new_tag, pair, speak
-from tests.proxy.upstream import Answer, End, Framing, Request, Upstream
+from tests.proxy.upstream import Answer, End, Framing, Gate, Request, Upstream
 from tests.proxy.wires import WIRES
 from tests.proxy.wires.wire import Wire, asks
 
@@ -207,8 +207,9 @@ def expects_usage(wire: Wire, ask: Ask) -> bool:
     return ask is Ask.ASKED or not wire.is_opt_in
 
 
-def test_reloading_the_script_loses_nothing(tmp_path: Path) -> None:
-    """Saving the script file reloads it: streams that were open go on and are settled, once."""
+@contextlib.contextmanager
+def own_script(tmp_path: Path) -> Iterator[tuple[Mitmdump, Path, Gate]]:
+    """A proxy whose script is a file of its own, and the gate of its upstream's pieces."""
     script = tmp_path / "tee.py"
     shutil.copy(TEE, script)
     with Upstream(speak(OPENAI)) as upstream:
@@ -223,67 +224,60 @@ def test_reloading_the_script_loses_nothing(tmp_path: Path) -> None:
         with Mitmdump(
             tmp_path / "proxy", upstreams=[upstream.url], script=script, options=options
         ) as proxy:
-            assert proxy.wait_for_log("tokentee: ledger ")
-            with Http1(proxy.address()) as client:
-                client.send(
-                    "POST",
-                    OPENAI.target,
-                    headers_for(OPENAI, "open"),
-                    OPENAI.request(asked=None),
-                )
-                received = client.head()
-                gate.release(2)
-                client.more(received)
-                reload(script, proxy)
-                gate.release(20)
-                while client.more(received):
-                    pass
-                assert received.ending is Ending.TERMINATED
-                assert received.body == b"".join(OPENAI.frames)
+            yield proxy, script, gate
+
+
+def test_reloading_the_script_loses_nothing(tmp_path: Path) -> None:
+    """Saving the script file reloads it: streams that were open go on and are settled, once."""
+    with own_script(tmp_path) as (proxy, script, gate):
+        assert proxy.wait_for_log("tokentee: ledger ")
+        with Http1(proxy.address()) as client:
+            client.send(
+                "POST",
+                OPENAI.target,
+                headers_for(OPENAI, "open"),
+                OPENAI.request(asked=None),
+            )
+            received = client.head()
+            gate.release(2)
+            client.more(received)
+            reload(script, proxy)
             gate.release(20)
-            exchange(proxy, OPENAI, "after")
-            found = rows.by_tag(proxy.ledger, "case")
-            assert {tag: len(of_tag) for tag, of_tag in found.items()} == {"open": 1, "after": 1}
-            for (row,) in found.values():
-                assert (row["outcome"], row["output_tokens"]) == ("complete", 64)
-                assert row["reading_count"] == 1
-            assert "Addon error" not in proxy.log
+            while client.more(received):
+                pass
+            assert received.ending is Ending.TERMINATED
+            assert received.body == b"".join(OPENAI.frames)
+        gate.release(20)
+        exchange(proxy, OPENAI, "after")
+        found = rows.by_tag(proxy.ledger, "case")
+        assert {tag: len(of_tag) for tag, of_tag in found.items()} == {"open": 1, "after": 1}
+        for (row,) in found.values():
+            assert (row["outcome"], row["output_tokens"]) == ("complete", 64)
+            assert row["reading_count"] == 1
+        assert "Addon error" not in proxy.log
 
 
 def test_removing_the_script_closes_the_ledger(tmp_path: Path) -> None:
     """What was open is settled, its stream goes on, and nobody writes the file any more."""
-    script = tmp_path / "tee.py"
-    shutil.copy(TEE, script)
-    with Upstream(speak(OPENAI)) as upstream:
-        gate = upstream.gate()
-        upstream.script = lambda request: Answer(
-            pieces=OPENAI.answer(asked=asks(request.body)), gate=gate
+    with own_script(tmp_path) as (proxy, script, gate):
+        assert proxy.wait_for_log("tokentee: ledger ", 60)
+        with Http1(proxy.address()) as client:
+            headers = headers_for(OPENAI, "open")
+            client.send("POST", OPENAI.target, headers, OPENAI.request(asked=None))
+            received = client.head()
+            gate.release(2)
+            client.more(received)
+            script.unlink()
+            assert proxy.wait_for_log("the script was removed", 30)
+            gate.release(20)
+            while client.more(received):
+                pass
+            assert received.body == b"".join(OPENAI.frames)
+        assert rows.eventually(
+            lambda: [row["outcome"] for row in rows.exchanges(proxy.ledger)] == ["lost"]
         )
-        options = {
-            "ledger_url": f"sqlite:///{tmp_path}/proxy/ledger.db",
-            "tee_hosts": f"127.0.0.1:{upstream.port}=aivene",
-        }
-        with Mitmdump(
-            tmp_path / "proxy", upstreams=[upstream.url], script=script, options=options
-        ) as proxy:
-            assert proxy.wait_for_log("tokentee: ledger ", 60)
-            with Http1(proxy.address()) as client:
-                headers = headers_for(OPENAI, "open")
-                client.send("POST", OPENAI.target, headers, OPENAI.request(asked=None))
-                received = client.head()
-                gate.release(2)
-                client.more(received)
-                script.unlink()
-                assert proxy.wait_for_log("the script was removed", 30)
-                gate.release(20)
-                while client.more(received):
-                    pass
-                assert received.body == b"".join(OPENAI.frames)
-            assert rows.eventually(
-                lambda: [row["outcome"] for row in rows.exchanges(proxy.ledger)] == ["lost"]
-            )
-            assert rows.eventually(lambda: not open_files(proxy, "ledger.db"))
-            assert "Addon error" not in proxy.log
+        assert rows.eventually(lambda: not open_files(proxy, "ledger.db"))
+        assert "Addon error" not in proxy.log
 
 
 def open_files(proxy: Mitmdump, name: str) -> list[str]:

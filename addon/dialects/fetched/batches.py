@@ -21,24 +21,13 @@ from addon.dialects.facts import Ending, Facts
 from addon.dialects.google import generate_content as gemini
 from addon.dialects.openai import chat, endpoints, responses
 from addon.dialects.vendors import anthropic
-from ledger.model.usage import FurtherUsage, Usage
+from ledger.model.usage import TOKENS, FurtherUsage, Usage
 
 BATCH = "batch"
 """The service tier that price lists know batches by."""
 MODELS_MAX = 64
 """Models of one file. A batch has one model as a rule; an answer of one more is left out, and the
 row says so."""
-_COLUMNS = (
-    "input_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "cache_write_5m_tokens",
-    "cache_write_1h_tokens",
-    "output_tokens",
-    "reasoning_tokens",
-    "input_audio_tokens",
-    "output_audio_tokens",
-)
 
 
 def read_line(facts: Facts, _event: str, body: dict[str, Any]) -> None:
@@ -88,7 +77,7 @@ def _add(facts: Facts, answer: dict[str, Any]) -> None:
 
 def _sum(sums: dict[str, Any], usage: Usage) -> None:
     sums["results"] = sums.get("results", 0) + 1
-    for column in _COLUMNS:
+    for column in TOKENS:
         count = getattr(usage, column)
         if count is not None:
             sums[column] = sums.get(column, 0) + count

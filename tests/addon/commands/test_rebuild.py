@@ -29,13 +29,6 @@ from tests.ledger.written import put, row, rows
 app = application()
 
 
-@pytest.fixture(scope="module")
-def migrated_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("migrated") / "ledger.sqlite3"
-    db.ensure(f"sqlite:///{path}").dispose()
-    return path
-
-
 @pytest.fixture
 def prices(tmp_path):
     path = tmp_path / "prices.toml"

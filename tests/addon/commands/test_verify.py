@@ -35,13 +35,6 @@ from tests.proxy.pair import exchange as pass_one
 app = application()
 
 
-@pytest.fixture(scope="module")
-def migrated_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("migrated") / "ledger.sqlite3"
-    db.ensure(f"sqlite:///{path}").dispose()
-    return path
-
-
 @pytest.fixture
 def engine(tmp_path, migrated_file):
     shutil.copy(migrated_file, tmp_path / "ledger.sqlite3")

@@ -13,7 +13,10 @@ from addon.dialects import routes
 from addon.dialects.counts import Counts, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
+from addon.dialects.openai import chat as openai_chat
 from addon.metering.meter import Meter
+from ledger.model import providers
+from ledger.model.providers import PROVIDERS, Provider, ProviderTable
 from ledger.model.usage import Usage
 
 # addon/dialects/lumen.py: from here …
@@ -74,3 +77,14 @@ def test_a_new_wire_format_is_one_file_and_one_row() -> None:
     assert meter.estimated_output_tokens() == 450
     assert facts.unknown_keys == {"glow"}
     assert meter.frames == 301
+
+
+def test_a_new_provider_of_a_known_wire_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Provider(name="lumen", hosts=("lumen.example",))
+    table = ProviderTable((*PROVIDERS, row))
+    monkeypatch.setattr(providers, "TABLE", table)
+    route = routes.match("POST", "api.lumen.example", "/v1/chat/completions")
+    assert route is not None
+    assert route.dialect is openai_chat.CHAT
+    assert route.is_confirmed
+    assert routes.provider_of("api.lumen.example", "/v1/chat/completions") == "lumen"

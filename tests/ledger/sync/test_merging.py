@@ -34,6 +34,16 @@ from tests.ledger.written import (
 TABLES = (exchanges, readings, charges)
 
 
+def member_of(line):
+    return Member(
+        id=line.id,
+        opened_at=line.opened_at,
+        origin=line.origin,
+        response_id=line.response_id,
+        content_digest=line.content_digest,
+    )
+
+
 @pytest.fixture
 def two(request, new_sqlite):
     """Two empty ledgers, as the parameter says."""
@@ -335,16 +345,7 @@ def test_merging_is_idempotent_commutative_and_associative(empty, one, two, thre
     assert totals(left) == totals(right) == totals(nested)
     engine = db.open_engine(left)
     with engine.connect() as connection:
-        members = [
-            Member(
-                id=line.id,
-                opened_at=line.opened_at,
-                origin=line.origin,
-                response_id=line.response_id,
-                content_digest=line.content_digest,
-            )
-            for line in connection.execute(sa.select(exchanges))
-        ]
+        members = [member_of(line) for line in connection.execute(sa.select(exchanges))]
         found = {
             line.id: Link(duplicate_of=line.duplicate_of, id_collision=line.id_collision)
             for line in connection.execute(sa.select(exchanges))
@@ -367,16 +368,7 @@ def test_postgres_links_by_the_same_rule(shared, one, random):
     with engine.connect() as connection:
         found = list(connection.execute(sa.select(exchanges)))
     engine.dispose()
-    members = [
-        Member(
-            id=line.id,
-            opened_at=line.opened_at,
-            origin=line.origin,
-            response_id=line.response_id,
-            content_digest=line.content_digest,
-        )
-        for line in found
-    ]
+    members = [member_of(line) for line in found]
     links = {
         line.id: Link(duplicate_of=line.duplicate_of, id_collision=line.id_collision)
         for line in found

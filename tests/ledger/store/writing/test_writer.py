@@ -2,7 +2,7 @@
 
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -185,8 +185,6 @@ def test_two_ledgers_on_one_file(new_sqlite):
 
 
 def test_moments_of_another_zone_and_wrong_states_are_our_own_mistakes(new_sqlite):
-    from datetime import timezone
-
     east = timezone(timedelta(hours=1))
     with writing(new_sqlite()) as written:
         with pytest.raises(AssertionError):
