@@ -218,10 +218,13 @@ class Tap:
         try:
             if kept:
                 self._kept.append(kept)
+            if self._times is not None and data:
+                self._note_time(self._times, has_events=bool(events))
             if data and events:
-                self._keep_framed(events)
-            elif data and self._first_byte_at is None:
-                self._first_byte_at = _instant(self._clock())
+                self._pending.append(events)
+                self._pending_bytes += len(events)
+                if self._pending_bytes >= BATCH_BYTES:
+                    self._look()
         except Exception as failure:  # noqa: BLE001  # as above
             self._give_way(failure)
         return kept or []
@@ -342,15 +345,12 @@ class Tap:
             stripped=bool(self._removed_bytes),
         )
 
-    def _keep_framed(self, events: bytes) -> None:
-        self._pending.append(events)
-        self._pending_bytes += len(events)
-        if self._times is not None:
-            if self._first_byte_at is None:
-                self._first_byte_at = _instant(self._clock())
-            self._times.append(self._clock())
-        if self._pending_bytes >= BATCH_BYTES:
-            self._look()
+    def _note_time(self, times: list[float], *, has_events: bool) -> None:
+        now = self._clock()
+        if self._first_byte_at is None:
+            self._first_byte_at = _instant(now)
+        if has_events:
+            times.append(now)
 
     def _look(self) -> None:
         """Hash and meter what has come since the last time."""

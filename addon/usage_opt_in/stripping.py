@@ -63,7 +63,7 @@ class Stripper:
         is_one_event = 0 <= data.find(b"\n\n") == len(data) - 2 and b"\r" not in data
         if is_one_event and self._is_between_events:
             self.framed = data
-            return self._strip_block(data) if _may_hold_usage(data) else data
+            return self._strip_block(data)
         run = self.framed = self._framing.feed(data)
         self._is_between_events = not self._framing.is_holding
         return self._strip(run) if _may_hold_usage(run) else run
@@ -77,11 +77,14 @@ class Stripper:
         return b"".join(self._strip_block(block) for block in self._framing.split(run))
 
     def _strip_block(self, block: bytes) -> bytes:
-        if not _may_hold_usage(block):
+        first = block.find(_USAGE)
+        if first < 0 and not json_values.has_escaped_key(block):
             return block
-        null = _span_of_null_usage(block)
+        null = _span_of_null_usage(block, first)
         if null is not None:
-            return self._without(block, [null])
+            start, end = null
+            self.removed.append(block[start:end])
+            return block[:start] + block[end:]
         if len(block) > PARSED_BYTES_MAX:
             return self._strip_large_block(block)
         frame = self._framing.parse(block)
@@ -128,18 +131,17 @@ class Stripper:
         return b"".join([*kept, block[at:]])
 
 
-def _span_of_null_usage(block: bytes) -> tuple[int, int] | None:
-    """Where the one `,"usage":null` of an ordinary event stands, told without a parse."""
-    at = block.rfind(_NULL_USAGE)
-    if at >= 0:
-        start, end = at, at + len(_NULL_USAGE)
-        is_only_one = block.find(_USAGE) == at + 1
+def _span_of_null_usage(block: bytes, first: int) -> tuple[int, int] | None:
+    """Where the one `,"usage":null` of an ordinary event stands, told without a parse. `first`:
+    where the first `"usage"` stands; below 0: nowhere."""
+    # From the right: it is the last member as a rule, and found at once.
+    if first <= 0 or block.rfind(_USAGE) != first or not block.startswith(b"data:"):
+        return None
+    if block.startswith(_NULL_USAGE, first - 1):
+        start, end = first - 1, first - 1 + len(_NULL_USAGE)
     elif found := _SPACED_NULL_USAGE.search(block):
         start, end = found.span()
-        is_only_one = block.count(_USAGE) == 1
     else:
-        return None
-    if not is_only_one or not block.startswith(b"data:"):
         return None
     is_outermost = block.endswith(b"}\n\n") and end == len(block) - 3
     return (start, end) if is_outermost or _FLAT_TAIL.fullmatch(block, end) else None
