@@ -58,9 +58,13 @@ def notes(rows: Sequence[Row]) -> Iterable[str]:
         f"{len(ours)} streams would have carried no usage. It was asked for on the way up and "
         "taken out on the way down: each client got, byte for byte, what it would have got alone."
     )
-    unpriced = [row for row in rows if row.cost_state == "unpriced"]
+    unpriced = [row.figures.usage_source for row in rows if row.cost_state == "unpriced"]
+    estimated = unpriced.count("estimated")
     if unpriced:
-        yield f"{len(unpriced)} requests have no price; they do not count as $0."
+        # As the report below counts them: estimates stand beside its sums.
+        beside = f", nor do {estimated} with estimated usage" if estimated else ""
+        count = len(unpriced) - estimated
+        yield f"{count} requests have no price; they do not count as $0{beside}."
 
 
 def queries(ledger: Path) -> Iterable[str]:

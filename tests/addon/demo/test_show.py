@@ -54,6 +54,15 @@ def test_the_notes_say_what_the_table_does_not():
     assert "no price" not in " ".join(show.notes([ROWS[0]]))
 
 
+def test_requests_without_a_price_are_counted_as_the_report_counts_them():
+    unpriced = [row for row in ROWS if row.cost_state == "unpriced"]
+    reported = [row for row in unpriced if row.figures.usage_source != "estimated"]
+    assert 0 < len(reported) < len(unpriced)
+    text = " ".join(show.notes(ROWS))
+    assert f"{len(reported)} requests have no price; they do not count as $0, nor do " in text
+    assert "with estimated usage" not in " ".join(show.notes(reported))
+
+
 def test_the_queries_name_the_ledger(tmp_path: Path):
     first, second = show.queries(tmp_path / "a b.db")
     assert f"'{tmp_path}/a b.db'" in first
