@@ -62,7 +62,7 @@ def notes(rows: Sequence[Row]) -> Iterable[str]:
     estimated = unpriced.count("estimated")
     if unpriced:
         # As the report below counts them: estimates stand beside its sums.
-        beside = f", nor do {estimated} with estimated usage" if estimated else ""
+        beside = f", nor do the estimates of {estimated} more" if estimated else ""
         count = len(unpriced) - estimated
         yield f"{count} requests have no price; they do not count as $0{beside}."
 

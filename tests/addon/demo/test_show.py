@@ -59,8 +59,11 @@ def test_requests_without_a_price_are_counted_as_the_report_counts_them():
     reported = [row for row in unpriced if row.figures.usage_source != "estimated"]
     assert 0 < len(reported) < len(unpriced)
     text = " ".join(show.notes(ROWS))
-    assert f"{len(reported)} requests have no price; they do not count as $0, nor do " in text
-    assert "with estimated usage" not in " ".join(show.notes(reported))
+    assert (
+        f"{len(reported)} requests have no price; they do not count as $0, nor do the estimates of "
+        in text
+    )
+    assert "the estimates of" not in " ".join(show.notes(reported))
 
 
 def test_the_queries_name_the_ledger(tmp_path: Path):
