@@ -4,12 +4,19 @@ Tests run in several processes, so what is to be shown travels with each test's 
 properties `line` (a section and a line of it) and `cell` (row, column and whether it passed).
 """
 
+import os
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Some containers set this variable. The workers and the hundreds of processes that tests start would
+# then each compile every module they import: 5 s of CPU to start a mitmdump instead of 2.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How long an example takes is up to the machine, and 30 keep a whole run short. For many more:
 # `pytest --hypothesis-profile=long tests/addon/framing`.
