@@ -28,7 +28,9 @@ def show(
     word: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="The exchange's id, the response's id, or how either begins."
+            metavar="ID",
+            help="The exchange's id, the response's id, or how either begins. One that begins "
+            "with a dash goes after `--`.",
         ),
     ],
     *,
