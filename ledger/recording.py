@@ -10,7 +10,11 @@ from collections.abc import Callable, Sequence
 from ledger.budgets.watcher import watcher_of
 from ledger.maintenance.rollup import Keeper
 from ledger.store import db
-from ledger.store.writing.writer import Ledger, Log, Price, Receipt
+from ledger.store.engines import urls
+from ledger.store.writing.batches import Price
+from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.trouble import Log
+from ledger.store.writing.writer import Ledger
 from ledger.sync.shipper import open_spool
 
 
@@ -23,7 +27,7 @@ def open_ledger(
     log: Log,
 ) -> Ledger:
     """A ledger that is being written, and its threads running. LedgerError if it cannot be."""
-    parsed = db.parse_url(url)
+    parsed = urls.parse_url(url)
     keeper = Keeper(parsed, log=log)
     if parsed.drivername == "sqlite":
         return _started(
@@ -44,7 +48,7 @@ def open_ledger(
             price=price,
             on_commit=on_commit,
             log=log,
-            shown_url=db.shown(parsed),
+            shown_url=urls.shown(parsed),
             spooling=True,
             companions=(shipper, keeper, *watcher_of(parsed, log)),
         )

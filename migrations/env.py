@@ -8,6 +8,7 @@ from alembic import context
 from sqlalchemy import Connection
 
 from ledger.store import db
+from ledger.store.engines import migration, urls
 from ledger.store.schema import derived
 from ledger.store.tables import REVISION, metadata
 
@@ -18,7 +19,7 @@ def run(connection: Connection) -> None:
         target_metadata=metadata,
         # SQLite cannot alter most of a table: batch mode copies it.
         render_as_batch=True,
-        include_object=db.is_ours,
+        include_object=migration.is_ours,
     )
     with context.begin_transaction():
         context.run_migrations()
@@ -30,5 +31,5 @@ given: Connection | None = context.config.attributes.get("connection")
 if given is not None:
     run(given)
 else:
-    with db.migrating(db.open_engine(db.default_url())) as connection:
+    with migration.migrating(db.open_engine(urls.default_url())) as connection:
         run(connection)

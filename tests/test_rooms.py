@@ -18,7 +18,17 @@ MODULES = sorted([*ROOT.glob("addon/**/*.py"), *ROOT.glob("ledger/**/*.py")])
 MODEL = {"ledger.model"}
 NAMES_ROOM = MODEL | {"ledger.names"}
 PRICING = MODEL | {"ledger.pricing"}
-STORE = PRICING | NAMES_ROOM | {"ledger.store", "ledger.store.schema", "ledger.store.writing"}
+STORE = (
+    PRICING
+    | NAMES_ROOM
+    | {
+        "ledger.store",
+        "ledger.store.engines",
+        "ledger.store.processes",
+        "ledger.store.schema",
+        "ledger.store.writing",
+    }
+)
 SYNC = STORE | {"ledger.sync"}
 MAINTENANCE = SYNC | {"ledger.maintenance"}
 REPORTS = MAINTENANCE | {"ledger.reports"}
@@ -40,6 +50,8 @@ ARROWS: dict[str, set[str]] = {
     "ledger.names": NAMES_ROOM,
     "ledger.pricing": PRICING,
     "ledger.store": STORE,
+    "ledger.store.engines": STORE,
+    "ledger.store.processes": STORE,
     "ledger.store.schema": STORE,
     "ledger.store.writing": STORE,
     "ledger.sync": SYNC,
@@ -93,6 +105,8 @@ IMPORT_MITMPROXY = {"addon.proxy", "addon.proxy.patches", "addon.recordings.form
 """Rooms whose modules may import mitmproxy."""
 IMPORT_SQLALCHEMY = {
     "ledger.store",
+    "ledger.store.engines",
+    "ledger.store.processes",
     "ledger.store.schema",
     "ledger.store.writing",
     "ledger.sync",

@@ -11,7 +11,8 @@ from addon.agent_logs.call import Booked, Call, booked
 from addon.agent_logs.files import Kind, Skipped, read
 from ledger.maintenance.known import KnownExchanges
 from ledger.maintenance.logged import Logged, recorded
-from ledger.store.writing.writer import Ledger, Receipt
+from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.writer import Ledger
 
 BATCH_MAX = 500
 """Answers that are looked up and written together."""

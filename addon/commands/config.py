@@ -42,7 +42,7 @@ def show(
 ) -> None:
     """Show the settings in force, and where each comes from; passwords are hidden."""
     from addon.config import reading, words
-    from ledger.store import db
+    from ledger.store.engines import urls
 
     path = _found(file)
     settings = reading.load(path)
@@ -55,7 +55,7 @@ def show(
     rows = [
         (
             option.name,
-            db.shown(option.value) if option.name == "ledger_url" else option.value,
+            urls.shown(option.value) if option.name == "ledger_url" else option.value,
             option.source if option.source != "file" else str(path),
         )
         for option in options

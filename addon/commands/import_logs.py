@@ -56,7 +56,7 @@ def import_command(
     from ledger.model.errors import LedgerError
     from ledger.pricing.prices import PriceBook
     from ledger.reports.progress import console_on_stderr, files_progress
-    from ledger.store.db import default_url, shown
+    from ledger.store.engines.urls import default_url, shown
 
     kinds = _kinds(agent or [])
     tags = _tags(tag or [])

@@ -24,7 +24,7 @@ from ledger.model.printable import printable
 from ledger.reports.layout import Column, Table
 from ledger.reports.progress import console_on_stderr, files_progress, progress, rest_line
 from ledger.reports.render import print_table
-from ledger.store.db import default_url, shown
+from ledger.store.engines.urls import default_url, shown
 
 UNREADABLE_SHOWN_MAX = 10
 

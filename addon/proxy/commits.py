@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ledger.store.writing.writer import Receipt
+from ledger.store.writing.jobs import Receipt
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from addon.proxy.flow_comment import Booked, comment_of, page_of
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import Reading
-from ledger.store.writing.writer import Receipt
+from ledger.store.writing.jobs import Receipt
 
 logger = logging.getLogger(__name__)
 

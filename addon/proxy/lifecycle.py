@@ -28,7 +28,7 @@ from addon.telemetry.json_log import write_json
 from ledger import recording
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
-from ledger.store.writing.writer import Receipt
+from ledger.store.writing.jobs import Receipt
 
 logger = logging.getLogger(__name__)
 

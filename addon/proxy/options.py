@@ -19,7 +19,7 @@ from mitmproxy.addonmanager import Loader
 from addon.metering.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from addon.metering.opening import Rules, Upstream
 from ledger.model.errors import LedgerError
-from ledger.store.db import default_url, parse_url
+from ledger.store.engines.urls import default_url, parse_url
 
 
 class Log(StrEnum):

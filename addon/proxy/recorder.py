@@ -50,7 +50,7 @@ from addon.proxy.running import Live, Running
 from addon.recordings.metered import without_upstream_bytes
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Source
-from ledger.store.writing.writer import Receipt
+from ledger.store.writing.jobs import Receipt
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ from mitmproxy import http, websocket
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import End, Settled
 from ledger.model.exchange import Exchange
-from ledger.store.writing.writer import Ledger, Receipt
+from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.writer import Ledger
 
 
 def read_message(

@@ -23,7 +23,8 @@ from addon.recordings.formats.recorded import Entry, Item, Recorded, Skipped, Un
 from addon.recordings.metered import is_session, meter
 from ledger.maintenance.known import Known
 from ledger.model.exchange import Outcome
-from ledger.store.writing.writer import Ledger, Receipt
+from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.writer import Ledger
 
 IN_FLIGHT_MAX = 2_000
 """Exchanges handed to the writer and not committed yet: some batches, a few MB."""

@@ -22,7 +22,7 @@ from addon.run.environment import environment_for
 from addon.run.gate import USER, Gate
 from addon.run.workspace import workspace_of
 from ledger.model.errors import LedgerError
-from ledger.store.db import default_url
+from ledger.store.engines.urls import default_url
 
 LOOPBACK = "127.0.0.1"
 IDLE_SECONDS_MAX = 24 * 3600

@@ -8,6 +8,7 @@ from rich.markup import escape
 from ledger.model.errors import LedgerError
 from ledger.reports import queries, render, report_tables
 from ledger.store import db
+from ledger.store.engines import urls
 from ledger.store.scope import Scope
 from ledger.sync.spool import path_for
 
@@ -16,9 +17,9 @@ def show_summary(ledger_url: str, run_id: str) -> None:
     """A table by model of the requests that carry the run's tag, to stderr."""
     console = Console(stderr=True, highlight=False)
     try:
-        parsed = db.parse_url(ledger_url)
+        parsed = urls.parse_url(ledger_url)
         # What goes to a shared database was committed to the spool first, and is all there.
-        local = parsed if db.file_of(parsed) else f"sqlite:///{path_for(parsed)}"
+        local = parsed if urls.file_of(parsed) else f"sqlite:///{path_for(parsed)}"
         engine = db.open_engine(local)
         scope = Scope(only=(("tag:run", run_id),))
         found = queries.report(engine, ["model"], scope)
@@ -34,5 +35,5 @@ def show_summary(ledger_url: str, run_id: str) -> None:
     render.print_table(report_tables.screen(found), console, title)
     for note in report_tables.notes(found):
         console.print(escape(note))
-    where = f"tokentee: in {db.shown(ledger_url)}; more: tokentee report --only tag:run={run_id}"
+    where = f"tokentee: in {urls.shown(ledger_url)}; more: tokentee report --only tag:run={run_id}"
     console.print(escape(where), soft_wrap=True)

@@ -16,7 +16,8 @@ from ledger.budgets.sender import Log, send
 from ledger.model.errors import LedgerError
 from ledger.names import files as name_files
 from ledger.store import db
-from ledger.store.supervision import Supervisor, ThreadHealth
+from ledger.store.processes.health import ThreadHealth
+from ledger.store.processes.supervision import Supervisor
 
 FIRST_SECONDS = 30.0
 """A proxy that only runs for one command has better things to do."""

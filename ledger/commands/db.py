@@ -21,12 +21,13 @@ def add(app: typer.Typer) -> None:
 def upgrade(*, ledger: LedgerOption = None) -> None:
     """Make the ledger, or bring it to this version's schema; a SQLite file is copied first."""
     from ledger.store import db, secret
+    from ledger.store.engines import migration, urls
 
-    engine = db.create(ledger or db.default_url())
-    copy = db.upgrade(engine)
-    if db.file_of(engine.url):
+    engine = db.create(ledger or urls.default_url())
+    copy = migration.upgrade(engine)
+    if urls.file_of(engine.url):
         secret.take_out(engine)
-    _say(f"{db.shown(engine.url)} has the schema {db.revision_of(engine)}")
+    _say(f"{urls.shown(engine.url)} has the schema {migration.revision_of(engine)}")
     if copy:
         _say(f"as it was before: {copy}")
 
@@ -35,10 +36,11 @@ def upgrade(*, ledger: LedgerOption = None) -> None:
 def current(*, ledger: LedgerOption = None) -> None:
     """Print the schema of the ledger; exit code 1 if it is not this version's."""
     from ledger.store import db
+    from ledger.store.engines import migration, urls
     from ledger.store.tables import REVISION
 
-    engine = db.open_existing(ledger or db.default_url())
-    found = db.revision_of(engine)
+    engine = db.open_existing(ledger or urls.default_url())
+    found = migration.revision_of(engine)
     typer.echo(found)
     if found != REVISION:
         _say(f"this is tokentee for {REVISION}: run `tokentee db upgrade`")
@@ -49,14 +51,15 @@ def current(*, ledger: LedgerOption = None) -> None:
 def check(*, ledger: LedgerOption = None) -> None:
     """Say where the ledger's tables differ from what they should be; exit code 1 if they do."""
     from ledger.store import db
+    from ledger.store.engines import migration, urls
 
-    engine = db.open_existing(ledger or db.default_url())
-    differences = db.differences(engine)
+    engine = db.open_existing(ledger or urls.default_url())
+    differences = migration.differences(engine)
     for difference in differences:
         typer.echo(difference)
     if differences:
         raise typer.Exit(1)
-    _say(f"{db.shown(engine.url)}: no difference")
+    _say(f"{urls.shown(engine.url)}: no difference")
 
 
 @db_commands.command()
@@ -66,9 +69,10 @@ def describe(*, ledger: LedgerOption = None) -> None:
     from rich.table import Table
 
     from ledger.store import db
+    from ledger.store.engines import urls
     from ledger.store.schema import descriptions
 
-    engine = db.open_existing(ledger or db.default_url())
+    engine = db.open_existing(ledger or urls.default_url())
     with engine.connect() as connection:
         columns = descriptions.describe(connection)
     console = Console(width=None if sys.stdout.isatty() else 120)
@@ -98,17 +102,18 @@ def drop(
     from ledger.maintenance import retention
     from ledger.model import period
     from ledger.store import db
+    from ledger.store.engines import private_files, urls
 
     moment = period.moment(before, datetime.now(UTC))
-    engine = db.ensure(ledger or db.default_url())
+    engine = db.ensure(ledger or urls.default_url())
     count = retention.count_before(engine, moment)
     if not yes:
         _say(f"{count} exchanges were opened before {moment:%Y-%m-%d %H:%M} UTC; --yes drops them")
         raise typer.Exit(1)
     dropped = retention.drop_before(engine, moment)
     _say(f"{dropped} exchanges were dropped")
-    path = db.file_of(engine.url)
-    for copy in db.copies_of(path) if path else ():
+    path = urls.file_of(engine.url)
+    for copy in private_files.copies_of(path) if path else ():
         dropped = retention.drop_before(db.open_existing(f"sqlite:///{copy}"), moment)
         _say(f"{dropped} exchanges were dropped from the copy {copy}")
 

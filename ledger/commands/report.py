@@ -58,7 +58,7 @@ def report(
     """Tokens, cache, cost and times by model, key, day, …"""
     from ledger.reports import queries, report_tables
     from ledger.reports.queries import open_ledger
-    from ledger.store import db
+    from ledger.store.engines import urls
 
     words = [word.strip() for group in by or ["model"] for word in group.split(",")]
     scope = scope_of(since, until, only, names)
@@ -70,6 +70,6 @@ def report(
     table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
     write(format, table, report_tables.document(found), report_tables.title(found))
     if not found.total.figures.requests:
-        say(f"{db.shown(engine.url)} has no requests: {report_tables.period_text(found)}")
+        say(f"{urls.shown(engine.url)} has no requests: {report_tables.period_text(found)}")
     for note in report_tables.notes(found):
         say(note)

@@ -41,13 +41,13 @@ def serve(
     from ledger.names import files
     from ledger.pages import reading, server, spools
     from ledger.reports.queries import open_ledger
-    from ledger.store import db
+    from ledger.store.engines import urls
 
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         raise LedgerError(f"not an address: {host[:60]!r}; write --host 127.0.0.1") from None
-    url = ledger or db.default_url()
+    url = ledger or urls.default_url()
     open_ledger(url).dispose()  # an older SQLite ledger is migrated, as by every command
     engine = reading.open_read_only(url)
     on = server.listen(host, port)
@@ -65,7 +65,7 @@ def serve(
         webbrowser.open(address_shown)
     pages = server.Pages(
         engine,
-        ledger=db.shown(url),
+        ledger=urls.shown(url),
         names=files.load(names),
         budgets=budget_files.load(None),
         shipping=lambda: spools.shipping_to(engine.url),

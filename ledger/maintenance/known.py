@@ -10,6 +10,7 @@ from sqlalchemy.engine import Engine
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import State
 from ledger.store import db
+from ledger.store.engines import urls
 from ledger.store.tables import exchanges
 from ledger.sync import spool
 
@@ -30,8 +31,8 @@ class KnownExchanges:
     exchange goes only when the shared ledger has it. LedgerError if there is no ledger."""
 
     def __init__(self, ledger_url: str) -> None:
-        target = db.parse_url(ledger_url)
-        if db.file_of(target) is not None:
+        target = urls.parse_url(ledger_url)
+        if urls.file_of(target) is not None:
             self.engines = [db.open_existing(ledger_url)]
             """On every place where an exchange of this ledger may be."""
             return

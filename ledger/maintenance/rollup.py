@@ -23,8 +23,10 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.store import db
+from ledger.store.engines import urls
+from ledger.store.processes.health import ThreadHealth
+from ledger.store.processes.supervision import Log, Supervisor
 from ledger.store.schema.columns import Instant, instant_text
-from ledger.store.supervision import Log, Supervisor, ThreadHealth
 from ledger.store.tables import daily, exchanges, hourly, meta, stale_days
 from ledger.sync.merging import reason_of
 
@@ -174,7 +176,7 @@ class Keeper:
     """Sums up what is over beside a running proxy, in a thread of its own."""
 
     def __init__(self, url: str | URL, *, log: Log) -> None:
-        self._parsed = db.parse_url(url) if isinstance(url, str) else url
+        self._parsed = urls.parse_url(url) if isinstance(url, str) else url
         self._log = log
         self._deadline = 0.0
         self._stopping = threading.Event()
@@ -202,7 +204,7 @@ class Keeper:
         while not self._stopping.wait(pause_seconds):
             pause_seconds = EVERY_SECONDS
             self._roll(self._stopping.is_set)
-        if db.file_of(self._parsed) is not None:
+        if urls.file_of(self._parsed) is not None:
             # Whoever fills a ledger leaves it with its sums. A shared one has keepers enough.
             self._roll(lambda: time.monotonic() >= self._deadline)
 

@@ -14,7 +14,7 @@ from ledger.pages import rendering, sections
 from ledger.pages.period import Period
 from ledger.pages.problems import Shipping
 from ledger.pages.sections import Question
-from ledger.store import db
+from ledger.store.engines import urls
 from ledger.store.scope import Scope, snapshot
 
 
@@ -57,7 +57,7 @@ def page(
         **rendering.inlined(),
         "is_live": False,
         "title": f"Tokentee: {overview.period}",
-        "ledger": db.shown(engine.url),
+        "ledger": urls.shown(engine.url),
         "made": now,
         "only": scope.only,
         "overview": overview,

@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.store import db
+from ledger.store.engines import migration, urls
 from ledger.store.tables import REVISION
 
 QUESTION_SECONDS_MAX = 30
@@ -33,15 +34,15 @@ def open_read_only(url: str) -> Engine:
     existing = db.open_existing(url)
     parsed = existing.url
     try:
-        found = db.revision_of(existing)
+        found = migration.revision_of(existing)
     finally:
         existing.dispose()
     if found != REVISION:
         raise LedgerError(
-            f"{db.shown(parsed)} has the schema {found}, this is tokentee for {REVISION}: "
+            f"{urls.shown(parsed)} has the schema {found}, this is tokentee for {REVISION}: "
             "run `tokentee db upgrade`"
         )
-    if path := db.file_of(parsed):
+    if path := urls.file_of(parsed):
         uri = path.resolve().as_uri().replace("file://", "file:", 1)
         engine = sa.create_engine(
             sa.URL.create("sqlite", database=uri, query={"mode": "ro", "uri": "true"})

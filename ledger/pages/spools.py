@@ -4,14 +4,14 @@ from sqlalchemy.engine import URL
 
 from ledger.model.errors import LedgerError
 from ledger.pages.problems import Shipping
-from ledger.store import db
+from ledger.store.engines import urls
 from ledger.sync import spool
 
 
 def shipping_to(target: URL) -> tuple[Shipping, ...]:
     """The spool of a shared ledger on this machine, if it has one; nothing for a SQLite ledger,
     which is written to without one."""
-    if db.file_of(target) is not None:
+    if urls.file_of(target) is not None:
         return ()
     path = spool.path_for(target)
     if not path.is_file():

@@ -22,6 +22,7 @@ from ledger.reports.figures import Figures, Key, Report, Row, Times, order, perc
 from ledger.store import db
 from ledger.store.current import current_charge
 from ledger.store.dimensions import TIMES, NameFacts, dimension, matches
+from ledger.store.engines import urls
 from ledger.store.requests_view import requests
 from ledger.store.scope import Scope, conditions, snapshot, within
 from ledger.store.tables import charges, exchanges
@@ -132,7 +133,7 @@ def totals(engine: Engine, scope: Scope) -> Figures:
 def open_ledger(url: str | None) -> Engine:
     """A ledger to ask; by default the one that is recorded into. LedgerError if there is none:
     asking must not make one."""
-    url = url or db.default_url()
+    url = url or urls.default_url()
     db.open_existing(url).dispose()
     return db.ensure(url)
 

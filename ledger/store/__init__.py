@@ -1,6 +1,11 @@
-"""Store: tables, engines, migrations at first use, and which rows are current.
+"""Store: tables, opening a ledger, and what a question to it is about.
 
-In: a ledger URL; values of the model. Out: engines, statements, rows. The writer thread and its
-batches stand in `writing`.
-Uses: pricing, model.
+In: a ledger URL; values of the model. Out: engines, statements, rows.
+
+    engines     URLs, private files, the schema and its migrations
+    schema      columns, and what the database derives from its tables
+    writing     the writer thread and its batches
+    processes   which recording processes and threads work, and what dead ones left
+
+Uses: pricing, names, model.
 """

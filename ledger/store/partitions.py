@@ -11,7 +11,7 @@ from datetime import date
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.store.db import PARTITIONED
+from ledger.store.tables import PARTITIONED
 
 MONTHS_AHEAD = 2
 """A proxy that cannot make partitions for so long is noticed before its rows go astray."""

@@ -29,6 +29,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.store import db
+from ledger.store.engines import urls
 from ledger.store.tables import meta
 
 SECRET_BYTES = 32
@@ -46,7 +47,7 @@ def of_machine() -> bytes:
 
 def of_ledger(engine: Engine) -> bytes:
     """The secret of a SQLite ledger."""
-    path = db.file_of(engine.url)
+    path = urls.file_of(engine.url)
     assert path is not None
     take_out(engine)
     own = _own_path(path)
@@ -73,7 +74,7 @@ def id_in(engine: Engine) -> str | None:
 
 def known(engine: Engine) -> bytes | None:
     """The secret of a ledger, if it can be read from here; none is made, nothing is changed."""
-    if (path := db.file_of(engine.url)) is not None:
+    if (path := urls.file_of(engine.url)) is not None:
         own = _own_path(path)
         found = own if own.is_file() else _machine_path()
         return _read(found) if found.is_file() else None
@@ -88,7 +89,7 @@ def known(engine: Engine) -> bytes | None:
 
 def give(engine: Engine, secret: bytes) -> bool:
     """Let a ledger that has no secret of its own have this one; whether it has it now."""
-    if (path := db.file_of(engine.url)) is not None:
+    if (path := urls.file_of(engine.url)) is not None:
         if known(engine) != secret:
             _made(_own_path(path), secret)
         if known(engine) == secret:
@@ -101,7 +102,7 @@ def give(engine: Engine, secret: bytes) -> bool:
 
 def take_out(engine: Engine) -> None:
     """Move the secret of an older SQLite ledger out of it."""
-    path = db.file_of(engine.url)
+    path = urls.file_of(engine.url)
     assert path is not None
     with engine.connect() as connection:
         kept = _in_meta(connection)
@@ -130,7 +131,7 @@ def share(spool: Engine, shared: Engine) -> bool:
     assert isinstance(kept, str)
     if bytes.fromhex(kept) == own:
         return False
-    path = db.file_of(spool.url)
+    path = urls.file_of(spool.url)
     assert path is not None
     _replace(_own_path(path), bytes.fromhex(kept))
     return True
@@ -152,7 +153,7 @@ def _in_meta(connection: Connection) -> bytes | None:
 
 def _machine_path() -> Path:
     named = os.environ.get("TOKENTEE_SECRET_FILE")
-    return Path(named).expanduser() if named else db.data_directory() / "secret"
+    return Path(named).expanduser() if named else urls.data_directory() / "secret"
 
 
 def _own_path(ledger: Path) -> Path:

@@ -28,6 +28,9 @@ from ledger.store.schema.columns import Instant, sql_columns
 REVISION = "0006"
 """The migration this code is written for; a test holds it to the newest one."""
 
+PARTITIONED = ("exchanges", "readings", "charges")
+"""Tables that PostgreSQL keeps in one partition a month."""
+
 metadata = sa.MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",

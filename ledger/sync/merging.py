@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.store import db, partitions, secret
+from ledger.store.engines import urls
 from ledger.store.keys import Key
 from ledger.store.schema.columns import instant_text
 from ledger.store.tables import exchanges
@@ -63,8 +64,8 @@ def sync(
 
     `with_secret` lets an empty target hash keys as the source does.
     """
-    if db.parse_url(source_url) == db.parse_url(target_url):
-        raise LedgerError(f"source and target are the same ledger: {db.shown(source_url)}")
+    if urls.parse_url(source_url) == urls.parse_url(target_url):
+        raise LedgerError(f"source and target are the same ledger: {urls.shown(source_url)}")
     source = db.open_existing(source_url)
     target = db.ensure(target_url, answer_seconds_max=ANSWER_SECONDS_MAX)
     done = 0
@@ -100,7 +101,7 @@ def _carry_secret(source: Engine, target: Engine) -> None:
     carried = secret.known(source)
     if carried is None or secret.id_of(carried) != secret.id_in(source):
         raise LedgerError(
-            f"the secret of key fingerprints of {db.shown(source.url)} cannot be read here; "
+            f"the secret of key fingerprints of {urls.shown(source.url)} cannot be read here; "
             "name its file (TOKENTEE_SECRET_FILE), or leave out --with-secret"
         )
     with target.connect() as connection:
@@ -109,7 +110,7 @@ def _carry_secret(source: Engine, target: Engine) -> None:
         return
     if not is_empty or not secret.give(target, carried):
         raise LedgerError(
-            f"{db.shown(target.url)} has exchanges or a secret of its own already; "
+            f"{urls.shown(target.url)} has exchanges or a secret of its own already; "
             "--with-secret is for an empty target"
         )
 
@@ -165,10 +166,10 @@ def is_refusal(error: Exception) -> bool:
 def reason_of(error: Exception) -> str:
     """What the database said, without the row that it said it of."""
     if not isinstance(error, sa.exc.DBAPIError):
-        return db.without_passwords(f"{type(error).__name__}: {error}")[:300]
+        return urls.without_passwords(f"{type(error).__name__}: {error}")[:300]
     diagnosis = getattr(error.orig, "diag", None)
     text = (diagnosis.message_primary if diagnosis else None) or str(error.orig)
-    return db.without_passwords(" ".join(text.split()))[:300]
+    return urls.without_passwords(" ".join(text.split()))[:300]
 
 
 def _batches(source: Connection) -> Iterator[list[Key]]:

@@ -24,8 +24,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.store import db, nodes, partitions, recovery, secret
-from ledger.store.supervision import Supervisor, ThreadHealth
+from ledger.store import db, partitions, secret
+from ledger.store.engines import urls
+from ledger.store.processes import nodes, recovery
+from ledger.store.processes.health import ThreadHealth
+from ledger.store.processes.supervision import Supervisor
 from ledger.store.tables import exchanges
 from ledger.sync import spool
 from ledger.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver, reason_of
@@ -160,7 +163,7 @@ class Shipper:
         self._heartbeat_at = self._housekeeping_at = 0.0
         self._give_up_at = time.monotonic() + SETTLING_SECONDS
         with db.writing(self._spool) as connection:
-            spool.note(connection, "target", db.shown(self._url))
+            spool.note(connection, "target", urls.shown(self._url))
             if not self._retried:
                 spool.retry_refused(connection)
         self._retried = True
@@ -217,7 +220,7 @@ class Shipper:
                 spool.note(connection, "trouble", trouble)
             self._log(
                 "warning",
-                f"cannot ship to the shared ledger {db.shown(self._url)}: {trouble}; "
+                f"cannot ship to the shared ledger {urls.shown(self._url)}: {trouble}; "
                 f"exchanges wait in {self._path}",
             )
         self._trouble = trouble
@@ -227,7 +230,7 @@ class Shipper:
             self._trouble = None
             with contextlib.suppress(*_TROUBLE), db.writing(self._spool) as connection:
                 spool.note(connection, "trouble", None)
-            self._log("warning", f"the shared ledger {db.shown(self._url)} is written again")
+            self._log("warning", f"the shared ledger {urls.shown(self._url)} is written again")
 
 
 def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Engine, Shipper]:
@@ -251,7 +254,7 @@ def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Engine,
             engine.dispose()
             raise failed[0]
         if failed or meeting.is_alive():
-            late = f"{db.shown(target)} is not ready after {MEETING_SECONDS:g} s"
+            late = f"{urls.shown(target)} is not ready after {MEETING_SECONDS:g} s"
             why = str(failed[0]) if failed else late
             log("warning", f"{why}; exchanges wait in {path}")
     return engine, shipper
@@ -271,8 +274,8 @@ def _first_meeting(
     except LedgerError as error:
         failed.append(error)
     except (sa.exc.SQLAlchemyError, sqlite3.Error, OSError) as error:
-        why = db.without_passwords(str(error))
-        failed.append(LedgerError(f"cannot open the shared ledger {db.shown(target)}: {why}"))
+        why = urls.without_passwords(str(error))
+        failed.append(LedgerError(f"cannot open the shared ledger {urls.shown(target)}: {why}"))
     finally:
         own.dispose()
 

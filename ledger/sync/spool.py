@@ -19,6 +19,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import State
 from ledger.store import db
 from ledger.store.dropping import drop
+from ledger.store.engines import urls
 from ledger.store.keys import Key
 from ledger.store.schema.columns import instant_text
 from ledger.store.tables import exchanges, meta, outbox, set_aside
@@ -44,12 +45,12 @@ def path_for(target: URL) -> Path:
     """The spool of a shared database: another password is the same database."""
     name = target.set(password=None).render_as_string()
     digest = hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
-    return db.data_directory() / "spool" / f"{digest}.sqlite3"
+    return urls.data_directory() / "spool" / f"{digest}.sqlite3"
 
 
 def all_paths() -> list[Path]:
     """The spools of this user, in the order of their names."""
-    return sorted((db.data_directory() / "spool").glob("*.sqlite3"))
+    return sorted((urls.data_directory() / "spool").glob("*.sqlite3"))
 
 
 def status_of(path: Path) -> Status:

@@ -18,9 +18,11 @@ from ledger.model.exchange import Exchange, Outcome, State
 from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
+from ledger.store.engines import urls
 from ledger.store.schema.columns import instant_text
 from ledger.store.writing import batch_insert
-from ledger.store.writing.writer import Ledger, Receipt
+from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.writer import Ledger
 from ledger.sync import bundles
 
 NOON = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
@@ -208,7 +210,7 @@ def totals(url: str) -> tuple[Any, ...]:
 
 def file_of(url: str) -> Path:
     """The file of a SQLite ledger."""
-    return db.file_of(db.parse_url(url))
+    return urls.file_of(urls.parse_url(url))
 
 
 def rows(engine: Engine, query: str, **parameters: Any) -> list[Any]:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from addon.proxy import commits
-from ledger.store.writing.writer import Receipt
+from ledger.store.writing.jobs import Receipt
 
 
 def test_a_wait_ends_with_the_commit():

@@ -10,7 +10,7 @@ from mitmproxy.test import taddons, tflow
 from addon.proxy import content_view
 from addon.proxy.content_view import ExchangeContentview, FlowNotes, notes_if_viewed
 from ledger.model.exchange import Outcome
-from ledger.store.writing.writer import Receipt
+from ledger.store.writing.jobs import Receipt
 from tests.ledger.written import priced, reading, settled
 
 

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from addon.proxy import lifecycle
-from ledger.store.supervision import ThreadHealth
-from ledger.store.writing.writer import Health
+from ledger.store.processes.health import Health, ThreadHealth
 
 
 def thread(name, *, is_working=True):

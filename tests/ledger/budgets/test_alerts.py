@@ -20,6 +20,7 @@ from ledger.model.reading import UsageSource
 from ledger.names.names import NO_NAMES
 from ledger.names.names import read as read_names
 from ledger.store import db
+from ledger.store.engines import urls
 from ledger.store.tables import alerts as table
 from tests.ledger.priced import BOTH, exchange, fill, filled, reading, settled
 
@@ -258,7 +259,7 @@ def test_a_watcher_sends_once(tmp_path, settings):
 def test_a_watcher_goes_on_after_trouble(tmp_path, settings, monkeypatch):
     (settings / "budgets.toml").write_text("[[budget]]\nname = 1\n")
     said, turns = [], threading.Event()
-    (watcher,) = watcher_of(db.parse_url(f"sqlite:///{tmp_path / 'l.sqlite3'}"), None)
+    (watcher,) = watcher_of(urls.parse_url(f"sqlite:///{tmp_path / 'l.sqlite3'}"), None)
     watcher._log = lambda *line: said.append(line)
     monkeypatch.setattr("ledger.budgets.watcher.FIRST_SECONDS", 0)
     monkeypatch.setattr("ledger.budgets.watcher.EVERY_SECONDS", 0)
@@ -280,7 +281,7 @@ def test_a_watcher_goes_on_after_trouble(tmp_path, settings, monkeypatch):
 
 
 def test_without_a_file_there_is_no_watcher(settings):
-    assert watcher_of(db.parse_url("sqlite:///x"), None) == ()
+    assert watcher_of(urls.parse_url("sqlite:///x"), None) == ()
     assert files.load(None) == Budgets()
 
 

@@ -7,6 +7,8 @@ from typer.testing import CliRunner
 from ledger.commands import db as commands_db
 from ledger.model.errors import LedgerError
 from ledger.store import db
+from ledger.store.engines import migration, private_files, urls
+from ledger.store.tables import REVISION
 from ledger.sync import spool
 from tests.ledger.store.test_migrations import OLDER, data_of, fill, migrate
 from tests.ledger.written import NOON, put, row, settled, whole
@@ -35,9 +37,9 @@ def test_a_ledger_is_made_and_looked_at(tokentee, tmp_path):
     result = tokentee("db", "upgrade", "--ledger", url)
     assert result.exit_code == 0
     assert result.stdout == ""
-    assert f"{url} has the schema {db.REVISION}" in result.stderr
+    assert f"{url} has the schema {REVISION}" in result.stderr
     result = tokentee("db", "current", "--ledger", url)
-    assert (result.exit_code, result.stdout) == (0, f"{db.REVISION}\n")
+    assert (result.exit_code, result.stdout) == (0, f"{REVISION}\n")
     result = tokentee("db", "check", "--ledger", url)
     assert (result.exit_code, result.stdout) == (0, "")
 
@@ -50,8 +52,8 @@ def test_the_default_ledger_is_meant_if_none_is_named(tokentee, own_data_directo
 def test_an_older_ledger_is_said_to_be_one_and_copied_before_it_changes(tokentee, tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     engine = db.create(url)
-    with db.migrating(engine) as connection:
-        db._alembic("upgrade", connection, "0001")
+    with migration.migrating(engine) as connection:
+        migration.run_alembic("upgrade", connection, "0001")
     engine.dispose()
     result = tokentee("db", "current", "--ledger", url)
     assert (result.exit_code, result.stdout) == (1, "0001\n")
@@ -103,7 +105,7 @@ def test_dropping_reaches_the_copies_of_every_older_schema(tokentee, tmp_path, r
     fill(engine, data_of(revision))
     engine.dispose()
     db.ensure(f"sqlite:///{path}").dispose()
-    (copy,) = db.copies_of(path)
+    (copy,) = private_files.copies_of(path)
     ended = "SELECT COUNT(*) FROM exchanges WHERE state != 'open'"
     copied = db.open_existing(f"sqlite:///{copy}")
     assert row(copied, ended) != (0,)
@@ -111,7 +113,7 @@ def test_dropping_reaches_the_copies_of_every_older_schema(tokentee, tmp_path, r
     assert result.exit_code == 0
     assert f"exchanges were dropped from the copy {copy}" in result.stderr
     assert row(copied, ended) == (0,)
-    assert db.revision_of(copied) == revision
+    assert migration.revision_of(copied) == revision
     copied.dispose()
 
 
@@ -146,11 +148,11 @@ def test_the_status_of_spools(tokentee):
     assert (result.exit_code, result.stdout) == (0, "")
     assert "no spool" in result.stderr
 
-    url = db.parse_url("postgresql+psycopg://u:secret@h/d")
+    url = urls.parse_url("postgresql+psycopg://u:secret@h/d")
     path = spool.path_for(url)
     engine = db.ensure(f"sqlite:///{path}")
     with db.writing(engine) as connection:
-        spool.note(connection, "target", db.shown(url))
+        spool.note(connection, "target", urls.shown(url))
         connection.exec_driver_sql(
             "INSERT INTO outbox (exchange_id, opened_at) "
             "VALUES ('a', '2026-11-02 12:00:00.000000Z'), ('a', '2026-11-02 12:00:00.000000Z')"

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ledger.model.errors import LedgerError
-from ledger.store import db
+from ledger.store.engines import urls
 from tests.ledger.priced import exchange, fill, reading, settled
 
 
@@ -103,6 +103,6 @@ def test_every_command_has_help(run):
 def test_the_ledger_is_that_which_is_recorded_into(app, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.delenv("TOKENTEE_LEDGER", raising=False)
-    fill(db.default_url(), [(settled(exchange()), reading(output_tokens=1))])
+    fill(urls.default_url(), [(settled(exchange()), reading(output_tokens=1))])
     result = CliRunner().invoke(app, ["report", "-f", "json"])
     assert json.loads(result.stdout)["total"]["requests"] == 1

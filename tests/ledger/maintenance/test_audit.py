@@ -12,6 +12,7 @@ from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
+from ledger.store.engines import urls
 from ledger.store.scope import Scope
 from tests.ledger.written import (
     COST,
@@ -397,7 +398,7 @@ def test_a_file_that_is_damaged(new_sqlite):
         )
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     engine.dispose()
-    path = db.file_of(db.parse_url(url))
+    path = urls.file_of(urls.parse_url(url))
     with path.open("r+b") as file:
         file.seek((root - 1) * size)
         file.write(b"\0" * size)

@@ -6,6 +6,7 @@ import pytest
 
 from ledger.maintenance import retention
 from ledger.store import db, dropping, partitions
+from ledger.store.engines import migration
 from tests.ledger.written import NOON, opened, put, row, rows, settled, whole
 
 
@@ -56,7 +57,7 @@ def test_a_month_that_is_old_goes_with_its_partitions(new_postgres):
     # September holds an open exchange, October is not over at the moment that is asked for.
     assert left == [("exchanges_p2026_09",), ("exchanges_p2026_10",), ("exchanges_p2026_11",)]
     assert row(engine, "SELECT COUNT(*) FROM charges") == (3,)
-    assert db.differences(engine) == []
+    assert migration.differences(engine) == []
     engine.dispose()
 
 

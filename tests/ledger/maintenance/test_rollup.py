@@ -9,7 +9,8 @@ from ledger.maintenance import retention, rollup
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
-from ledger.store import db, supervision
+from ledger.store import db
+from ledger.store.processes import supervision
 from ledger.store.tables import charges, daily, hourly, stale_days
 from tests.ledger.written import NOON, opened, put, reading, row, rows, settled, whole, writing
 

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
 from ledger.store import db
+from ledger.store.engines import migration, private_files
 from ledger.store.tables import REVISION
 from tests.ledger.written import rows
 
@@ -25,8 +26,8 @@ def data_of(revision: str) -> str:
 
 
 def migrate(engine, revision: str) -> None:
-    with db.migrating(engine) as connection:
-        db._alembic("upgrade", connection, revision)
+    with migration.migrating(engine) as connection:
+        migration.run_alembic("upgrade", connection, revision)
 
 
 def fill(engine, text: str) -> None:
@@ -81,10 +82,10 @@ def test_a_filled_ledger_is_brought_to_the_newest_schema(empty, revision):
     known = columns(empty)
     before = contents(empty)
 
-    copy = db.upgrade(empty)
+    copy = migration.upgrade(empty)
 
-    assert db.revision_of(empty) == REVISION
-    assert db.differences(empty) == []
+    assert migration.revision_of(empty) == REVISION
+    assert migration.differences(empty) == []
     if empty.dialect.name == "postgresql" and revision < "0005":
         # 0005 moves the secret to a schema that readers of the ledger have no right to.
         kept = dict(before.pop("meta")).pop("secret", None)
@@ -105,13 +106,13 @@ def test_a_copy_of_the_older_file_is_put_beside_it(tmp_path):
     migrate(engine, OLDER[-1])
     fill(engine, data_of(OLDER[-1]))
     before = contents(engine)
-    copy = db.upgrade(engine)
+    copy = migration.upgrade(engine)
     assert copy is not None
     assert Path(copy).stat().st_mode & 0o777 == 0o600
     copied = db.open_existing(f"sqlite:///{copy}")
-    assert db.revision_of(copied) == OLDER[-1]
+    assert migration.revision_of(copied) == OLDER[-1]
     assert contents(copied) == before
-    assert db.upgrade(engine) is None
+    assert migration.upgrade(engine) is None
     engine.dispose()
     copied.dispose()
 
@@ -122,51 +123,51 @@ def test_an_older_file_is_migrated_on_first_use(tmp_path):
     migrate(engine, OLDER[-1])
     engine.dispose()
     engine = db.ensure(url)
-    assert db.revision_of(engine) == REVISION
+    assert migration.revision_of(engine) == REVISION
     engine.dispose()
 
 
 def test_a_migration_that_fails_leaves_the_ledger_as_it_was(empty):
     migrate(empty, "0001")
-    with db.migrating(empty) as connection:
+    with migration.migrating(empty) as connection:
         # Stands where migration 0003 wants to put its view.
         connection.exec_driver_sql("CREATE TABLE requests (id INTEGER)")
     with pytest.raises(Exception, match=r"requests"):
-        db.upgrade(empty)
-    assert db.revision_of(empty) == "0001"
+        migration.upgrade(empty)
+    assert migration.revision_of(empty) == "0001"
 
 
 def test_a_migration_that_fails_names_its_cause_and_leaves_one_copy(tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     engine = db.create(url)
     migrate(engine, "0001")
-    with db.migrating(engine) as connection:
+    with migration.migrating(engine) as connection:
         connection.exec_driver_sql("CREATE TABLE requests (id INTEGER)")
     for _ in range(3):
         with pytest.raises(LedgerError, match=r"table requests already exists.* db upgrade"):
             db.ensure(url)
-    assert [copy.name for copy in db.copies_of(tmp_path / "ledger.sqlite3")] == [
+    assert [copy.name for copy in private_files.copies_of(tmp_path / "ledger.sqlite3")] == [
         f"ledger.sqlite3.before-{REVISION}-from-0001"
     ]
     assert not list(tmp_path.glob("*.part*"))
-    with db.migrating(engine) as connection:
+    with migration.migrating(engine) as connection:
         connection.exec_driver_sql("DROP TABLE requests")
     engine.dispose()
     db.ensure(url).dispose()
-    assert len(db.copies_of(tmp_path / "ledger.sqlite3")) == 1
+    assert len(private_files.copies_of(tmp_path / "ledger.sqlite3")) == 1
 
 
 @pytest.mark.parametrize("revision", ["0001", "0002", "0004", "0005"])
 def test_a_downgrade_that_would_delete_facts_is_refused(empty, revision):
     migrate(empty, revision)
     below = f"{int(revision) - 1:04}" if revision != "0001" else "base"
-    with pytest.raises(NotImplementedError), db.migrating(empty) as connection:
-        db._alembic("downgrade", connection, below)
+    with pytest.raises(NotImplementedError), migration.migrating(empty) as connection:
+        migration.run_alembic("downgrade", connection, below)
 
 
 def test_views_can_be_taken_back(empty):
     migrate(empty, "0003")
-    with db.migrating(empty) as connection:
-        db._alembic("downgrade", connection, "0002")
-    assert db.revision_of(empty) == "0002"
+    with migration.migrating(empty) as connection:
+        migration.run_alembic("downgrade", connection, "0002")
+    assert migration.revision_of(empty) == "0002"
     migrate(empty, "0003")

@@ -5,6 +5,7 @@ import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
 from ledger.store import db, secret
+from ledger.store.engines import urls
 from tests.ledger.written import rows
 
 
@@ -42,7 +43,7 @@ def test_the_secret_of_an_older_ledger_moves_out_of_it(new_sqlite, path):
     assert secret.of_machine() == kept
     with engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-    assert kept.hex().encode() not in db.file_of(engine.url).read_bytes()
+    assert kept.hex().encode() not in urls.file_of(engine.url).read_bytes()
 
 
 def test_a_second_older_ledger_keeps_its_own(new_sqlite, path):
@@ -51,7 +52,7 @@ def test_a_second_older_ledger_keeps_its_own(new_sqlite, path):
     engine = ledger(new_sqlite, "b", kept=second)
     for _ in range(2):
         assert secret.of_ledger(engine) == second
-    beside = db.file_of(engine.url).with_name("b.sqlite3.secret")
+    beside = urls.file_of(engine.url).with_name("b.sqlite3.secret")
     assert beside.stat().st_mode & 0o777 == 0o600
     assert secret.of_machine() == first
 

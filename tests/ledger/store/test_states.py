@@ -19,7 +19,8 @@ from sqlalchemy.engine import Engine
 from ledger.maintenance import rollup
 from ledger.maintenance.corrections import add_reading
 from ledger.model.usage import Usage
-from ledger.store import db, recovery
+from ledger.store import db
+from ledger.store.processes import recovery
 from ledger.store.writing import batch_insert
 from ledger.sync import merging
 from tests.ledger.duplicates_rule import Member, link

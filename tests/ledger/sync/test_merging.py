@@ -14,6 +14,7 @@ from ledger.model.exchange import Outcome, State
 from ledger.model.reading import UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
+from ledger.store.engines import migration
 from ledger.store.tables import charges, exchanges, readings
 from ledger.sync import bundles, merging
 from tests.ledger.duplicates_rule import Link, Member, link
@@ -258,7 +259,7 @@ def test_an_older_source_is_read_as_it_is(new_sqlite, tmp_path):
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
     merging.sync(source, target)
     assert totals(target) == (1, 100, 20, COST)
-    assert db.revision_of(engine) == "0001"
+    assert migration.revision_of(engine) == "0001"
     engine.dispose()
 
 

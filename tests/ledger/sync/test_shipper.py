@@ -7,7 +7,10 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
-from ledger.store import db, nodes, partitions, recovery, secret, supervision
+from ledger.store import db, partitions, secret
+from ledger.store.engines import urls
+from ledger.store.processes import nodes, recovery, supervision
+from ledger.store.tables import PARTITIONED, REVISION
 from ledger.sync import bundles, merging, shipper, spool
 from ledger.sync.shipper import Shipper
 from tests.ledger.written import (
@@ -73,7 +76,7 @@ class Running:
         self.path = path
         self.engine = db.ensure(f"sqlite:///{path}")
         self.log = Log()
-        self.shipper = Shipper(path, db.parse_url(target), log=self.log)
+        self.shipper = Shipper(path, urls.parse_url(target), log=self.log)
         self.shipper.start()
 
     def put(self, *entries):
@@ -135,7 +138,7 @@ def test_what_a_proxy_writes_arrives(target, shared):
         written.ledger.open(opened("a"))
         assert written.settle(settled("a")).committed
         written.ledger.open(opened("b"))
-        assert written.ledger.shown_url == db.shown(target)
+        assert written.ledger.shown_url == urls.shown(target)
     assert totals(shared) == (1, 100, COST)
     assert rows(shared, "SELECT id, state FROM exchanges ORDER BY id") == [
         ("a", "settled"),
@@ -145,7 +148,7 @@ def test_what_a_proxy_writes_arrives(target, shared):
     (path,) = spool.all_paths()
     status = spool.status_of(path)
     assert (status.waiting, status.trouble, status.refused) == (0, None, ())
-    assert status.target == db.shown(target)
+    assert status.target == urls.shown(target)
     assert status.shipped_at is not None
 
 
@@ -268,7 +271,7 @@ def test_a_schema_that_is_not_ours_is_waited_for(target, shared, run, revision, 
     running = run(target)
     running.put(*some(3))
     running.log.wait_for(said)
-    set_revision(db.REVISION)
+    set_revision(REVISION)
     running.wait_until_shipped()
     assert totals(shared)[0] == 3
 
@@ -382,7 +385,7 @@ def shared_secret(shared) -> str:
 
 
 def test_a_proxy_that_began_alone_takes_over_the_secret(target, shared, own_data_directory):
-    path = spool.path_for(db.parse_url(target))
+    path = spool.path_for(urls.parse_url(target))
     engine = db.ensure(f"sqlite:///{path}")
     own = secret.of_ledger(engine)
     put(engine, whole(settled("a")))
@@ -400,11 +403,11 @@ def test_a_proxy_that_began_alone_takes_over_the_secret(target, shared, own_data
 
 def test_a_password_makes_no_other_spool():
     one, other = (
-        spool.path_for(db.parse_url(f"postgresql+psycopg://u:{password}@h/d"))
+        spool.path_for(urls.parse_url(f"postgresql+psycopg://u:{password}@h/d"))
         for password in ("a", "b")
     )
     assert one == other
-    assert spool.path_for(db.parse_url("postgresql+psycopg://u@h/e")) != one
+    assert spool.path_for(urls.parse_url("postgresql+psycopg://u@h/e")) != one
 
 
 def test_what_is_shipped_is_dropped_in_time(new_sqlite):
@@ -437,7 +440,7 @@ def test_coming_months_are_made_ahead(target, shared, run):
     today = datetime.now(UTC).date()
     months = {today.replace(day=1), (today.replace(day=1) + timedelta(days=40)).replace(day=1)}
     for month in months:
-        for table in db.PARTITIONED:
+        for table in PARTITIONED:
             assert f"{table}_p{month:%Y_%m}" in names
 
 

@@ -16,9 +16,8 @@ from ledger import recording
 from ledger.model import door
 from ledger.model.errors import LedgerError
 from ledger.model.learned import Learned
-from ledger.store import supervision
-from ledger.store.writing import batch_insert, ledger_file, writer
-from ledger.store.writing.writer import Ledger
+from ledger.store.processes import supervision
+from ledger.store.writing import batch_insert, incoming, jobs, ledger_file, lessons
 from tests.ledger.written import (
     COST,
     NOON,
@@ -45,15 +44,15 @@ def until_committed(written) -> int:
 def run_on_writer(written, change) -> None:
     """Do something to the writer's own connection, between two of its batches."""
     done = threading.Event()
-    price = written.ledger._price
+    price = written.ledger._batches._price
 
     def interrupt(exchange, read):
-        written.ledger._price = price
+        written.ledger._batches._price = price
         change(written.ledger._file.connection)
         done.set()
         return price(exchange, read)
 
-    written.ledger._price = interrupt
+    written.ledger._batches._price = interrupt
     written.settle(settled("interrupt"))
     assert done.is_set()
 
@@ -170,7 +169,7 @@ def test_a_disk_that_does_not_answer(new_sqlite):
 
 
 def test_what_there_is_no_room_for_is_counted(new_sqlite, monkeypatch):
-    monkeypatch.setattr(writer, "WAITING_MAX", 10)
+    monkeypatch.setattr(incoming, "WAITING_MAX", 10)
     url = new_sqlite()
     with writing(url) as written:
         other = sqlite3.connect(file_of(url), isolation_level=None)
@@ -191,7 +190,7 @@ def test_what_there_is_no_room_for_is_counted(new_sqlite, monkeypatch):
 
 
 def test_a_queue_that_is_overrun_refuses_at_once(new_sqlite, monkeypatch):
-    monkeypatch.setattr(writer, "WAITING_MAX", 0)
+    monkeypatch.setattr(incoming, "WAITING_MAX", 0)
     with writing(new_sqlite()) as written:
         receipt = written.ledger.settle(settled("a"), reading(settled("a")))
         assert receipt.error == "the ledger is overrun"
@@ -249,7 +248,7 @@ def test_a_listener_that_fails_stops_no_writing(new_sqlite):
         written.ledger.on_commit = listener
         assert written.settle(settled("b")).committed
     assert totals(url)[0] == 2
-    assert "nobody hears" in written.lines()[0]
+    assert "callback failed" in written.lines()[0]
 
 
 def test_a_ledger_that_is_destroyed_stops_no_traffic(new_sqlite):
@@ -302,7 +301,7 @@ def test_closing_in_trouble_counts_what_is_not_kept(new_sqlite):
     assert "3 exchanges are not in the ledger: database is locked" in written.lines()[-1]
 
 
-STEPS = ["admitted", "open_row", "settled_row", "statement", "look", "_resolve", "_take", "_keep"]
+STEPS = ["admitted", "open_row", "settled_row", "statement", "look", "resolve", "take", "keep"]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, sqlite3.InterfaceError, MemoryError])
@@ -313,9 +312,9 @@ def test_whatever_a_step_raises_the_writer_goes_on(new_sqlite, monkeypatch, capf
     owner = {
         "admitted": door,
         "look": ledger_file.LedgerFile,
-        "_resolve": Ledger,
-        "_take": Ledger,
-        "_keep": Ledger,
+        "resolve": jobs,
+        "take": incoming.Incoming,
+        "keep": lessons,
     }.get(step, batch_insert)
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
     with writing(url) as written:
@@ -340,7 +339,7 @@ def test_whatever_a_step_raises_the_writer_goes_on(new_sqlite, monkeypatch, capf
             written.ledger.open(opened(uuid.uuid4().hex))
             written.settle(settled(uuid.uuid4().hex))
         health = written.ledger.health()
-        if not issubclass(error, sqlite3.Error) and step not in ("statement", "_resolve"):
+        if not issubclass(error, sqlite3.Error) and step not in ("statement", "resolve"):
             assert health.threads[0].failures + health.set_aside > 0
         assert health.threads[0].is_working
     assert totals(url)[0] >= 2

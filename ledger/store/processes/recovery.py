@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.exchange import State
-from ledger.store import db, nodes
+from ledger.store import db
+from ledger.store.processes import nodes
 from ledger.store.schema.columns import instant_text
 from ledger.store.tables import exchanges
 

@@ -1,23 +1,17 @@
-"""Edge. A thread that goes on, and items that it cannot work on.
+"""Edge. A thread that goes on: `work` runs in a daemon thread, and runs again if it raises.
 
-    Supervisor   runs `work` in a daemon thread; if it raises, runs it again after a pause, and
-                 says once a minute on stderr for how long it has not worked
-    SetAside     counts what could not be worked on and keeps it in a file, to be looked at
-
-`work` guards each item itself: an item that fails goes to `SetAside` and the loop goes on. What
-reaches the supervisor is what no item explains.
+`work` guards each item itself: an item that fails goes to `SetAside` and the loop goes on. Only
+what no item explains reaches the supervisor. It says so once a minute, in the log and on stderr.
 """
 
 import contextlib
-import json
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
+
+from ledger.store.processes.health import ThreadHealth
+from ledger.store.processes.set_aside import SetAside, shown
 
 PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 30.0
@@ -25,71 +19,8 @@ PAUSE_SECONDS_MAX = 30.0
 WORKS_AGAIN_SECONDS = 60.0
 """A thread that has run for so long has recovered."""
 SAY_SECONDS = 60.0
-KEPT_BYTES_MAX = 4_000_000
-"""Of what was set aside; later items are only counted."""
-SHOWN_CHARACTERS_MAX = 4_000
-"""Of one item and of one error."""
 
 type Log = Callable[[str, str], object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadHealth:
-    """How one thread does."""
-
-    name: str
-    is_working: bool
-    """False while it waits to be started again, and after it ended without being told to."""
-    failures: int
-    """How often it had to be started again."""
-    set_aside: int
-    """Items that it could not work on."""
-    error: str | None
-    """The last reason for either."""
-
-
-class SetAside:
-    """What could not be worked on. Called from any thread; never raises."""
-
-    def __init__(self, path: Path | None, *, log: Log) -> None:
-        self._path = path
-        self._log = log
-        self._lock = threading.Lock()
-        self._quiet_until = 0.0
-        self.count = 0
-        self.error: str | None = None
-
-    def add(self, item: object, error: BaseException) -> None:
-        """Keep an item and why it failed, and say so now and then."""
-        reason = _shown(error)
-        with self._lock:
-            self.count += 1
-            self.error = reason
-            now = time.monotonic()
-            is_said = now >= self._quiet_until
-            if is_said:
-                self._quiet_until = now + SAY_SECONDS
-            kept = self._keep(item, reason)
-        if is_said:
-            place = f"; kept in {self._path}" if kept else ""
-            self._log("error", f"{self.count} items were set aside, the last for {reason}{place}")
-
-    def _keep(self, item: object, reason: str) -> bool:
-        if self._path is None:
-            return False
-        line = json.dumps(
-            {"at": datetime.now(UTC).isoformat(), "error": reason, "item": _shown(item)}
-        )
-        try:
-            file = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-            try:
-                if os.fstat(file).st_size < KEPT_BYTES_MAX:
-                    os.write(file, line.encode() + b"\n")
-            finally:
-                os.close(file)
-        except OSError:
-            return False
-        return True
 
 
 class Supervisor:
@@ -141,7 +72,7 @@ class Supervisor:
             except BaseException as error:  # noqa: BLE001  # whatever it is, the thread goes on
                 now = time.monotonic()
                 self._failures += 1
-                self._error = _shown(error)
+                self._error = shown(error)
                 self._is_working = False
                 if now - started >= WORKS_AGAIN_SECONDS:
                     pause_seconds = PAUSE_SECONDS
@@ -173,12 +104,3 @@ FAILURES_AT_END_MAX = 3
 def _to_stderr(line: str) -> None:
     sys.stderr.write(f"tokentee: {line}\n")
     sys.stderr.flush()
-
-
-def _shown(value: object) -> str:
-    """Of an item or an error, what a log and a file take."""
-    try:
-        text = repr(value)
-    except Exception as error:  # noqa: BLE001  # a value that cannot even be shown
-        text = f"{type(value).__name__} ({type(error).__name__} in its repr)"
-    return text[:SHOWN_CHARACTERS_MAX].encode("ascii", "backslashreplace").decode()

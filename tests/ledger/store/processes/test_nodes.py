@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from ledger.store import nodes
+from ledger.store.processes import nodes
 
 
 @pytest.fixture

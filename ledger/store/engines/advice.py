@@ -1,0 +1,28 @@
+"""Pure. What a driver's error means for the operator."""
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL
+
+from ledger.store.engines import urls
+
+
+def is_trouble(error: sa.exc.DBAPIError) -> bool:
+    """Whether the database cannot be reached or written, whatever is asked of it."""
+    text = str(error.orig)
+    return isinstance(error, sa.exc.OperationalError) and not any(
+        word in text for word in ("already exists", "no such", "near ", "does not exist")
+    )
+
+
+def not_opened(url: URL, error: sa.exc.DBAPIError) -> str:
+    """One line for the operator out of a driver's error."""
+    text = " ".join(str(error.orig).split())
+    if "not a database" in text or "malformed" in text:
+        advice = "move the file away and start again, or put a copy in its place"
+    elif "readonly" in text or "unable to open" in text:
+        advice = "name a file you can write to (ledger_url, TOKENTEE_LEDGER)"
+    elif url.drivername == "sqlite":
+        advice = "see that nothing holds the file and its disk has room"
+    else:
+        advice = "see that the server runs and the URL is right"
+    return f"cannot open the ledger {urls.shown(url)}: {urls.cut(text)}; {advice}"

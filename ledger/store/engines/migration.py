@@ -1,0 +1,128 @@
+"""Database. The schema of a ledger: which it is, bringing it to this code's, what differs.
+
+Whoever migrates holds a lock, so two processes that start at once do not collide. A SQLite ledger
+is copied before its migration. A schema that is newer than this code is refused.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.model.errors import LedgerError
+from ledger.store.engines import advice, private_files, urls
+from ledger.store.schema import derived
+from ledger.store.tables import PARTITIONED, REVISION
+
+MIGRATION_LOCK = 0x746F6B656E746565
+"""`tokentee` as a number: the advisory lock on PostgreSQL."""
+LINKS_SINCE = "0005"
+"""The schema since which links are as `schema/links.py` has them."""
+
+
+def revision_of(engine: Engine) -> str | None:
+    """The schema of a ledger; None if it has none yet. LedgerError if it is newer than we are."""
+    with engine.connect() as connection:
+        return _revision(connection)
+
+
+def upgrade(engine: Engine) -> str | None:
+    """Bring a ledger to this code's schema; the name of the copy made before, if one was."""
+    try:
+        with migrating(engine) as connection:
+            found = _revision(connection)
+            if found == REVISION:
+                return None
+            path = urls.file_of(engine.url)
+            copy = None
+            if path and found:
+                copy = private_files.copy_before(path, found, new_revision=REVISION)
+            run_alembic("upgrade", connection, "head")
+            if found is not None and found < LINKS_SINCE:
+                derived.relink_all(connection)
+    except sa.exc.DBAPIError as error:
+        if advice.is_trouble(error):
+            raise LedgerError(advice.not_opened(engine.url, error)) from error
+        cause = urls.cut(" ".join(str(error.orig).split()))
+        raise LedgerError(
+            f"cannot migrate the ledger {urls.shown(engine.url)} to schema {REVISION}: {cause}; "
+            "it is as it was: remove what stands in the way, and run `tokentee db upgrade`"
+        ) from error
+    return str(copy) if copy else None
+
+
+def differences(engine: Engine) -> list[str]:
+    """What differs between a ledger and this code's tables, in words; empty if nothing does."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    from ledger.store.tables import metadata
+
+    with engine.connect() as connection:
+        found = _revision(connection)
+        if found != REVISION:
+            return [f"schema {found or 'none'}, not {REVISION}"]
+        context = MigrationContext.configure(connection, opts={"include_object": is_ours})
+        return [str(difference) for difference in compare_metadata(context, metadata)]
+
+
+@contextmanager
+def migrating(engine: Engine) -> Iterator[Connection]:
+    """A connection in a transaction that nobody else migrates beside."""
+    with engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            # Batch mode copies a table and drops the old one, which foreign keys would refuse.
+            connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
+            connection.rollback()
+            connection.execution_options(tokentee_begin="BEGIN IMMEDIATE")
+        with connection.begin():
+            if engine.dialect.name == "postgresql":
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+            yield connection
+        # The connection goes back to the pool with foreign keys off: not this one.
+        connection.invalidate()
+
+
+def is_ours(thing: Any, name: str | None, kind: str, _reflected: bool, _other: Any) -> bool:
+    """Partitions are made by the shipper as time goes by, not by the schema; and only SQLite has
+    foreign keys (`tables.py`), which Alembic cannot be told."""
+    if kind == "foreign_key_constraint":
+        return False
+    if kind == "index":
+        name = thing.table.name
+    return not (name or "").startswith(tuple(f"{table}_p" for table in PARTITIONED))
+
+
+def _revision(connection: Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+    if found is not None and str(found) > REVISION:
+        raise LedgerError(
+            f"{urls.shown(connection.engine.url)} was written by a newer tokentee "
+            f"(schema {found}, this is {REVISION}): upgrade tokentee"
+        )
+    return found
+
+
+def run_alembic(command: str, connection: Connection, *arguments: str) -> None:
+    """Run one of Alembic's commands in a transaction of `migrating`."""
+    import logging
+
+    # mitmproxy shows every INFO record to the user, and alembic logs while it is imported.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    import alembic.command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_migrations()))
+    config.attributes["connection"] = connection
+    getattr(alembic.command, command)(config, *arguments)
+
+
+def _migrations() -> Path:
+    """The migrations lie beside this package, in a checkout and in a wheel."""
+    return Path(__file__).parents[3] / "migrations"

@@ -1,0 +1,103 @@
+"""Edge (environment). Where a ledger lives: its URL, its file, and what of it people may see."""
+
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import platformdirs
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, make_url
+
+from ledger.model.errors import LedgerError, WrongCallError
+from ledger.model.extras import needs
+
+SHOWN_CHARACTERS_MAX = 300
+"""Of a text that an error repeats."""
+_USERINFO = re.compile(r"(//[^/?#:@\s]*:)\S*@")
+"""`//user:password@` in a text: up to the last @, which a password may hold, too."""
+_MISTYPED = re.compile(r"^([\w+.-]*:?/+)?([^:@]*):.*@", re.DOTALL)
+"""The same at the begin of what was meant as a URL: `postgres:/u:p w@h`, `u:p@h`."""
+_PASSWORD = re.compile(r"((?:password|passwd|pwd|passfile|sslpassword)=)[^&\s'\"]*", re.IGNORECASE)
+
+
+def default_url() -> str:
+    """`TOKENTEE_LEDGER`, or a SQLite file in the user's data directory."""
+    if url := os.environ.get("TOKENTEE_LEDGER"):
+        return url
+    return f"sqlite:///{data_directory() / 'ledger.sqlite3'}"
+
+
+def data_directory() -> Path:
+    """Where the user's ledger, spools and secret are kept."""
+    return platformdirs.user_data_path("tokentee", appauthor=False)
+
+
+def parse_url(url: str) -> URL:
+    """The URL of a ledger, or the path of its file; LedgerError if it is neither."""
+    try:
+        parsed = URL.create("sqlite", database=url) if _is_path(url) else make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        raise LedgerError(
+            f"not a ledger URL: {_given(url)}; "
+            "use sqlite:////path/to/ledger.sqlite3 or postgresql+psycopg://user@host/database"
+        ) from None
+    if "@" in (parsed.host or ""):
+        # What was meant as the end of the password would be looked up, and named, as a host.
+        raise LedgerError(
+            f"not a ledger URL: {_given(url)}; write an @ in a user or password as %40"
+        )
+    if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
+        if not parsed.database or parsed.database == ":memory:" or "mode=memory" in url:
+            raise LedgerError(f"a ledger in memory keeps nothing: {_given(url)}; name a file")
+        return parsed.set(drivername="sqlite")
+    if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
+        if find_spec("psycopg") is None:
+            raise LedgerError(needs("psycopg"))
+        return _with_its_password(parsed.set(drivername="postgresql+psycopg"))
+    raise WrongCallError(
+        f"a ledger cannot live in {parsed.drivername!r}: {shown(parsed)}; "
+        "use sqlite:///… or postgresql+psycopg://…"
+    )
+
+
+def shown(url: URL | str) -> str:
+    """The URL without its password, for people."""
+    parsed = parse_url(url) if isinstance(url, str) else url
+    return without_passwords(parsed.render_as_string(hide_password=True))
+
+
+def without_passwords(text: str) -> str:
+    """A text that may hold a URL, without what may be a password in it."""
+    text = _USERINFO.sub(r"\1***@", text)
+    return _PASSWORD.sub(r"\1***", text)
+
+
+def file_of(url: URL) -> Path | None:
+    """The file of a SQLite ledger."""
+    if url.drivername != "sqlite" or not url.database:
+        return None
+    return Path(url.database).expanduser()
+
+
+def _with_its_password(url: URL) -> URL:
+    """The URL with a `?password=` where a password belongs, and is hidden."""
+    given = url.query.get("password")
+    if not isinstance(given, str):
+        return url
+    return url.set(password=url.password or given).difference_update_query(["password"])
+
+
+def _is_path(text: str) -> bool:
+    return "://" not in text and text.endswith((".sqlite3", ".sqlite", ".db"))
+
+
+def _given(url: str) -> str:
+    """What was meant as a URL, however mistyped, without its password."""
+    return cut(_MISTYPED.sub(r"\1\2:***@", url))
+
+
+def cut(text: str) -> str:
+    """A text for one line of an error, without passwords."""
+    text = without_passwords(text)
+    return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}…"

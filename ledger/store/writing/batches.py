@@ -1,0 +1,131 @@
+"""Database. Jobs become rows, and rows one committed batch.
+
+A row that cannot be written, for whatever reason, is tried alone, then without its charges, and is
+set aside if that fails as well; the rest of its batch is written. What raises out of `write` is no
+row's fault: the whole batch is tried again later.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from ledger.model import door
+from ledger.model.charge import Charge
+from ledger.model.exchange import Exchange, Source
+from ledger.model.reading import Reading
+from ledger.store.processes.set_aside import SetAside
+from ledger.store.writing import batch_insert
+from ledger.store.writing.jobs import Job
+from ledger.store.writing.ledger_file import LedgerFile
+from ledger.store.writing.trouble import Trouble, is_trouble
+
+type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
+type Resolve = Callable[[Sequence[Job], str | None], None]
+
+
+class Batches:
+    """Writes batches of jobs to a file."""
+
+    def __init__(
+        self,
+        file: LedgerFile,
+        *,
+        node: str,
+        price: Price | None,
+        trouble: Trouble,
+        set_aside: SetAside,
+        resolve: Resolve,
+    ) -> None:
+        self._file = file
+        self._node = node
+        self._price = price
+        self._trouble = trouble
+        self._set_aside = set_aside
+        self._resolve = resolve
+
+    def write(self, batch: Sequence[Job]) -> None:
+        """Commit a batch, without the jobs that are refused, which are resolved here."""
+        for job in batch:
+            self._prepare(job)
+        jobs = [job for job in batch if job.row is not None]
+        if not jobs:
+            return
+        try:
+            self._execute([job.row for job in jobs if job.row])
+        except Exception as error:  # some row cannot be written, whatever it raises
+            if is_trouble(error):
+                raise
+            for job in jobs:
+                self._write_alone(job)
+
+    def _execute(self, rows: Sequence[batch_insert.Row]) -> None:
+        self._file.connection.execute(*batch_insert.statement(rows))
+
+    def _write_alone(self, job: Job) -> None:
+        """Write one row of a batch that was refused: as it is, or without its charges."""
+        assert job.row is not None
+        refusal: Exception | None = None
+        for row in (job.row, batch_insert.uncharged(job.row)):
+            try:
+                self._execute([row])
+            except Exception as error:  # set aside, unless it is trouble
+                if is_trouble(error):
+                    raise
+                refusal = refusal or error
+            else:
+                if refusal:
+                    self._trouble.log_throttled(
+                        f"exchange {job.exchange.id} is recorded unpriced: {refusal}"
+                    )
+                return
+        assert refusal is not None
+        self._refuse(job, refusal)
+
+    def _prepare(self, job: Job) -> None:
+        if job.row is not None:
+            return
+        try:
+            exchange, reading = self._known(*door.admitted(job.exchange, job.reading))
+            if reading is None:
+                job.row = batch_insert.open_row(exchange, self._node)
+            else:
+                lines = self._charges(exchange, reading)
+                node = self._node if exchange.source is Source.LIVE else None
+                job.row = batch_insert.settled_row(exchange, reading, lines, node)
+        except Exception as error:  # one bad row must not end the writer for all
+            if is_trouble(error):
+                raise
+            self._refuse(job, error)
+
+    def _charges(self, exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
+        if self._price is None:
+            return ()
+        try:
+            return self._price(exchange, reading)
+        except Exception as error:  # noqa: BLE001  # better unpriced than not recorded
+            self._trouble.log_throttled(f"exchange {exchange.id} is not priced: {error!r}")
+            return ()
+
+    def _known(
+        self, exchange: Exchange, reading: Reading | None
+    ) -> tuple[Exchange, Reading | None]:
+        """A replayed exchange keeps the `opened_at` that the ledger has: a recording that rounds
+        times must not make a second row of it."""
+        if exchange.source is Source.LIVE or reading is None:
+            return exchange, reading
+        found = self._file.connection.execute(
+            "SELECT opened_at FROM exchanges WHERE id = ?", (exchange.id,)
+        ).fetchone()
+        if found is None:
+            return exchange, reading
+        opened_at = datetime.fromisoformat(found[0])
+        return replace(exchange, opened_at=opened_at), replace(reading, opened_at=opened_at)
+
+    def _refuse(self, job: Job, error: Exception) -> None:
+        """Set an exchange aside that cannot be written, whenever it is tried."""
+        job.row = None
+        self._set_aside.add((job.exchange, job.reading), error)
+        if job.reading is not None:
+            why = f"the ledger refuses it: {error!r}"
+            self._resolve([job], why)
+            self._trouble.count_dropped(1, f"exchange {job.exchange.id}: {why}")

@@ -1,0 +1,56 @@
+"""Pure. What goes to the writer, and the receipts by which its callers learn the result."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ledger.model.exchange import Exchange
+from ledger.model.reading import Reading
+from ledger.store.writing.batch_insert import Row
+
+
+class Receipt:
+    """Result of writing one settled exchange: `committed`, or `error`."""
+
+    __slots__ = ("committed", "context", "error", "exchange_id")
+
+    def __init__(self, exchange_id: str) -> None:
+        self.exchange_id = exchange_id
+        self.committed = False
+        self.error: str | None = None
+        self.context: Any = None
+        """The caller's own, to find its waiter by."""
+
+
+class Job:
+    """One exchange that is to be written: opened, or settled with a reading and a receipt."""
+
+    __slots__ = ("exchange", "reading", "receipt", "row")
+
+    def __init__(
+        self, exchange: Exchange, reading: Reading | None = None, receipt: Receipt | None = None
+    ) -> None:
+        self.exchange = exchange
+        self.reading = reading
+        self.receipt = receipt
+        self.row: Row | None = None
+
+
+type OnCommit = Callable[[Sequence[Receipt]], None]
+
+
+def resolve(
+    jobs: Sequence[Job], *, error: str | None, on_commit: OnCommit | None
+) -> Exception | None:
+    """Give these jobs' callers the result, once each; what `on_commit` raised, if it did."""
+    receipts = [job.receipt for job in jobs if job.receipt is not None]
+    for job in jobs:
+        job.receipt = None
+    for receipt in receipts:
+        receipt.error = error
+        receipt.committed = error is None
+    if receipts and on_commit is not None:
+        try:
+            on_commit(receipts)
+        except Exception as failure:  # noqa: BLE001  # the writer outlives its callers
+            return failure
+    return None

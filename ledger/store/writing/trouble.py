@@ -1,0 +1,82 @@
+"""Edge. The policy for what cannot be written: what is retried, set aside, dropped, and logged.
+
+Trouble is a condition of the file, the disk or another process: nothing is lost, all rows wait and
+are tried again. It is logged when it begins and when it ends. A refusal belongs to one row, which
+is set aside; the others are written.
+"""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from ledger.model.errors import LedgerError
+from ledger.store.writing.incoming import WAITING_MAX
+
+SAY_SECONDS = 10.0
+"""Between two log lines on what may happen thousands of times."""
+REFUSED = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.ProgrammingError,
+    UnicodeError,
+    OverflowError,
+)
+"""The row is at fault, whenever it is tried."""
+TROUBLE = (sqlite3.Error, sa.exc.DBAPIError, LedgerError, OSError)
+"""The file, the disk or another process is at fault, for now."""
+
+type Log = Callable[[str, str], None]
+
+
+def is_trouble(error: Exception) -> bool:
+    """Whether a write may succeed later, as it is."""
+    return isinstance(error, TROUBLE) and not isinstance(error, REFUSED)
+
+
+class Trouble:
+    """What keeps the writer from writing, and what that has cost so far."""
+
+    def __init__(self, path: Path, *, log: Log) -> None:
+        self.reason: str | None = None
+        """Why nothing can be committed now."""
+        self.dropped = 0
+        """Settled exchanges that could not be kept."""
+        self._path = path
+        self._log = log
+        self._dropping = threading.Lock()
+        self._quiet_until = 0.0
+
+    def begin(self, error: Exception) -> None:
+        """Nothing can be written, for this reason."""
+        reason = str(error)
+        if reason != self.reason:
+            self._log(
+                "error",
+                f"cannot write the ledger {self._path}: {reason}; the traffic goes on, "
+                f"up to {WAITING_MAX} exchanges wait in memory",
+            )
+        self.reason = reason
+
+    def end(self) -> None:
+        """A batch was written."""
+        if self.reason is not None:
+            self._log("warning", f"the ledger {self._path} is written again")
+            self.reason = None
+
+    def count_dropped(self, count: int, why: str) -> None:
+        """Count settled exchanges that are not in the ledger, from any thread."""
+        if count:
+            with self._dropping:
+                self.dropped += count
+            self.log_throttled(f"{count} exchanges are not in the ledger: {why}")
+
+    def log_throttled(self, line: str) -> None:
+        """Log a line, unless another was logged just before."""
+        now = time.monotonic()
+        if now >= self._quiet_until:
+            self._quiet_until = now + SAY_SECONDS
+            self._log("error", line)

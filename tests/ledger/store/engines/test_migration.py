@@ -1,0 +1,80 @@
+"""The schema of a ledger: the newest one, and what differs from it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from ledger.model.errors import LedgerError
+from ledger.store import db
+from ledger.store.engines import migration
+from ledger.store.tables import REVISION
+
+MIGRATIONS = Path(__file__).parents[4] / "migrations"
+
+
+def test_the_code_is_written_for_the_newest_migration():
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    assert ScriptDirectory.from_config(config).get_current_head() == REVISION
+
+
+def test_no_migration_imports_todays_code():
+    for path in sorted((MIGRATIONS / "versions").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                module = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+                assert (module or "").partition(".")[0] not in ("ledger", "addon"), path.name
+
+
+def test_the_schema_is_what_the_tables_say(engine):
+    assert migration.revision_of(engine) == REVISION
+    assert migration.differences(engine) == []
+
+
+def test_a_difference_is_found(engine):
+    with db.writing(engine) as connection:
+        connection.execute(sa.text("ALTER TABLE learned ADD COLUMN extra INTEGER"))
+    (found,) = migration.differences(engine)
+    assert "extra" in found
+
+
+@pytest.mark.postgres
+def test_partitions_are_no_difference(new_postgres):
+    from datetime import date
+
+    from ledger.store import partitions
+    from ledger.store.engines import migration
+
+    engine = db.ensure(new_postgres())
+    outcome = partitions.ensure(engine, [date(2026, 1, 1)], date(2026, 2, 3))
+    assert outcome == {date(2026, 1, 1): None}
+    assert migration.differences(engine) == []
+    engine.dispose()
+
+
+def set_revision(engine, revision: str) -> None:
+    with db.writing(engine) as connection:
+        connection.execute(sa.text(f"UPDATE alembic_version SET version_num = '{revision}'"))
+
+
+def test_a_newer_ledger_is_refused(engine, ledger_url):
+    set_revision(engine, "9999")
+    for open_it in (db.ensure, db.open_existing):
+        with pytest.raises(LedgerError, match=r"written by a newer tokentee .*upgrade tokentee"):
+            open_it(ledger_url)
+    with pytest.raises(LedgerError, match="newer"):
+        migration.upgrade(engine)
+
+
+@pytest.mark.postgres
+def test_an_older_shared_ledger_is_not_migrated_by_the_way(new_postgres):
+    url = new_postgres()
+    engine = db.open_engine(url)
+    set_revision(engine, "0003")
+    with pytest.raises(LedgerError, match=r"has the schema 0003.*run `tokentee db upgrade`"):
+        db.ensure(url)
+    engine.dispose()

@@ -1,0 +1,99 @@
+"""Where a ledger lives, and what of its URL people may see."""
+
+import pytest
+
+from ledger.model.errors import LedgerError
+from ledger.store import db
+from ledger.store.engines import urls
+
+
+def test_the_default_is_a_file_in_the_data_directory(own_data_directory):
+    assert urls.default_url() == f"sqlite:///{own_data_directory / 'ledger.sqlite3'}"
+
+
+def test_the_environment_says_otherwise(monkeypatch):
+    monkeypatch.setenv("TOKENTEE_LEDGER", "sqlite:////srv/other.sqlite3")
+    assert urls.default_url() == "sqlite:////srv/other.sqlite3"
+
+
+@pytest.mark.parametrize(
+    ("url", "drivername"),
+    [
+        ("sqlite:////srv/l.sqlite3", "sqlite"),
+        ("sqlite+pysqlite:////srv/l.sqlite3", "sqlite"),
+        ("postgresql+psycopg://u@h/d", "postgresql+psycopg"),
+        ("postgresql://u@h/d", "postgresql+psycopg"),
+        ("laptop.sqlite3", "sqlite"),
+        ("/srv/ledger.db", "sqlite"),
+    ],
+)
+def test_urls_of_ledgers(url, drivername):
+    assert urls.parse_url(url).drivername == drivername
+
+
+def test_a_path_is_a_url():
+    assert urls.parse_url("/srv/a b.sqlite3") == urls.parse_url("sqlite:////srv/a b.sqlite3")
+    assert urls.parse_url("a.db") == urls.parse_url("sqlite:///a.db")
+    assert urls.shown("a.db") == "sqlite:///a.db"
+    assert urls.shown("postgresql://u:secret@h/d") == "postgresql+psycopg://u:***@h/d"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "not a ledger URL"),
+        ("ledger", "not a ledger URL: ledger; use sqlite:////path"),
+        ("/srv/ledger", "not a ledger URL"),
+        ("sqlite://", "in memory"),
+        ("sqlite:///:memory:", "in memory"),
+        ("sqlite:///file:x?mode=memory&uri=true", "in memory"),
+        ("mysql://u:secret@h/d", "cannot live in 'mysql': mysql://u:***@h/d"),
+        ("postgresql+psycopg2://h/d", "cannot live in 'postgresql+psycopg2'"),
+        ("postgresql://h:port/d", "not a ledger URL"),
+    ],
+)
+def test_what_is_no_url_of_a_ledger(url, said):
+    with pytest.raises(LedgerError) as caught:
+        urls.parse_url(url)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://bob:hun@hunter2@[bad",
+        "postgresql://bob:hunter2:x@h:port/d",
+        "mysql://u:hunter2@h/d?password=hunter2",
+        "postgresql+psycopg://127.0.0.1:1/d?password=hunter2&sslpassword=hunter2",
+        "postgres//u:hunter2@h",
+        "postgres:/u:hunter2@h/d",
+        "postgres:u:hunter2@h/d",
+        "postgresql//u:hunter2/hunter2:hunter2@h",
+        "u:hunter2@h/d",
+        "u:hunter2@hunter2@h",
+        "//u:hunter2@h/d",
+        "://u:hunter2 hunter2@h/d",
+        "postgresql:// u:hunter2@h:port/d",
+        "postgresql://u:hunter2 hunter2@h:port/d",
+        "postgresql://:hunter2@h:port/d",
+    ],
+)
+def test_no_password_is_printed_whatever_is_wrong_with_the_url(url):
+    with pytest.raises(LedgerError) as caught:
+        db.open_existing(url)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_no_password_is_left_in_a_text():
+    said = "cannot reach postgresql://u:hunter2@h/d?password=hunter2 and //v:hunter2@x@h2 either"
+    kept = "cannot reach postgresql://u:***@h/d?password=*** and //v:***@h2 either"
+    assert urls.without_passwords(said) == kept
+    assert urls.without_passwords(kept) == kept
+
+
+def test_a_password_in_the_query_is_one():
+    parsed = urls.parse_url("postgresql://u@127.0.0.1:1/d?password=hunter2&connect_timeout=1")
+    assert parsed.password == "hunter2"
+    assert urls.shown(parsed) == "postgresql+psycopg://u:***@127.0.0.1:1/d?connect_timeout=1"
