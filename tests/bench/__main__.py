@@ -2,6 +2,7 @@
 
     uv run python -m tests.bench              # under three minutes on two idle cores
     uv run python -m tests.bench --full       # more rounds, memory, times to the first chunk
+    uv run --with py-spy python -m tests.bench --profile    # where the time goes instead
 
 Prints the tables with date, machine, A/A control and spread (the median, and in brackets the
 range), and writes all figures behind them as JSON.
@@ -17,7 +18,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.bench import bench_meter, bench_proxy, bench_start, bench_tap
+from tests.bench import bench_meter, bench_proxy, bench_start, bench_tap, profile
 from tests.proxy.mitmdump import REPOSITORY
 
 
@@ -63,6 +64,11 @@ def processor() -> str:
     return name or platform.machine()
 
 
+def write(path: Path, figures: dict[str, object]) -> None:
+    """All figures, as JSON."""
+    path.write_text(json.dumps(figures, indent=1) + "\n")
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(
@@ -75,10 +81,17 @@ def main() -> None:
     parser.add_argument(
         "--against", type=Path, metavar="PATH", help="another checkout with a .venv, in turn too"
     )
+    parser.add_argument(
+        "--profile", action="store_true", help="sample the busy proxy instead; needs py-spy"
+    )
     arguments = parser.parse_args()
     extent = FULL if arguments.full else QUICK
     about = machine()
     print("\n".join(f"{name:<12} {text}" for name, text in about.items()))
+    if arguments.profile:
+        rooms = profile.measure(seconds=extent.seconds * 2, names=["tee", "run"])
+        write(arguments.json, {"about": about, "share of samples by room": rooms})
+        return
     bench_tap.measure()
     bench_meter.measure()
     start = bench_start.measure(rounds=extent.start_rounds)
@@ -89,7 +102,7 @@ def main() -> None:
         parts=extent.parts,
         against=arguments.against and arguments.against.resolve(),
     )
-    figures = {
+    figures: dict[str, object] = {
         "about": about,
         "start CPU s": start,
         **{
@@ -97,7 +110,7 @@ def main() -> None:
             for name, found in bench.found().items()
         },
     }
-    arguments.json.write_text(json.dumps(figures, indent=1) + "\n")
+    write(arguments.json, figures)
 
 
 if __name__ == "__main__":
