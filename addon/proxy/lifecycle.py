@@ -89,7 +89,11 @@ def start(settings: Settings, *, node: str) -> Running:
         watching=watching,
     )
     if watching is not None:
-        watching.start(ledger, open_exchanges=lambda: len(running.live))
+        watching.start(
+            ledger,
+            open_exchanges=lambda: len(running.live),
+            captures=lambda: running.captures,
+        )
     if settings.log_as_json:
         write_json(
             [each for each in logging.getLogger().handlers if isinstance(each, MitmLogHandler)]
@@ -164,7 +168,10 @@ async def close(running: Running) -> None:
     if running.captures is not None:
         await asyncio.to_thread(running.captures.close, CLOSE_SECONDS_MAX)
     await asyncio.to_thread(running.ledger.close, CLOSE_SECONDS_MAX)
-    if problems := running.ledger.health().problems():
+    problems = running.ledger.health().problems()
+    if running.captures is not None:
+        problems += running.captures.problems()
+    if problems:
         logger.warning("tokentee: recording ended with problems: %s", "; ".join(problems))
     if running.watching is not None:
         await asyncio.to_thread(running.watching.stop, TELEMETRY_SECONDS_MAX)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from addon.recordings.capture_files import CaptureFiles
 from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics
@@ -42,6 +43,7 @@ class Watching:
     def __init__(self, wanted: Wanted) -> None:
         """Raises LedgerError if a port is taken or a package is missing."""
         self._open_exchanges: Callable[[], int] = lambda: 0
+        self._captures: Callable[[], CaptureFiles | None] = lambda: None
         self._ledger: Ledger | None = None
         self._spool: tuple[float, spool.Status] | None = None
         sinks: list[Sink] = []
@@ -59,9 +61,16 @@ class Watching:
         """Where health and metrics are served; None: nowhere."""
         return self._endpoint.address if self._endpoint is not None else None
 
-    def start(self, ledger: Ledger, *, open_exchanges: Callable[[], int]) -> None:
+    def start(
+        self,
+        ledger: Ledger,
+        *,
+        open_exchanges: Callable[[], int],
+        captures: Callable[[], CaptureFiles | None] = lambda: None,
+    ) -> None:
         """Begin to observe what the ledger commits, and to answer scrapes."""
         self._ledger = ledger
+        self._captures = captures
         self._open_exchanges = open_exchanges
         self.observer.start()
         if self._endpoint is not None:
@@ -81,6 +90,10 @@ class Watching:
             return Health(writer_alive=False)
         found = ledger.health()
         threads = {thread.name: thread for thread in found.threads}
+        captures = self._captures()
+        capturing = captures.health() if captures is not None else None
+        if capturing is not None:
+            threads[capturing.name] = capturing
         writer, shipper = threads.get("writer"), threads.get("shipper")
         path = ledger.file
         status = self._status(path) if shipper is not None else None
@@ -98,6 +111,12 @@ class Watching:
             ledger_bytes=_size(path),
             wal_bytes=_size(path.with_name(f"{path.name}-wal")),
             disk_free_bytes=_free(path),
+            stopped_threads=tuple(
+                f"{thread.name}: {thread.error}"
+                for thread in threads.values()
+                if thread not in (writer, shipper) and not thread.is_working
+            ),
+            captures_dropped=captures.dropped if captures is not None else None,
         )
 
     def _status(self, path: Path) -> spool.Status | None:

@@ -4,9 +4,10 @@ One gzipped file of JSON lines for each hour and process. Each line is a gzip me
 a crash costs the last one at most. Redacting, encoding and compressing happen on the thread. Files
 are made 0600 and folders 0700.
 
-What cannot be written is dropped, counted and logged once in a while. From then on each row says
-in `degraded` that captures fail, until a line is written again: an exchange's own row is on its
-way to the ledger before its capture is written.
+What cannot be written is dropped, counted and logged once a minute. It is not set aside in a file,
+since nothing in it is redacted yet. From then on each row says in `degraded` that captures fail,
+until a line is written again: an exchange's own row is on its way to the ledger before its capture
+is written. The thread is supervised as those of the ledger are.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ import gzip
 import logging
 import os
 import re
-import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
 
 from addon.recordings.capture import Capture, CapturedExchange, Memory, line_of
+from ledger.store.processes.health import ThreadHealth
+from ledger.store.processes.supervision import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +54,7 @@ class CaptureFiles:
         self._now = now
         self._queue: SimpleQueue[tuple[CapturedExchange, Path] | None] = SimpleQueue()
         self._log_after = 0.0
-        self._thread: threading.Thread | None = None
+        self._thread: Supervisor | None = None
 
     def begin(self, *, request_bytes: int = 0) -> Capture:
         """What an exchange that begins is captured with."""
@@ -66,9 +69,9 @@ class CaptureFiles:
             raise OSError(f"{WAITING_MAX} captures wait to be written")
         path = file_for(self.folder, node=self._node, now=self._now())
         self._queue.put((exchange, path))
-        if self._thread is None or not self._thread.is_alive():
-            # Started with the first exchange, and again if it ever ends.
-            self._thread = threading.Thread(target=self._run, name="tokentee-captures", daemon=True)
+        if self._thread is None or not self._thread.is_running:
+            # With the first exchange, and with the first one after `close`.
+            self._thread = Supervisor("capture writer", self._run, log=_log)
             self._thread.start()
         return path
 
@@ -76,22 +79,41 @@ class CaptureFiles:
         """Write what waits, for so long at most, and stop."""
         if self._thread is not None:
             self._queue.put(None)
-            self._thread.join(seconds)
-            if self._thread.is_alive():
+            if not self._thread.join(seconds):
                 logger.warning("tokentee: %d captures were not written", self._queue.qsize())
+
+    def health(self) -> ThreadHealth | None:
+        """How the thread does; None: there was nothing to write yet."""
+        if self._thread is None:
+            return None
+        found = self._thread.health()
+        return replace(found, set_aside=self.dropped, error=found.error or self.failure)
+
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong, in words; empty: nothing is."""
+        health = self.health()
+        stopped = health is not None and not health.is_working
+        found = [f"the {health.name} does not work: {health.error}"] if health and stopped else []
+        if self.dropped:
+            found.append(f"{self.dropped} captures were not written")
+        return tuple(found)
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
+            self._write(item)
+            del item  # the thread waits here for hours and must not hold a body
+
+    def _write(self, item: tuple[CapturedExchange, Path]) -> None:
+        size = 0
+        try:
             exchange, path = item
             size = exchange.capture.size
-            try:
-                append(path, line_of(exchange))
-                self.failure = None
-            except Exception as error:  # noqa: BLE001  # one exchange must not end the thread
-                self._count_failure(error)
-            finally:
-                self.memory.release(size)
-            del item, exchange  # the thread waits here for hours and must not hold a body
+            append(path, line_of(exchange))
+            self.failure = None
+        except Exception as error:  # noqa: BLE001  # one exchange must not end the thread
+            self._count_failure(error)
+        finally:
+            self.memory.release(size)
 
     def _count_failure(self, error: Exception) -> None:
         self.dropped += 1
@@ -102,6 +124,10 @@ class CaptureFiles:
             logger.warning(
                 "tokentee: %s (%s); %d dropped so far", self.failure, self.folder, self.dropped
             )
+
+
+def _log(level: str, line: str) -> None:
+    logger.log(logging.getLevelNamesMapping()[level.upper()], "tokentee: %s", line)
 
 
 def file_for(folder: Path, *, node: str, now: datetime) -> Path:

@@ -28,6 +28,10 @@ class Health:
     ledger_bytes: int | None = None
     wal_bytes: int | None = None
     disk_free_bytes: int | None = None
+    stopped_threads: tuple[str, ...] = ()
+    """Other threads that do not work now, each with its last error."""
+    captures_dropped: int | None = None
+    """Captures that could not be written since the start."""
 
 
 def problems(health: Health) -> list[str]:
@@ -39,6 +43,7 @@ def problems(health: Health) -> list[str]:
         found.append(f"the ledger cannot be written: {health.writer_trouble}")
     if health.shipper_alive is False:
         found.append("the shipper thread has ended: exchanges stay in the spool")
+    found += [f"a thread does not work: {thread}" for thread in health.stopped_threads]
     if (age := health.oldest_waiting_seconds) is not None and age > SPOOL_AGE_SECONDS_MAX:
         found.append(f"exchanges wait {age:.0f} s for the shared ledger")
     if (free := health.disk_free_bytes) is not None and free < DISK_FREE_BYTES_MIN:

@@ -134,6 +134,7 @@ class _HealthCollector(Collector):
             ("ledger_bytes", "Size of the ledger's or spool's file", health.ledger_bytes),
             ("wal_bytes", "Size of its write-ahead log", health.wal_bytes),
             ("disk_free_bytes", "Free bytes on its disk", health.disk_free_bytes),
+            ("captures_dropped", "Captures that could not be written", health.captures_dropped),
         )
         for name, text, value in optional:
             if value is not None:

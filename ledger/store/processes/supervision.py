@@ -51,6 +51,11 @@ class Supervisor:
             self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread is there: `work` runs, or is about to run again."""
+        return self._thread.is_alive()
+
     def health(self) -> ThreadHealth:
         """How the thread does."""
         aside = self._set_aside

@@ -49,3 +49,16 @@ def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, said):
         asyncio.run(lifecycle.close(SimpleNamespace(captures=None, ledger=ledger, watching=None)))
     assert closed == [lifecycle.CLOSE_SECONDS_MAX]
     assert caplog.messages == said
+
+
+def test_captures_that_were_not_written_are_in_the_warning_at_the_end(caplog):
+    ledger = SimpleNamespace(close=lambda _: None, health=lambda: health(thread("writer")))
+    captures = SimpleNamespace(
+        close=lambda _: None, problems=lambda: ("2 captures were not written",)
+    )
+    running = SimpleNamespace(captures=captures, ledger=ledger, watching=None)
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(lifecycle.close(running))
+    assert caplog.messages == [
+        "tokentee: recording ended with problems: 2 captures were not written"
+    ]

@@ -11,6 +11,7 @@ import pytest
 
 from addon.recordings import capture_files
 from addon.recordings.capture_files import CaptureFiles, append, file_for, make_folder
+from ledger.store.processes import supervision
 from tests.addon.recordings.test_capture import captured
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -66,6 +67,61 @@ def test_a_poisoned_exchange_does_not_end_the_thread(tmp_path: Path):
     writing.close(10)
     assert json.loads(gzip.decompress(path.read_bytes()))["id"] == "after"
     assert writing.dropped == 1
+
+
+STEPS = ["line_of", "append", "warning"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError, OSError, KeyboardInterrupt])
+@pytest.mark.parametrize("step", STEPS)
+def test_whatever_a_step_raises_the_thread_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd, step: str, error: type[BaseException]
+):
+    """Each step raises twice: with a whole exchange, with a WebSocket, with nothing that a capture
+    is; what comes afterwards is written."""
+    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
+    writing = files(tmp_path)
+    monkeypatch.setattr(capture_files, "LOG_SECONDS", 0.0)
+    owner = capture_files.logger if step == "warning" else capture_files
+    real, left = getattr(owner, step), [error("step failed"), error("step failed")]
+
+    def fail(*arguments):
+        if left:
+            raise left.pop()
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, step, fail)
+    session = writing.begin()
+    session.add_message(b"hello", from_client=True, is_text=True, at=NOW)
+    for item in (writing.begin(), session, writing.begin()):
+        writing.write(captured(item))
+    writing.write("no capture")
+    writing.write(captured(writing.begin(), started_at="no time"))
+    path = writing.write(captured(writing.begin(), id="after"))
+    writing.close(30)
+    assert not left
+    last = gzip.decompress(path.read_bytes()).splitlines()[-1]
+    assert json.loads(last)["id"] == "after"
+    health = writing.health()
+    assert health is not None
+    assert health.is_working
+    assert health.set_aside == writing.dropped
+    assert health.failures + writing.dropped >= 2
+    assert writing.problems()
+    assert writing.memory.held_bytes == 0
+
+
+def test_a_thread_that_cannot_go_on_is_a_problem(tmp_path: Path, monkeypatch, capfd):
+    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
+    writing = files(tmp_path)
+    assert writing.problems() == ()
+    monkeypatch.setattr(CaptureFiles, "_write", lambda *_: 1 / 0)
+    for _ in range(supervision.FAILURES_AT_END_MAX + 2):
+        writing.write(captured(writing.begin()))
+    writing.close(30)
+    (problem,) = writing.problems()
+    assert problem.startswith("the capture writer does not work: ZeroDivisionError")
+    assert "the capture writer failed" in capfd.readouterr().err
 
 
 def test_what_waits_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
