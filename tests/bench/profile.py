@@ -8,6 +8,7 @@ a search in bytes is the tap's; a sample without one is mitmproxy's or Python's.
 wait are left out.
 """
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -24,10 +25,9 @@ from tests.proxy.mitmdump import REPOSITORY
 SAMPLES_PER_SECOND = 250
 FUNCTIONS_MAX = 25
 OURS = ("addon", "ledger")
-WAITS = ("wait (", "select (", "_take (")
+WAITS = re.compile(r"(\w+\.)*(wait|select|take) \(")
 """How the innermost frame of a thread begins that waits for a lock, a socket or the queue."""
-
-TURN = "_run_once ("
+TURN = "BaseEventLoop._run_once ("
 """One turn of asyncio's event loop."""
 
 
@@ -69,7 +69,7 @@ def samples(text: str) -> Iterator[tuple[list[str], int]]:
         frames = stack.split(";")
         turns = [number for number, frame in enumerate(frames) if frame.startswith(TURN)]
         frames = frames[turns[-1] :] if turns else frames  # what started the loop is no owner
-        if not frames[-1].startswith(WAITS):
+        if not WAITS.match(frames[-1]):
             yield frames, int(count)
 
 
