@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.model.extras import missing_extra
+from ledger.model.passwords import without_passwords
 from ledger.model.printable import printable
 
 
@@ -123,5 +124,5 @@ def run(app: Callable[[], None]) -> None:
 
 def fail(text: str, exit_code: int) -> None:
     """Print one line and end."""
-    print(f"tokentee: {printable(text)}", file=sys.stderr)  # noqa: T201  # the one place that prints it
+    print(f"tokentee: {printable(without_passwords(text))}", file=sys.stderr)  # noqa: T201  # the one place that prints it
     sys.exit(exit_code)

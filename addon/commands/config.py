@@ -42,6 +42,7 @@ def show(
 ) -> None:
     """Show the settings in force, and where each comes from; passwords are hidden."""
     from addon.config import reading, words
+    from ledger.model.passwords import without_passwords
     from ledger.store.engines import urls
 
     path = _found(file)
@@ -55,7 +56,9 @@ def show(
     rows = [
         (
             option.name,
-            urls.shown(option.value) if option.name == "ledger_url" else option.value,
+            urls.shown(option.value)
+            if option.name == "ledger_url"
+            else without_passwords(option.value),
             option.source if option.source != "file" else str(path),
         )
         for option in options

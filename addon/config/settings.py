@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ledger.model.passwords import without_credentials
 from ledger.model.toml_tables import (
     FaultError,
     Problem,
@@ -142,7 +143,7 @@ def _mistakes(
     if settings.metrics is not None and address_of(settings.metrics.listen) is None:
         yield at("metrics", f"listen: {settings.metrics.listen!r} is not HOST:PORT")
     if settings.otlp is not None and not _is_origin(settings.otlp.endpoint, with_path=True):
-        yield at("otlp", f"endpoint: {settings.otlp.endpoint!r} is not a URL")
+        yield at("otlp", f"endpoint: {without_credentials(settings.otlp.endpoint)!r} is not a URL")
     if len(upstreams) > UPSTREAMS_MAX:
         yield at("upstream", f"{len(upstreams)} of them; at most {UPSTREAMS_MAX}")
     taken: dict[str, str] = {}
@@ -159,7 +160,10 @@ def _mistakes(
 def _faults_of(upstream: Upstream, taken: dict[str, str]) -> Iterator[FaultError]:
     """The mistakes of one upstream; notes its name and address as taken."""
     if not _is_origin(upstream.url, with_path=False):
-        yield FaultError("url", f"{upstream.url!r} is not http(s)://HOST[:PORT]; it takes no path")
+        yield FaultError(
+            "url",
+            f"{without_credentials(upstream.url)!r} is not http(s)://HOST[:PORT]; it takes no path",
+        )
     if address_of(upstream.listen) is None:
         yield FaultError("listen", f"{upstream.listen!r} is not HOST:PORT")
     for key, value in (("name", f"name {upstream.name}"), ("listen", upstream.listen)):

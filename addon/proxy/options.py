@@ -6,7 +6,6 @@ a typed option is bad, and does not enforce choices.
 
 import difflib
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +18,7 @@ from mitmproxy.addonmanager import Loader
 from addon.metering.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from addon.metering.opening import Rules, Upstream
 from ledger.model.errors import LedgerError
+from ledger.model.passwords import without_credentials, without_passwords
 from ledger.store.engines.urls import default_url, parse_url
 
 
@@ -113,7 +113,6 @@ HELP = {
 }
 
 
-_PASSWORD = re.compile(r":[^:@/\s]*@")
 _OUR_PREFIXES = ("tee_", "ledger_")
 NAME_LENGTH_MAX = 64
 """Characters of a mistyped option's name that are repeated."""
@@ -216,7 +215,7 @@ def _ledger_url(url: str) -> str:
         urlsplit(url)
         parse_url(url)
     except LedgerError as error:
-        raise ValueError(f"ledger_url: {_PASSWORD.sub(':***@', str(error))}") from None
+        raise ValueError(f"ledger_url: {without_passwords(str(error))}") from None
     except ValueError:
         raise ValueError(
             "ledger_url: not a URL (is a bracket in it open, or a character of the password not "
@@ -254,9 +253,14 @@ def _address(value: str | None) -> tuple[str, int] | None:
 def _url(value: str | None) -> str | None:
     if not value:
         return None
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"tee_otlp: {value!r} is not a URL; write http://127.0.0.1:4318")
+    try:
+        parts = urlsplit(value)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:  # a bracket without its other half
+        is_url = False
+    if not is_url:
+        given = without_credentials(value)
+        raise ValueError(f"tee_otlp: {given!r} is not a URL; write http://127.0.0.1:4318")
     return value
 
 

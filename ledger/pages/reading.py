@@ -45,7 +45,8 @@ def open_read_only(url: str) -> Engine:
     if path := urls.file_of(parsed):
         uri = path.resolve().as_uri().replace("file://", "file:", 1)
         engine = sa.create_engine(
-            sa.URL.create("sqlite", database=uri, query={"mode": "ro", "uri": "true"})
+            sa.URL.create("sqlite", database=uri, query={"mode": "ro", "uri": "true"}),
+            hide_parameters=True,
         )
         sa.event.listen(engine, "connect", _on_sqlite_connect)
         sa.event.listen(engine, "checkout", _on_sqlite_checkout)

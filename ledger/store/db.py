@@ -86,7 +86,7 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
     """An engine on a ledger, which need not exist or be current: see `ensure`."""
     parsed = parse_url(url) if isinstance(url, str) else url
     if path := file_of(parsed):
-        engine = sa.create_engine(parsed.set(database=str(path)))
+        engine = sa.create_engine(parsed.set(database=str(path)), hide_parameters=True)
         sa.event.listen(engine, "connect", _on_sqlite_connect)
         sa.event.listen(engine, "begin", _on_sqlite_begin)
         return engine
@@ -106,6 +106,8 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
             "tcp_user_timeout": 60_000,
         },
         pool_pre_ping=True,
+        # Errors go into logs: without the values of the statement, the secret of keys among them.
+        hide_parameters=True,
     )
     if answer_seconds_max is not None:
         from ledger.store.engines.answering import connector

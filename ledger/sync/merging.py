@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
+from ledger.model.passwords import without_passwords
 from ledger.store import db, partitions, secret
 from ledger.store.engines import urls
 from ledger.store.keys import Key
@@ -163,13 +164,13 @@ def is_refusal(error: Exception) -> bool:
     return not isinstance(error, sa.exc.SQLAlchemyError | LedgerError | OSError | MemoryError)
 
 
-def reason_of(error: Exception) -> str:
-    """What the database said, without the row that it said it of."""
+def reason_of(error: Exception, *passwords: str | None) -> str:
+    """What the database said, without the row that it said it of, and without these passwords."""
     if not isinstance(error, sa.exc.DBAPIError):
-        return urls.without_passwords(f"{type(error).__name__}: {error}")[:300]
+        return without_passwords(f"{type(error).__name__}: {error}", *passwords)[:300]
     diagnosis = getattr(error.orig, "diag", None)
     text = (diagnosis.message_primary if diagnosis else None) or str(error.orig)
-    return urls.without_passwords(" ".join(text.split()))[:300]
+    return without_passwords(" ".join(text.split()), *passwords)[:300]
 
 
 def _batches(source: Connection) -> Iterator[list[Key]]:

@@ -214,7 +214,8 @@ class Shipper:
 
     def _begin_trouble(self, error: Exception) -> None:
         self._disconnect()
-        trouble = reason_of(error) if isinstance(error, sa.exc.DBAPIError) else str(error)
+        is_of_database = isinstance(error, sa.exc.DBAPIError)
+        trouble = reason_of(error, urls.password_of(self._url)) if is_of_database else str(error)
         if trouble != self._trouble:
             with contextlib.suppress(*_TROUBLE), db.writing(self._spool) as connection:
                 spool.note(connection, "trouble", trouble)
@@ -274,7 +275,7 @@ def _first_meeting(
     except LedgerError as error:
         failed.append(error)
     except (sa.exc.SQLAlchemyError, sqlite3.Error, OSError) as error:
-        why = urls.without_passwords(str(error))
+        why = reason_of(error, urls.password_of(target))
         failed.append(LedgerError(f"cannot open the shared ledger {urls.shown(target)}: {why}"))
     finally:
         own.dispose()

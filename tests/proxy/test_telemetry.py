@@ -110,3 +110,21 @@ def test_a_receiver_that_is_down_changes_nothing(tmp_path: Path) -> None:
         Mitmdump(tmp_path, upstreams=[upstream.url], options=options) as proxy,
     ):
         assert ask(proxy.address()) == ANSWER
+
+
+def test_the_password_of_a_ledger_that_is_down_is_nowhere(tmp_path: Path) -> None:
+    """Neither in the log nor in what `/readyz` and `/metrics` say."""
+    port = free_port()
+    options = {
+        "tee_metrics": str(port),
+        "ledger_url": "postgresql+psycopg://u:hunter2@127.0.0.1:9/d?password=hunter2",
+    }
+    data = {"XDG_DATA_HOME": str(tmp_path / "data")}
+    with Mitmdump(
+        tmp_path, upstreams=["http://127.0.0.1:9"], options=options, environment=data
+    ) as proxy:
+        assert proxy.wait_for_log("cannot ship to the shared ledger")
+        said = [get(port, path)[1] for path in ("/readyz", "/metrics", "/healthz")]
+    assert "u:***@127.0.0.1" in proxy.log
+    for text in (proxy.log, *said):
+        assert "hunter2" not in text

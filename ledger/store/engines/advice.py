@@ -25,4 +25,5 @@ def not_opened(url: URL, error: sa.exc.DBAPIError) -> str:
         advice = "see that nothing holds the file and its disk has room"
     else:
         advice = "see that the server runs and the URL is right"
-    return f"cannot open the ledger {urls.shown(url)}: {urls.cut(text)}; {advice}"
+    said = urls.cut(text, urls.password_of(url))
+    return f"cannot open the ledger {urls.shown(url)}: {said}; {advice}"

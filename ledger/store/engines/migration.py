@@ -46,7 +46,7 @@ def upgrade(engine: Engine) -> str | None:
     except sa.exc.DBAPIError as error:
         if advice.is_trouble(error):
             raise LedgerError(advice.not_opened(engine.url, error)) from error
-        cause = urls.cut(" ".join(str(error.orig).split()))
+        cause = urls.cut(" ".join(str(error.orig).split()), urls.password_of(engine.url))
         raise LedgerError(
             f"cannot migrate the ledger {urls.shown(engine.url)} to schema {REVISION}: {cause}; "
             "it is as it was: remove what stands in the way, and run `tokentee db upgrade`"

@@ -1,7 +1,6 @@
 """Edge (environment). Where a ledger lives: its URL, its file, and what of it people may see."""
 
 import os
-import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,14 +10,11 @@ from sqlalchemy.engine import URL, make_url
 
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.model.extras import needs
+from ledger.model.passwords import mistyped_url, without_passwords
 
 SHOWN_CHARACTERS_MAX = 300
 """Of a text that an error repeats."""
-_USERINFO = re.compile(r"(//[^/?#:@\s]*:)\S*@")
-"""`//user:password@` in a text: up to the last @, which a password may hold, too."""
-_MISTYPED = re.compile(r"^([\w+.-]*:?/+)?([^:@]*):.*@", re.DOTALL)
-"""The same at the begin of what was meant as a URL: `postgres:/u:p w@h`, `u:p@h`."""
-_PASSWORD = re.compile(r"((?:password|passwd|pwd|passfile|sslpassword)=)[^&\s'\"]*", re.IGNORECASE)
+PORT_MAX = 65_535
 
 
 def default_url() -> str:
@@ -47,6 +43,12 @@ def parse_url(url: str) -> URL:
         raise LedgerError(
             f"not a ledger URL: {_given(url)}; write an @ in a user or password as %40"
         )
+    if parsed.username is None and "@" in (parsed.database or ""):
+        # A slash typed for the colon: user and password would be a host and a database.
+        raise LedgerError(f"not a ledger URL: {_given(url)}; write //USER:PASSWORD@HOST/NAME")
+    if parsed.port is not None and not 0 < parsed.port <= PORT_MAX:
+        # A password of digits without its host: `//user:123456/database`.
+        raise LedgerError(f"not a ledger URL: {_given(url)}; its port is not in 1 to {PORT_MAX}")
     if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
         if not parsed.database or parsed.database == ":memory:" or "mode=memory" in url:
             raise LedgerError(f"a ledger in memory keeps nothing: {_given(url)}; name a file")
@@ -67,10 +69,9 @@ def shown(url: URL | str) -> str:
     return without_passwords(parsed.render_as_string(hide_password=True))
 
 
-def without_passwords(text: str) -> str:
-    """A text that may hold a URL, without what may be a password in it."""
-    text = _USERINFO.sub(r"\1***@", text)
-    return _PASSWORD.sub(r"\1***", text)
+def password_of(url: URL) -> str | None:
+    """The password in a URL, to be removed from texts."""
+    return str(url.password) if url.password is not None else None
 
 
 def file_of(url: URL) -> Path | None:
@@ -94,10 +95,10 @@ def _is_path(text: str) -> bool:
 
 def _given(url: str) -> str:
     """What was meant as a URL, however mistyped, without its password."""
-    return cut(_MISTYPED.sub(r"\1\2:***@", url))
+    return cut(mistyped_url(url))
 
 
-def cut(text: str) -> str:
-    """A text for one line of an error, without passwords."""
-    text = without_passwords(text)
+def cut(text: str, *known: str | None) -> str:
+    """A text for one line of an error, without passwords; `known` ones wherever they stand."""
+    text = without_passwords(text, *known)
     return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}…"

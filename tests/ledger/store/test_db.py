@@ -5,6 +5,7 @@ import sqlite3
 import stat
 
 import pytest
+import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
 from ledger.store import db
@@ -83,6 +84,14 @@ def test_processes_that_start_at_once_do_not_collide(kind, tmp_path, request):
         assert pool.map(_ensure, [url] * 3) == [REVISION] * 3
     engine = db.open_engine(url)
     assert len(rows(engine, "SELECT * FROM alembic_version")) == 1
+    engine.dispose()
+
+
+def test_errors_do_not_repeat_the_values_of_a_statement(new_sqlite):
+    engine = db.open_engine(new_sqlite())
+    with engine.connect() as connection, pytest.raises(sa.exc.DBAPIError) as caught:
+        connection.execute(sa.text("SELECT :value FROM nowhere"), {"value": "hunter2"})
+    assert "hunter2" not in str(caught.value)
     engine.dispose()
 
 
