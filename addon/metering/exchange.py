@@ -10,7 +10,6 @@ Live traffic, `mitmdump -nr`, replay, rebuild and verify all take this way.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +34,7 @@ from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper
 from ledger.model.exchange import Exchange, Source
+from ledger.model.records import changed
 
 REQUEST_BYTES_MAX = 64 * 1024 * 1024
 """A request that decodes to more is not read: a compressed body can claim any size."""
@@ -125,17 +125,17 @@ class MeteredExchange:
             ]
         )
         error_type, error_code, message = redacted or (None, None, None)
-        return replace(
+        return changed(
             exchange, error_type=error_type, error_code=error_code, error_message=message
         )
 
     def mark_injected(self) -> None:
         """Usage was asked for in the client's name."""
-        self.opened = replace(self.opened, usage_injected=True)
+        self.opened = changed(self.opened, usage_injected=True)
 
     def revert_injection(self) -> None:
         """The question was refused; the request goes upstream again as the client sent it."""
-        self.opened = replace(self.opened, usage_injected=False, resent=True)
+        self.opened = changed(self.opened, usage_injected=False, resent=True)
         self.tap = None
 
     def answer(
@@ -157,7 +157,7 @@ class MeteredExchange:
         content_type = response.headers.get("content-type", "")
         encoding = response.headers.get("content-encoding", "")
         if content_type.lower().startswith(STREAM_TYPES) and not self.opened.streamed:
-            self.opened = replace(self.opened, streamed=True)
+            self.opened = changed(self.opened, streamed=True)
         edits = edits and self.opened.usage_injected and is_event_stream(content_type)
         decoder = None
         if edits:
@@ -219,7 +219,7 @@ class MeteredExchange:
         exchange, reading = settled
         if times is not None:
             began_at = times.first_byte_at
-            exchange = replace(
+            exchange = changed(
                 exchange,
                 first_byte_at=began_at if began_at and began_at > exchange.opened_at else None,
                 first_token_at=None,
@@ -229,7 +229,7 @@ class MeteredExchange:
             finished = self.troubles.attempt(finish, Settled(exchange, reading))
             exchange, reading = finished or (exchange, reading)
         if self.troubles:
-            exchange = replace(exchange, degraded=self.troubles.text)
+            exchange = changed(exchange, degraded=self.troubles.text)
         return Settled(exchange, reading)
 
     def _result(self, end: End, cause: str | None, now: datetime) -> Settled:

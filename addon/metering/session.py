@@ -7,7 +7,6 @@ the handshake was: id `<handshake id>/<number>`, opened when it was asked for or
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 
 from addon.dialects.google import live
@@ -16,6 +15,7 @@ from addon.metering.live_turns import LiveTurns
 from addon.metering.settlement import NOTHING_PASSED, End, Settled, result_of
 from addon.metering.websocket import Closed, Happening, Opened, WebSocketSession
 from ledger.model.exchange import Exchange
+from ledger.model.records import changed
 
 ASKED_MAX = 4
 ASKED_BYTES_MAX = 256 * 1024
@@ -61,7 +61,7 @@ class MeteredSession:
         for happening in happenings:
             match happening:
                 case Opened(key=key, request=request):
-                    opened = replace(
+                    opened = changed(
                         handshake,
                         id=f"{handshake.id}/{key}",
                         opened_at=at,
@@ -88,6 +88,6 @@ class MeteredSession:
                         settled.exchange, b"\n".join(self._asked)
                     )
                     exchanges.append(
-                        settled._replace(exchange=replace(exchange, degraded=degraded))
+                        settled._replace(exchange=changed(exchange, degraded=degraded))
                     )
         return exchanges

@@ -5,7 +5,7 @@ settled once, by the first event that ends it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from addon.metering.meter import Meter
 from ledger.model.duplicates import content_digest
 from ledger.model.exchange import Exchange, Outcome, State
 from ledger.model.reading import Reading, UsageSource
+from ledger.model.records import changed
 
 METER_VERSION = "2"
 """Of framing and dialects together; raised when a fix makes them read a recorded answer
@@ -89,7 +90,7 @@ def result_of(
     if outcome not in (Outcome.UPSTREAM_CUT, Outcome.LOST):
         cause = None  # what the provider said of it is the better reason, or there is none
     reading = _reading(opened, outcome, meter, estimate_input, now)
-    settled = replace(
+    settled = changed(
         opened,
         state=State.LOST if outcome is Outcome.LOST else State.SETTLED,
         outcome=outcome,
@@ -131,7 +132,7 @@ def result_without_reading(
     """The exchange as it ended, for when its reading failed."""
     read = Facts(ended=end is End.FINISHED)
     outcome = outcome_of(end, read, status=status, streamed=opened.streamed)
-    settled = replace(
+    settled = changed(
         opened,
         state=State.LOST if outcome is Outcome.LOST else State.SETTLED,
         outcome=outcome,
@@ -183,10 +184,10 @@ def _reading(
             source = UsageSource.PARTIAL
         elif outcome is Outcome.COMPLETE and meter.request_units:
             source = UsageSource.ESTIMATED
-            usage = replace(usage, tool_units=meter.request_units)
+            usage = changed(usage, tool_units=meter.request_units)
         elif estimated and outcome is not Outcome.COMPLETE:
             source = UsageSource.ESTIMATED
-            usage = replace(usage, input_tokens=estimate_input(), output_tokens=estimated)
+            usage = changed(usage, input_tokens=estimate_input(), output_tokens=estimated)
     return Reading(
         exchange_id=opened.id,
         opened_at=opened.opened_at,

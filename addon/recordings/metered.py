@@ -10,7 +10,6 @@ A WebSocket session gives one reading for each of its responses.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from addon.metering import attribution
@@ -22,6 +21,7 @@ from addon.metering.settlement import TRANSPORT, End, Settled
 from addon.metering.troubles import Troubles
 from addon.recordings.formats.recorded import Recorded
 from ledger.model.exchange import Exchange, Outcome, Source
+from ledger.model.records import changed
 
 _TAG_HEADER = attribution.TAG_HEADER.encode()
 
@@ -34,7 +34,7 @@ def meter(item: Recorded, rules: Rules) -> list[Settled] | None:
     if item.usage_injected:
         exchange.mark_injected()
         # The recorded request has our question in it; what the client asked is not recorded.
-        exchange.opened = replace(exchange.opened, usage_asked=None)
+        exchange.opened = changed(exchange.opened, usage_asked=None)
     if item.messages is not None and item.status == 101:
         return _session(item, exchange)
     _read_answer(item, exchange, edits=item.usage_injected, reached_end=item.end is End.FINISHED)
@@ -60,7 +60,7 @@ def reread(item: Recorded, booked: Exchange, *, reached_end: bool = True) -> Set
         return None
     if booked.usage_injected:
         exchange.mark_injected()
-        exchange.opened = replace(exchange.opened, usage_asked=booked.usage_asked)
+        exchange.opened = changed(exchange.opened, usage_asked=booked.usage_asked)
     _read_answer(item, exchange, edits=booked.usage_injected, reached_end=reached_end)
     end = item.end if item.is_end_certain else _end_of(booked)
     return _settled(item, exchange, end, item.cause)
@@ -126,7 +126,7 @@ def _settled(item: Recorded, exchange: MeteredExchange, end: End, cause: str | N
 def without_upstream_bytes(exchange: Exchange) -> Exchange:
     """The exchange of a body that was decoded before it was recorded: nothing is known of the
     bytes that upstream sent."""
-    return replace(
+    return changed(
         exchange,
         response_bytes=None,
         client_bytes=None,

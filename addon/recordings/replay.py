@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from addon.metering.opening import Rules
@@ -23,6 +23,7 @@ from addon.recordings.formats.recorded import Entry, Item, Recorded, Skipped, Un
 from addon.recordings.metered import is_session, meter
 from ledger.maintenance.known import Known
 from ledger.model.exchange import Outcome
+from ledger.model.records import changed
 from ledger.store.writing.jobs import Receipt
 from ledger.store.writing.writer import Ledger
 
@@ -198,7 +199,7 @@ class Replay:
             self.tally.known += sum(one in known for one in ids)
             settled = [one for one in settled if one.exchange.id not in known]
         for exchange, reading in settled:
-            kept = replace(exchange, capture=f"{file}#{item.name}")
+            kept = changed(exchange, capture=f"{file}#{item.name}")
             self._settle(Settled(kept, reading))
 
     def _settle(self, settled: Settled) -> None:

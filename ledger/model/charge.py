@@ -5,8 +5,10 @@ from datetime import datetime
 from typing import Annotated
 
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
+from ledger.model.records import quick_init
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
     """One priced line of a reading: quantity x unit price = amount, exactly."""

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
+from ledger.model.records import quick_init
 
 
 class State(StrEnum):
@@ -41,6 +42,7 @@ class Source(StrEnum):
     IMPORT = "import"
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """One client request and its one response through the proxy; the unit of record.

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
+from ledger.model.records import quick_init
 from ledger.model.usage import NO_USAGE, Usage
 
 
@@ -21,6 +22,7 @@ class UsageSource(StrEnum):
     NONE = "none"
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What the meter read from an exchange; append-only, the highest revision counts."""

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated
 
 from ledger.model.columns import Column
+from ledger.model.records import quick_init
 
 COUNT_MAX = 10**15
 """More than all providers together sell in a day. Upstream is not trusted, and a few counts near
 the 64 bits that both databases hold would overflow every sum they are in."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Quantities a provider reported for one exchange. None: not reported; 0: reported as zero."""

@@ -6,13 +6,13 @@ row's fault: the whole batch is tried again later.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from ledger.model import door
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Source
 from ledger.model.reading import Reading
+from ledger.model.records import changed
 from ledger.store.processes.set_aside import SetAside
 from ledger.store.writing import batch_insert
 from ledger.store.writing.jobs import Job
@@ -119,7 +119,7 @@ class Batches:
         if found is None:
             return exchange, reading
         opened_at = datetime.fromisoformat(found[0])
-        return replace(exchange, opened_at=opened_at), replace(reading, opened_at=opened_at)
+        return changed(exchange, opened_at=opened_at), changed(reading, opened_at=opened_at)
 
     def _refuse(self, job: Job, error: Exception) -> None:
         """Set an exchange aside that cannot be written, whenever it is tried."""
