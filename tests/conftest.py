@@ -100,11 +100,11 @@ NOT_UNIT_MARKS = {"proxy", "postgres", "process", "bench", "soak", "clients", "b
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark `unit` whatever starts no process, no PostgreSQL and no proxy."""
     for item in items:
-        folders = set(item.path.relative_to(Path(__file__).parent).parts[:-1])
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
         marks = {mark.name for mark in item.iter_markers()}
         fixtures = set(getattr(item, "fixturenames", ()))
         if not (
-            folders & NOT_UNIT_FOLDERS or marks & NOT_UNIT_MARKS or "postgres_server" in fixtures
+            folder in NOT_UNIT_FOLDERS or marks & NOT_UNIT_MARKS or "postgres_server" in fixtures
         ):
             item.add_marker(pytest.mark.unit)
 
