@@ -9,6 +9,7 @@ The work is linear: an event is parsed once at most, and all that goes out of it
 Of a large event only the end is parsed.
 """
 
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -166,7 +167,5 @@ def _beside_the_event(block: bytes) -> Iterable[bytes]:
     Only those that stand before its first field, where servers put keep-alives; they dispatch
     nothing on their own and need no blank line.
     """
-    for line in block.splitlines(keepends=True):
-        if not line.startswith((b":", b"retry")):
-            return
-        yield line
+    lines = block.splitlines(keepends=True)
+    return itertools.takewhile(lambda line: line.startswith((b":", b"retry")), lines)

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import time
 
 import pytest
 from hypothesis import example, given
@@ -16,6 +15,7 @@ from addon.metering.redaction import (
     credentials_of,
     redact,
 )
+from tests.addon.linear import assert_linear
 
 KEY = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
 PROMPT = "Our merger with Globex closes on Friday; tell nobody before that."
@@ -147,12 +147,9 @@ def test_beyond_the_bound_nothing_is_kept():
 
 @pytest.mark.parametrize("unit", ["sk-", "eyJ.", "a-", "Bearer ", "AIza", "0" * 35 + " ", "\\u00"])
 def test_the_work_is_linear(unit: str):
-    def seconds(length: int) -> float:
-        text = (unit * length)[:length]
-        begun = time.process_time()
+    def work(size: int) -> None:
+        text = (unit * size)[:size]
         for _ in range(20):
             redact(text, credentials=(text,), body=text.encode())
-        return time.process_time() - begun
 
-    seconds(200)
-    assert seconds(2000) < 100 * seconds(200) + 0.2
+    assert_linear(work, 200)

@@ -55,6 +55,16 @@ PAIRS = [
         id="first-key-spaced-crlf",
     ),
     pytest.param(
+        b'data: {"id": "x", "choices": [], "usage": null, "x": 1}\n\n',
+        b'data: {"id": "x", "choices": [], "x": 1}\n\n',
+        id="spaced-before-another-key",
+    ),
+    pytest.param(
+        b'data: {"id": "x", "choices": [], "usage": null}\n\n',
+        b'data: {"id": "x", "choices": []}\n\n',
+        id="spaced-at-the-end",
+    ),
+    pytest.param(
         b'data: {"id":"x","choices":[{"delta":{"usage":null}}],"usage" : null }\n\n',
         b'data: {"id":"x","choices":[{"delta":{"usage":null}}] }\n\n',
         id="a-nested-usage-is-not-ours",
