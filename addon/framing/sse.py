@@ -14,7 +14,7 @@ block is one `rfind`; anything odder is left to the regular expression.
 import re
 
 from addon.framing.frame import Frame
-from addon.framing.held import Held
+from addon.framing.held import LARGE_BYTES, Held
 
 BLOCK_BYTES_MAX = 16 * 1024 * 1024
 """No text event comes near it; an image inside one is 2-6 MB of base64. A longer block is given
@@ -60,8 +60,8 @@ class SSE:
             self._held_end = seam[-2:]
             return self._give_out_oversize()
         first = cut
-        if held.is_shortened:
-            # Only the block that is held was shortened, so it ends where it ends.
+        if held.is_shortened or len(held) + len(data) > LARGE_BYTES:
+            # Only the block that is held is shortened, so it ends where it ends.
             first = _first_end(seam) - len(end)
         held.add(data[: max(0, first)])
         run = self._take() + data[max(0, first) : cut]

@@ -32,6 +32,7 @@ from addon.metering.settlement import (
 )
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
+from addon.metering.whole import WholeAnswer
 from addon.usage_opt_in.stripping import Stripper
 from ledger.model.exchange import Exchange, Source
 from ledger.model.records import changed
@@ -58,6 +59,7 @@ class MeteredExchange:
         "_content_encoding",
         "_credentials",
         "_is_confirmed",
+        "_whole",
         "is_handshake",
         "opened",
         "request",
@@ -92,6 +94,7 @@ class MeteredExchange:
         self.status: int | None = None
         """Of the response; None while no headers have come."""
         self._is_confirmed = is_confirmed
+        self._whole: WholeAnswer | None = None
         self._body = body
         self._budget = budget
         self._content_encoding = content_encoding
@@ -106,7 +109,8 @@ class MeteredExchange:
     def is_confirmed(self) -> bool:
         """Whether host, request or answer have confirmed that this is an LLM call. Until then it
         has no row, and nothing of it is edited."""
-        return self._is_confirmed or (self.tap is not None and self.tap.meter.is_confirmed)
+        answer = self.tap or self._whole
+        return self._is_confirmed or (answer is not None and answer.meter.is_confirmed)
 
     def request_body(self) -> bytes:
         """The client's request body with its content-encoding undone."""
@@ -153,11 +157,9 @@ class MeteredExchange:
         passes. `clock` gives seconds since the epoch. `capture` is given each chunk.
         `on_confirmed` is called once, when the answer confirms what the request did not.
         """
-        self.status = response.status
+        self._see_headers(response)
         content_type = response.headers.get("content-type", "")
         encoding = response.headers.get("content-encoding", "")
-        if content_type.lower().startswith(STREAM_TYPES) and not self.opened.streamed:
-            self.opened = changed(self.opened, streamed=True)
         edits = edits and self.opened.usage_injected and is_event_stream(content_type)
         decoder = None
         if edits:
@@ -169,9 +171,36 @@ class MeteredExchange:
                 decoder = None
             else:
                 encoding = ""  # what is metered is what was decoded
-        meter = Meter(
+        self.tap = Tap(
+            self._meter(response, encoding, on_confirmed),
+            stripper=Stripper() if edits else None,
+            clock=clock,
+            troubles=self.troubles,
+            capture=capture,
+            decoder=decoder,
+            budget=self._budget,
+        )
+        return self.tap
+
+    def answer_whole(self, response: Response, body: bytes) -> None:
+        """A response of which the whole body is there, and of which nothing is edited."""
+        self._see_headers(response)
+        encoding = response.headers.get("content-encoding", "")
+        meter = self._meter(response, encoding, None)
+        self._whole = WholeAnswer(meter, body, troubles=self.troubles)
+
+    def _see_headers(self, response: Response) -> None:
+        self.status = response.status
+        content_type = response.headers.get("content-type", "")
+        if content_type.lower().startswith(STREAM_TYPES) and not self.opened.streamed:
+            self.opened = changed(self.opened, streamed=True)
+
+    def _meter(
+        self, response: Response, encoding: str, on_confirmed: Callable[[], object] | None
+    ) -> Meter:
+        return Meter(
             self.route.dialect,
-            content_type=content_type,
+            content_type=response.headers.get("content-type", ""),
             content_encoding=encoding,
             headers=response.headers,
             provider=self.opened.provider,
@@ -181,16 +210,6 @@ class MeteredExchange:
             confirms=None if self._is_confirmed else self._confirms,
             on_confirmed=on_confirmed,
         )
-        self.tap = Tap(
-            meter,
-            stripper=Stripper() if edits else None,
-            clock=clock,
-            troubles=self.troubles,
-            capture=capture,
-            decoder=decoder,
-            budget=self._budget,
-        )
-        return self.tap
 
     def _confirms(self, facts: Facts, body: dict[str, Any]) -> bool:
         """Whether one frame or document is an answer of this exchange's dialect."""
@@ -233,20 +252,20 @@ class MeteredExchange:
         return Settled(exchange, reading)
 
     def _result(self, end: End, cause: str | None, now: datetime) -> Settled:
-        tap = self.tap
-        if tap is not None:
-            tap.end()
+        answer = self.tap or self._whole
+        if answer is not None:
+            answer.end()
         settled = result_of(
             self.opened,
             end=end,
             status=self.status,
-            meter=tap.meter if tap else None,
-            passed=tap.passed() if tap else NOTHING_PASSED,
+            meter=answer.meter if answer else None,
+            passed=answer.passed() if answer else NOTHING_PASSED,
             estimate_input=lambda: estimate.input_tokens_of(self.request_body()),
             cause=cause,
             now=now,
         )
-        if tap is not None and (unread := tap.meter.trouble):
+        if answer is not None and (unread := answer.meter.trouble):
             self.troubles.add(unread)
         if settled.exchange.error_type is None and settled.exchange.error_message is None:
             return settled

@@ -31,6 +31,9 @@ _DONE = b"[DONE]"
 STEP_BYTES = 16 * 1024
 """Decoded bytes that are read in one turn of the event loop. The costliest bytes, which no
 provider sends, take about a microsecond each."""
+WHOLE_PIECE_BYTES = 64 * 1024
+"""What is read at a time of a body that is there as a whole: it lies in a core's cache, and of the
+last piece, which has the marks, not too much has to be searched for them."""
 PIECE_WORK_BYTES = 128
 """What a piece from the decoder counts beside its bytes, even when it is empty."""
 READ_BLOCKS_MAX = 4_096
@@ -122,6 +125,17 @@ class Meter:
             if worked >= STEP_BYTES:
                 yield
                 worked = 0
+
+    def feed_whole(self, body: bytes) -> None:
+        """A whole body at once, from a recording; `end` comes after it."""
+        if self._decoder is not None or len(body) <= STEP_BYTES:
+            self.feed(body)
+            return
+        # The first pieces are short: from them it is learned what an ordinary frame is.
+        for start in range(0, min(len(body), WHOLE_PIECE_BYTES), STEP_BYTES):
+            self._frame(body[start : start + STEP_BYTES])
+        for start in range(WHOLE_PIECE_BYTES, len(body), WHOLE_PIECE_BYTES):
+            self._frame(body[start : start + WHOLE_PIECE_BYTES])
 
     def feed_events(self, run: bytes) -> None:
         """Whole server-sent events, which the editor of an unencoded stream has framed already."""

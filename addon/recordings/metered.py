@@ -108,6 +108,9 @@ def _read_answer(
     response = Response(status=item.status, headers=header_map(item.response_headers))
     # An error answer that was held until it was whole was not edited.
     edits = edits and not may_refuse(response, injected=edits)
+    if not edits:
+        exchange.answer_whole(response, item.response_body)
+        return
     tap = exchange.answer(response, edits=edits, clock=_no_clock)
     if item.response_body:
         tap.callable(item.response_body)

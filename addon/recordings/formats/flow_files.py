@@ -13,9 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mitmproxy.flow import Error
-from mitmproxy.io import compat
-
 from addon.metering.settlement import End
 from addon.recordings.formats.recorded import (
     Entry,
@@ -41,6 +38,8 @@ DEPTH_MAX = 32
 _LENGTH_DIGITS_MAX = 12
 _ID = frozenset({"id"})
 _NEEDED = frozenset({"version", "type", "id", "error", "request", "response", "websocket"})
+_KILLED = "Connection killed."
+"""mitmproxy's text for a flow that was killed (`mitmproxy.flow.Error.KILLED_MESSAGE`)."""
 _CLIENT_LEFT = "Client disconnected."
 """mitmproxy's text for a client that closed its connection."""
 
@@ -88,7 +87,7 @@ def _id_of(record: bytes) -> str | None:
 
 def end_of_error(message: str) -> End:
     """Which side ended a flow, by mitmproxy's error text."""
-    if message == Error.KILLED_MESSAGE:
+    if message == _KILLED:
         return End.STOPPED
     return End.CLIENT_LEFT if message == _CLIENT_LEFT else End.UPSTREAM_BROKE
 
@@ -110,6 +109,9 @@ def _state_of(record: bytes) -> Mapping[str, _Value]:
     state, _ = _top(record, _NEEDED)
     if state.get("version") == VERSION:
         return state
+    # Half a second of imports, which a process that reads today's files does without.
+    from mitmproxy.io import compat
+
     whole, _ = _top(record, None)
     older: dict[bytes | str, Any] = dict(whole.items())
     return {str(name): value for name, value in compat.migrate_flow(older).items()}

@@ -1,0 +1,48 @@
+"""Pure. An answer that is there as a whole, in a recording: metered and hashed in one go.
+
+What the tap does for an answer that passes piece by piece, without what only live traffic needs:
+no turns of an event loop, no backlog, no times of chunks. The meter is the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from addon.metering.meter import Meter
+from addon.metering.settlement import Passed
+from addon.metering.troubles import Troubles
+
+
+class WholeAnswer:
+    """One recorded answer of which nothing is edited; stands in for a `Tap`."""
+
+    __slots__ = ("_body", "_is_read", "_troubles", "meter")
+
+    def __init__(self, meter: Meter, body: bytes, *, troubles: Troubles) -> None:
+        self.meter = meter
+        self._body = body
+        self._troubles = troubles
+        self._is_read = True
+
+    def end(self) -> None:
+        """Read the body; to be called once."""
+        try:
+            if self._body:
+                self.meter.feed_whole(self._body)
+            self.meter.end()
+        except Exception as failure:  # noqa: BLE001  # the row must still be settled
+            self._is_read = False
+            self._troubles.add_failure(failure, "the rest of this exchange is not read")
+
+    def passed(self) -> Passed:
+        """The lengths and digests of what was recorded, for the ledger."""
+        if not self._is_read:
+            return Passed(is_whole=False)
+        size, digest = len(self._body), hashlib.sha256(self._body).hexdigest()
+        return Passed(
+            response_bytes=size,
+            client_bytes=size,
+            removed_bytes=0,
+            upstream_digest=digest,
+            client_digest=digest,
+        )
