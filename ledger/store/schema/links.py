@@ -25,7 +25,7 @@ one statement; on PostgreSQL a function that loops over the keys of a bundle.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 LINK_COLUMNS = (
     "opened_at",
@@ -202,18 +202,26 @@ def sqlite_views() -> list[tuple[str, tuple[str, ...]]]:
 
 def sqlite_view(name: str, steps: Sequence[str]) -> list[str]:
     """The statements that give a connection one of these views."""
-    return taking_in(name, LINK_COLUMNS, steps)
+    return taking_in(name, LINK_COLUMNS, {"NEW.id IS NOT NULL": steps})
 
 
-def taking_in(name: str, columns: Sequence[str], steps: Sequence[str]) -> list[str]:
-    """A temporary view on SQLite that takes rows in, and does this for each of them that is one."""
+def sqlite_single_view(name: str) -> list[str]:
+    """The statements that give a connection one view, which does both with a single new member."""
+    steps = [step for _, each in sqlite_views() for step in each]
+    return taking_in(name, LINK_COLUMNS, {"NEW.id IS NOT NULL": steps})
+
+
+def taking_in(
+    name: str, columns: Sequence[str], programs: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """A temporary view on SQLite that takes rows in: condition on a row -> what is done for it."""
     nothing = ", ".join(f"NULL AS {column}" for column in columns)
-    program = "; ".join(steps)
-    when = f"INSTEAD OF INSERT ON {name} WHEN NEW.id IS NOT NULL"
-    return [
-        f"CREATE TEMP VIEW IF NOT EXISTS {name} AS SELECT {nothing}",
-        f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_row {when} BEGIN {program}; END",
+    triggers = [
+        f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_row_{number} INSTEAD OF INSERT ON {name} "
+        f"WHEN {condition} BEGIN {'; '.join(steps)}; END"
+        for number, (condition, steps) in enumerate(programs.items())
     ]
+    return [f"CREATE TEMP VIEW IF NOT EXISTS {name} AS SELECT {nothing}", *triggers]
 
 
 def has_company(name: str) -> str:
