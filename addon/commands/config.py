@@ -53,6 +53,9 @@ def show(
         folder=path.parent,
         environment=os.environ,
     )
+    options += words.files_of(settings, folder=path.parent, environment=os.environ)
+    if (workers := words.workers_of(settings, os.environ)) is not None:
+        options.append(workers)
     rows = [
         (
             option.name,

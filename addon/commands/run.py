@@ -1,8 +1,9 @@
 """Wiring. `tokentee run`: a recording proxy, alone or around a command."""
 
 import gc
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,10 @@ Options:
                          those to LLM hosts.
   --listen HOST[:PORT]   Without a command: where to listen [127.0.0.1:8080].
                          0.0.0.0 lets everyone who reaches this machine in.
+  --workers N            Without a command: N processes on the same addresses, with
+                         one ledger, one log and one /metrics. One that dies is
+                         started again. SIGHUP reads the config file again and
+                         replaces one after the other; no connection is refused.
   --mode SPEC            Without a command: reverse:https://api.openai.com@8080,
                          regular, upstream:http://proxy:3128, ...
   --set NAME=VALUE       An option of the recorder or of mitmproxy:
@@ -53,17 +58,27 @@ def run(words: Sequence[str]) -> int:
 
     try:
         call = parse(words)
+        if call.is_help:
+            sys.stdout.write(HELP)
+            return 0
+        given = dict(os.environ)
+        call = _with_config(call, given)
+
+        from addon.run import lean
+
+        lean.install()
+        if call.workers is not None and not call.command:
+            from addon.run.workers.supervisor import run_workers
+
+            return run_workers(call.workers, lambda: _with_config(parse(words), given))
+        return _starter(call)(call)
     except WrongCallError as error:
         sys.stderr.write(f"tokentee: {error}\n")
         return 2
-    if call.is_help:
-        sys.stdout.write(HELP)
-        return 0
 
-    from addon.run import lean
 
-    call = _with_config(call)
-    lean.install()
+def _starter(call: "Call") -> "Callable[[Call], int]":
+    """What runs the call in this process."""
     # Imports make objects that stay: a tenth of the start goes into looking for garbage in them.
     gc.disable()
     if call.command:
@@ -72,16 +87,21 @@ def run(words: Sequence[str]) -> int:
         from addon.run.alone import run_proxy as start
     gc.freeze()
     gc.enable()
-    return start(call)
+    return start
 
 
-def _with_config(call: "Call") -> "Call":
-    """The call with the config file's settings below its own options; as it is without a file."""
-    import os
+def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":
+    """The call with what the environment and the config file say below its own options.
 
+    `given`: the environment as the operator made it. What the file says of names and budgets is
+    put into this process's environment, where their readers look for it.
+    """
     from addon.config import reading, words
+    from addon.run.arguments import workers_of
 
-    path = reading.path_of(call.config)
+    if call.workers is None and (named := given.get(words.WORKERS_VARIABLE)):
+        call = replace(call, workers=workers_of(named, words.WORKERS_VARIABLE))
+    path = reading.path_of(call.config, given)
     if path is None:
         return call
     settings = reading.load(path)
@@ -89,7 +109,7 @@ def _with_config(call: "Call") -> "Call":
         settings,
         ledger_url=reading.ledger_url(settings, path),
         folder=path.parent,
-        environment=os.environ,
+        environment=given,
     )
     has_modes = bool(call.command or call.listen) or any(
         word in ("--mode", "-m") or word.startswith("--mode=") for word in call.options
@@ -97,7 +117,9 @@ def _with_config(call: "Call") -> "Call":
     added = words.words_of(
         options, words.modes_of(settings), given=call.set_names, has_modes=has_modes
     )
-    if settings.names and not os.environ.get("TOKENTEE_NAMES"):
-        os.environ["TOKENTEE_NAMES"] = str(reading.beside(path, settings.names))
+    for file in words.files_of(settings, folder=path.parent, environment=given):
+        if file.source == words.FILE:
+            os.environ[words.FILES[file.name]] = file.value
     sys.stderr.write(f"tokentee: settings from {path}\n")
-    return replace(call, options=(*added, *call.options))
+    workers = call.workers if call.workers is not None else settings.workers
+    return replace(call, options=(*added, *call.options), workers=workers)

@@ -31,7 +31,7 @@ def check(path: Path) -> tuple[Settings, list[Problem]]:
     cannot be read."""
     text = text_of(path, "config file")
     settings, problems = read(text)
-    for key in ("prices", "names", "ledger_file"):
+    for key in ("prices", "names", "budgets", "ledger_file"):
         named = getattr(settings, key)
         if named is not None and not beside(path, named).is_file():
             problems.append(Problem(line=_line_of(text, key), text=f"{key}: no file {named!r}"))

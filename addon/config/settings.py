@@ -61,6 +61,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     capture: str | None = None
     prices: str | None = None
     names: str | None = None
+    budgets: str | None = None
+    """A file with budgets, as `tokentee budget` reads it."""
+    workers: int | None = None
+    """Processes of a proxy without a command."""
     client_tags: str | None = None
     log: str | None = None
     log_format: str | None = None
@@ -70,6 +74,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     upstream: tuple[Upstream, ...] = ()
 
 
+WORKERS_MAX = 64
+"""As of the option `--workers`."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "commit": ("before_end", "async"),
     "inject": ("auto", "always", "never"),
@@ -136,6 +142,8 @@ def _mistakes(
         value = getattr(settings, key)
         if value is not None and value not in choices:
             yield at(key, f"{value!r} is not one of {', '.join(choices)}")
+    if settings.workers is not None and not 0 < settings.workers <= WORKERS_MAX:
+        yield at("workers", f"{settings.workers} is not a number from 1 to {WORKERS_MAX}")
     if settings.ledger is not None and settings.ledger_file is not None:
         yield at("ledger_file", "ledger is given, too; keep one of them")
     if settings.listen is not None and address_of(settings.listen) is None:

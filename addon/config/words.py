@@ -12,6 +12,10 @@ ENVIRONMENT: Mapping[str, str] = {
     "tee_prices": "TOKENTEE_PRICES",
 }
 """Option -> the environment variable that stands above the config file."""
+WORKERS_VARIABLE = "TOKENTEE_WORKERS"
+FILES: Mapping[str, str] = {"names": "TOKENTEE_NAMES", "budgets": "TOKENTEE_BUDGETS"}
+"""Key of a file of settings -> the environment variable that names it, and stands above."""
+FILE = "file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +56,28 @@ def options_of(
         if variable is not None and environment.get(variable):
             found.append(Option(name=name, value=environment[variable], source=variable))
         elif value:
-            found.append(Option(name=name, value=value, source="file"))
+            found.append(Option(name=name, value=value, source=FILE))
     return found
+
+
+def files_of(settings: Settings, *, folder: Path, environment: Mapping[str, str]) -> list[Option]:
+    """The files of names and budgets, as they are in force."""
+    found = []
+    for key, variable in FILES.items():
+        if environment.get(variable):
+            found.append(Option(name=key, value=environment[variable], source=variable))
+        elif (path := _path(folder, getattr(settings, key))) is not None:
+            found.append(Option(name=key, value=path, source=FILE))
+    return found
+
+
+def workers_of(settings: Settings, environment: Mapping[str, str]) -> Option | None:
+    """The number of workers that is in force, if there is one."""
+    if named := environment.get(WORKERS_VARIABLE):
+        return Option(name="workers", value=named, source=WORKERS_VARIABLE)
+    if settings.workers is None:
+        return None
+    return Option(name="workers", value=str(settings.workers), source=FILE)
 
 
 def modes_of(settings: Settings) -> list[str]:

@@ -25,6 +25,7 @@ from addon.proxy.running import Live, Running
 from addon.proxy.watching import Wanted, Watching
 from addon.recordings.capture_files import CaptureFiles
 from addon.telemetry.json_log import write_json
+from addon.telemetry.seat import Seat
 from ledger import recording
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
@@ -52,8 +53,11 @@ _closing: set[asyncio.Task[None]] = set()
 """Closings under way: the loop itself keeps only weak references to tasks."""
 
 
-def start(settings: Settings, *, node: str) -> Running:
-    """A ledger that is being written, or what a reload handed over. Raises LedgerError."""
+def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running:
+    """A ledger that is being written, or what a reload handed over. Raises LedgerError.
+
+    `seat`: where this process counts its metrics if it is one of several workers.
+    """
     loop = asyncio.get_running_loop()
     on_commit = notifier(loop)
     while _handed_over:
@@ -65,7 +69,7 @@ def start(settings: Settings, *, node: str) -> Running:
         return running
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
     notes = notes_if_viewed(ctx.master, loop)
-    wanted = Wanted(metrics=settings.metrics, otlp=settings.otlp)
+    wanted = Wanted(metrics=settings.metrics, otlp=settings.otlp, seat=seat)
     watching = Watching(wanted) if wanted.is_anything else None
     price = notes.pricing(book.price) if notes else book.price
     try:

@@ -48,6 +48,7 @@ from addon.proxy.options import Settings
 from addon.proxy.patches import hook_lists, http_stream
 from addon.proxy.running import Live, Running
 from addon.recordings.metered import without_upstream_bytes
+from addon.telemetry.seat import Seat
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Source
 from ledger.store.writing.jobs import Receipt
@@ -70,12 +71,14 @@ class Recorder:
         tags: Mapping[str, str] | None = None,
         project: str | None = None,
         git_branch: str | None = None,
+        seat: Seat | None = None,
     ) -> None:
         """`tags`: for every exchange, beside those of the options; `project` and `git_branch`: what
-        every exchange is made for, where it is known."""
+        every exchange is made for, where it is known; `seat`: where a worker counts its metrics."""
         self._tags = dict(tags or {})
         self._project = project
         self._git_branch = git_branch
+        self._seat = seat
         self._running: Running | None = None
         self._uninstalls: list[Callable[[], None]] = []
         self._node = f"{socket.gethostname()}/{os.getpid()}/{int(time.time())}"
@@ -85,6 +88,11 @@ class Recorder:
         """Saved flows without an answer, in `mitmdump -nr`."""
         self._refused = False
         """The options of the start were bad, and that was said."""
+
+    @property
+    def running_state(self) -> Running | None:
+        """The ledger and what is under way; None while nothing is recorded."""
+        return self._running
 
     # Life
 
@@ -409,7 +417,7 @@ class Recorder:
         )
         running = self._running
         if running is None:
-            self._running = lifecycle.start(settings, node=self._node)
+            self._running = lifecycle.start(settings, node=self._node, seat=self._seat)
         elif settings.ledger_url != running.settings.ledger_url:
             raise ValueError("ledger_url: stays as it was at the start; restart to change it")
         else:

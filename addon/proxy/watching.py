@@ -13,6 +13,7 @@ from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics
 from addon.telemetry.observer import Observer, Sink
+from addon.telemetry.seat import Seat
 from ledger.model.errors import LedgerError
 from ledger.store.writing.writer import Ledger
 from ledger.sync import spool
@@ -30,6 +31,8 @@ class Wanted:
     metrics: tuple[str, int] | None = None
     """Host and port of `/healthz`, `/readyz`, `/metrics`."""
     otlp: str | None = None
+    seat: Seat | None = None
+    """Of a worker: it counts there, and its supervisor serves the metrics of all workers."""
 
     @property
     def is_anything(self) -> bool:
@@ -48,7 +51,15 @@ class Watching:
         self._spool: tuple[float, spool.Status] | None = None
         sinks: list[Sink] = []
         self._endpoint: Endpoint | None = None
-        if wanted.metrics is not None:
+        if wanted.metrics is not None and wanted.seat is not None:
+            from addon.telemetry.shared_metrics import metrics_of_worker
+
+            sinks.append(
+                metrics_of_worker(
+                    wanted.seat, self.health, dropped_observations=lambda: self.observer.dropped
+                )
+            )
+        elif wanted.metrics is not None:
             metrics = Metrics(self.health, dropped_observations=lambda: self.observer.dropped)
             sinks.append(metrics)
             self._endpoint = _listening(*wanted.metrics, self.health, metrics)

@@ -12,6 +12,7 @@ may have gone past, on stderr.
     bypass        connections that went past
     lean, master  mitmproxy with only the addons that recording needs
     summary       the bill
+    workers/      several proxies on one address, and their supervisor
     preload.cjs   leads older Node.js
 
 Uses: proxy and what it uses, the ledger.

@@ -15,16 +15,9 @@ LOOPBACK = "127.0.0.1"
 
 def run_proxy(call: Call) -> int:
     """Run it, on loopback unless the options say otherwise; 0 when it has stopped."""
-    for host in open_addresses(call):
-        _say(
-            f"listening on {host or 'all interfaces'}: everyone who reaches this machine can send "
-            "requests through this proxy; --proxyauth USER:PASSWORD asks them for a credential"
-        )
-    host, port = call.listen or (LOOPBACK, None)
-    words = ["--listen-host", host, *(["--listen-port", str(port)] if port is not None else [])]
     trust = authorities.read_trust(os.environ)
-    for trouble in trust.troubles:
-        _say(trouble)
+    for line in (*warnings(call), *trust.troubles):
+        sys.stderr.write(f"tokentee: {line}\n")
     with tempfile.TemporaryDirectory(prefix="tokentee-") as folder:
         trusted = authorities.write(Path(folder), [trust.everything])
 
@@ -36,9 +29,20 @@ def run_proxy(call: Call) -> int:
                 named=call.set_names,
             )
 
-        master.run_master(make, [*words, *call.options], call.filters)
+        master.run_master(make, [*listen_words(call), *call.options], call.filters)
     return 0
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(f"tokentee: {text}\n")
+def listen_words(call: Call) -> list[str]:
+    """The options that say where a proxy without modes of its own listens."""
+    host, port = call.listen or (LOOPBACK, None)
+    return ["--listen-host", host, *(["--listen-port", str(port)] if port is not None else [])]
+
+
+def warnings(call: Call) -> list[str]:
+    """A line for each address at which strangers can reach the proxy."""
+    return [
+        f"listening on {host or 'all interfaces'}: everyone who reaches this machine can send "
+        "requests through this proxy; --proxyauth USER:PASSWORD asks them for a credential"
+        for host in open_addresses(call)
+    ]

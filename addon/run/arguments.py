@@ -28,9 +28,13 @@ VALUES = frozenset(
     }
 )  # fmt: skip
 """Those with one."""
-OURS = frozenset({"--everything", "--listen", "--config", "--help", "-h"})
+OUR_VALUES = frozenset({"--listen", "--config", "--workers"})
+OURS = OUR_VALUES | {"--everything", "--help", "-h"}
 FILTER_SIGNS = "~!("
 """How mitmproxy's filter expressions begin; no command begins so."""
+WORKERS_MAX = 64
+"""Each is a process of about 150 MB with a connection to the ledger; a machine with more cores
+than this needs a second proxy."""
 LOOPBACK_NAMES = ("127.", "localhost", "::1", "[::1]")
 
 
@@ -50,6 +54,8 @@ class Call:
     listen: tuple[str, int | None] | None = None
     config: str | None = None
     """A config file; None: the usual places."""
+    workers: int | None = None
+    """None: one process, which nobody supervises."""
     is_help: bool = False
     filters: tuple[str, ...] = field(default=())
 
@@ -70,7 +76,7 @@ def parse(words: Sequence[str]) -> Call:
     options: list[str] = []
     filters: list[str] = []
     everything, is_help = False, False
-    listen, config = None, None
+    ours: dict[str, str] = {}
     command: Sequence[str] = ()
     rest = list(words)
     while rest:
@@ -84,10 +90,8 @@ def parse(words: Sequence[str]) -> Call:
             everything = True
         elif word in ("--help", "-h"):
             is_help = True
-        elif name == "--listen":
-            listen = _address(value if equals else _value_of(word, rest))
-        elif name == "--config":
-            config = value if equals else _value_of(word, rest)
+        elif name in OUR_VALUES:
+            ours[name] = value if equals else _value_of(word, rest)
         elif taken := _mitmproxys(word, rest):
             options += taken
         elif word.startswith("-") and word != "-":
@@ -96,17 +100,32 @@ def parse(words: Sequence[str]) -> Call:
             filters.append(word)
         else:
             command, rest = [word, *rest], []
+    listen = _address(ours["--listen"]) if "--listen" in ours else None
+    workers = workers_of(ours["--workers"], "--workers") if "--workers" in ours else None
     if listen and command:
         raise WrongCallError("--listen is for a proxy without a command")
+    if workers and command:
+        raise WrongCallError(
+            "--workers is for a proxy without a command: tokentee run --workers 4 --listen 8080, "
+            "and then point the command at it"
+        )
     return Call(
         options=tuple(options),
         command=tuple(command),
         everything=everything,
         listen=listen,
-        config=config,
+        config=ours.get("--config"),
+        workers=workers,
         is_help=is_help,
         filters=tuple(filters),
     )
+
+
+def workers_of(text: str, name: str) -> int:
+    """The number of workers that a text gives. Raises WrongCallError, which says `name`."""
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:6]) <= WORKERS_MAX):
+        raise WrongCallError(f"{name}: {text!r} is not a number from 1 to {WORKERS_MAX}")
+    return int(text)
 
 
 def open_addresses(call: Call) -> list[str]:

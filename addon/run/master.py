@@ -30,6 +30,7 @@ from mitmproxy.tools import cmdline, main
 
 from addon.proxy.recorder import Recorder
 from addon.run.workspace import NO_WORKSPACE, Workspace
+from addon.telemetry.seat import Seat
 
 REQUEST_BODY_BYTES_MAX = 64 * 2**20
 """A larger request body goes upstream as it comes: an upload of a file, not a prompt. Providers
@@ -55,6 +56,21 @@ class PassOn:
             flow.response.stream = True
 
 
+class StartCheck(errorcheck.ErrorCheck):
+    """mitmproxy's, which ends a start with errors; says when the start has succeeded."""
+
+    name = "errorcheck"
+
+    def __init__(self, on_started: Callable[[], None]) -> None:
+        super().__init__()
+        self._on_started = on_started
+
+    def finish(self) -> None:
+        """Called by mitmproxy when everything runs."""
+        super().finish()  # type: ignore[no-untyped-call]
+        self._on_started()
+
+
 class RecordingMaster(master.Master):
     """mitmdump without what a recording proxy does not use. Its log goes to stderr."""
 
@@ -68,13 +84,18 @@ class RecordingMaster(master.Master):
         with_proxyauth: bool = False,
         passes_on: bool = False,
         named: Container[str] = (),
+        seat: Seat | None = None,
+        first: Sequence[object] = (),
+        on_started: Callable[[], None] = lambda: None,
     ) -> None:
         """`tags` and `workspace`: for every exchange; `chooser`: in place of mitmproxy's NextLayer;
-        `named`: options that the command line sets."""
+        `named`: options that the command line sets; `seat`: where a worker counts its metrics;
+        `first`: addons before all others; `on_started`: called when the start has succeeded."""
         super().__init__(opts, with_termlog=False)
         self._named = named
         self._termlog_addon = termlog.TermLog(sys.stderr)
         addons: list[object] = [
+            *first,
             self._termlog_addon,
             core.Core(),
             block.Block(),
@@ -94,8 +115,10 @@ class RecordingMaster(master.Master):
         ]
         if passes_on:
             addons.append(PassOn())
-        recorder = Recorder(tags=tags, project=workspace.project, git_branch=workspace.git_branch)
-        addons += [recorder, errorcheck.ErrorCheck()]
+        self.recorder = Recorder(
+            tags=tags, project=workspace.project, git_branch=workspace.git_branch, seat=seat
+        )
+        addons += [self.recorder, StartCheck(on_started)]
         self.addons.add(*addons)
 
     async def run(self) -> None:

@@ -16,10 +16,10 @@ from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import socket
-from typing import Any
+from typing import Any, Protocol
 
 from addon.telemetry.health import Health, problems
-from addon.telemetry.metrics import CONTENT_TYPE, Metrics
+from addon.telemetry.metrics import CONTENT_TYPE
 
 logger = logging.getLogger(__name__)
 
@@ -28,11 +28,18 @@ CONNECTIONS_MAX = 16
 """A scraper, a load balancer and a person, with room; more are refused at once."""
 
 
+class Exposed(Protocol):
+    """What a scrape asks."""
+
+    def exposition(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+
+
 class Endpoint:
-    """The HTTP server of one process."""
+    """The HTTP server of one process, or of all workers."""
 
     def __init__(
-        self, host: str, port: int, *, health: Callable[[], Health], metrics: Metrics
+        self, host: str, port: int, *, health: Callable[[], Health], metrics: Exposed
     ) -> None:
         """Raises OSError if the address cannot be listened on. Port 0: any free one."""
         self._server = _Server((host, port), health, metrics)
@@ -62,7 +69,7 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_address = True
 
     def __init__(
-        self, address: tuple[str, int], health: Callable[[], Health], metrics: Metrics
+        self, address: tuple[str, int], health: Callable[[], Health], metrics: Exposed
     ) -> None:
         self.health = health
         self.metrics = metrics

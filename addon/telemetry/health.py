@@ -1,5 +1,6 @@
-"""Pure. Whether this process is recording, in the words of `/readyz`."""
+"""Pure. Whether this process is recording, in the words of `/readyz`; several workers as one."""
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 SPOOL_AGE_SECONDS_MAX = 3600.0
@@ -32,6 +33,59 @@ class Health:
     """Other threads that do not work now, each with its last error."""
     captures_dropped: int | None = None
     """Captures that could not be written since the start."""
+    workers: int | None = None
+    """Workers of `tokentee run --workers` that run; None: there is one process."""
+    missing_workers: tuple[str, ...] = ()
+    """Workers that do not run or do not answer, each with the reason."""
+    worker_restarts: int | None = None
+    """How often a worker was started again because it had ended unasked."""
+
+
+def merged(
+    reports: Mapping[str, Health],
+    *,
+    missing: Iterable[str],
+    dropped_before: int,
+    restarts: int,
+) -> Health:
+    """The health of all workers as one. `reports`: by the name of the worker; `missing`: which
+    workers do not run, and why; `dropped_before`: by workers that have ended.
+
+    What each worker has for itself is added up. They share the ledger's file and the spool, so of
+    those the largest figure counts, and of the disk the smallest.
+    """
+    healths = list(reports.values())
+    troubles = [
+        f"{name}: {health.writer_trouble}"
+        for name, health in sorted(reports.items())
+        if health.writer_trouble is not None
+    ]
+    shippers = [each.shipper_alive for each in healths if each.shipper_alive is not None]
+    return Health(
+        writer_alive=bool(healths) and all(each.writer_alive for each in healths),
+        writer_trouble=troubles[0] if troubles else None,
+        queued_rows=sum(each.queued_rows for each in healths),
+        dropped=dropped_before + sum(each.dropped for each in healths),
+        open_exchanges=sum(each.open_exchanges for each in healths),
+        shipper_alive=all(shippers) if shippers else None,
+        shipping_trouble=next(
+            (each.shipping_trouble for each in healths if each.shipping_trouble), None
+        ),
+        waiting_to_ship=_known(max, [each.waiting_to_ship for each in healths]),
+        oldest_waiting_seconds=_known(max, [each.oldest_waiting_seconds for each in healths]),
+        ledger_bytes=_known(max, [each.ledger_bytes for each in healths]),
+        wal_bytes=_known(max, [each.wal_bytes for each in healths]),
+        disk_free_bytes=_known(min, [each.disk_free_bytes for each in healths]),
+        stopped_threads=tuple(
+            f"{name}: {thread}"
+            for name, health in sorted(reports.items())
+            for thread in health.stopped_threads
+        ),
+        captures_dropped=_known(sum, [each.captures_dropped for each in healths]),
+        workers=len(healths),
+        missing_workers=tuple(missing),
+        worker_restarts=restarts,
+    )
 
 
 def problems(health: Health) -> list[str]:
@@ -48,4 +102,11 @@ def problems(health: Health) -> list[str]:
         found.append(f"exchanges wait {age:.0f} s for the shared ledger")
     if (free := health.disk_free_bytes) is not None and free < DISK_FREE_BYTES_MIN:
         found.append(f"the disk of the ledger has {free:,} bytes left")
+    found += health.missing_workers
     return found
+
+
+def _known[N: (int, float)](choose: Callable[[list[N]], N], values: Iterable[N | None]) -> N | None:
+    """What is chosen of the values that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return choose(known) if known else None

@@ -5,7 +5,7 @@ comes after it counts under `other`. Cost is in USD as Prometheus wants base uni
 float there, so it is for watching, and the ledger's integers are for billing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -35,10 +35,13 @@ class Metrics:
         health: Callable[[], Health],
         *,
         dropped_observations: Callable[[], int] = lambda: 0,
+        known: Mapping[str, set[str]] | None = None,
     ) -> None:
+        """`known`: label values that are in use already, by the label's name."""
+        known = known or {}
         self._registry = CollectorRegistry()
-        self._providers: set[str] = set()
-        self._models: set[str] = set()
+        self._providers = set(known.get("provider", ()))
+        self._models = set(known.get("model", ()))
         by_model = ("provider", "model")
         self._requests = self._counter("requests", "Exchanges settled", (*by_model, "outcome"))
         self._tokens = self._counter(
@@ -54,7 +57,7 @@ class Metrics:
         )
         self._duration = self._histogram("duration_seconds", "Request to settling")
         self._first_token = self._histogram("time_to_first_token_seconds", "Request to first token")
-        self._registry.register(_HealthCollector(health, dropped_observations))
+        self._registry.register(HealthCollector(health, dropped_observations))
 
     def observe(self, one: Observed) -> None:
         """Count one exchange."""
@@ -104,7 +107,7 @@ class Metrics:
         )
 
 
-class _HealthCollector(Collector):
+class HealthCollector(Collector):
     """Gauges that are read when a scrape comes."""
 
     def __init__(self, health: Callable[[], Health], dropped: Callable[[], int]) -> None:
@@ -112,6 +115,7 @@ class _HealthCollector(Collector):
         self._dropped = dropped
 
     def collect(self) -> Iterator[Metric]:
+        """All of them, as they are now."""
         health = self._health()
         yield _gauge("ready", "1: recording; 0: see /readyz", float(not problems(health)))
         yield _gauge("writer_alive", "1: the writer thread runs", float(health.writer_alive))
@@ -135,10 +139,14 @@ class _HealthCollector(Collector):
             ("wal_bytes", "Size of its write-ahead log", health.wal_bytes),
             ("disk_free_bytes", "Free bytes on its disk", health.disk_free_bytes),
             ("captures_dropped", "Captures that could not be written", health.captures_dropped),
+            ("workers", "Workers that run", health.workers),
         )
         for name, text, value in optional:
             if value is not None:
                 yield _gauge(name, text, float(value))
+        if health.worker_restarts is not None:
+            text = "Workers that were started again after they had ended unasked"
+            yield _count("worker_restarts", text, health.worker_restarts)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -79,6 +79,9 @@ def test_an_empty_file_gives_nothing():
             "[[upstream]]\nname = 'a'\nurl = 'https://h'\nlisten = 'nowhere'",
             "line 4: upstream 1: listen: 'nowhere' is not HOST:PORT",
         ),
+        ("workers = 0", "line 1: workers: 0 is not a number from 1 to 64"),
+        ("workers = 65", "line 1: workers: 65 is not a number from 1 to 64"),
+        ("workers = '2'", "line 1: workers: not a whole number but a text"),
         ("[tags]\nteam = 1", "line 1: tags: write every value as text"),
     ],
 )

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from addon.config.settings import read
-from addon.config.words import modes_of, options_of, words_of
+from addon.config.words import files_of, modes_of, options_of, words_of, workers_of
 from tests.addon.config.test_settings import WHOLE
 
 SETTINGS, _ = read(WHOLE)
@@ -57,3 +57,27 @@ def test_options_of_the_command_line_stand_above_both():
     assert words.count("--set") == len(options()) - 1
     whole = words_of(options(), modes_of(SETTINGS), given=frozenset(), has_modes=False)
     assert whole.count("--mode") == 3
+
+
+def test_workers_and_the_files_of_names_and_budgets():
+    settings, _ = read("workers = 3\nbudgets = 'b.toml'\nnames = '/n.toml'\n")
+    folder = Path("/etc/tokentee")
+
+    def found(environment: dict[str, str]) -> dict[str, tuple[str, str]]:
+        files = files_of(settings, folder=folder, environment=environment)
+        workers = workers_of(settings, environment)
+        return {each.name: (each.value, each.source) for each in [*files, workers] if each}
+
+    assert found({}) == {
+        "names": ("/n.toml", "file"),
+        "budgets": ("/etc/tokentee/b.toml", "file"),
+        "workers": ("3", "file"),
+    }
+    assert found({"TOKENTEE_BUDGETS": "/mine.toml", "TOKENTEE_WORKERS": "2"}) == {
+        "names": ("/n.toml", "file"),
+        "budgets": ("/mine.toml", "TOKENTEE_BUDGETS"),
+        "workers": ("2", "TOKENTEE_WORKERS"),
+    }
+    nothing, _ = read("")
+    assert workers_of(nothing, {}) is None
+    assert files_of(nothing, folder=folder, environment={}) == []

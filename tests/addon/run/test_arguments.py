@@ -59,6 +59,11 @@ def test_where_to_listen(value: str, listen: tuple[str, int | None]):
         ("--set -- x", "--set needs a value"),
         ("--listen=", "--listen needs HOST"),
         ("--listen 1 true", "without a command"),
+        ("--workers 2 -- true", "--workers is for a proxy without a command"),
+        ("--workers two", "--workers: 'two' is not a number from 1 to 64"),
+        ("--workers=0", "--workers: '0' is not a number"),
+        ("--workers 65", "--workers: '65' is not a number"),
+        ("--worker 2", "did you mean --workers?"),
     ],
 )
 def test_a_wrong_call_is_refused(words: str, named: str):
@@ -81,6 +86,12 @@ def test_a_wrong_call_is_refused(words: str, named: str):
 )
 def test_addresses_beyond_loopback(words: str, found: list[str]):
     assert open_addresses(parse(words.split())) == found
+
+
+def test_the_number_of_workers():
+    assert parse([]).workers is None
+    assert parse(["--workers", "3"]).workers == 3
+    assert parse(["--workers=1"]).workers == 1
 
 
 def test_what_the_call_sets():

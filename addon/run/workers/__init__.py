@@ -1,0 +1,16 @@
+"""Workers: `tokentee run --workers N`. Several proxies on one address, and their supervisor.
+
+In: a call of `tokentee run` without a command. Out: N processes that record into one ledger, one
+log on stderr, one `/metrics`.
+
+    supervisor     starts, replaces and stops the workers; the signals
+    plan           a call -> what a worker is started with
+    listeners      the sockets, which the supervisor holds open for all
+    worker_process one worker, as the supervisor sees it
+    messages       what the two sides tell each other
+    log            the lines of all workers, each whole
+    worker         the process itself: `python -m ...workers.worker`
+    attendant      the worker's addon: it reports, closes its listeners, and retires
+
+Uses: run (the lean master), proxy, telemetry.
+"""

@@ -1,0 +1,247 @@
+"""Edge. What a worker does beside proxying: it reports, closes its listeners, and retires.
+
+    started    it begins to accept, and the first report goes out
+    retiring   it accepts nothing more. A request that still comes on a connection is answered
+               with `connection: close`; a connection without one is closed after
+               `IDLE_SECONDS_MAX`. When none is left, or after `RETIRING_SECONDS_MAX`, it stops
+    stopping   as every proxy does (`proxy/lifecycle.py`), with its listeners closed first
+
+A client may send a request on a kept connection in the moment in which it is closed. So busy ones
+are not closed but told, within an answer; only one that was silent for seconds is. HTTP/2 has no
+such word that mitmproxy could send: its connections are closed when they are idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mitmproxy import ctx, http
+from mitmproxy.addons.proxyserver import Proxyserver
+
+from addon.proxy.patches.given_sockets import GivenSockets, UnknownMitmproxyError
+from addon.run import master
+from addon.run.workers import messages
+from addon.run.workers.board import Board
+from addon.run.workers.messages import Job, Report
+from addon.telemetry.seat import Seat
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from mitmproxy import options
+    from mitmproxy.connection import Client
+    from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
+
+    from addon.proxy.recorder import Recorder
+
+REPORT_SECONDS = 1.0
+UNSENT_BYTES_MAX = 64 * 2**10
+"""Reports that a supervisor which does not read leaves behind; then none are made."""
+IDLE_SECONDS_MAX = 5.0
+"""Of a kept connection while its worker retires."""
+RETIRING_SECONDS_MAX = 3_600.0
+"""A long answer takes minutes; a Realtime session may last for an hour."""
+POLL_SECONDS = 0.1
+
+
+def attend(job: Job, control: socket.socket) -> int:
+    """Do the job until told to end; the exit code."""
+    attendant = Attendant(job, control)
+    try:
+        attendant.given.install()
+    except UnknownMitmproxyError as unknown:
+        os.write(2, f"tokentee: --workers is not made for this mitmproxy: {unknown}\n".encode())
+        return 1
+    seat = Seat(folder=Path(job.folder), number=job.seat)
+
+    def make(opts: options.Options) -> master.RecordingMaster:
+        opts.update(ssl_verify_upstream_trusted_ca=job.trusted)
+        made = master.RecordingMaster(
+            opts,
+            with_proxyauth=job.with_proxyauth,
+            named=job.set_names,
+            seat=seat,
+            first=(attendant,),
+            on_started=attendant.started,
+        )
+        attendant.recorder = made.recorder
+        return made
+
+    master.run_master(make, job.words)
+    return 0
+
+
+class Attendant:
+    """The addon."""
+
+    name = "tokentee-attendant"
+
+    def __init__(self, job: Job, control: socket.socket) -> None:
+        self.recorder: Recorder
+        self._board = Board(Path(job.folder))
+        self._seat = job.seat
+        self.given = GivenSockets(
+            {(each.host, each.port): each.descriptors for each in job.listeners},
+            yields=lambda: not self._board.is_least(job.seat, job.seats),
+            count=self.count,
+        )
+        self._connections = 0
+        self._accepts = False
+        self._control = control
+        self._writer: asyncio.StreamWriter | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: Counter[str] = Counter()
+        """Exchanges and WebSockets, by the id of the client's connection."""
+        self._tunnels: set[str] = set()
+        """Connections whose last request was CONNECT."""
+        self._retiring = False
+
+    # Hooks
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """A request begins."""
+        self._under_way[flow.client_conn.id] += 1
+        self._tunnels.discard(flow.client_conn.id)
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        """Tell a client that its connection ends with this answer."""
+        response = flow.response
+        if self._retiring and response is not None and response.status_code != 101:
+            # HTTP/2 has no such header.
+            if flow.request.is_http2 or flow.request.is_http3:
+                return
+            response.headers["connection"] = "close"
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        """Its answer is over, but for what waits for a commit (`_is_busy`)."""
+        self._ended(flow)
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        """It broke off."""
+        self._ended(flow)
+
+    def websocket_start(self, flow: http.HTTPFlow) -> None:
+        """A WebSocket is open."""
+        self._under_way[flow.client_conn.id] += 1
+
+    def websocket_end(self, flow: http.HTTPFlow) -> None:
+        """It is closed."""
+        self._ended(flow)
+
+    def http_connect(self, flow: http.HTTPFlow) -> None:
+        """A tunnel begins; whether requests will be seen in it is not known yet."""
+        self._tunnels.add(flow.client_conn.id)
+
+    def client_disconnected(self, client: Client) -> None:
+        """Forget a connection."""
+        self.count(-1)
+        name = client.id
+        self._under_way.pop(name, None)
+        self._tunnels.discard(name)
+
+    def done(self) -> None:
+        """Accept nothing more: what came now would not be answered."""
+        self._stop_accepting()
+
+    # Life
+
+    def count(self, change: int) -> None:
+        """A connection more or less, for all workers to see."""
+        self._connections += change
+        self._write_board()
+
+    def started(self) -> None:
+        """Every addon runs, and nothing went wrong."""
+        self._spawn(self._live())
+
+    async def _live(self) -> None:
+        reader, self._writer = await asyncio.open_connection(sock=self._control)
+        self.given.open()
+        self._accepts = True
+        self._write_board()
+        self._spawn(self._send_reports())
+        with contextlib.suppress(OSError):
+            while line := await reader.readline():
+                if line == messages.RETIRE and not self._retiring:
+                    self._retiring = True
+                    self._spawn(self._retire())
+        # The supervisor is gone, and nobody would start another in our place.
+        ctx.master.shutdown()
+
+    async def _send_reports(self) -> None:
+        assert self._writer is not None
+        while not self._writer.is_closing():
+            if self._writer.transport.get_write_buffer_size() < UNSENT_BYTES_MAX:
+                # It looks at files: not on the event loop.
+                report = await asyncio.to_thread(self._report)
+                self._writer.write(messages.line_of(report))
+            await asyncio.sleep(REPORT_SECONDS)
+
+    def _report(self) -> Report:
+        running = self.recorder.running_state
+        if running is None:
+            return Report()
+        watching, settings = running.watching, running.settings
+        return Report(
+            metrics=settings.metrics,
+            log_as_json=settings.log_as_json,
+            health=watching.health() if watching is not None else None,
+            dropped_observations=watching.observer.dropped if watching is not None else 0,
+        )
+
+    async def _retire(self) -> None:
+        self._stop_accepting()
+        began = time.time()
+        server = ctx.master.addons.get("proxyserver")
+        assert isinstance(server, Proxyserver)
+        while server.connections and time.time() - began < RETIRING_SECONDS_MAX:
+            for handler in list(server.connections.values()):
+                silent_since = max(handler.timeout_watchdog.last_activity, began)
+                if not self._is_busy(handler) and time.time() - silent_since > IDLE_SECONDS_MAX:
+                    _close(handler)
+            await asyncio.sleep(POLL_SECONDS)
+        ctx.master.shutdown()
+
+    def _stop_accepting(self) -> None:
+        self.given.close()
+        self._accepts = False
+        self._board.clear(self._seat)
+
+    def _write_board(self) -> None:
+        if self._accepts:
+            self._board.write(self._seat, self._connections)
+
+    def _is_busy(self, handler: ProxyConnectionHandler) -> bool:
+        name = handler.client.id
+        # `blocker`: a hook is at work for this connection, such as the wait for a commit.
+        return (
+            self._under_way[name] > 0
+            or name in self._tunnels
+            or handler.timeout_watchdog.blocker > 0
+        )
+
+    def _ended(self, flow: http.HTTPFlow) -> None:
+        name = flow.client_conn.id
+        if self._under_way[name] > 1:
+            self._under_way[name] -= 1
+        else:
+            del self._under_way[name]
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _close(handler: ProxyConnectionHandler) -> None:
+    """Close a client's connection as its timeout would."""
+    io = handler.transports.get(handler.client)
+    if io is not None and io.handler is not None:
+        io.handler.cancel("the worker retires")

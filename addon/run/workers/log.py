@@ -1,0 +1,77 @@
+"""Edge (stderr). The supervisor's log and the lines of all workers, each line whole.
+
+A text line gets the number of its worker before it, a JSON line gets it as a member.
+"""
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import TextIO
+
+LINE_BYTES_MAX = 64 * 2**10
+"""A longer line is passed on in pieces of this size."""
+
+
+class Log:
+    """Where it all goes."""
+
+    def __init__(self, out: TextIO | None = None, *, quiet: bool = False) -> None:
+        self._out = out or sys.stderr
+        self._quiet = quiet
+        self.as_json = False
+
+    def info(self, text: str) -> None:
+        """What an operator may like to know."""
+        if not self._quiet:
+            self._say("info", text)
+
+    def warning(self, text: str) -> None:
+        """What an operator should look at."""
+        self._say("warning", text)
+
+    def line_of_worker(self, number: int, line: bytes) -> None:
+        """Pass a worker's line on."""
+        text = line.decode("utf-8", "replace")
+        if text.startswith('{"time"'):
+            self._write(f'{{"worker": {number}, {text[1:]}')
+        elif text.strip():
+            self._write(f"worker {number}: {text}")
+
+    def _say(self, level: str, text: str) -> None:
+        if not self.as_json:
+            self._write(f"tokentee: {text}")
+            return
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"time": now, "level": level, "logger": "tokentee.workers", "message": text}
+        self._write(json.dumps(line))
+
+    def _write(self, line: str) -> None:
+        try:
+            self._out.write(f"{line}\n")
+            self._out.flush()
+        except OSError:
+            return  # stderr is gone, and there is nobody to tell
+
+
+class Lines:
+    """Cuts what one worker writes into lines."""
+
+    def __init__(self, log: Log, number: int) -> None:
+        self._log = log
+        self._number = number
+        self._rest = b""
+
+    def feed(self, data: bytes) -> None:
+        """More of what it writes."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._log.line_of_worker(self._number, line)
+        while len(self._rest) > LINE_BYTES_MAX:
+            self._log.line_of_worker(self._number, self._rest[:LINE_BYTES_MAX])
+            self._rest = self._rest[LINE_BYTES_MAX:]
+
+    def end(self) -> None:
+        """Nothing more comes; a line without its end is passed on as it is."""
+        if self._rest:
+            self._log.line_of_worker(self._number, self._rest)
+            self._rest = b""

@@ -1,0 +1,101 @@
+"""Edge. Health and metrics of all workers, served by the supervisor.
+
+What a worker has counted outlives it (`telemetry/shared_metrics.py`). What it could not record is
+in its reports, and of a worker that has ended the last report counts.
+"""
+
+import time
+from pathlib import Path
+
+from addon.run.workers.worker_process import WorkerProcess
+from addon.telemetry.endpoint import Endpoint
+from addon.telemetry.health import Health, merged
+from addon.telemetry.shared_metrics import SharedMetrics
+from ledger.model.errors import LedgerError
+
+SILENT_SECONDS_MAX = 10.0
+"""A worker reports every second; one that does not for so long is stuck."""
+
+
+class GroupMetrics:
+    """What a scrape of all workers gets."""
+
+    def __init__(self, folder: Path, *, count: int) -> None:
+        self.folder = folder
+        self.restarts = 0
+        self._count = count
+        self._processes: dict[int, WorkerProcess] = {}
+        """By seat."""
+        self._dropped_before = 0
+        self._observations_dropped_before = 0
+        self._endpoint: Endpoint | None = None
+
+    def serve(self, host: str, port: int) -> str:
+        """Begin to serve; the address. Raises LedgerError if it cannot be listened on."""
+        shared = SharedMetrics(
+            self.folder, self.health, dropped_observations=self.dropped_observations
+        )
+        try:
+            self._endpoint = Endpoint(host, port, health=self.health, metrics=shared)
+        except OSError as error:
+            raise LedgerError(
+                f"tee_metrics: cannot listen on {host}:{port}: {error.strerror}; name another port"
+            ) from error
+        self._endpoint.start()
+        shown, port = self._endpoint.address
+        return f"{shown}:{port}"
+
+    def add(self, process: WorkerProcess) -> None:
+        """A worker has been started."""
+        self._processes[process.seat] = process
+
+    def remove(self, process: WorkerProcess) -> None:
+        """A worker has ended."""
+        self._processes.pop(process.seat, None)
+        report = process.report
+        if report is not None:
+            self._observations_dropped_before += report.dropped_observations
+            if report.health is not None:
+                self._dropped_before += report.health.dropped
+
+    def health(self) -> Health:
+        """How all workers do, as one. Called from the endpoint's threads."""
+        reporting = [each for each in list(self._processes.values()) if each.report is not None]
+        now = time.monotonic()
+        silent = {
+            each: now - each.reported_at
+            for each in reporting
+            if now - each.reported_at > SILENT_SECONDS_MAX
+        }
+        missing = [
+            f"worker {number} does not run"
+            for number in range(1, self._count + 1)
+            if all(each.number != number for each in reporting)
+        ]
+        missing += [
+            f"worker {each.number} has not reported for {seconds:.0f} s"
+            for each, seconds in silent.items()
+        ]
+        healths = {
+            f"worker {each.number} (process {each.pid})": each.report.health
+            for each in reporting
+            if each.report is not None and each.report.health is not None
+        }
+        return merged(
+            healths,
+            missing=missing,
+            dropped_before=self._dropped_before,
+            restarts=self.restarts,
+        )
+
+    def dropped_observations(self) -> int:
+        """Observations that no worker could count, since the start."""
+        reports = [each.report for each in list(self._processes.values())]
+        return self._observations_dropped_before + sum(
+            each.dropped_observations for each in reports if each is not None
+        )
+
+    def close(self) -> None:
+        """Stop to serve."""
+        if self._endpoint is not None:
+            self._endpoint.stop()

@@ -1,0 +1,99 @@
+"""Wiring. A call of `tokentee run --workers` -> what every worker is started with.
+
+mitmproxy's own parser reads the words and its configuration file, so that the supervisor listens
+where each worker would.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mitmproxy import exceptions, options, optmanager
+from mitmproxy.proxy import mode_specs
+from mitmproxy.tools import cmdline, main
+
+from addon.run import alone, authorities, master
+from addon.run.arguments import Call, WrongCallError
+from addon.run.workers.listeners import Address
+
+TCP_SCHEMES = ("http", "https", "tls", "tcp")
+"""Of reverse proxies: what several processes can accept."""
+SAVING = ("-w", "--save-stream-file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is the same for all workers."""
+
+    words: tuple[str, ...]
+    set_names: tuple[str, ...]
+    addresses: tuple[Address, ...]
+    with_proxyauth: bool
+    trusted: Path
+    notes: tuple[str, ...]
+    """Lines for the log."""
+    quiet: bool
+
+
+def plan_of(call: Call, folder: Path) -> Plan:
+    """The plan. `folder`: for the file of authorities. Raises WrongCallError for what several
+    workers cannot do, and for what mitmproxy refuses."""
+    words = (*alone.listen_words(call), *call.options)
+    opts = _parsed(words)
+    trust = authorities.read_trust(os.environ)
+    return Plan(
+        words=(*words, *call.filters),
+        set_names=tuple(sorted(call.set_names)),
+        addresses=tuple(_addresses(opts)),
+        with_proxyauth=call.asks_for_proxyauth or master.wants_proxyauth(opts.confdir),
+        trusted=authorities.write(folder, [trust.everything]),
+        notes=(*alone.warnings(call), *trust.troubles),
+        quiet=opts.termlog_verbosity == "error" if "termlog_verbosity" in opts else False,
+    )
+
+
+def _parsed(words: Sequence[str]) -> options.Options:
+    """mitmproxy's options as a worker will have them, those of its addons left out."""
+    opts = options.Options()
+    parser = cmdline.mitmdump(opts)
+    # The options of its addons, such as --proxyauth, are not known here, and left to the workers.
+    arguments, _ = parser.parse_known_args(list(words))
+    try:
+        opts.set(*arguments.setoptions, defer=True)
+        confdir = Path(opts.confdir)
+        optmanager.load_paths(opts, confdir / "config.yaml", confdir / "config.yml")
+        main.process_options(parser, opts, arguments)
+    except exceptions.OptionsError as error:
+        raise WrongCallError(str(error)) from error
+    if "save_stream_file" in opts.deferred or any(word.startswith(SAVING) for word in words):
+        raise WrongCallError(
+            "save_stream_file (-w) does not go with --workers: all workers would write one file; "
+            "--set tee_capture=FOLDER keeps whole exchanges of all workers"
+        )
+    return opts
+
+
+def _addresses(opts: options.Options) -> list[Address]:
+    found = []
+    if not opts.server:
+        raise WrongCallError("--no-server does not go with --workers: there is nothing to share")
+    for spec in opts.mode:
+        try:
+            mode = mode_specs.ProxyMode.parse(spec)
+        except ValueError as error:
+            raise WrongCallError(f"--mode {spec}: {error}") from error
+        port = mode.listen_port(opts.listen_port)
+        if not _accepts_tcp(mode) or port is None:
+            raise WrongCallError(
+                f"--mode {spec} does not go with --workers: only regular, reverse, upstream, "
+                "socks5 and transparent proxies over TCP can share their address"
+            )
+        found.append((mode.listen_host(opts.listen_host), port))
+    return found
+
+
+def _accepts_tcp(mode: mode_specs.ProxyMode) -> bool:
+    if isinstance(mode, mode_specs.ReverseMode):
+        return mode.scheme in TCP_SCHEMES
+    return mode.transport_protocol == "tcp"

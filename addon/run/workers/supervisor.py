@@ -1,0 +1,343 @@
+"""Wiring. Starts the workers, replaces those that die, restarts them in turn, and stops them.
+
+    start      worker 1 alone first: it makes what all share (the ledger and its schema, the
+               certificate authority, secrets), and says once what is wrong with the options. Then
+               the others
+    a death    the worker is started again: at once, then after a pause that doubles with each
+               death within `STEADY_SECONDS`. A worker that dies `UNREADY_DEATHS_MAX` times in turn
+               before it accepts ends everything
+    SIGHUP     the settings are read again; then one worker after the other: a new one accepts,
+               then the old one retires (`attendant.py`)
+    SIGTERM,   all workers finish what is under way within seconds, and end; a second signal
+    SIGINT     kills them
+
+All accept from the same sockets, which stay open as long as the supervisor lives (`listeners.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from addon.run.arguments import Call, WrongCallError
+from addon.run.workers.board import Board
+from addon.run.workers.listeners import CannotListenError, Listeners
+from addon.run.workers.log import Log
+from addon.run.workers.messages import Job, Listener
+from addon.run.workers.metrics import GroupMetrics
+from addon.run.workers.plan import Plan, plan_of
+from addon.run.workers.worker_process import WorkerProcess, ending_of
+from ledger.model.errors import LedgerError
+
+PAUSE_SECONDS = 0.5
+PAUSE_SECONDS_MAX = 30.0
+"""A worker that dies again and again is started twice a minute at most."""
+STEADY_SECONDS = 60.0
+"""A worker that has run for so long has recovered."""
+UNREADY_DEATHS_MAX = 3
+START_SECONDS_MAX = 100.0
+"""From a worker's start until it accepts, on a busy machine, with a schema to migrate."""
+STOP_SECONDS_MAX = 25.0
+"""A worker's own bounds, together: 5 s for open answers, 4 s each for captures and the ledger, 1 s
+for telemetry; and as much again for a busy machine."""
+
+
+PROCESSES_FOR_SLOT_MAX = 3
+"""One that accepts, one that retires, and one that is being started."""
+
+
+class CannotStartError(Exception):
+    """A worker ended before it accepted, or did not accept in time."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(f"it ended before it was ready ({ending_of(exit_code)})")
+        self.exit_code = exit_code
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Slot:
+    """The place of one worker, whichever process fills it."""
+
+    number: int
+    current: WorkerProcess | None = None
+    retiring: set[WorkerProcess] = field(default_factory=set)
+    deaths: int = 0
+    """In turn, each soon after the start."""
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a process is started for it."""
+
+
+class Supervisor:
+    """The workers of one call."""
+
+    def __init__(
+        self, count: int, *, make_call: Callable[[], Call], log: Log, folder: Path
+    ) -> None:
+        """`make_call`: gives the call with the settings as they are now; `folder`: for files that
+        the workers share, and that go when all is over."""
+        self._make_call = make_call
+        self._log = log
+        self._folder = folder
+        self._slots = [Slot(number=number) for number in range(1, count + 1)]
+        self._listeners = Listeners()
+        self._plan: Plan
+        self._processes: set[WorkerProcess] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._rolling = asyncio.Lock()
+        self._exit_code = 0
+        self._had_terminal = sys.stderr.isatty()
+        self._seats = PROCESSES_FOR_SLOT_MAX * count
+        self._shared = folder / "shared"
+        self._shared.mkdir()
+        self._board = Board(self._shared)
+        self._metrics = GroupMetrics(self._shared, count=count)
+
+    async def run(self) -> int:
+        """Run until a signal ends it; the exit code. Raises WrongCallError, LedgerError,
+        CannotListenError before anything has started."""
+        self._plan = plan_of(self._make_call(), self._folder)
+        self._listeners.open(self._plan.addresses)
+        self._handle_signals()
+        for line in self._plan.notes:
+            self._log.warning(line)
+        try:
+            starting = self._spawn(self._start_all())
+            stopped = self._spawn(self._wait_for_stop())
+            await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+            await self._stopping.wait()
+        except CannotStartError as error:
+            self._exit_code = error.exit_code if error.exit_code > 0 else 1
+        finally:
+            await self._stop_all()
+        return self._exit_code
+
+    # Starting
+
+    async def _start_all(self) -> None:
+        first, *others = self._slots
+        first.current = await self._started(first, self._plan)
+        report = first.current.report
+        assert report is not None
+        self._log.as_json = report.log_as_json
+        if report.metrics is not None:
+            address = self._metrics.serve(*report.metrics)
+            self._log.info(f"health and metrics of all workers on http://{address}")
+        await asyncio.gather(*(self._fill(slot) for slot in others))
+        if self._stopping.is_set():
+            return
+        where = ", ".join(self._listeners.shown())
+        self._log.info(f"{len(self._slots)} workers listening at {where}")
+
+    async def _started(self, slot: Slot, plan: Plan) -> WorkerProcess:
+        """A process for the slot that accepts connections. Raises CannotStartError."""
+        taken = {each.seat for each in self._processes}
+        job = Job(
+            number=slot.number,
+            words=plan.words,
+            set_names=plan.set_names,
+            with_proxyauth=plan.with_proxyauth,
+            trusted=str(plan.trusted),
+            listeners=tuple(
+                Listener(
+                    host=host, port=port, descriptors=self._listeners.descriptors((host, port))
+                )
+                for host, port in plan.addresses
+            ),
+            folder=str(self._shared),
+            seat=next(seat for seat in range(self._seats) if seat not in taken),
+            seats=self._seats,
+        )
+        process = WorkerProcess(job, self._log, self._on_exit)
+        try:
+            await process.start()
+        except OSError as error:
+            self._log.warning(f"worker {slot.number} cannot be started: {error.strerror}")
+            raise CannotStartError(1) from error
+        self._processes.add(process)
+        self._metrics.add(process)
+        done, _ = await asyncio.wait([process.ready], timeout=START_SECONDS_MAX)
+        if not done:
+            self._log.warning(
+                f"worker {slot.number} is not ready after {START_SECONDS_MAX:g} s and is killed"
+            )
+            process.kill()
+            await process.ended.wait()
+        if not done or not process.ready.result():
+            raise CannotStartError(process.exit_code or 0)
+        return process
+
+    async def _fill(self, slot: Slot) -> None:
+        """Start a process for an empty slot, again and again if need be."""
+        unready = 0
+        while not self._stopping.is_set():
+            pause_seconds = self._pause_before(slot)
+            if pause_seconds:
+                self._log.warning(f"worker {slot.number} is started again in {pause_seconds:g} s")
+                await asyncio.wait([self._spawn(self._wait_for_stop())], timeout=pause_seconds)
+            async with slot.changing:
+                if self._stopping.is_set() or slot.current is not None:
+                    return
+                try:
+                    process = await self._started(slot, self._plan)
+                except CannotStartError as error:
+                    unready += 1
+                    slot.deaths += 1
+                    if self._stopping.is_set():
+                        return
+                    if unready == UNREADY_DEATHS_MAX:
+                        self._log.warning(
+                            f"worker {slot.number} does not start: {error}, {unready} times in "
+                            "turn. All workers are stopped; its own lines above say why"
+                        )
+                        self._exit_code = 1
+                        self._stopping.set()
+                        return
+                    self._log.warning(f"worker {slot.number} does not start: {error}")
+                    continue
+                if process.exit_code is None:
+                    slot.current = process
+                    return
+
+    async def _wait_for_stop(self) -> None:
+        await self._stopping.wait()
+
+    def _pause_before(self, slot: Slot) -> float:
+        if slot.deaths < 2:
+            return 0.0
+        return float(min(PAUSE_SECONDS * 2 ** (slot.deaths - 2), PAUSE_SECONDS_MAX))
+
+    def _on_exit(self, process: WorkerProcess) -> None:
+        """A process has ended, asked or not."""
+        self._processes.discard(process)
+        self._metrics.remove(process)
+        self._board.clear(process.seat)
+        slot = self._slots[process.number - 1]
+        assert process.exit_code is not None
+        if process in slot.retiring:
+            slot.retiring.discard(process)
+            self._log.info(f"the old worker {process.number} has finished")
+            return
+        if process is not slot.current:
+            return  # it was being started, and who waits for it knows
+        slot.current = None
+        if self._stopping.is_set():
+            return
+        lived = asyncio.get_running_loop().time() - process.started_at
+        slot.deaths = 1 if lived >= STEADY_SECONDS else slot.deaths + 1
+        self._metrics.restarts += 1
+        self._log.warning(
+            f"worker {process.number} (process {process.pid}) ended with "
+            f"{ending_of(process.exit_code)} and is started again"
+        )
+        self._spawn(self._fill(slot))
+
+    # Signals
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_stop)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+
+    def _on_stop(self) -> None:
+        if self._stopping.is_set():
+            for process in self._processes:
+                process.kill()
+        self._stopping.set()
+
+    def _on_hangup(self) -> None:
+        # A terminal that closes sends this signal too, and is no terminal any more.
+        if self._had_terminal and not os.isatty(sys.stderr.fileno()):
+            self._on_stop()
+        else:
+            self._spawn(self._roll())
+
+    async def _roll(self) -> None:
+        """Replace one worker after the other, with the settings as they are now."""
+        async with self._rolling:
+            try:
+                plan = plan_of(self._make_call(), self._folder)
+                self._listeners.open(plan.addresses)
+            except (WrongCallError, LedgerError, CannotListenError) as error:
+                self._log.warning(f"the workers go on as they are: {error}")
+                return
+            for slot in self._slots:
+                async with slot.changing:
+                    if self._stopping.is_set() or not await self._replace(slot, plan):
+                        return
+            self._plan = plan
+            self._listeners.keep_only(plan.addresses)
+            self._log.info(f"{len(self._slots)} workers were replaced")
+
+    async def _replace(self, slot: Slot, plan: Plan) -> bool:
+        """Put a new process in the slot, and retire the old one; whether that succeeded."""
+        try:
+            new = await self._started(slot, plan)
+        except CannotStartError as error:
+            self._log.warning(
+                f"the new worker {slot.number} does not start: {error}; those before go on"
+            )
+            return False
+        # However often they are replaced: those that retire still end within seconds.
+        for process in list(slot.retiring):
+            process.stop()
+            await process.ended.wait()
+        old, slot.current, slot.deaths = slot.current, new, 0
+        if old is not None:
+            slot.retiring.add(old)
+            old.retire()
+        return True
+
+    # Stopping
+
+    async def _stop_all(self) -> None:
+        self._stopping.set()
+        self._listeners.close()
+        for process in self._processes:
+            process.stop()
+        waits = [asyncio.ensure_future(each.ended.wait()) for each in self._processes]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=STOP_SECONDS_MAX)
+            if late:
+                self._log.warning(f"{len(late)} workers did not end in time and are killed")
+                for process in self._processes:
+                    process.kill()
+                await asyncio.wait(late, timeout=STOP_SECONDS_MAX)
+        self._metrics.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def run_workers(count: int, make_call: Callable[[], Call]) -> int:
+    """Run so many workers until a signal ends them; the exit code."""
+    if sys.platform == "win32":
+        raise WrongCallError(
+            "--workers does not work on Windows, where processes cannot share a listening "
+            "socket; start several proxies on ports of their own"
+        )
+    log = Log(quiet=False)
+    with tempfile.TemporaryDirectory(prefix="tokentee-") as name:
+
+        async def run() -> int:
+            supervisor = Supervisor(count, make_call=make_call, log=log, folder=Path(name))
+            return await supervisor.run()
+
+        try:
+            return asyncio.run(run())
+        except CannotListenError as error:
+            log.warning(str(error))
+            return 1

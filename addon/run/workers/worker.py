@@ -1,0 +1,34 @@
+"""Wiring. A worker process: `python -m ...run.workers.worker DESCRIPTOR`.
+
+The supervisor starts it; the descriptor is its end of the pair of sockets that both talk over.
+"""
+
+import gc
+import signal
+import socket
+import sys
+
+
+def main() -> int:
+    """Take the job, and do it until the supervisor or a signal ends it; the exit code."""
+    # For the supervisor alone, whose group this process left.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    control = socket.socket(fileno=int(sys.argv[1]))
+    with control.makefile("rb", buffering=0) as lines:
+        from addon.run.workers.messages import LINE_BYTES_MAX, job_of
+
+        job = job_of(lines.readline(LINE_BYTES_MAX))
+    from addon.run import lean
+
+    lean.install()
+    # As in `addon.commands.run`: what is imported stays.
+    gc.disable()
+    from addon.run.workers.attendant import attend
+
+    gc.freeze()
+    gc.enable()
+    return attend(job, control)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

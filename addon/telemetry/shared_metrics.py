@@ -1,0 +1,66 @@
+"""Edge (prometheus-client). Metrics of several worker processes, counted in files in one folder.
+
+This is prometheus-client's multiprocess mode (https://prometheus.github.io/client_python/multiprocess/).
+Each worker counts in memory-mapped files of its own, and a scrape adds up all files of the folder.
+What a worker has counted stays in its files when it is killed.
+
+The library names the files by process id. Here they are named by the worker's seat: a number that
+one living process has at a time, and that the next one takes over together with the files. So the
+folder does not grow with every restart. What the library cannot do in this mode, gauges that are
+read when a scrape comes, the health of the workers does.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, values
+from prometheus_client.exposition import generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from addon.telemetry.health import Health
+from addon.telemetry.metrics import HealthCollector, Metrics
+from addon.telemetry.seat import Seat
+
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def metrics_of_worker(
+    seat: Seat, health: Callable[[], Health], *, dropped_observations: Callable[[], int]
+) -> Metrics:
+    """The metrics of this process, which go on from what the seat's files hold."""
+    os.environ[FOLDER_VARIABLE] = str(seat.folder)
+    values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]  # no annotations
+        process_identifier=lambda: seat.number
+    )
+    return Metrics(health, dropped_observations=dropped_observations, known=_labels_of(seat))
+
+
+class SharedMetrics:
+    """The metrics of all workers; `exposition` is what a scrape gets."""
+
+    def __init__(
+        self,
+        folder: Path,
+        health: Callable[[], Health],
+        *,
+        dropped_observations: Callable[[], int],
+    ) -> None:
+        self._registry = CollectorRegistry()
+        MultiProcessCollector(self._registry, path=str(folder))  # type: ignore[no-untyped-call]
+        self._registry.register(HealthCollector(health, dropped_observations))
+
+    def exposition(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+def _labels_of(seat: Seat) -> dict[str, set[str]]:
+    """The label values in the seat's files: a new process may not add as many again."""
+    files = [str(path) for path in seat.folder.glob(f"*_{seat.number}.db")]
+    found: dict[str, set[str]] = {}
+    for metric in MultiProcessCollector.merge(files):  # type: ignore[no-untyped-call]
+        for sample in metric.samples:
+            for name, value in sample.labels.items():
+                found.setdefault(name, set()).add(value)
+    return found

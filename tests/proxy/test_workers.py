@@ -1,0 +1,195 @@
+"""`tokentee run --workers`: one port, one ledger, one log; workers that die, and are replaced."""
+
+import json
+import os
+import random
+import signal
+import threading
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from tests.proxy import rows
+from tests.proxy.client import Ending, Http1
+from tests.proxy.pair import OPENAI, headers_for
+from tests.proxy.test_durability import answer
+from tests.proxy.test_telemetry import free_port
+from tests.proxy.upstream import Answer, Upstream
+from tests.proxy.workers import Client, Workers, loaded, wait_for_ends
+
+pytestmark = pytest.mark.proxy
+
+
+CLIENTS = 4
+PIECES = OPENAI.answer(asked=True)
+
+
+def settings(upstream: Upstream, **more: str) -> dict[str, str]:
+    return {"tee_hosts": f"127.0.0.1:{upstream.port}=aivene", "termlog_verbosity": "warn", **more}
+
+
+def check_rows(ledger: Path, clients: list[Client]) -> None:
+    """Each request that ended for its client has one row, settled and whole; no row twice."""
+    ended = {tag for each in clients for tag in each.ended}
+    sent = {tag for each in clients for tag in each.sent}
+    found = rows.by_tag(ledger, "case")
+    missing = sorted(ended - set(found))
+    assert not missing, f"{len(missing)} of {len(ended)} ends that were seen have no row: {missing}"
+    found.pop("long", None)
+    assert set(found) <= sent
+    for tag, of_tag in found.items():
+        assert len(of_tag) == 1, f"{tag} has {len(of_tag)} rows"
+        (row,) = of_tag
+        assert row["reading_count"] == 1, tag
+        if tag in ended:
+            assert (row["state"], row["output_tokens"]) == ("settled", 64), tag
+        else:
+            assert row["state"] in ("settled", "lost"), tag
+    assert rows.query(ledger, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
+
+
+@pytest.mark.timeout(400)
+def test_killed_and_replaced_under_load(tmp_path: Path) -> None:
+    """One worker is killed, then all are replaced: no client is refused, no row is lost, and an
+    answer that is under way is finished by the worker that began it."""
+    port = free_port()
+    with (
+        Upstream(answer) as upstream,
+        Workers(
+            tmp_path, upstream.url, options=settings(upstream, tee_metrics=str(port))
+        ) as workers,
+        loaded(workers.address, CLIENTS) as clients,
+    ):
+        wait_for_ends(clients, 3)
+        first, second = workers.pids()
+        os.kill(first, signal.SIGKILL)
+        assert workers.wait_for_log("ended with SIGKILL and is started again")
+        wait_for_ends(clients, 3)
+        broken_by_kill = sum(len(each.broken) for each in clients)
+        assert workers.wait_until(
+            lambda: is_ready(port) and len(workers.pids()) == 2 and first not in workers.pids()
+        )
+
+        replace_during_an_answer(workers, upstream)
+        assert workers.wait_for_log("has finished", count=2)
+        assert not {first, second} & set(workers.pids())
+        wait_for_ends(clients, 3)
+
+        for each in clients:
+            each.stop()
+        assert sum(each.refused for each in clients) == 0, "a connection was refused"
+        assert sum(len(each.broken) for each in clients) == broken_by_kill, (
+            "a request broke while the workers were replaced"
+        )
+        assert is_counted(port, sum(len(each.ended) for each in clients), workers)
+        assert workers.stop() == 0, workers.log
+    check_rows(workers.ledger, clients)
+    assert rows.open_count(workers.ledger) == 0
+    lines = [line for line in workers.log.splitlines() if line]
+    assert all(line.startswith(("tokentee: ", "worker ")) for line in lines), workers.log
+
+
+def replace_during_an_answer(workers: Workers, upstream: Upstream) -> None:
+    """SIGHUP while an answer is under way: the worker that began it finishes it."""
+    gate = upstream.gate()
+    upstream.script = lambda request: (
+        Answer(pieces=PIECES, gate=gate) if "long" in request.target else answer(request)
+    )
+    with Http1(workers.address) as client:
+        client.send(
+            "POST", f"{OPENAI.target}?long", headers_for(OPENAI, "long"), OPENAI.request(asked=True)
+        )
+        workers.process.send_signal(signal.SIGHUP)
+        for _ in PIECES[:-1]:  # one now and then: an upstream that waits for too long gives up
+            gate.release()
+            if workers.wait_until(lambda: "2 workers were replaced" in workers.log, 12):
+                break
+        assert "2 workers were replaced" in workers.log
+        (row,) = rows.by_tag(workers.ledger, "case")["long"]
+        assert row["state"] == "open", "a new worker took it for lost"
+        gate.release(len(PIECES))
+        received = client.receive()
+    assert (received.ending, received.body) == (Ending.TERMINATED, b"".join(PIECES))
+    (row,) = rows.by_tag(workers.ledger, "case")["long"]
+    assert (row["state"], row["output_tokens"]) == ("settled", 64)
+
+
+def is_ready(port: int) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answered:
+            return bool(json.load(answered)["ready"])
+    except OSError:
+        return False
+
+
+def is_counted(port: int, requests: int, workers: Workers) -> bool:
+    """Whether `/metrics` comes to count the requests of all workers, the dead one's too.
+
+    A killed worker may have committed what it had not counted: one for each client.
+    """
+
+    def counted() -> float:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answered:
+            lines = answered.read().decode().splitlines()
+        return sum(
+            float(line.rpartition(" ")[2])
+            for line in lines
+            if line.startswith("tokentee_requests_total{") and 'outcome="complete"' in line
+        )
+
+    return workers.wait_until(lambda: counted() >= requests - CLIENTS)
+
+
+def test_a_wrong_option_ends_the_start_with_its_line(tmp_path: Path) -> None:
+    with Upstream(answer) as upstream:
+        workers = Workers(tmp_path, upstream.url, options=settings(upstream, tee_inject="maybe"))
+        workers.launch()
+        assert workers.process.wait(100) == 1
+    assert workers.log.count("tee_inject: 'maybe' is not one of") == 1, workers.log
+
+
+def test_workers_that_cannot_start_again_end_it(tmp_path: Path) -> None:
+    """The settings were good at the start, and are bad when a worker dies."""
+    prices = tmp_path / "prices.toml"
+    prices.write_text("")
+    with Upstream(answer) as upstream:
+        workers = Workers(
+            tmp_path, upstream.url, options=settings(upstream, tee_prices=str(prices))
+        ).start()
+        prices.unlink()
+        workers.process.send_signal(signal.SIGHUP)
+        assert workers.wait_for_log("does not start: it ended before it was ready (exit code 1)")
+        assert len(workers.pids()) == 2, "the old ones go on"
+        os.kill(workers.pids()[0], signal.SIGKILL)
+        assert workers.process.wait(200) == 1
+    assert "3 times in turn. All workers are stopped" in workers.log
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_killed_again_and_again(tmp_path: Path) -> None:
+    """Forty kills of three workers under load, a replacement after every tenth."""
+    dice = random.Random(11)
+    pause = threading.Event()
+    with (
+        Upstream(answer) as upstream,
+        Workers(tmp_path, upstream.url, count=3, options=settings(upstream)) as workers,
+        loaded(workers.address, 8) as clients,
+    ):
+        for number in range(1, 41):
+            pause.wait(dice.uniform(0.5, 8.0))
+            if pids := workers.pids():
+                os.kill(dice.choice(pids), signal.SIGKILL)
+            if number % 10 == 0:
+                workers.process.send_signal(signal.SIGHUP)
+        assert workers.wait_until(lambda: len(workers.pids()) >= 3)
+        wait_for_ends(clients, 3)
+        for each in clients:
+            each.stop()
+        assert sum(each.refused for each in clients) == 0
+        assert workers.stop() == 0, workers.log
+    # One more start, which finds what the killed ones left open.
+    with Workers(tmp_path, "http://127.0.0.1:9", count=1):
+        pass
+    check_rows(workers.ledger, clients)
