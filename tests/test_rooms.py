@@ -6,6 +6,7 @@ count like all others.
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,6 +159,8 @@ IO_MODULES = {
     "urllib.request",
 }
 KINDS = ("Pure", "Edge", "Wiring", "Database")
+UNKNOWN_TO_READERS = re.compile(r"\b(DESIGN|FIELD|FINDINGS|MITMPROXY|STYLE|WIRE)(\.md| §| ?\d)")
+"""Documents that are neither in the repository nor on the web."""
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "core", "manager"}
 LINES_MAX = 600
 
@@ -261,8 +264,16 @@ def test_a_module_states_its_kind_and_stays_small(path: Path):
     assert len(text.splitlines()) <= LINES_MAX
 
 
+@pytest.mark.parametrize("folder", ["addon", "ledger", "migrations", "tests"])
+def test_a_source_cites_what_its_reader_can_find(folder: str):
+    paths = [path for path in (ROOT / folder).rglob("*.py") if path != Path(__file__)]
+    assert paths
+    cited = {path: UNKNOWN_TO_READERS.findall(path.read_text()) for path in paths}
+    assert {path: found for path, found in cited.items() if found} == {}
+
+
 def test_no_module_of_the_addon_shadows_the_standard_library():
-    """mitmproxy puts a script's folder on `sys.path` while it loads it (MITMPROXY.md)."""
+    """mitmproxy puts a script's folder on `sys.path` while it loads it."""
     for path in (ROOT / "addon").iterdir():
         assert path.stem not in sys.stdlib_module_names, path
 

@@ -1,6 +1,6 @@
 """Pure. Which framing an answer has: by its content type, checked against how it begins.
 
-Content types lie in both directions: event streams under `application/json` (WIRE §1), plain
+Content types lie in both directions: event streams under `application/json` (recorded), plain
 JSON errors under `text/event-stream` (Vertex), arrays and lines under `application/json`.
 """
 

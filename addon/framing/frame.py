@@ -4,7 +4,7 @@ A framing is fed bytes as the network cut them and answers with the run of compl
 they finish. A block is a frame with all the bytes that belong to it, its end mark included, so
 that runs + the held tail are the input, byte for byte, whatever the cuts. Splitting a run and
 parsing a block are apart from feeding because most blocks hold nothing for the meter: it looks
-through a run with a few byte searches and parses only where one strikes (DESIGN §10).
+through a run with a few byte searches and parses only where one strikes.
 """
 
 from typing import NamedTuple, Protocol

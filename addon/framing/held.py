@@ -1,4 +1,4 @@
-"""Pure. The bytes of a frame that is not complete yet.
+"""Pure. The bytes of a frame that is not complete yet, and what framings share that hold them.
 
 A frame may come in millions of chunks, so adding one costs its own length and nothing more. A
 framing that only reads (`shortens=True`) keeps what a parser needs of a large frame, one whose
@@ -70,3 +70,41 @@ class Held:
         if self._shortener is None:
             return bytes(self._bytes)
         return bytes(self._bytes) + self._shortener.peek()
+
+
+class HoldingFraming:
+    """A framing that holds the tail of what it was fed until it is complete."""
+
+    __slots__ = ("_held", "lost")
+    UNIT = "a frame"
+    """What one block is, in the reason why one was not read."""
+
+    def __init__(self, *, shortens: bool = False) -> None:
+        self._held = Held(shortens=shortens)
+        self.lost: str | None = None
+
+    def end(self) -> bytes:
+        """Return what is held when the body ends."""
+        return self._take()
+
+    @property
+    def held(self) -> bytes:
+        """The bytes that were fed and not given out yet."""
+        return self._held.peek()
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether any bytes are held back."""
+        return bool(self._held)
+
+    def _take(self) -> bytes:
+        if self._held.is_lost:
+            self.lost = f"{self.UNIT} with too many values was not read"
+        return self._held.take()
+
+    def _take_beyond(self, bytes_max: int) -> bytes:
+        """Give out in pieces what is longer than a block may be; nothing while it is not."""
+        if len(self._held) <= bytes_max:
+            return b""
+        self.lost = f"{self.UNIT} beyond {bytes_max} bytes was not read"
+        return self._held.take()

@@ -8,7 +8,7 @@ follows the last one (the closing bracket) is held to the end of the body.
 import re
 
 from addon.framing.frame import Frame
-from addon.framing.held import Held
+from addon.framing.held import HoldingFraming
 
 ELEMENT_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event; a longer element is given out in pieces that parse to nothing."""
@@ -18,15 +18,15 @@ _INSIDE = re.compile(rb'["\\]')
 _QUOTE, _BACKSLASH, _OPENING = b'"\\{'
 
 
-class JsonArray:
+class JsonArray(HoldingFraming):
     """Bytes of an array -> its elements. `shortens`: large ones may lose what is no figure."""
 
-    __slots__ = ("_held", "_scanner", "lost")
+    __slots__ = ("_scanner",)
+    UNIT = "an element"
 
     def __init__(self, *, shortens: bool = False) -> None:
-        self._held = Held(shortens=shortens)
+        super().__init__(shortens=shortens)
         self._scanner = _Scanner()
-        self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes of the body; return the complete elements among them, in one run."""
@@ -34,35 +34,13 @@ class JsonArray:
         held = self._held
         if not ends:
             held.add(data)
-            if len(held) <= ELEMENT_BYTES_MAX:
-                return b""
-            self.lost = f"an element beyond {ELEMENT_BYTES_MAX} bytes was not read"
-            return held.take()
+            return self._take_beyond(ELEMENT_BYTES_MAX)
         first, cut = ends[0], ends[-1]
         held.add(data[:first])
         run = self._take() + data[first:cut]
         if cut < len(data):
             held.add(data[cut:])
         return run
-
-    def end(self) -> bytes:
-        """Return what is held when the body ends."""
-        return self._take()
-
-    @property
-    def held(self) -> bytes:
-        """The bytes that were fed and not given out yet."""
-        return self._held.peek()
-
-    @property
-    def is_holding(self) -> bool:
-        """Whether any bytes are held back."""
-        return bool(self._held)
-
-    def _take(self) -> bytes:
-        if self._held.is_lost:
-            self.lost = "an element with too many values was not read"
-        return self._held.take()
 
     def count(self, run: bytes) -> int:
         """How many elements end in a run."""

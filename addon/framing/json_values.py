@@ -1,4 +1,4 @@
-"""Pure. The one place where wire JSON becomes values: `Any` stops here (STYLE 33)."""
+"""Pure. The one place where wire JSON becomes values: `Any` stops here."""
 
 import json
 import math

@@ -1,20 +1,17 @@
 """Pure. One JSON value a line: Ollama, Cohere v1."""
 
 from addon.framing.frame import Frame
-from addon.framing.held import Held
+from addon.framing.held import HoldingFraming
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: far beyond any line seen; a longer one is skipped, not the ones after."""
 
 
-class NDJSON:
+class NDJSON(HoldingFraming):
     """Bytes of a line-delimited body -> lines. `shortens`: large ones may be cut."""
 
-    __slots__ = ("_held", "lost")
-
-    def __init__(self, *, shortens: bool = False) -> None:
-        self._held = Held(shortens=shortens)
-        self.lost: str | None = None
+    __slots__ = ()
+    UNIT = "a line"
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes of the body; return the complete lines among them, in one run."""
@@ -22,10 +19,7 @@ class NDJSON:
         cut = data.rfind(b"\n") + 1
         if not cut:
             held.add(data)
-            if len(held) <= LINE_BYTES_MAX:
-                return b""
-            self.lost = f"a line beyond {LINE_BYTES_MAX} bytes was not read"
-            return held.take()
+            return self._take_beyond(LINE_BYTES_MAX)
         run = data[:cut] if cut < len(data) else data
         if held:
             first = data.find(b"\n") + 1
@@ -34,25 +28,6 @@ class NDJSON:
         if cut < len(data):
             held.add(data[cut:])
         return run
-
-    def end(self) -> bytes:
-        """Return what is held when the body ends."""
-        return self._take()
-
-    @property
-    def held(self) -> bytes:
-        """The bytes that were fed and not given out yet."""
-        return self._held.peek()
-
-    @property
-    def is_holding(self) -> bool:
-        """Whether any bytes are held back."""
-        return bool(self._held)
-
-    def _take(self) -> bytes:
-        if self._held.is_lost:
-            self.lost = "a line with too many values was not read"
-        return self._held.take()
 
     def count(self, run: bytes) -> int:
         """How many lines a run has."""

@@ -7,14 +7,17 @@ Block boundaries do not depend on chunk boundaries. That needs one choice: after
 over, so that a CR-only stream is never held back for an LF that could follow (a later LF is then
 an empty line of the next block, which means nothing).
 
-Almost every stream has LF alone (WIRE §1) or CRLF alone, and there the end of the last complete
+Almost every recorded stream has LF alone or CRLF alone, and there the end of the last complete
 block is one `rfind`; anything odder is left to the regular expression.
+
+A stream may end without a blank line (14 recordings do). A browser drops that last event; here it
+is most often the one with the usage, so it is given out at the end.
 """
 
 import re
 
 from addon.framing.frame import Frame
-from addon.framing.held import LARGE_BYTES, Held
+from addon.framing.held import LARGE_BYTES, HoldingFraming
 
 BLOCK_BYTES_MAX = 16 * 1024 * 1024
 """No text event comes near it; an image inside one is 2-6 MB of base64. A longer block is given
@@ -31,17 +34,17 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class SSE:
+class SSE(HoldingFraming):
     """Bytes of an event stream -> blocks. `shortens`: large blocks may lose what is no figure."""
 
-    __slots__ = ("_first", "_held", "_held_end", "lost")
+    __slots__ = ("_first", "_held_end")
+    UNIT = "an event"
 
     def __init__(self, *, shortens: bool = False) -> None:
-        self._held = Held(shortens=shortens)
+        super().__init__(shortens=shortens)
         self._held_end = b""
         """The last two bytes held: a block may end across the cut."""
         self._first = True
-        self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes of the body; return the complete blocks among them, in one run."""
@@ -51,14 +54,14 @@ class SSE:
             if cut == len(data):
                 return data
             self._hold(data[cut:] if cut else data)
-            return data[:cut] if cut else self._give_out_oversize()
+            return data[:cut] if cut else self._take_beyond(BLOCK_BYTES_MAX)
         end = self._held_end
         seam = end + data
         cut = _last_end(seam) - len(end)
         if cut <= -len(end):
             held.add(data)
             self._held_end = seam[-2:]
-            return self._give_out_oversize()
+            return self._take_beyond(BLOCK_BYTES_MAX)
         first = cut
         if held.is_shortened or len(held) + len(data) > LARGE_BYTES:
             # Only the block that is held is shortened, so it ends where it ends.
@@ -69,25 +72,8 @@ class SSE:
             self._hold(data[cut:])
         return run
 
-    def end(self) -> bytes:
-        """The last event, where the stream did not end in a blank line (WIRE §1, 14 recordings).
-
-        A browser drops it; here it is most often the one with the usage.
-        """
-        return self._take()
-
-    @property
-    def held(self) -> bytes:
-        """The bytes that were fed and not given out yet."""
-        return self._held.peek()
-
-    @property
-    def is_holding(self) -> bool:
-        """Whether any bytes are held back."""
-        return bool(self._held)
-
     def count(self, run: bytes) -> int:
-        """Data lines: one an event on every wire seen (WIRE §1 has none with more)."""
+        """Data lines: one an event on every wire that was recorded."""
         lines = run.count(b"\ndata:") + run.startswith((b"data:", _BYTE_ORDER_MARK + b"data:"))
         return lines + run.count(b"\rdata:") if b"\r" in run else lines
 
@@ -124,17 +110,6 @@ class SSE:
     def _hold(self, data: bytes) -> None:
         self._held.add(data)
         self._held_end = data[-2:]
-
-    def _take(self) -> bytes:
-        if self._held.is_lost:
-            self.lost = "an event with too many values was not read"
-        return self._held.take()
-
-    def _give_out_oversize(self) -> bytes:
-        if len(self._held) <= BLOCK_BYTES_MAX:
-            return b""
-        self.lost = f"an event beyond {BLOCK_BYTES_MAX} bytes was not read"
-        return self._held.take()
 
 
 def _last_end(data: bytes) -> int:

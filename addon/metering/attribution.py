@@ -22,7 +22,7 @@ _PROTOCOL_KEY = re.compile(r"openai-insecure-api-key\.([^\s,]+)")
 """Browsers cannot set headers of a WebSocket: the key is one of its protocols."""
 _AWS_CREDENTIAL = re.compile(r"Credential=([A-Za-z0-9]+)/")
 _QUERY_KEY = re.compile(r"[?&](?:key|api[-_]key|access_token)=([^&]+)")
-"""Gemini clients send `?key=` (FIELD 45)."""
+"""Gemini clients send `?key=` (BerriAI/litellm#35678)."""
 
 
 def tags_of_headers(values: Sequence[str]) -> dict[str, str]:

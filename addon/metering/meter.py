@@ -3,7 +3,7 @@
 Plan. Until generated content has passed, every frame is parsed as it comes: the first frames
 carry id and model, and the time of the first token is taken there. From then on a run of frames
 is looked through with byte searches for the dialect's marks; the frames in which one strikes are
-parsed, the others never (DESIGN §10). Where chunks were cut makes no difference to what is read.
+parsed, the others never. Where chunks were cut makes no difference to what is read.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,7 @@ from addon.metering.templates import Ordinary, learn
 from ledger.model.usage import NO_USAGE, Usage
 
 _DONE = b"[DONE]"
-"""OpenAI's end of a stream; others send it too, after their own (WIRE §1)."""
+"""OpenAI's end of a stream; others send it too, after their own."""
 
 STEP_BYTES = 16 * 1024
 """Decoded bytes that are read in one turn of the event loop. The costliest bytes, which no

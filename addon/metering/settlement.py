@@ -146,7 +146,7 @@ def outcome_of(end: End, facts: Facts, *, status: int | None, streamed: bool) ->
     """How an exchange ended, for the ledger.
 
     A body's end at HTTP level is not the answer's: a reset of a connection whose close is the
-    end of the body looks like success (MITMPROXY.md), so a stream must also have said its own
+    end of the body looks like success, so a stream must also have said its own
     end. And a client that leaves after that end has missed nothing.
     """
     if status is not None and status >= 400:

@@ -2,8 +2,7 @@
 
     request           opened: a row goes to the ledger before the request goes upstream
     responseheaders   streaming: the tap is set into the stream
-    response, error   settled: by whichever comes first, once (MITMPROXY.md has the table of which
-                      ends bring which hooks)
+    response, error   settled: by whichever comes first, once
     done              settled: whatever is still open when the proxy stops
 
 Nothing here may hurt the traffic: each step that can fail runs inside `Troubles.attempt`, which

@@ -4,8 +4,8 @@ Each promise is one question for the rows that break it, asked of the database: 
 through Python that is not a breach, and of these only the first few. A question is written
 otherwise than the code that it checks: what the views pick with NOT EXISTS is ranked here.
 
-Some of what is strange is not the ledger's doing (a provider whose parts exceed its totals, WIRE 4
-and 5). It is counted as a remark, and breaks nothing.
+Some of what is strange is not the ledger's doing (a provider whose parts exceed its
+totals). It is counted as a remark, and breaks nothing.
 """
 
 from collections.abc import Iterator
@@ -203,7 +203,7 @@ HAVING {" OR ".join(f"{term} <> 0" for term in left.values())}"""
 def _is_same_response(original: str, later: str) -> str:
     """Whether two rows are one billed response, seen again: all that can be compared agrees.
 
-    The rule of DESIGN §5 in words of its own; `store/schema/links.py` keeps it.
+    The rule of duplicates in words of its own; `store/schema/links.py` keeps it.
     """
     o, e = original, later
     same = " AND ".join(

@@ -71,7 +71,7 @@ def reported_picousd(usage: Usage) -> int | None:
 
     A gateway bills its own figure; what its upstream takes comes on top only where the customer
     brought the key to it. Elsewhere it is inside already, and adding it doubles the cost
-    (FIELD 43).
+    (yvgude/lean-ctx#746).
     """
     if usage.is_byok and usage.reported_upstream_cost_picousd is not None:
         return (usage.reported_cost_picousd or 0) + usage.reported_upstream_cost_picousd

@@ -1,8 +1,8 @@
 """Edge. LiteLLM's `model_prices_and_context_window.json` as a second source of prices.
 
 It knows models and tiers that genai-prices lacks, but no history: a price from it is today's, and
-maps like it are wrong too (FIELD 42). So it is asked only where the first source has nothing, and
-what it gives is named by the digest of the file.
+maps like it are wrong too (BerriAI/litellm#39501). So it is asked only where the first source has
+nothing, and what it gives is named by the digest of the file.
 """
 
 import hashlib

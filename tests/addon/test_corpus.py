@@ -38,7 +38,7 @@ COLUMNS = {
 }
 EXCEPTIONS: dict[str, dict[str, Any]] = {
     # The body says `"id":""`, which names no response: "first non-empty id in the stream; NULL
-    # if the wire has none" (DESIGN §5). The expectation repeats the empty text.
+    # if the wire has none". The expectation repeats the empty text.
     "bedrock__bedrock__n__test-imported-model-completion__ef2e57cf": {"response_id": None},
     # The bodies of these models say why they stopped, in lists or beside the text: AI21
     # `completions[0].finishReason.reason`, Claude `stop_reason` beside `completion`, Cohere

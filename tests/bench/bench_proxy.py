@@ -46,7 +46,7 @@ OLD = "old "
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """One load, what is read from it, and what DESIGN §10 allows."""
+    """One load, what is read from it, and what it may cost."""
 
     name: str
     load: tuple[str, ...]

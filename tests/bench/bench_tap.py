@@ -4,7 +4,7 @@
     uv run pytest -m bench -n 0 -s tests/bench/bench_tap.py
 
 Each frame is one chunk, as paced streams bring them. What is printed is the best of several
-rounds in CPU time, less what an empty callable takes; DESIGN §10 allows 0.3 µs for a frame that is only
+rounds in CPU time, less what an empty callable takes; allowed are 0.3 µs for a frame that is only
 listened to and 2 µs for one that is edited.
 """
 

@@ -2,7 +2,7 @@
 
 HAR files, exchange lines of test corpora and single bodies have no id of ours. It is derived from
 method, URL, request body, answer and the recorded start, so that the same material gets the same
-id at every reading, and two requests that got the same answer get two (DESIGN §5).
+id at every reading, and two requests that got the same answer get two.
 """
 
 from __future__ import annotations

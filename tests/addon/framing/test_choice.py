@@ -1,4 +1,4 @@
-"""Content types lie in both directions; the first bytes tell (WIRE §1)."""
+"""Content types lie in both directions; the first bytes tell."""
 
 import pytest
 

@@ -2,7 +2,7 @@
 
 https://github.com/web-platform-tests/wpt/tree/master/eventsource (format-*.any.js): each case
 there is a row here, with bytes of our own. One rule is left on purpose: an event that the body's
-end cuts before its blank line is read, where a browser drops it (WIRE §1).
+end cuts before its blank line is read, where a browser drops it.
 """
 
 import pytest

@@ -80,14 +80,14 @@ def test_the_first_token_is_seen_when_it_passes() -> None:
 
 
 def test_the_end_mark_is_known_before_the_body_ends() -> None:
-    """A client that closes at `[DONE]` has missed nothing (MITMPROXY.md)."""
+    """A client that closes at `[DONE]` has missed nothing."""
     meter = meter_of()
     meter.feed(STREAM)
     assert meter.facts.ended
 
 
 def test_ordinary_frames_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DESIGN §10: no JSON parse for frames that hold nothing for us."""
+    """No JSON parse for frames that hold nothing for us."""
     parsed = 0
     real = meter_module.json_values.loads
 

@@ -56,7 +56,7 @@ def test_charges_are_worked_out_when_the_reading_was_made_unless_said_otherwise(
 
 
 def test_a_line_without_a_price_has_no_amount_and_a_reason():
-    """FIELD 40: 6.5 billion tokens at $0 over three days."""
+    """latitude-dev/latitude-llm#4297: 6.5 billion tokens at $0 over three days."""
     (line,) = charge(exchange(), reading(tool_units={"code_executions": 4}), Book())
     assert (line.line, line.quantity) == ("code_executions", 4)
     assert line.unit_picousd is None
@@ -150,7 +150,7 @@ def reasons(charges):
 
 
 def test_further_iterations_are_lines_of_their_own_with_their_own_model():
-    """WIRE 5: 61 067 tokens in iterations beside 682 at the top."""
+    """Recorded: 61 067 tokens in iterations beside 682 at the top."""
     haiku = Sheet({"uncached_input": Rate(1, "haiku"), "output": Rate(5, "haiku")}, "")
     further = (
         FurtherUsage(
@@ -254,5 +254,5 @@ def test_cost_is_additive(split, cached):
     ],
 )
 def test_upstream_cost_is_added_only_where_the_customer_brought_the_key(usage, expected):
-    """FIELD 43: summing both doubled the cost (yvgude/lean-ctx#746)."""
+    """yvgude/lean-ctx#746: summing both doubled the cost."""
     assert reported_picousd(usage) == expected

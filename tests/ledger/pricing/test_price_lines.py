@@ -170,7 +170,7 @@ def test_the_lines_of_a_reading(usage, rates, expected):
 
 
 def test_a_part_beyond_its_whole_is_cut_and_says_so():
-    """WIRE 4: Azure AI Foundry reports 163 cached of 7 prompt tokens; new-api#5003 went negative."""
+    """Recorded: Azure AI Foundry reports 163 cached of 7 prompt tokens; new-api#5003 went negative."""
     assert quantities(Usage(input_tokens=7, cache_read_tokens=163, output_tokens=1), PLAIN) == [
         ("cache_read", 7, "163 reported, cut to what its total leaves"),
         ("uncached_input", 0, None),
@@ -179,7 +179,7 @@ def test_a_part_beyond_its_whole_is_cut_and_says_so():
 
 
 def test_reasoning_beyond_output_is_cut():
-    """WIRE 4: counted by another tokenizer, 44 recorded answers."""
+    """Recorded: counted by another tokenizer, 44 recorded answers."""
     lines = quantities(Usage(output_tokens=12, reasoning_tokens=15), REALTIME)
     assert [(line, count) for line, count, _ in lines] == [("reasoning", 12)]
 
@@ -209,7 +209,7 @@ TOKENS = st.none() | st.integers(0, 2000)
     rates=st.sampled_from([PLAIN, REALTIME]),
 )
 def test_token_lines_are_disjoint_and_add_up(usage, rates):
-    """FIELD 31: cached tokens counted twice, or negative uncached input."""
+    """new-api#5003, langfuse#10592: cached tokens counted twice, or negative uncached input."""
     lines = quantities(usage, rates)
     assert len({line for line, _, _ in lines}) == len(lines)
     assert all(count >= 0 for _, count, _ in lines)
@@ -231,7 +231,7 @@ def test_a_list_without_cache_prices_bills_the_cache_as_input():
 
 
 def test_an_hour_in_the_cache_is_not_sold_at_the_price_of_five_minutes():
-    """FIELD 29: 1h writes at the 5m price are 37.5 % too cheap; no price is better."""
+    """earendil-works/pi#5737: 1h writes at the 5m price are 37.5 % too cheap; no price is better."""
     rates = covered({"uncached_input": Rate(4, "list"), "cache_write": Rate(5, "list")})
     assert rates["cache_write_5m"].picousd == 5
     assert "cache_write_1h" not in rates

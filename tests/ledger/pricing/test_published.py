@@ -161,7 +161,7 @@ def test_the_span_of_a_price_is_that_in_which_nothing_changes(model, list_id, at
     ],
 )
 def test_the_tier_of_the_answer_decides(tier, at, output):
-    """FIELD 33: service_tier ignored, off by two. gpt-5, $10 out, from 2026-10-12."""
+    """BerriAI/litellm#13810: service_tier ignored, off by two. gpt-5, $10 out, from 2026-10-12."""
     assert units("openai", "gpt-5", tier=tier, at=at)["output"] == output
 
 

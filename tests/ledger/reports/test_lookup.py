@@ -63,7 +63,7 @@ def test_what_is_not_found(engine, word):
 
 
 def test_ids_that_collide_have_to_be_told_apart(engine):
-    """FIELD 23: `chatcmpl-1` is sequential at some providers; both count."""
+    """BerriAI/litellm#28376: `chatcmpl-1` is sequential at some providers; both count."""
     with pytest.raises(AmbiguousError, match="2 exchanges are called 'chatcmpl-1'") as error:
         find(engine, "chatcmpl-1")
     table = candidates(engine, error.value)

@@ -350,7 +350,7 @@ def test_a_tag_that_is_a_path_is_a_name(engine):
 
 
 def test_a_report_agrees_with_the_public_views(engine):
-    """FIELD 39: two pages, two totals."""
+    """langwatch#7034: two pages, two totals."""
     with engine.connect() as connection:
         row = connection.execute(
             sa.text(
