@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 # Some containers set this variable. The workers and the hundreds of processes that tests start would
 # then each compile every module they import: 5 s of CPU to start a mitmdump instead of 2.
@@ -98,15 +98,27 @@ NOT_UNIT_MARKS = {"proxy", "postgres", "process", "bench", "soak", "clients", "b
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark `unit` whatever starts no process, no PostgreSQL and no proxy."""
+    """Mark `unit` whatever starts no process, no PostgreSQL and no proxy.
+
+    Tests that draw their inputs do not count as coverage: a branch that only a random example
+    reaches would be tested in some runs. Measuring would also triple their time.
+    """
+    here = Path(__file__).parent
+    is_unit_folder: dict[Path, bool] = {}
     for item in items:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if item.path not in is_unit_folder:
+            folder = item.path.relative_to(here).parts[0]
+            is_unit_folder[item.path] = folder not in NOT_UNIT_FOLDERS
         marks = {mark.name for mark in item.iter_markers()}
-        fixtures = set(getattr(item, "fixturenames", ()))
-        if not (
-            folder in NOT_UNIT_FOLDERS or marks & NOT_UNIT_MARKS or "postgres_server" in fixtures
+        fixtures = getattr(item, "fixturenames", ())
+        if (
+            is_unit_folder[item.path]
+            and not marks & NOT_UNIT_MARKS
+            and "postgres_server" not in fixtures
         ):
             item.add_marker(pytest.mark.unit)
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.no_cover)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

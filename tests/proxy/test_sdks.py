@@ -1,4 +1,8 @@
-"""The official SDKs through the proxy: they iterate and parse as they would without it."""
+"""The official SDKs through the proxy: they iterate and parse as they would without it.
+
+Each function imports the SDK that it plays: importing all three takes a worker seconds, also where
+none of these tests runs.
+"""
 
 import asyncio
 import inspect
@@ -8,10 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import anthropic
-import openai
 import pytest
-from google import genai
 
 from tests.proxy import rows
 from tests.proxy.mitmdump import Mitmdump
@@ -129,6 +130,8 @@ GEMINI: Any = {"model": "gemini-2.5-flash", "contents": "Hi"}
 
 
 def openai_chat(url: str) -> list[Any]:
+    import openai
+
     with openai.OpenAI(api_key="sk-test", base_url=f"{url}/v1", max_retries=0) as client:
         whole = client.chat.completions.create(**CHAT)
         with client.chat.completions.create(**CHAT, stream=True) as stream:
@@ -143,6 +146,8 @@ def openai_chat(url: str) -> list[Any]:
 
 
 async def openai_chat_async(url: str) -> list[Any]:
+    import openai
+
     async with openai.AsyncOpenAI(api_key="sk-test", base_url=f"{url}/v1", max_retries=0) as client:
         whole = await client.chat.completions.create(**CHAT)
         unasked = [
@@ -156,6 +161,8 @@ async def openai_chat_async(url: str) -> list[Any]:
 
 
 def openai_responses(url: str) -> list[Any]:
+    import openai
+
     with openai.OpenAI(api_key="sk-test", base_url=f"{url}/v1", max_retries=0) as client:
         whole = client.responses.create(model="gpt-4.1", input="Hi")
         events = list(client.responses.create(model="gpt-4.1", input="Hi", stream=True))
@@ -163,6 +170,8 @@ def openai_responses(url: str) -> list[Any]:
 
 
 async def openai_responses_async(url: str) -> list[Any]:
+    import openai
+
     async with openai.AsyncOpenAI(api_key="sk-test", base_url=f"{url}/v1", max_retries=0) as client:
         whole = await client.responses.create(model="gpt-4.1", input="Hi")
         stream = await client.responses.create(model="gpt-4.1", input="Hi", stream=True)
@@ -171,6 +180,8 @@ async def openai_responses_async(url: str) -> list[Any]:
 
 
 def anthropic_messages(url: str) -> list[Any]:
+    import anthropic
+
     with anthropic.Anthropic(
         api_key="sk-ant-test", base_url=f"{url}/anthropic", max_retries=0
     ) as client:
@@ -183,6 +194,8 @@ def anthropic_messages(url: str) -> list[Any]:
 
 
 async def anthropic_messages_async(url: str) -> list[Any]:
+    import anthropic
+
     async with anthropic.AsyncAnthropic(
         api_key="sk-ant-test", base_url=f"{url}/anthropic", max_retries=0
     ) as client:
@@ -192,6 +205,8 @@ async def anthropic_messages_async(url: str) -> list[Any]:
 
 
 def gemini(url: str) -> list[Any]:
+    from google import genai
+
     with genai.Client(api_key="test", http_options={"base_url": url}) as client:
         whole = client.models.generate_content(**GEMINI)
         chunks = list(client.models.generate_content_stream(**GEMINI))
@@ -199,6 +214,8 @@ def gemini(url: str) -> list[Any]:
 
 
 async def gemini_async(url: str) -> list[Any]:
+    from google import genai
+
     async with genai.Client(api_key="test", http_options={"base_url": url}).aio as client:
         whole = await client.models.generate_content(**GEMINI)
         stream = await client.models.generate_content_stream(**GEMINI)
@@ -251,6 +268,8 @@ def said(play: Callable[[str], Any], url: str) -> Any:
 
 def test_an_sdk_sees_the_services_errors(stage: Stage) -> None:
     """An error in mid-stream raises in the SDK just as it does without us."""
+
+    import openai
 
     def failing(request: Request) -> Answer:
         return Answer(pieces=(OPENAI.frames[0], OPENAI.error_frame))
