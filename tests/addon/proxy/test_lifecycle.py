@@ -1,4 +1,4 @@
-"""Closing the ledger: what is wrong at the end is one warning."""
+"""Starting, handing over at a reload, stopping; what is wrong at the end is one warning."""
 
 import asyncio
 import logging
@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from addon.proxy import lifecycle
+from addon.proxy.recorder import Recorder
 from ledger.store.processes.health import Health, ThreadHealth
+from tests.addon.proxy.recording import DOCUMENT, answered, exchanges, flow_of, recording
 
 
 def thread(name, *, is_working=True):
@@ -62,3 +64,78 @@ def test_captures_that_were_not_written_are_in_the_warning_at_the_end(caplog):
     assert caplog.messages == [
         "tokentee: recording ended with problems: 2 captures were not written"
     ]
+
+
+def test_a_recorder_that_follows_takes_over_what_was_left(ledger):
+    """A reload: the ledger stays open, and an exchange under way is settled by the next one."""
+
+    async def play():
+        async with recording(ledger) as (first, context):
+            flow = flow_of()
+            first.request(flow)
+            kept = first._running
+            assert first.done() is None
+            second = Recorder()
+            second.running()
+            assert second._running is kept
+            await asyncio.sleep(0)  # what would close the ledger has had its turn
+            answered(flow, content=DOCUMENT, content_type="application/json")
+            await second.response(flow)
+            assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
+            context.master.should_exit.set()
+            await second.done()
+
+    asyncio.run(play())
+
+
+def test_without_a_follower_what_is_open_is_lost_and_the_ledger_closes(ledger, caplog):
+    async def play():
+        async with recording(ledger) as (recorder, _):
+            recorder.request(flow_of())
+            running = recorder._running
+            recorder.done()
+            await asyncio.sleep(0)
+            assert not running.live
+            assert not lifecycle._handed_over
+            await asyncio.gather(*lifecycle._closing)
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(play())
+    assert "tokentee: the script was removed; the ledger is closed" in caplog.messages
+    assert exchanges(ledger, "state, error_message") == [("lost", "the script was removed")]
+
+
+def test_a_stop_waits_for_open_answers_and_no_longer_than_its_bound(monkeypatch):
+    monkeypatch.setattr(lifecycle, "DRAIN_POLL_SECONDS", 0.0)
+    running = SimpleNamespace(live={"a": object()})
+
+    async def ends_soon():
+        await asyncio.sleep(0)
+        running.live.clear()
+
+    async def play():
+        ending = asyncio.create_task(ends_soon())
+        await lifecycle.drain(running)
+        assert ending.done()
+        running.live["b"] = object()
+        monkeypatch.setattr(lifecycle, "DRAIN_SECONDS_MAX", 0.01)
+        await lifecycle.drain(running)
+        assert running.live
+
+    asyncio.run(play())
+
+
+def test_captures_go_where_the_settings_name_them(tmp_path):
+    def running_into(folder, captures):
+        settings = SimpleNamespace(capture=folder)
+        return SimpleNamespace(settings=settings, captures=captures)
+
+    running = running_into(tmp_path / "a", None)
+    lifecycle.set_captures(running, node="n")
+    first = running.captures
+    assert first.folder == tmp_path / "a"
+    lifecycle.set_captures(running, node="n")
+    assert running.captures is first
+    running.settings.capture = None
+    lifecycle.set_captures(running, node="n")
+    assert running.captures is None

@@ -1,0 +1,262 @@
+"""How each kind of answer is read: as it passes, held for its commit, or whole."""
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from mitmproxy import http
+
+from addon.proxy import answers
+from addon.proxy.held_end import HeldEnd
+from addon.proxy.recorder import Recorder
+from addon.proxy.running import Live, Running
+from tests.addon.proxy.recording import (
+    DOCUMENT,
+    DONE,
+    STOP,
+    STREAM,
+    WORD,
+    answered,
+    exchanges,
+    flow_of,
+    passed_on,
+    recording,
+)
+
+SSE = "text/event-stream"
+JSON = "application/json"
+
+
+@asynccontextmanager
+async def live_of(
+    ledger: Path, flow: http.HTTPFlow, **options: str
+) -> AsyncIterator[tuple[Recorder, Running, Live]]:
+    """The exchange of a request that has gone upstream."""
+    async with recording(ledger, **options) as (recorder, _):
+        recorder.request(flow)
+        running = recorder._running
+        assert running is not None
+        yield recorder, running, running.live[flow.id]
+
+
+def begun(running: Running, live: Live, response: http.Response) -> http.Response:
+    response.stream = True
+    answers.begin(running, live, response)
+    return response
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "how"),
+    [
+        pytest.param(200, {"content_type": SSE}, "streamed", id="stream"),
+        pytest.param(200, {"content_type": JSON}, "streamed", id="chunked-document"),
+        pytest.param(
+            200, {"content_type": JSON, "content_length": "50"}, "end-held", id="with-a-length"
+        ),
+        pytest.param(
+            200, {"content_type": JSON, "content_length": "0"}, "streamed", id="empty-body"
+        ),
+        pytest.param(
+            200, {"content_type": JSON, "content_length": "x"}, "streamed", id="no-length-at-all"
+        ),
+        pytest.param(
+            200, {"content_type": SSE, "content_length": "50"}, "streamed", id="stream-with-a-length"
+        ),
+        pytest.param(400, {"content_type": JSON}, "streamed", id="error-to-what-was-not-injected"),
+    ],
+)  # fmt: skip
+def test_what_is_held(ledger: Path, status: int, headers: dict[str, str], how: str):
+    async def play() -> None:
+        flow = flow_of(stream=headers["content_type"] == SSE, asks=True)
+        async with live_of(ledger, flow) as (_, running, live):
+            response = begun(running, live, answered(flow, status, **headers))
+            assert response.stream == live.stream
+            assert isinstance(response.stream, HeldEnd) is (how == "end-held")
+            assert (flow.id in running.held_ends) is (how == "end-held")
+
+    asyncio.run(play())
+
+
+def test_without_waiting_for_commits_no_end_is_held(ledger: Path):
+    async def play() -> None:
+        flow = flow_of()
+        async with live_of(ledger, flow, ledger_commit="async") as (_, running, live):
+            headers = {"content_type": JSON, "content_length": "50"}
+            response = begun(running, live, answered(flow, **headers))
+            assert callable(response.stream)
+            assert not isinstance(response.stream, HeldEnd)
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("length", "is_held"),
+    [(answers.HELD_BODY_BYTES_MAX, True), (answers.HELD_BODY_BYTES_MAX + 1, False)],
+)
+def test_without_the_patch_a_plain_answer_is_held_whole_up_to_a_bound(
+    ledger: Path, length: int, is_held: bool
+):
+    async def play() -> None:
+        flow = flow_of()
+        async with live_of(ledger, flow) as (_, running, live):
+            running.can_hold_end = False
+            headers = {"content_type": JSON, "content_length": str(length)}
+            response = begun(running, live, answered(flow, **headers))
+            assert (response.stream is False) is is_held
+            assert not running.held_ends
+
+    asyncio.run(play())
+
+
+def test_the_last_chunk_waits_for_its_commit(ledger: Path):
+    async def play() -> None:
+        flow = flow_of()
+        async with live_of(ledger, flow) as (recorder, running, live):
+            headers = {"content_type": JSON, "content_length": str(len(DOCUMENT))}
+            response = begun(running, live, answered(flow, **headers))
+            assert passed_on(response, [DOCUMENT[:20], DOCUMENT[20:]]) == DOCUMENT[:20]
+            await recorder.response(flow)
+            assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
+            assert recorder.release_held_end(flow) == DOCUMENT[20:]
+            assert recorder.release_held_end(flow) == b""
+
+    asyncio.run(play())
+
+
+def test_an_answer_that_may_refuse_the_question_is_held(ledger: Path):
+    async def play() -> None:
+        flow = flow_of(stream=True)
+        async with live_of(ledger, flow) as (_, running, live):
+            assert live.original is not None
+            response = begun(running, live, answered(flow, 400, content_type=JSON))
+            assert response.stream is False
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("version", "encoding"), [("HTTP/1.1", "chunked"), ("HTTP/2.0", None)], ids=["1.1", "2"]
+)
+def test_an_edited_stream_has_no_length(ledger: Path, version: str, encoding: str | None):
+    async def play() -> None:
+        flow = flow_of(stream=True)
+        flow.request.http_version = version
+        async with live_of(ledger, flow) as (_, running, live):
+            length = str(sum(map(len, STREAM)))
+            response = begun(running, live, answered(flow, content_type=SSE, content_length=length))
+            assert "content-length" not in response.headers
+            assert response.headers.get("transfer-encoding") == encoding
+            assert passed_on(response, STREAM) == WORD + STOP + DONE
+
+    asyncio.run(play())
+
+
+def test_an_edited_stream_that_was_compressed_goes_on_as_identity(ledger: Path):
+    async def play() -> None:
+        flow = flow_of(stream=True)
+        async with live_of(ledger, flow) as (_, running, live):
+            response = begun(
+                running, live, answered(flow, content_type=SSE, content_encoding="gzip")
+            )
+            assert "content-encoding" not in response.headers
+            assert passed_on(response, [gzip.compress(b"".join(STREAM))]) == WORD + STOP + DONE
+            assert not answers.is_cut_short(live)
+
+    asyncio.run(play())
+
+
+def test_an_edited_stream_that_cannot_be_decoded_is_cut_short(ledger: Path):
+    async def play() -> None:
+        flow = flow_of(stream=True)
+        async with live_of(ledger, flow) as (recorder, running, live):
+            assert not answers.is_cut_short(live)
+            response = begun(
+                running, live, answered(flow, content_type=SSE, content_encoding="gzip")
+            )
+            passed_on(response, [gzip.compress(WORD)[:20], b"this is not gzip"])
+            assert answers.is_cut_short(live)
+            assert recorder.is_cut_short(flow)
+
+    asyncio.run(play())
+
+
+def test_the_tap_is_put_back_where_plain_streaming_was_chosen(ledger: Path):
+    async def play() -> None:
+        flow = flow_of()
+        async with live_of(ledger, flow) as (_, running, live):
+            headers = {"content_type": JSON, "content_length": "50"}
+            response = begun(running, live, answered(flow, **headers))
+            running.held_ends.clear()
+            response.stream = True
+            answers.restore(running, live, response)
+            assert response.stream is live.stream
+            assert running.held_ends == {flow.id: live.stream}
+
+    asyncio.run(play())
+
+
+def test_a_callable_of_another_addon_stays_and_is_noted_if_it_reads_nothing(ledger: Path):
+    async def play() -> None:
+        flow = flow_of(stream=True, asks=True)
+        async with live_of(ledger, flow) as (recorder, running, live):
+            response = begun(running, live, answered(flow, content_type=SSE))
+            theirs = response.stream = lambda data: data
+            answers.restore(running, live, response)
+            assert response.stream is theirs
+            assert passed_on(response, STREAM) == b"".join(STREAM)
+            await recorder.response(flow)
+
+    asyncio.run(play())
+    ((degraded, response_id),) = exchanges(ledger, "degraded, response_id")
+    assert "StreamReplacedError" in degraded
+    assert response_id is None
+
+
+def test_a_callable_that_calls_the_tap_is_no_trouble(ledger: Path):
+    async def play() -> None:
+        flow = flow_of(stream=True, asks=True)
+        async with live_of(ledger, flow) as (recorder, running, live):
+            response = begun(running, live, answered(flow, content_type=SSE))
+            ours = response.stream
+            assert callable(ours)
+
+            def theirs(data: bytes) -> bytes | list[bytes]:
+                return ours(data)
+
+            response.stream = theirs
+            passed_on(response, STREAM)
+            await recorder.response(flow)
+
+    asyncio.run(play())
+    assert exchanges(ledger, "degraded, response_id") == [(None, "chatcmpl-7")]
+
+
+def test_an_edited_body_that_another_addon_wanted_whole_is_edited_whole(ledger: Path):
+    async def play() -> None:
+        flow = flow_of(stream=True)
+        async with live_of(ledger, flow) as (recorder, running, live):
+            response = begun(running, live, answered(flow, content_type=SSE))
+            response.stream = False
+            response.raw_content = b"".join(STREAM)
+            await recorder.response(flow)
+            assert response.raw_content == WORD + STOP + DONE
+
+    asyncio.run(play())
+    assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
+
+
+def test_a_whole_body_that_is_not_edited_stays_the_same_object(ledger: Path):
+    async def play() -> None:
+        flow = flow_of()
+        async with live_of(ledger, flow) as (_, running, live):
+            response = answered(flow, content=DOCUMENT, content_type=JSON)
+            before = response.raw_content
+            answers.read_whole(running, live, response)
+            assert response.raw_content is before
+            assert live.exchange.tap is not None
+            assert live.exchange.tap.received_bytes == len(DOCUMENT)
+
+    asyncio.run(play())
