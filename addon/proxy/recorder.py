@@ -233,7 +233,14 @@ class Recorder:
         else:
             answers.note_if_unread(live, flow.response)
         await _read_rest(exchange)
-        receipt = self._settle(running, live, End.FINISHED, cause=None)
+        settled = self._settled(running, live, End.FINISHED, cause=None)
+        if settled is not None and exchange.route.is_fetch and not exchange.is_recorded:
+            # Another process, or this one before it was started again, may have booked it.
+            booked = await asyncio.to_thread(running.ledger.has_booked, settled.exchange)
+            if booked:
+                running.remember_booked(settled.exchange)
+                return
+        receipt = self._book(running, live, settled)
         if receipt is not None and running.settings.commit_before_end:
             await wait_for_commit(receipt)
 
@@ -337,6 +344,10 @@ class Recorder:
 
     def _settle(self, running: Running, live: Live, end: End, cause: str | None) -> Receipt | None:
         """Settle an exchange and hand it to the ledger; its receipt."""
+        return self._book(running, live, self._settled(running, live, end, cause))
+
+    def _settled(self, running: Running, live: Live, end: End, cause: str | None) -> Settled | None:
+        """The exchange as it ended, with its reading; None if it gets no row."""
         exchange = live.exchange
 
         def has_row(settled: Settled) -> bool:
@@ -360,8 +371,13 @@ class Recorder:
             times=flows.times_of(live.flow) if exchange.is_recorded else None,
             finish=finish,
         )
-        if not has_row(settled):
+        return settled if has_row(settled) else None
+
+    def _book(self, running: Running, live: Live, settled: Settled | None) -> Receipt | None:
+        """Hand what was settled to the ledger; its receipt."""
+        if settled is None:
             return None
+        exchange = live.exchange
         if settled.reading.usage_json is not None:
             running.remember_booked(settled.exchange)
         if exchange.tap is not None:

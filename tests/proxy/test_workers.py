@@ -13,6 +13,7 @@ import pytest
 from tests.proxy import rows
 from tests.proxy.client import Ending, Http1
 from tests.proxy.pair import OPENAI, headers_for
+from tests.proxy.test_confirming import DONE, USAGE, as_json
 from tests.proxy.test_durability import answer
 from tests.proxy.test_telemetry import free_port
 from tests.proxy.upstream import Answer, Upstream
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.proxy
 
 CLIENTS = 4
 PIECES = OPENAI.answer(asked=True)
+RESULT = as_json(DONE | {"usage": USAGE})
 
 
 def settings(upstream: Upstream, **more: str) -> dict[str, str]:
@@ -37,6 +39,7 @@ def check_rows(ledger: Path, clients: list[Client]) -> None:
     missing = sorted(ended - set(found))
     assert not missing, f"{len(missing)} of {len(ended)} ends that were seen have no row: {missing}"
     found.pop("long", None)
+    found.pop("", None)  # without a tag: `fetch_on_other_connections`
     assert set(found) <= sent
     for tag, of_tag in found.items():
         assert len(of_tag) == 1, f"{tag} has {len(of_tag)} rows"
@@ -62,6 +65,7 @@ def test_killed_and_replaced_under_load(tmp_path: Path) -> None:
         loaded(workers.address, CLIENTS) as clients,
     ):
         wait_for_ends(clients, 3)
+        fetch_on_other_connections(workers, upstream)
         first, second = workers.pids()
         os.kill(first, signal.SIGKILL)
         assert workers.wait_for_log("ended with SIGKILL and is started again")
@@ -88,6 +92,21 @@ def test_killed_and_replaced_under_load(tmp_path: Path) -> None:
     assert rows.open_count(workers.ledger) == 0
     lines = [line for line in workers.log.splitlines() if line]
     assert all(line.startswith(("tokentee: ", "worker ")) for line in lines), workers.log
+
+
+def fetch_on_other_connections(workers: Workers, upstream: Upstream) -> None:
+    """A response, and the same one fetched, by whichever worker, is booked once."""
+    upstream.script = lambda request: RESULT if "resp" in request.target else answer(request)
+    body = json.dumps({"model": "m", "input": "Hi"}).encode()
+    for method, path, sent in (
+        ("POST", "/v1/responses", body),
+        *[("GET", "/v1/responses/resp_1", b"")] * 6,
+    ):
+        with Http1(workers.address) as client:
+            client.send(method, path, [("content-type", "application/json")], sent)
+            assert client.receive().body == RESULT.pieces[0]
+    found = [row for row in rows.exchanges(workers.ledger) if row["response_id"] == "resp_1"]
+    assert [row["output_tokens"] for row in found] == [12]
 
 
 def replace_during_an_answer(workers: Workers, upstream: Upstream) -> None:

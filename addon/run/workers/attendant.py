@@ -179,7 +179,7 @@ class Attendant:
         assert self._writer is not None
         while not self._writer.is_closing():
             if self._writer.transport.get_write_buffer_size() < UNSENT_BYTES_MAX:
-                # It looks at files: not on the event loop.
+                # It looks at files, and for what others have learned: not on the event loop.
                 report = await asyncio.to_thread(self._report)
                 self._writer.write(messages.line_of(report))
             await asyncio.sleep(REPORT_SECONDS)
@@ -188,6 +188,7 @@ class Attendant:
         running = self.recorder.running_state
         if running is None:
             return Report()
+        running.ledger.refresh_lessons()
         watching, settings = running.watching, running.settings
         return Report(
             metrics=settings.metrics,

@@ -21,6 +21,7 @@ What it promises, whatever the disk does (`trouble.py`):
 - Each condition is logged once when it begins and once when it ends.
 """
 
+import contextlib
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, State
 from ledger.model.learned import Learned
 from ledger.model.reading import Reading
-from ledger.store import secret
+from ledger.store import booked, secret
 from ledger.store.engines import urls
 from ledger.store.processes import nodes
 from ledger.store.processes.health import Companion, Health
@@ -141,6 +142,22 @@ class Ledger:
         """Remember what traffic has taught about an upstream."""
         self.learned[lesson.origin, lesson.path] = lesson
         self._incoming.learn(lesson)
+
+    def refresh_lessons(self) -> None:
+        """Take over what other processes have learned. For any thread but an event loop's."""
+        with contextlib.suppress(*TROUBLE):
+            for upstream, lesson in lessons.valid_at(self._engine, datetime.now(UTC)).items():
+                known = self.learned.get(upstream)
+                if known is None or known.learned_at < lesson.learned_at:
+                    self.learned[upstream] = lesson
+
+    def has_booked(self, exchange: Exchange) -> bool:
+        """Whether a row with usage stands for the same response to the same client. For any thread
+        but an event loop's. A ledger that cannot be read has none: better twice than not at all.
+        """
+        with contextlib.suppress(*TROUBLE):
+            return booked.is_booked(self._engine, exchange)
+        return False
 
     @property
     def file(self) -> Path:
