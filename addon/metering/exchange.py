@@ -27,6 +27,7 @@ from addon.metering.settlement import (
     NOTHING_PASSED,
     End,
     Settled,
+    as_fetched,
     result_of,
     result_without_reading,
 )
@@ -265,6 +266,8 @@ class MeteredExchange:
             cause=cause,
             now=now,
         )
+        if self.route.is_fetch:
+            settled = as_fetched(settled)
         if answer is not None and (unread := answer.meter.trouble):
             self.troubles.add(unread)
         if settled.exchange.error_type is None and settled.exchange.error_message is None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from addon.dialects.facts import Facts, clean
 from addon.metering.meter import Meter
 from ledger.model.duplicates import content_digest
-from ledger.model.exchange import Exchange, Outcome, State
+from ledger.model.exchange import Exchange, Outcome, Source, State
 from ledger.model.reading import Reading, UsageSource
 from ledger.model.records import changed
 
@@ -124,6 +124,19 @@ def result_of(
         else None,
     )
     return Settled(settled, reading)
+
+
+def as_fetched(settled: Settled) -> Settled:
+    """A result that was fetched, as the rule of duplicates compares it: a recording of its answer.
+
+    The request that ordered it may have a row of its own. A fetch asks with no body, and gets the
+    result in other bytes than a stream had. So only what a recording without its bytes has is
+    compared: origin, response id, key, and model, created, finish reason and usage.
+    """
+    exchange = changed(
+        settled.exchange, source=Source.REPLAY, request_digest=None, upstream_digest=None
+    )
+    return Settled(exchange, settled.reading)
 
 
 def result_without_reading(

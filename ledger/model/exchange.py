@@ -39,6 +39,7 @@ class Source(StrEnum):
 
     LIVE = "live"
     REPLAY = "replay"
+    """From a recording, or a stored result that was fetched."""
     IMPORT = "import"
 
 

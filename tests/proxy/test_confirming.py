@@ -109,3 +109,28 @@ def test_a_response_that_was_booked_is_not_booked_again_when_it_is_fetched(proxi
     assert ask(proxies, "POST", "/v1/responses", request, whole) == whole.body
     assert ask(proxies, "GET", "/v1/responses/resp_2", b"", whole) == whole.body
     assert booked(proxies)[before:] == [("openai.responses", "complete", 30, 12)]
+
+
+def counted(ledger: Path) -> tuple[int, int | None]:
+    """Requests and input tokens in the totals."""
+    (row,) = rows.query(ledger, "SELECT COUNT(*) AS n, SUM(input_tokens) AS tokens FROM requests")
+    return row["n"], row["tokens"]
+
+
+def test_a_response_that_is_fetched_after_a_restart_is_not_booked_again(tmp_path: Path) -> None:
+    """The rule of duplicates knows it, also where it was streamed first and has other bytes."""
+    response = DONE | {"id": "resp_3", "usage": USAGE}
+    event = json.dumps({"type": "response.completed", "response": response})
+    streamed = Answer(
+        pieces=(f"event: response.completed\ndata: {event}\n\n".encode(),),
+        content_type="text/event-stream",
+    )
+    request = json.dumps({"model": "m", "input": "Hi", "stream": True}).encode()
+    with pair(tmp_path, with_bare=False, options={"tee_hosts": "llm.example"}) as both:
+        ask(both, "POST", "/v1/responses", request, streamed)
+        for _ in range(2):
+            both.tee.stop()
+            both.tee.start()
+            ask(both, "GET", "/v1/responses/resp_3", b"", as_json(response))
+        assert len(rows.exchanges(both.tee.ledger)) == 3
+        assert counted(both.tee.ledger) == (1, 30)

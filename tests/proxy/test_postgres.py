@@ -1,5 +1,6 @@
 """Several proxies and one PostgreSQL that comes and goes: late, never lost, never twice."""
 
+import json
 import os
 import shutil
 import socket
@@ -15,9 +16,10 @@ import pytest
 import sqlalchemy as sa
 
 from tests.proxy import rows
+from tests.proxy.client import Http1
 from tests.proxy.mitmdump import Mitmdump
 from tests.proxy.pair import OPENAI, exchange, new_tag, speak
-from tests.proxy.upstream import Upstream
+from tests.proxy.upstream import Answer, Framing, Request, Upstream
 
 pytestmark = [pytest.mark.proxy, pytest.mark.postgres, pytest.mark.timeout(300)]
 
@@ -179,3 +181,56 @@ def test_a_database_that_is_not_there_at_the_start(
             assert exchange(running, OPENAI, tag).body == b"".join(OPENAI.frames)
         wire.mend()
         assert rows.eventually(lambda: set(tags) <= set(tagged()))
+
+
+def test_a_response_that_another_proxy_fetches_is_not_booked_again(
+    tmp_path: Path, server: sa.URL, wire: Wire
+) -> None:
+    """The first proxy has the request, the second one alone sees the result fetched."""
+    done = {
+        "id": "resp_pg",
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "status": "completed",
+        "usage": {"input_tokens": 30, "output_tokens": 12, "total_tokens": 42},
+    }
+
+    def answer(_request: Request) -> Answer:
+        return Answer(
+            pieces=(json.dumps(done).encode(),),
+            content_type="application/json",
+            framing=Framing.LENGTH,
+        )
+
+    def ask(running: Mitmdump, method: str, path: str, body: bytes) -> None:
+        client = Http1(running.address())
+        client.send(method, path, [("content-type", "application/json")], body)
+        assert json.loads(client.receive().body) == done
+        client.close()
+
+    engine = sa.create_engine(server)
+    query = sa.text(
+        "SELECT COUNT(*), COUNT(*) FILTER (WHERE duplicate_of IS NULL) FROM exchanges "
+        "WHERE response_id = 'resp_pg'"
+    )
+
+    def arrived() -> tuple[int, int]:
+        with engine.connect() as connection, suppress(sa.exc.ProgrammingError):
+            return tuple(connection.execute(query).one())
+        return 0, 0
+
+    with Upstream(answer) as upstream, ExitStack() as started:
+        one, two = (proxy(tmp_path / name, upstream, server, wire) for name in ("one", "two"))
+        for each in (one, two):
+            started.enter_context(each)
+        # The fetched row is there first: the order of arrival does not matter.
+        ask(two, "GET", "/v1/responses/resp_pg", b"")
+        assert rows.eventually(lambda: arrived() == (1, 1))
+        ask(one, "POST", "/v1/responses", json.dumps({"model": "m", "input": "Hi"}).encode())
+        assert rows.eventually(lambda: arrived() == (2, 1)), arrived()
+        two.stop()
+        two.start()
+        ask(two, "GET", "/v1/responses/resp_pg", b"")
+        assert rows.eventually(lambda: arrived() == (3, 1)), arrived()
+    engine.dispose()

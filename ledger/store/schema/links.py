@@ -10,8 +10,10 @@ response:
 A live row knows all of these: no key is a fact, too. A recording (`source` replay or import) may
 have been made without some of them, and is covered by a row that knows at least as much and agrees
 in what the recording knows; where it lacks the bytes, model, created, finish reason and usage
-(`content_digest`) must agree. A recording never covers a live row. So nobody's request, and no
-answer of an upstream, can make the row of another key or another request a duplicate.
+(`content_digest`) must agree. A result that was fetched later is such a recording: its request and
+its bytes are not those of the request that ordered it. A recording never covers a live row. So
+nobody's request, and no answer of an upstream, can make the row of another key or another request
+a duplicate.
 
 Of two rows that cover each other, the first counts: a live one before a recording, the recording
 that knows more, the earlier, the smaller id. A row is `duplicate_of` the first row that covers it.

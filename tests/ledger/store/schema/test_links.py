@@ -52,6 +52,8 @@ def empty(engine) -> None:
 
 
 RECORDED = {"source": "replay"}
+FETCHED = RECORDED | {"request_digest": None, "upstream_digest": None}
+"""As `metering.settlement.as_fetched` books a result that is fetched."""
 CASES = [
     pytest.param([LIVE], {"a": Link()}, id="alone"),
     pytest.param(
@@ -87,6 +89,29 @@ CASES = [
         [LIVE, later(id="b", key_fingerprint=None, upstream_digest=None, **RECORDED)],
         {"a": Link(), "b": Link(duplicate_of="a")},
         id="a recording that knows less",
+    ),
+    pytest.param(
+        [LIVE, later(id="b", **FETCHED), later(id="c", opened_at=NOON + timedelta(1), **FETCHED)],
+        {"a": Link(), "b": Link(duplicate_of="a"), "c": Link(duplicate_of="a")},
+        id="a result that was fetched twice after its request had it",
+    ),
+    pytest.param(
+        [
+            replace(LIVE, content_digest="c0"),
+            later(id="b", **FETCHED),
+            later(id="c", opened_at=NOON + timedelta(1), **FETCHED),
+        ],
+        {
+            "a": Link(id_collision=True),
+            "b": Link(id_collision=True),
+            "c": Link(duplicate_of="b", id_collision=True),
+        },
+        id="a result that was ordered without usage, and fetched twice",
+    ),
+    pytest.param(
+        [LIVE, later(id="b", **FETCHED | {"key_fingerprint": "other"})],
+        {"a": Link(id_collision=True), "b": Link(id_collision=True)},
+        id="a result that another key fetched",
     ),
     pytest.param(
         [LIVE, later(id="b", key_fingerprint="other", **RECORDED)],
