@@ -2,6 +2,8 @@
 turn. What finds the change is listed here, and what cannot be found, with the reason."""
 
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
 from functools import partial
@@ -21,6 +23,7 @@ from ledger.maintenance import corrections, rollup
 from ledger.maintenance.audit import verify as promises_of
 from ledger.store import db
 from ledger.store.tables import charges, exchanges, readings
+from ledger.sync import merging
 from tests.addon.recorded_exchanges import HANDED, PRICES, captures, recording
 
 app = application()
@@ -112,10 +115,9 @@ def breaches(engine: sa.Engine, lines: Path) -> dict[str, list[str]]:
 
 
 @pytest.fixture
-def copy(recorded: tuple[Path, Path], tmp_path: Path):
-    ledger, lines = recorded
+def sqlite_copy(recorded: tuple[Path, Path], tmp_path: Path) -> Iterator[sa.Engine]:
     path = tmp_path / "ledger.sqlite3"
-    shutil.copy(ledger, path)
+    shutil.copy(recorded[0], path)
     engine = db.open_engine(f"sqlite:///{path}")
     with db.writing(engine) as connection:
         triggers = connection.exec_driver_sql(
@@ -129,8 +131,67 @@ def copy(recorded: tuple[Path, Path], tmp_path: Path):
         connection.execute("PRAGMA ignore_check_constraints = ON")
         connection.execute("PRAGMA foreign_keys = OFF")
 
-    yield engine, lines
+    yield engine
     engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def postgres_copy(
+    recorded: tuple[Path, Path],
+    postgres_server: Callable[[str], str],
+    administer: Callable[[str], object],
+) -> Iterator[sa.Engine]:
+    """The same ledger, merged into a PostgreSQL that takes every change; one for all tests, since
+    each change is undone."""
+    administer("CREATE DATABASE tampering")
+    url = postgres_server("tampering")
+    merging.sync(f"sqlite:///{recorded[0]}", url)
+    engine = db.open_engine(url)
+    rollup.roll(engine, now=LATER)
+    with db.writing(engine) as connection:
+        checks = connection.exec_driver_sql(
+            "SELECT conrelid::regclass::text, conname FROM pg_constraint "
+            "WHERE contype = 'c' AND conparentid = 0 AND coninhcount = 0 "
+            "AND conrelid::regclass::text IN ('exchanges', 'readings', 'charges')"
+        )
+        for table, name in checks.all():
+            connection.exec_driver_sql(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
+
+    @sa.event.listens_for(engine, "checkout")
+    def ignore(connection, *_):
+        connection.execute("SET session_replication_role = replica")
+        connection.commit()
+
+    yield engine
+    engine.dispose()
+    administer("DROP DATABASE tampering WITH (FORCE)")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def copy(request: pytest.FixtureRequest, recorded: tuple[Path, Path]) -> tuple[sa.Engine, Path]:
+    """A ledger that takes every change, on either database, and the captures."""
+    return request.getfixturevalue(f"{request.param}_copy"), recorded[1]
+
+
+@contextmanager
+def with_changed(
+    engine: sa.Engine, table: sa.Table, row: Any, name: str, other: Any
+) -> Iterator[None]:
+    """One field of one row has another value meanwhile."""
+    before = {each.name: getattr(row, each.name) for each in table.primary_key.columns}
+    after = {key: other if key == name else value for key, value in before.items()}
+
+    def update(key: dict[str, Any], value: Any) -> None:
+        where = sa.and_(*(table.c[each] == key[each] for each in key))
+        with db.writing(engine) as connection:
+            done = connection.execute(sa.update(table).where(where).values({name: value}))
+            assert done.rowcount == 1
+
+    update(before, other)
+    try:
+        yield
+    finally:
+        update(after, getattr(row, name))
 
 
 COLUMNS = [
@@ -147,8 +208,6 @@ def test_an_untouched_ledger_holds(copy):
 @pytest.mark.parametrize(("table", "name"), COLUMNS)
 def test_one_changed_field(copy, table: sa.Table, name: str):
     engine, lines = copy
-    column = table.c[name]
-    keys = [each.name for each in table.primary_key.columns]
     with engine.connect() as connection:
         rows = connection.execute(sa.select(*table.c).order_by(*table.primary_key.columns)).all()
     tried = 0
@@ -157,20 +216,12 @@ def test_one_changed_field(copy, table: sa.Table, name: str):
         other = OTHER_WORDS.get(name) if name in OTHER_WORDS else changed(value)
         if other is None or other == value:
             continue
-        where = sa.and_(*(table.c[key] == getattr(row, key) for key in keys))
-        with db.writing(engine) as connection:
-            connection.execute(sa.update(table).where(where).values({name: other}))
-        found = breaches(engine, lines)
+        with with_changed(engine, table, row, name, other):
+            found = breaches(engine, lines)
         tried += 1
         if found:
             assert f"{table.name}.{name}" not in NOT_FOUND, f"it is found now: {found}"
             return
-        with db.writing(engine) as connection:
-            back = sa.and_(
-                *((column == other) if key == name else (table.c[key] == getattr(row, key))
-                  for key in keys)
-            )  # fmt: skip
-            connection.execute(sa.update(table).where(back).values({name: value}))
     if tried:
         assert f"{table.name}.{name}" in NOT_FOUND, f"{tried} changes were not found"
 
@@ -178,9 +229,14 @@ def test_one_changed_field(copy, table: sa.Table, name: str):
 def test_a_figure_that_vanishes(copy):
     """NULL beside a charge is a contradiction, not an unknown."""
     engine, lines = copy
-    with db.writing(engine) as connection:
-        connection.exec_driver_sql("UPDATE readings SET output_tokens = NULL")
-    found = breaches(engine, lines)
+    with engine.connect() as connection:
+        rows = connection.execute(
+            sa.select(*readings.c).where(readings.c.output_tokens.is_not(None))
+        ).all()
+    with ExitStack() as changes:
+        for row in rows:
+            changes.enter_context(with_changed(engine, readings, row, "output_tokens", None))
+        found = breaches(engine, lines)
     assert {"lines", "digests", CAPTURED} <= set(found)
     assert found["lines"][0] == "input 12, charged 12; output -1, charged 3"
 
