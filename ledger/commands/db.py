@@ -19,7 +19,10 @@ def add(app: typer.Typer) -> None:
 
 @db_commands.command()
 def upgrade(*, ledger: LedgerOption = None) -> None:
-    """Make the ledger, or bring it to this version's schema; a SQLite file is copied first."""
+    """Make the ledger, or bring it to this version's schema; a SQLite file is copied first.
+
+    Then the sums are made that days that are over do not have; reports are slow without them.
+    """
     from ledger.store import db, secret
     from ledger.store.engines import migration, urls
 
@@ -30,6 +33,7 @@ def upgrade(*, ledger: LedgerOption = None) -> None:
     _say(f"{urls.shown(engine.url)} has the schema {migration.revision_of(engine)}")
     if copy:
         _say(f"as it was before: {copy}")
+    _sum_up(ledger or urls.default_url())
 
 
 @db_commands.command()
@@ -185,15 +189,24 @@ def _merge(source: str, target: str, *, with_secret: bool) -> int:
 
 
 def _sum_up(url: str) -> None:
-    """Leave the target with the sums of the days that are over."""
+    """Leave a ledger with the sums of the days that are over."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
     from ledger.maintenance import rollup
     from ledger.store import db
 
     engine = db.ensure(url)
-    try:
-        rollup.roll(engine, now=datetime.now(UTC), log=lambda _, line: _say(line))
-    finally:
-        engine.dispose()
+    columns = (TextColumn("days summed up"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("sums", total=None)
+        rollup.roll(
+            engine,
+            now=datetime.now(UTC),
+            log=lambda _, line: _say(line),
+            on_progress=lambda done, of: progress.update(task, completed=done, total=of),
+        )
+    engine.dispose()
 
 
 def _show_spools() -> int:

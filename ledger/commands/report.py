@@ -42,7 +42,7 @@ def report(
     exact: Annotated[
         bool,
         typer.Option(
-            "--exact", help="Ask every request, for times and savings, where sums would do."
+            "--exact", help="Add up every request, also where days have sums: slow, and equal."
         ),
     ] = False,
     format: TableFormat = Format.TABLE,  # noqa: A002

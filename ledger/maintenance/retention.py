@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db, partitions
 from ledger.store.dropping import drop, note_dropped_until
-from ledger.store.tables import daily, exchanges, hourly, stale_days
+from ledger.store.tables import daily, exchanges, hourly, hourly_usage, stale_days
 
 
 def drop_before(
@@ -53,11 +53,15 @@ def _drop_months(engine: Engine, before: datetime) -> int:
             end = partitions.after(month)
             for sums in (daily, hourly, stale_days):
                 connection.execute(sa.delete(sums).where(sums.c.day >= month, sums.c.day < end))
+            hour = hourly_usage.c.hour
+            connection.execute(
+                sa.delete(hourly_usage).where(hour >= _begin(month), hour < _begin(end))
+            )
             for name in partitions.names(month):
                 table = name.partition("_p")[0]
                 connection.exec_driver_sql(f"ALTER TABLE {table} DETACH PARTITION {name}")
                 connection.exec_driver_sql(f"DROP TABLE {name}")
-            note_dropped_until(connection, datetime(end.year, end.month, end.day, tzinfo=UTC))
+            note_dropped_until(connection, _begin(end))
     return dropped
 
 
@@ -69,3 +73,7 @@ def _months(connection: Connection) -> list[date]:
         )
     )
     return sorted(date(int(name[-7:-3]), int(name[-2:]), 1) for name in names)
+
+
+def _begin(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)

@@ -16,18 +16,18 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
+from ledger.maintenance import sums_of_day
 from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import urls
 from ledger.store.processes.health import ThreadHealth
 from ledger.store.processes.supervision import Log, Supervisor
 from ledger.store.schema.columns import Instant, instant_text
-from ledger.store.tables import daily, exchanges, hourly, meta, stale_days
+from ledger.store.tables import daily, exchanges, hourly, hourly_usage, meta, stale_days
 from ledger.sync.merging import reason_of
 
 LOCK_MS_MAX = 3_000
@@ -57,11 +57,13 @@ def roll(
     now: datetime,
     log: Log = lambda *_: None,
     is_stopping: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> int:
     """Sum up what is over and not summed up yet; how many days that were.
 
     Each day is a step of its own: one that cannot be summed up stays stale and is logged, and the
-    others go on. `is_stopping` is asked before each.
+    others go on. `is_stopping` is asked before each; `on_progress` is told after each how many of
+    how many are done.
     """
     today = now.astimezone(UTC).date()
     if not _notes_writes(engine):
@@ -71,7 +73,7 @@ def roll(
     with engine.connect() as connection:
         days = connection.scalars(sa.select(stale_days.c.day).order_by(stale_days.c.day)).all()
     summed, failed = 0, ""
-    for day in days:
+    for number, day in enumerate(days, 1):
         if is_stopping():
             break
         try:
@@ -80,6 +82,7 @@ def roll(
             if isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated:
                 raise
             failed = f"{day}: {reason_of(error)}"
+        on_progress(number, len(days))
     if failed:
         log("warning", f"a day cannot be summed up, and is added up at each question: {failed}")
     return summed
@@ -155,18 +158,23 @@ def _days_with_rows(connection: Connection, start: datetime | None, end: datetim
 def _sum_up(engine: Engine, day: date) -> bool:
     """Keep the sums of a stale day, unless it is written meanwhile."""
     of_day = stale_days.c.day == day
+    begin, end = _begin(day), _begin(day + timedelta(1))
     with engine.connect() as connection:
         writes = connection.scalar(sa.select(stale_days.c.writes).where(of_day))
-        sums = {
-            table: [{"day": day, **row._asdict()} for row in connection.execute(added_up(day))]
-            for table, added_up in ((daily, _daily_of), (hourly, _hourly_of))
-        }
+        sums = sums_of_day.read(connection, day)
     with db.writing(engine) as connection:
         unchanged = sa.and_(of_day, stale_days.c.writes == writes)
         if connection.execute(sa.delete(stale_days).where(unchanged)).rowcount == 0:
             return False
-        for table, rows in sums.items():
-            connection.execute(sa.delete(table).where(table.c.day == day))
+        hour = hourly_usage.c.hour
+        connection.execute(sa.delete(hourly_usage).where(hour >= begin, hour < end))
+        connection.execute(sa.delete(daily).where(daily.c.day == day))
+        connection.execute(sa.delete(hourly).where(hourly.c.day == day))
+        for table, rows in (
+            (hourly_usage, sums.by_hour),
+            (daily, sums.by_day),
+            (hourly, sums.states),
+        ):
             if rows:
                 connection.execute(sa.insert(table), rows)
     return True
@@ -204,9 +212,8 @@ class Keeper:
         while not self._stopping.wait(pause_seconds):
             pause_seconds = EVERY_SECONDS
             self._roll(self._stopping.is_set)
-        if urls.file_of(self._parsed) is not None:
-            # Whoever fills a ledger leaves it with its sums. A shared one has keepers enough.
-            self._roll(lambda: time.monotonic() >= self._deadline)
+        # Whoever fills a ledger leaves it with its sums.
+        self._roll(lambda: time.monotonic() >= self._deadline)
 
     def _roll(self, is_stopping: Callable[[], bool]) -> None:
         # Whoever writes the ledger says what is wrong with it.
@@ -225,15 +232,3 @@ def _end_of_what_is_over(connection: Connection) -> datetime | None:
 
 def _begin(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
-
-
-def _live(name: str, table: sa.Table) -> Callable[[date], sa.Select[Any]]:
-    """The question for what a stale day adds up to, as `table` keeps it."""
-    columns = [sa.column(column.name, column.type) for column in table.c if column.name != "day"]
-    stale_day = sa.column("stale_day", sa.Date)
-    sa.table(name, stale_day, *columns)
-    return lambda day: sa.select(*columns).where(stale_day == day)
-
-
-_daily_of = _live("live_daily", daily)
-_hourly_of = _live("live_hourly", hourly)

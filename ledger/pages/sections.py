@@ -3,12 +3,12 @@ ones at once and the slow ones when they come.
 
     overview   total, warnings, spend over time, top models, keys, providers       from the sums
     unusual    days that differ from the weeks before, what is new                 from the sums
-    speed      time to first token, duration, cache                                from `requests`
-    teams      spend by the tag `team`                                             from `requests`
-    sessions   the costliest sessions                                              from `requests`
+    speed      time to first token, duration, cache                                from the sums
+    teams      spend by the tag `team`                                             from the sums
+    sessions   the costliest sessions                                              from the sums
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -23,15 +23,12 @@ from ledger.pages.period import DAY, Period
 from ledger.pages.problems import Problem, Shipping, problems
 from ledger.pages.sums import Sums
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
-from ledger.reports.figures import percentiles
-from ledger.reports.queries import report, totals
+from ledger.reports.queries import percentiles_of, totals
 from ledger.store.scope import Scope, snapshot
 
 ROWS_MAX = 25
 """Lines of a table: what a person reads. The rest is one line."""
 SESSIONS_MAX = 15
-TIMED_MAX = 50_000
-"""Requests whose times are read one by one: half a second."""
 TEAM = "tag:team"
 TITLES = {"model": "Models", "key": "Keys", "provider": "Providers", "team": "Teams"}
 REQUESTS_IN_ROW = 5
@@ -127,13 +124,9 @@ class Speed:
 
     first_token: Spread
     duration: Spread
-    timed: int
-    """The latest requests, whose times these are."""
-    is_part: bool
-    """There are more."""
     hit_rate: Decimal | None
     saved_picousd: int | None
-    """None: there are too many requests to compare each with its price."""
+    """None: of no request are the cached tokens and their price known."""
     estimated: int
     estimated_picousd: int | None
     charts: tuple[charts.Lines, ...]
@@ -208,27 +201,26 @@ def odd(engine: Engine, question: Question) -> Odd:
 
 
 def speed(engine: Engine, question: Question) -> Speed:
-    """Times of the latest requests, and the cache of all."""
+    """Times of requests, and the cache."""
     with snapshot(engine) as connection:
         period = question.period
         if period.since is None:
             period = period.starting(sums.first_request(connection))
         by_hour = period.bar == "hour"
-        scope = question.scope
-        rows = sums.read_times(
-            connection, scope, time="hour" if by_hour else "day", limit=TIMED_MAX
-        )
-        table = sums.read(connection, period, scope, by_hour=by_hour)
-    by_time: dict[str, Sums] = defaultdict(Sums)
+        times = sums.read_times(connection, question.scope, time="hour" if by_hour else "day")
+        table = sums.read(connection, period, question.scope, by_hour=by_hour)
+    found = totals(engine, question.scope)
+    grouped: dict[str, list[Sums]] = defaultdict(list)
     for (time, _), each in table.groups["model"].items():
-        by_time[time] += each
+        grouped[time].append(each)
+    by_time = {time: sums.total_of(many) for time, many in grouped.items()}
     total = table.total()
-    if total.requests <= TIMED_MAX:
-        found = report(engine, ["provider"], scope).total.figures
-    else:
-        found = totals(engine, scope)
-    first_token, first_chart = _spread("Time to first token", [(row[0], row[1]) for row in rows])
-    duration, duration_chart = _spread("Duration", [(row[0], row[2]) for row in rows])
+    first_token, first_chart = _spread(
+        "Time to first token", {time: each.first_token for time, each in times.items()}
+    )
+    duration, duration_chart = _spread(
+        "Duration", {time: each.duration for time, each in times.items()}
+    )
     bars = sorted(by_time)
     rates = [
         figures.ratio(by_time[bar].cache_read_tokens, by_time[bar].cacheable_input_tokens)
@@ -244,8 +236,6 @@ def speed(engine: Engine, question: Question) -> Speed:
     return Speed(
         first_token=first_token,
         duration=duration,
-        timed=len(rows),
-        is_part=len(rows) == TIMED_MAX,
         hit_rate=figures.ratio(total.cache_read_tokens, total.cacheable_input_tokens),
         saved_picousd=found.saved_picousd,
         estimated=found.estimated,
@@ -254,17 +244,11 @@ def speed(engine: Engine, question: Question) -> Speed:
     )
 
 
-def _spread(title: str, values: Iterable[tuple[str, int | None]]) -> tuple[Spread, charts.Lines]:
+def _spread(title: str, times: Mapping[str, str]) -> tuple[Spread, charts.Lines]:
     """Median and 95th percentile, and both over time."""
-    counts: dict[str, Counter[int]] = defaultdict(Counter)
-    every: Counter[int] = Counter()
-    for time, value in values:
-        if value is not None:
-            counts[time][value] += 1
-            every[value] += 1
-    bars = sorted(counts)
-    found = [percentiles(sorted(counts[bar].items())) for bar in bars]
-    middle, high = percentiles(sorted(every.items()))
+    bars = sorted(bar for bar, text in times.items() if text)
+    found = [percentiles_of([times[bar]]) for bar in bars]
+    middle, high = percentiles_of(times.values())
     chart = charts.Lines(
         title=title,
         unit="ms",
@@ -285,7 +269,7 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
     is_named = bool(question.names.for_words(("team",)))
     team = "team" if is_named else TEAM
     with snapshot(engine) as connection:
-        groups = sums.read_requests(connection, question.scope, team, time=word)
+        groups = sums.read_by(connection, question.scope, team, time=word)
     by_name: dict[str | None, Sums] = defaultdict(Sums)
     last: dict[str | None, str] = {}
     for (time, name), each in groups.items():
@@ -304,7 +288,7 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
 def sessions(engine: Engine, question: Question) -> Ranking:
     """The costliest sessions."""
     with snapshot(engine) as connection:
-        found = sums.read_requests(connection, question.scope, "session", time=None)
+        found = sums.read_by(connection, question.scope, "session", time=None)
     by_name = {name: each for (_, name), each in found.items()}
     rows = _rows(
         "session",

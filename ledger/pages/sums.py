@@ -1,38 +1,30 @@
 """Database. Cost and tokens of a period by time and model, provider or key, in one question.
 
-Whole days that are over are read from their sums (`daily`, `hourly`); the edges of a period, days
-that changed since they were summed up, and today are added up from `requests`, stretch by stretch,
-so that each is found by the moment it lies in. What is read of a month with sums are its sums and
-one day's requests. A filter that the sums do not hold (session, tag, ...) is answered from
-`requests` alone, with the same figures.
-
-The cost is that of reported usage, as in every report.
+As reports, pages read the sums of days that are over, and add up the rest from requests
+(`ledger.reports.sums`). The cost is that of reported usage, as in every report.
 """
 
-import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from ledger.names.names import WORDS
-from ledger.pages.period import DAY, Period
-from ledger.reports.queries import SPLIT
-from ledger.store.dimensions import NONE, dimension, named
-from ledger.store.requests_view import requests
-from ledger.store.scope import Scope, conditions
-from ledger.store.tables import daily, exchanges, hourly, meta, stale_days
+from ledger.pages.period import Period
+from ledger.reports import sums as summed
+from ledger.reports.spans import DAY, Span, spans
+from ledger.reports.sums import By, Wanted
+from ledger.store.adding_up import whole
+from ledger.store.dimensions import dimension, named
+from ledger.store.scope import Scope
+from ledger.store.tables import exchanges, hourly
 
-SUMMED = {"provider": "provider", "model": "model", "key": "key_fingerprint"}
-"""Words that the sums hold -> their column."""
-FINGERPRINT = re.compile("[0-9a-f]{32}")
-STRETCHES_MAX = 40
-"""With more stale days than this in a period, `requests` is asked for all of it at once: a
-question has a bound on its length."""
+GROUPED = ("model", "provider", "key")
+"""What the first screen shows costs by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +52,7 @@ class Sums:
         return Sums(**added)
 
 
-COUNTS = ("requests", "errors", "without_usage", "complete_without_usage", "unpriced")
-TOTALS = tuple(each.name for each in fields(Sums) if each.name not in COUNTS)
+FIGURES = tuple(each.name for each in fields(Sums))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +65,14 @@ class Table:
 
     def total(self) -> Sums:
         """Of all requests."""
-        return sum(next(iter(self.groups.values())).values(), Sums())
+        return total_of(next(iter(self.groups.values())).values())
 
     def by_name(self, word: str) -> dict[str | None, Sums]:
         """Of each model, provider or key."""
-        found: dict[str | None, Sums] = defaultdict(Sums)
+        found: dict[str | None, list[Sums]] = defaultdict(list)
         for (_, name), sums in self.groups[word].items():
-            found[name] += sums
-        return dict(found)
+            found[name].append(sums)
+        return {name: total_of(each) for name, each in found.items()}
 
     def last_time(self, word: str) -> dict[str | None, str]:
         """The last day or hour in which each of them had a request."""
@@ -101,73 +92,94 @@ class Counts:
     still_open: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
-    """Which whole days of a period have sums, and which stretches must be added up."""
-
-    first: datetime | None
-    last: datetime | None
-    """Days from `first` up to, not including, `last` have sums, but for stale ones; both None:
-    no day has."""
-    stretches: tuple[tuple[datetime | None, datetime | None], ...]
+def total_of(many: Iterable[Sums]) -> Sums:
+    """What some sums add up to."""
+    kept = list(many)
+    columns: dict[str, Any] = {}
+    for each in fields(Sums):
+        known = [value for one in kept if (value := getattr(one, each.name)) is not None]
+        columns[each.name] = sum(known) if known else each.default
+    return Sums(**columns)
 
 
 def read(connection: Connection, period: Period, given: Scope, *, by_hour: bool = False) -> Table:
-    """The sums of a period by day, or by hour, and each word of `SUMMED`; of `given`, the
+    """The sums of a period by day, or by hour, and each word of `GROUPED`; of `given`, the
     conditions and names."""
     dialect = connection.dialect.name
-    scope = replace(given, since=period.since, until=period.until)
-    may_use_sums = not by_hour and all(_is_summed(word, value) for word, value in scope.only)
-    coverage = cover(connection, period, may_use_sums=may_use_sums)
-    parts = list(_parts(coverage, scope, dialect, "hour" if by_hour else "day"))
-    every = sa.union_all(*parts).cte("every_sum").prefix_with("MATERIALIZED")
-    question = sa.union_all(*(_grouped(every, word) for word in SUMMED))
-    groups: dict[str, dict[tuple[str, str | None], Sums]] = {word: {} for word in SUMMED}
+    time = "hour" if by_hour else "day"
+
+    def by(of: sa.FromClause) -> list[sa.ColumnElement[Any]]:
+        return [dimension(word, dialect, of) for word in (time, *GROUPED)] + [of.c.key_hint]
+
+    def question(parts: sa.Subquery, *, is_split: bool) -> sa.CompoundSelect[Any]:
+        every = sa.select(parts).cte("every_sum").prefix_with("MATERIALIZED")
+        c = every.c
+        return sa.union_all(
+            *(
+                sa.select(
+                    sa.literal(word).label("word"),
+                    c.by_0.label("time"),
+                    c[f"by_{place}"].label("name"),
+                    (sa.func.max(c.by_4) if word == "key" else sa.cast(sa.null(), sa.Text)).label(
+                        "hint"
+                    ),
+                    *summed.figures_of(every, FIGURES, dialect, is_split=is_split),
+                ).group_by(c.by_0, c[f"by_{place}"])
+                for place, word in enumerate(GROUPED, 1)
+            )
+        )
+
+    groups: dict[str, dict[tuple[str, str | None], Sums]] = {word: {} for word in GROUPED}
     hints: dict[str | None, str | None] = {}
-    for row in connection.execute(question):
+    scope = replace(given, since=period.since, until=period.until)
+    for row in summed.asked(connection, _wanted(by, (time, *GROUPED), scope), question):
         groups[row.word][row.time, row.name] = _sums(row)
         if row.word == "key":
             hints[row.name] = row.hint or hints.get(row.name)
     return Table(groups=groups, hints=hints)
 
 
-def read_requests(
+def read_by(
     connection: Connection, scope: Scope, word: str, *, time: str | None
 ) -> dict[tuple[str, str | None], Sums]:
-    """The sums by a word that `daily` does not hold, request by request: some 25 µs each."""
+    """The sums by any word, and by time if one is given."""
     dialect = connection.dialect.name
-    name = named(word, dialect, scope.names) if word in WORDS else dimension(word, dialect)
-    bucket = dimension(time, dialect) if time else sa.literal("", sa.Text)
-    found = connection.execute(
-        sa.select(
-            bucket.label("time"),
-            name.label("name"),
-            *(term.label(each) for each, term in _terms().items()),
-        )
-        .where(*conditions(scope, dialect))
-        .group_by(*([bucket] if time else []), name)
-    )
+
+    def by(of: sa.FromClause) -> list[sa.ColumnElement[Any]]:
+        if word in WORDS:
+            name = named(word, dialect, scope.names, of)
+        else:
+            name = dimension(word, dialect, of)
+        return [name, dimension(time, dialect, of)] if time else [name]
+
+    words = (word, *([time] if time else []))
     return {
-        (row.time, row.name): Sums(
-            **{each: _whole(row._mapping[each]) for each in (*COUNTS, *TOTALS)}
-        )
-        for row in found
+        (row.by_1 if time else "", row.by_0): _sums(row)
+        for row in summed.grouped(connection, _wanted(by, words, scope))
     }
 
 
-def read_times(
-    connection: Connection, scope: Scope, *, time: str, limit: int
-) -> list[tuple[str, int | None, int | None]]:
-    """Day or hour, time to first token and duration of the latest requests, in milliseconds."""
-    r = requests.c
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Every time of a day or hour in milliseconds, as texts with spaces between."""
+
+    first_token: str
+    duration: str
+
+
+def read_times(connection: Connection, scope: Scope, *, time: str) -> Mapping[str, Times]:
+    """Times to first token and durations of the requests of each day or hour."""
     dialect = connection.dialect.name
-    found = connection.execute(
-        sa.select(dimension(time, dialect), r.first_token_ms, r.duration_ms)
-        .where(*conditions(scope, dialect))
-        .order_by(r.opened_at.desc())
-        .limit(limit)
+    wanted = Wanted(
+        by=lambda of: [dimension(time, dialect, of)],
+        words=frozenset((time, *scope.wanted())),
+        figures=("first_token_times", "duration_times"),
+        scope=scope,
     )
-    return [(row[0], row[1], row[2]) for row in found]
+    return {
+        row.by_0: Times(first_token=row.first_token_times or "", duration=row.duration_times or "")
+        for row in summed.grouped(connection, wanted)
+    }
 
 
 def first_request(connection: Connection) -> datetime | None:
@@ -181,193 +193,50 @@ def first_request(connection: Connection) -> datetime | None:
 
 def count_troubles(connection: Connection, period: Period) -> Counts:
     """Lost, degraded, seen twice, still open."""
-    coverage = cover(connection, period, may_use_sums=True)
     found: dict[str, int] = defaultdict(int)
     names = [each.name for each in fields(Counts)]
-    if coverage.first is not None or coverage.last is not None:
-        row = connection.execute(
-            sa.select(*(sa.func.sum(hourly.c[name]).label(name) for name in names)).where(
-                *_days(hourly.c.day, coverage), ~_is_stale(hourly.c.day)
-            )
-        ).one()
+    for span in spans(connection, period.since, period.until, step=DAY):
+        counted = connection.execute(_troubles(span, names)).one()
         for name in names:
-            found[name] += int(row._mapping[name] or 0)
-    e = exchanges.c
-    for since, until in coverage.stretches:
-        counted = connection.execute(
-            sa.select(
-                sa.func.count(sa.case((e.state == "lost", 1))).label("lost"),
-                sa.func.count(e.degraded).label("degraded"),
-                sa.func.count(e.duplicate_of).label("duplicates"),
-                sa.func.count(sa.case((e.state == "open", 1))).label("still_open"),
-            ).where(*_between(e.opened_at, since, until))
-        ).one()
-        for name in names:
-            found[name] += counted._mapping[name]
+            found[name] += int(counted._mapping[name] or 0)
     return Counts(**found)
 
 
-def cover(connection: Connection, period: Period, *, may_use_sums: bool) -> Coverage:
-    """Which days of a period have sums that hold."""
-    whole = ((period.since, period.until),)
-    rolled = connection.scalar(sa.select(meta.c.value).where(meta.c.key == "rolled_until"))
-    if rolled is None or not may_use_sums:
-        return Coverage(first=None, last=None, stretches=whole)
-    summed_until = _midnight(datetime.fromisoformat(rolled))
-    first = None if period.since is None else _next_midnight(period.since)
-    last = summed_until if period.until is None else min(summed_until, _midnight(period.until))
-    if first is not None and first >= last:
-        return Coverage(first=None, last=None, stretches=whole)
-    stale = connection.scalars(
-        sa.select(stale_days.c.day)
-        .where(*_days(stale_days.c.day, Coverage(first=first, last=last, stretches=())))
-        .order_by(stale_days.c.day)
-    ).all()
-    if len(stale) > STRETCHES_MAX:
-        return Coverage(first=None, last=None, stretches=whole)
-    stretches: list[tuple[datetime | None, datetime | None]] = []
-    if first is not None and period.since is not None and period.since < first:
-        stretches.append((period.since, first))
-    for day in stale:
-        begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
-        stretches.append((begin, begin + DAY))
-    if period.until is None or last < period.until:
-        stretches.append((last, period.until))
-    return Coverage(first=first, last=last, stretches=tuple(stretches))
-
-
-def _parts(coverage: Coverage, scope: Scope, dialect: str, time: str) -> Iterator[sa.Select[Any]]:
-    """The sums of days, and the stretches that are added up."""
-    d = daily.c
-    if coverage.last is not None:
-        yield sa.select(
-            sa.cast(d.day, sa.Text).label("time"),
-            d.provider,
-            d.model,
-            d.key_fingerprint,
-            d.key_hint,
-            *(d[name] for name in (*COUNTS, *TOTALS)),
-        ).where(
-            *_days(d.day, coverage),
-            ~_is_stale(d.day),
-            *(d[SUMMED[word]].in_(values) for word, values in scope.wanted().items()),
+def _troubles(span: Span, names: Sequence[str]) -> sa.Executable:
+    if span.has_sums:
+        return sa.select(*(sa.func.sum(hourly.c[name]).label(name) for name in names)).where(
+            *_between(hourly.c.hour, span)
         )
-    r = requests.c
-    terms = _terms()
-    bucket = dimension(time, dialect)
-    for since, until in coverage.stretches:
-        limited = replace(scope, since=since, until=until)
-        yield (
-            sa.select(
-                bucket.label("time"),
-                r.provider,
-                r.model,
-                r.key_fingerprint,
-                sa.func.max(r.key_hint).label("key_hint"),
-                *(term.label(name) for name, term in terms.items()),
-            )
-            .where(*conditions(limited, dialect))
-            .group_by(bucket, r.provider, r.model, r.key_fingerprint)
+    e = exchanges.c
+    return (
+        sa.select(
+            sa.func.count(sa.case((e.state == "lost", 1))).label("lost"),
+            sa.func.count(e.degraded).label("degraded"),
+            sa.func.count(e.duplicate_of).label("duplicates"),
+            sa.func.count(sa.case((e.state == "open", 1))).label("still_open"),
         )
+        .select_from(exchanges)
+        .where(*_between(e.opened_at, span))
+    )
 
 
-def _is_summed(word: str, value: str) -> bool:
-    """Whether the sums can answer a condition as it is meant: a pattern, a key's beginning or its
-    name is for `requests`."""
-    if word == "key":
-        return bool(FINGERPRINT.fullmatch(value))
-    return word in SUMMED and not set(value) & set("*?") and value != NONE
-
-
-def _terms() -> dict[str, sa.ColumnElement[Any]]:
-    """The sums of some requests, by name."""
-    r = requests.c
-    is_reported = r.usage_source != "estimated"
-    return {
-        "requests": sa.func.count(),
-        "errors": sa.func.count(sa.case((r.outcome.in_(("error_frame", "http_error")), 1))),
-        "without_usage": sa.func.count(
-            sa.case((sa.func.coalesce(r.usage_source, "none") == "none", 1))
-        ),
-        "complete_without_usage": sa.func.count(
-            sa.case(
-                (
-                    (r.outcome == "complete")
-                    & (sa.func.coalesce(r.usage_source, "none") == "none"),
-                    1,
-                )
-            )
-        ),
-        "unpriced": sa.func.count(
-            sa.case((is_reported & r.cost_state.in_(("unpriced", "partial")), 1))
-        ),
-        "input_tokens": _sum(sa.case((is_reported, r.input_tokens))),
-        "cache_read_tokens": _sum(sa.case((is_reported, r.cache_read_tokens))),
-        "cacheable_input_tokens": _sum(
-            sa.case((is_reported & r.cache_read_tokens.is_not(None), r.input_tokens))
-        ),
-        "output_tokens": _sum(sa.case((is_reported, r.output_tokens))),
-        "cost_picousd": _sum(sa.case((is_reported, r.cost_picousd))),
-    }
-
-
-def _whole(value: Any) -> Any:
-    return None if value is None else int(value)
-
-
-def _sum(value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """A sum within one group, day and key; PostgreSQL's would be a numeric."""
-    return sa.cast(sa.func.sum(value), sa.BigInteger)
-
-
-def _grouped(every: sa.CTE, word: str) -> sa.Select[Any]:
-    c = every.c
-    name = c[SUMMED[word]]
-    hint = sa.func.max(c.key_hint) if word == "key" else sa.cast(sa.null(), sa.Text)
-    return sa.select(
-        sa.literal(word).label("word"),
-        c.time.label("time"),
-        name.label("name"),
-        hint.label("hint"),
-        *(sa.func.sum(c[each]).label(each) for each in COUNTS),
-        # In two parts, as reports sum: SQLite's sum ends at 64 bits.
-        *(sa.func.sum(c[each] // SPLIT).label(f"{each}_high") for each in TOTALS),
-        *(sa.func.sum(c[each] % SPLIT).label(f"{each}_low") for each in TOTALS),
-    ).group_by(c.time, name)
+def _wanted(by: By, words: Sequence[str], scope: Scope) -> Wanted:
+    return Wanted(by=by, words=frozenset((*words, *scope.wanted())), figures=FIGURES, scope=scope)
 
 
 def _sums(row: Any) -> Sums:
-    values = row._mapping
-    counts = {name: int(values[name] or 0) for name in COUNTS}
-    totals: dict[str, int | None] = {}
-    for name in TOTALS:
-        high, low = values[f"{name}_high"], values[f"{name}_low"]
-        totals[name] = None if high is None else int(high) * SPLIT + int(low)
-    known: dict[str, Any] = {**counts, **totals}
-    return Sums(**known)
+    is_split = summed.is_split(row)
+    found: dict[str, Any] = {}
+    for each in fields(Sums):
+        if each.default is None:
+            found[each.name] = whole(row, each.name, is_split=is_split)
+        else:
+            found[each.name] = int(row._mapping[each.name])
+    return Sums(**found)
 
 
-def _days(column: sa.ColumnElement[Any], coverage: Coverage) -> list[sa.ColumnElement[bool]]:
-    first, last = coverage.first, coverage.last
-    conditions = [] if first is None else [column >= first.date()]
-    return conditions if last is None else [*conditions, column < last.date()]
-
-
-def _is_stale(day: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
-    return sa.exists().where(stale_days.c.day == day)
-
-
-def _between(
-    column: sa.ColumnElement[Any], since: datetime | None, until: datetime | None
-) -> list[sa.ColumnElement[bool]]:
-    found = [] if since is None else [column >= since]
-    return found if until is None else [*found, column < until]
-
-
-def _midnight(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-def _next_midnight(moment: datetime) -> datetime:
-    begin = _midnight(moment)
-    return begin if begin == moment else begin + DAY
+def _between(column: sa.ColumnElement[Any], span: Span) -> Iterator[sa.ColumnElement[bool]]:
+    if span.since is not None:
+        yield column >= span.since
+    if span.until is not None:
+        yield column < span.until

@@ -117,8 +117,18 @@ class Report:
     last: datetime | None = None
     only: tuple[tuple[str, str], ...] = ()
     """As in the scope."""
-    is_from_sums: bool = False
-    """Out of the sums of days, without what only single requests tell."""
+    stale_days: int = 0
+    """Days of the ledger that are over and have no sums, so that their requests were added up."""
+
+
+def total_of(figures: Iterable[Figures]) -> Figures:
+    """What some figures add up to."""
+    columns: dict[str, Any] = {}
+    kept = list(figures)
+    for each in fields(Figures):
+        known = [value for one in kept if (value := getattr(one, each.name)) is not None]
+        columns[each.name] = sum(known) if known else each.default
+    return Figures(**columns)
 
 
 def plus(left: int | None, right: int | None) -> int | None:
@@ -167,7 +177,7 @@ def top_of(rows: list[Row], top: int | None) -> list[Row]:
         *rows[:top],
         Row(
             key=(None,) * len(rest[0].key),
-            figures=sum((row.figures for row in rest), Figures()),
+            figures=total_of(row.figures for row in rest),
             merged=len(rest),
         ),
     ]

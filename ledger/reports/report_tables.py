@@ -40,6 +40,10 @@ DROPPED = {
 """What goes where the screen is narrow: the highest number first."""
 
 
+STALE_DAYS_NOTED = 7
+"""A few days are stale now and then, and are summed up within the hour."""
+
+
 def document(report: Report) -> dict[str, Any]:
     """The whole report as JSON-to-be: exact figures under stable names."""
     return {
@@ -135,8 +139,11 @@ def notes(report: Report) -> Iterator[str]:
         )
     if total.difference_picousd:
         yield f"our cost less the providers' own figures: {short_usd(total.difference_picousd)}"
-    if report.is_from_sums:
-        yield "from the sums of whole days, without times and savings: --exact has them"
+    if report.stale_days > STALE_DAYS_NOTED:
+        yield (
+            f"{counted(report.stale_days, 'day')} of the ledger have no sums yet, which makes "
+            "reports slow: `tokentee db upgrade` makes them"
+        )
     if report.open_requests:
         yield f"still open, in no figure: {counted(report.open_requests, 'request')}"
 

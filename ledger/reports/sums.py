@@ -1,150 +1,197 @@
-"""Database. A report out of the sums of days, where these can answer it.
+"""Database. What the requests of a period add up to, by anything that a report can be by.
 
-`daily` holds what each day that is over adds up to, by provider, model and key; the view
-`live_daily` adds up the days that have no sums, today among them. A report by these, by day, week
-or month, or by a name that a key decides, needs nothing else: it takes as long for five million
-exchanges as for five. It has no times and no savings, which are facts of single requests.
+    daily          days that are over, by provider, model and key: few rows, for years
+    hourly_usage   the same by hour and everything else: some rows per session, for months
+    requests       what has no sums (`spans.py`)
+
+One statement asks for all parts of a period and adds them up, so how a question is answered
+changes how long it takes, never what it shows.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from datetime import date, datetime, time, timedelta
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Row
 
-from ledger.names.names import WORDS, Facts, Names, fits
-from ledger.reports.figures import Figures, Key
-from ledger.store.dimensions import KEY_CHARACTERS_MIN, matches
-from ledger.store.scope import Scope
-from ledger.store.tables import daily, meta, stale_days
+from ledger.names.names import WORDS
+from ledger.reports.spans import DAY, HOUR, Span, spans
+from ledger.store.adding_up import added_up, charged_requests, halves, is_overflow, joined
+from ledger.store.dimensions import NONE
+from ledger.store.schema.columns import Instant
+from ledger.store.schema.sums import COUNTS, DAILY_DIMENSIONS, DIMENSIONS, TIMES
+from ledger.store.scope import Scope, limits
+from ledger.store.tables import daily, hourly_usage
 
-PLAIN = ("provider", "model", "key", "day", "week", "month")
-"""What the sums can be by."""
-NOT_SUMMED = ("saved_picousd", "difference_picousd")
-"""Figures that only single requests give."""
+DAILY_WORDS = frozenset(("provider", "model", "key", "day", "week", "month"))
+"""What `daily` can be by."""
+FINGERPRINT = re.compile("[0-9a-f]{32}")
 
-_COLUMNS = [column for column in daily.c if column.name != "day"]
-_LIVE = sa.table(
-    "live_daily",
-    sa.column("stale_day", sa.Date),
-    sa.column("day", sa.Date),
-    *(sa.column(column.name, column.type) for column in _COLUMNS),
-)
+type By = Callable[[sa.FromClause], list[sa.ColumnElement[Any]]]
+"""What an answer is by: columns of anything that has the columns of `requests`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summed:
-    """What a report adds up to, and the ends of its keys."""
+class Wanted:
+    """A question for sums."""
 
-    groups: Mapping[Key, Figures]
-    hints: Mapping[Key, str]
+    by: By
+    words: frozenset[str]
+    """The words of reports that `by` needs."""
+    figures: tuple[str, ...]
+    """Of `schema.sums.FIGURES`."""
+    scope: Scope
+    is_exact: bool = False
+    """Add up requests, whatever has sums."""
 
 
-def can_answer(by: tuple[str, ...], scope: Scope) -> bool:
-    """Whether whole days, by provider, model and key, are all that is asked for."""
-    asked = {*by, *scope.wanted()}
-    names = tuple(word for word in asked if word in WORDS)
+def grouped(connection: Connection, wanted: Wanted) -> Sequence[Row[Any]]:
+    """A row for each group: the columns of `by` as by_0, by_1 …, then the figures."""
+    dialect = connection.dialect.name
+
+    def question(parts: sa.Subquery, *, is_split: bool) -> sa.Select[Any]:
+        by = [column for column in parts.c if column.name.startswith("by_")]
+        return sa.select(
+            *by, *figures_of(parts, wanted.figures, dialect, is_split=is_split)
+        ).group_by(*by)
+
+    return asked(connection, wanted, question)
+
+
+def asked(
+    connection: Connection, wanted: Wanted, question: Callable[..., sa.Select[Any] | Any]
+) -> Sequence[Row[Any]]:
+    """The rows of a question about the parts of an answer.
+
+    SQLite refuses a sum beyond 64 bits; then all are asked for once more, in two columns each.
+    """
+    dialect = connection.dialect.name
+    covered = _covered(connection, wanted)
+    try:
+        parts = _parts(wanted, covered, dialect, is_split=False)
+        return connection.execute(question(parts, is_split=False)).all()
+    except sa.exc.DBAPIError as error:
+        if not is_overflow(error):
+            raise
+    parts = _parts(wanted, covered, dialect, is_split=True)
+    return connection.execute(question(parts, is_split=True)).all()
+
+
+def figures_of(
+    parts: sa.FromClause, names: Sequence[str], dialect: str, *, is_split: bool
+) -> list[sa.ColumnElement[Any]]:
+    """The figures of several parts, added up."""
+    found: list[sa.ColumnElement[Any]] = []
+    for name in names:
+        if name in TIMES:
+            found.append(joined(parts.c[name], dialect).label(name))
+        elif is_split and name not in COUNTS:
+            found += [
+                sa.func.sum(parts.c[each]).label(each) for each in (f"{name}_high", f"{name}_low")
+            ]
+        else:
+            added = sa.func.sum(parts.c[name])
+            found.append((sa.func.coalesce(added, 0) if name in COUNTS else added).label(name))
+    return found
+
+
+def is_split(row: Row[Any]) -> bool:
+    """Whether the sums of a row have two columns each."""
+    return any(name.endswith("_high") for name in row._fields)
+
+
+def uses_daily(wanted: Wanted) -> bool:
+    """Whether provider, model, key and day are all that is asked for."""
+    scope = wanted.scope
+    words = {*wanted.words, *scope.wanted()}
+    names = tuple(word for word in words if word in WORDS)
     return (
-        asked <= {*PLAIN, *WORDS}
-        and scope.names.facts_of(names) <= {"key", "key_hint"}
+        words <= {*DAILY_WORDS, *WORDS}
+        and scope.names.facts_of(names) <= {"key"}
+        and all(_is_fingerprint(value) for value in scope.wanted().get("key", ()))
         and _is_midnight(scope.since)
         and _is_midnight(scope.until)
     )
 
 
-def are_kept(connection: Connection) -> bool:
-    """Whether days were ever summed up; if not, `live_daily` would add up everything."""
-    rolled = sa.select(meta.c.value).where(meta.c.key == "rolled_until")
-    return connection.scalar(rolled) is not None
+def _covered(connection: Connection, wanted: Wanted) -> list[Span]:
+    scope = wanted.scope
+    if wanted.is_exact:
+        return [Span(since=scope.since, until=scope.until, has_sums=False)]
+    step = DAY if uses_daily(wanted) else HOUR
+    return spans(connection, scope.since, scope.until, step=step)
 
 
-def summed(connection: Connection, by: tuple[str, ...], scope: Scope) -> Summed:
-    """The figures of each group. `can_answer` must hold."""
-    groups: dict[Key, Figures] = {}
-    hints: dict[Key, str] = {}
-    wanted = scope.wanted()
-    for row in _rows(connection, scope):
-        facts = Facts(key=row.key_fingerprint, key_hint=row.key_hint, day=row.day)
-        if not all(
-            _is_wanted(word, values, row, facts, scope.names) for word, values in wanted.items()
-        ):
-            continue
-        key = tuple(_value(word, row, facts, scope.names) for word in by)
-        groups[key] = groups.get(key, Figures()) + _figures(row)
-        if "key" in by and row.key_hint is not None:
-            hints[key] = row.key_hint
-    return Summed(groups=groups, hints=hints)
+def _parts(wanted: Wanted, covered: Sequence[Span], dialect: str, *, is_split: bool) -> sa.Subquery:
+    table = daily if uses_daily(wanted) else hourly_usage
+    return sa.union_all(
+        *(
+            _kept(wanted, table, span, dialect, is_split=is_split)
+            if span.has_sums
+            else _from_requests(wanted, span, dialect, is_split=is_split)
+            for span in covered
+        )
+    ).subquery("parts")
 
 
-def _rows(connection: Connection, scope: Scope) -> Iterator[Any]:
-    fresh = sa.select(daily.c.day, *_COLUMNS).where(
-        ~sa.exists().where(stale_days.c.day == daily.c.day), *_within(daily.c.day, scope)
+def _kept(
+    wanted: Wanted, table: sa.Table, span: Span, dialect: str, *, is_split: bool
+) -> sa.Select[Any]:
+    """Rows of the sums, as they are."""
+    at = table.c.day if table is daily else table.c.hour
+    dimensions = (*DAILY_DIMENSIONS, "key_hint") if table is daily else DIMENSIONS
+    period: list[sa.ColumnElement[bool]] = []
+    if span.since is not None:
+        period.append(at >= (span.since.date() if table is daily else span.since))
+    if span.until is not None:
+        period.append(at < (span.until.date() if table is daily else span.until))
+    rows = (
+        sa.select(
+            (_begin_of(at, dialect) if table is daily else at).label("opened_at"),
+            *(table.c[name] for name in (*dimensions, *wanted.figures)),
+        )
+        .where(*period)
+        .subquery("kept")
     )
-    live = sa.select(_LIVE.c.day, *(_LIVE.c[column.name] for column in _COLUMNS)).where(
-        *_within(_LIVE.c.day, scope)
-    )
-    yield from connection.execute(fresh)
-    yield from connection.execute(live)
+    figures: list[sa.ColumnElement[Any]] = []
+    for name in wanted.figures:
+        value = rows.c[name]
+        if is_split and name not in COUNTS and name not in TIMES:
+            figures += [part.label(half) for half, part in halves(value, name)]
+        else:
+            figures.append(value)
+    return sa.select(*_labelled(wanted, rows), *figures).where(*limits(wanted.scope, dialect, rows))
 
 
-def _within(day: sa.ColumnElement[Any], scope: Scope) -> list[sa.ColumnElement[bool]]:
-    where: list[sa.ColumnElement[bool]] = []
-    if scope.since is not None:
-        where.append(day >= scope.since.date())
-    if scope.until is not None:
-        where.append(day < scope.until.date())
-    return where
+def _from_requests(wanted: Wanted, span: Span, dialect: str, *, is_split: bool) -> sa.Select[Any]:
+    """Groups of requests."""
+    scope = replace(wanted.scope, since=span.since, until=span.until)
+    e = charged_requests(scope, dialect)
+    by = _labelled(wanted, e)
+    figures = added_up(wanted.figures, dialect, is_split=is_split)
+    return sa.select(*by, *figures).select_from(e).group_by(*(column.element for column in by))
 
 
-def _value(word: str, row: Any, facts: Facts, names: Names) -> str | None:
-    day: date = row.day
-    match word:
-        case "day":
-            return day.isoformat()
-        case "week":
-            return (day - timedelta(days=day.weekday())).isoformat()
-        case "month":
-            return day.isoformat()[:7]
-        case "key":
-            return facts.key
-        case "provider" | "model":
-            found: str | None = getattr(row, word)
-            return found
-        case _:
-            return names.word_of(word, facts)
+def _labelled(wanted: Wanted, of: sa.FromClause) -> list[sa.Label[Any]]:
+    return [column.label(f"by_{place}") for place, column in enumerate(wanted.by(of))]
 
 
-def _is_wanted(word: str, values: list[str], row: Any, facts: Facts, names: Names) -> bool:
-    value = _value(word, row, facts, names)
-    if matches(value, values):
-        return True
-    return word == "key" and any(_is_key(each, facts, names) for each in values)
-
-
-def _is_key(value: str, facts: Facts, names: Names) -> bool:
-    """As `dimensions._key_is`: by name, last characters, or the fingerprint's beginning."""
-    return (
-        (facts.key_hint is not None and facts.key_hint == value.lstrip("…."))
-        or (len(value) >= KEY_CHARACTERS_MIN and (facts.key or "").startswith(value))
-        or any(entry.name == value and fits(entry, facts) for entry in names.entries)
+def _begin_of(day: sa.ColumnElement[Any], dialect: str) -> sa.ColumnElement[Any]:
+    """The moment at which a day begins."""
+    if dialect == "postgresql":
+        return sa.func.timezone("UTC", sa.cast(day, sa.DateTime), type_=Instant())
+    return sa.type_coerce(
+        sa.cast(day, sa.Text).op("||")(sa.literal_column("' 00:00:00.000000Z'")), Instant()
     )
 
 
-_COUNTS = tuple(each.name for each in fields(Figures) if each.default == 0)
-_SUMS = tuple(
-    each.name for each in fields(Figures) if each.default is None and each.name not in NOT_SUMMED
-)
-
-
-def _figures(row: Any) -> Figures:
-    counts = {name: getattr(row, name) or 0 for name in _COUNTS}
-    # The sums count both as unpriced.
-    counts["unpriced"] -= counts["partial"]
-    sums: dict[str, Any] = {name: getattr(row, name) for name in _SUMS}
-    return Figures(**counts, **sums)
+def _is_fingerprint(value: str) -> bool:
+    """Whether a condition on keys means one fingerprint, and not the key's last characters."""
+    return value == NONE or bool(FINGERPRINT.fullmatch(value))
 
 
 def _is_midnight(moment: datetime | None) -> bool:
-    return moment is None or moment.time() == time()
+    return moment is None or moment.astimezone(UTC).time() == time()

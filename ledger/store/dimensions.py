@@ -51,17 +51,20 @@ def known_words() -> tuple[str, ...]:
     return (*COLUMNS, *WORDS, "tag:NAME", *TIMES)
 
 
-def dimension(word: str, dialect: str) -> sa.ColumnElement[Any]:
-    """The expression that a report is by; LedgerError for a word that nothing is by."""
+def dimension(word: str, dialect: str, of: sa.FromClause = requests) -> sa.ColumnElement[Any]:
+    """The expression that a report is by; LedgerError for a word that nothing is by.
+
+    `of`: the view `requests`, or anything that has its columns.
+    """
     if word in COLUMNS:
-        column = requests.c[COLUMNS[word]]
+        column = of.c[COLUMNS[word]]
         # PostgreSQL has no order of JSON.
         return sa.cast(column, sa.Text) if word == "tag" else column
     if word in TIMES:
-        return _time(word, dialect)
+        return _time(word, dialect, of)
     name = word.removeprefix("tag:")
     if name != word and name and '"' not in name:
-        return _tag(name, dialect)
+        return _tag(name, dialect, of)
     known = known_words()
     raise WrongCallError(
         f"nothing is by {word[:60]!r}{suggestion(word, known)}; by one of {', '.join(known)}"
@@ -69,22 +72,37 @@ def dimension(word: str, dialect: str) -> sa.ColumnElement[Any]:
 
 
 def condition(
-    word: str, values: Sequence[str], dialect: str, names: Names
+    word: str,
+    values: Sequence[str],
+    dialect: str,
+    names: Names,
+    of: sa.FromClause = requests,
 ) -> sa.ColumnElement[bool]:
     """Any of these values; `*` and `?` stand for any characters, `(none)` for no value."""
-    expression = named(word, dialect, names) if word in WORDS else dimension(word, dialect)
     if word == "key":
-        return sa.or_(*(_key_is(value, dialect, names) for value in values))
+        return sa.or_(*(_key_is(value, dialect, names, of) for value in values))
+    expression = named(word, dialect, names, of) if word in WORDS else dimension(word, dialect, of)
     return sa.or_(*(_is(expression, value, dialect) for value in values))
 
 
-def named(word: str, dialect: str, names: Names) -> sa.ColumnElement[Any]:
+def named(
+    word: str, dialect: str, names: Names, of: sa.FromClause = requests
+) -> sa.ColumnElement[Any]:
     """The team, person or cost centre of a request."""
     cases = [
-        (_fits(entry, dialect), sa.literal(getattr(entry, word), sa.Text))
+        (_fits(entry, dialect, of), sa.literal(getattr(entry, word), sa.Text))
         for entry in names.for_words((word,))
     ]
     return sa.case(*cases) if cases else sa.cast(sa.null(), sa.Text)
+
+
+_FACT_COLUMNS = {
+    "key": "key_fingerprint",
+    "key_hint": "key_hint",
+    "host": "origin",
+    "session": "session_id",
+    "project": "project",
+}
 
 
 class NameFacts:
@@ -95,20 +113,17 @@ class NameFacts:
         self._facts = names.facts_of(words)
         self._tags = names.tags_of(words)
         self._boundaries = names.boundaries(words)
-        r = requests.c
-        columns: dict[str, sa.ColumnElement[Any]] = {
-            "key": r.key_fingerprint,
-            "key_hint": r.key_hint,
-            "host": r.origin,
-            "session": r.session_id,
-            "project": r.project,
-        }
-        self._kept = [fact for fact in columns if fact in self._facts]
-        self.columns: list[sa.ColumnElement[Any]] = [columns[fact] for fact in self._kept]
-        self.columns += [_tag(tag, dialect) for tag in self._tags]
-        if self._boundaries:
-            self.columns.append(_interval(self._boundaries))
+        self._dialect = dialect
+        self._kept = [fact for fact in _FACT_COLUMNS if fact in self._facts]
         self._seen: dict[tuple[Any, ...], Facts] = {}
+
+    def columns(self, of: sa.FromClause = requests) -> list[sa.ColumnElement[Any]]:
+        """What to group by."""
+        found: list[sa.ColumnElement[Any]] = [of.c[_FACT_COLUMNS[fact]] for fact in self._kept]
+        found += [_tag(tag, self._dialect, of) for tag in self._tags]
+        if self._boundaries:
+            found.append(_interval(self._boundaries, of))
+        return found
 
     def word_of(self, word: str, values: tuple[Any, ...]) -> str | None:
         """The word of a group, from the values of `columns`."""
@@ -144,8 +159,8 @@ def matches(value: str | None, wanted: Sequence[str]) -> bool:
     )
 
 
-def _time(word: str, dialect: str) -> sa.ColumnElement[Any]:
-    at = requests.c.opened_at
+def _time(word: str, dialect: str, of: sa.FromClause) -> sa.ColumnElement[Any]:
+    at = of.c.opened_at
     if dialect == "postgresql":
         if word == "week":
             monday = sa.func.timezone("UTC", sa.func.date_trunc("week", at, "UTC"))
@@ -159,14 +174,14 @@ def _time(word: str, dialect: str) -> sa.ColumnElement[Any]:
     return sa.func.substr(sa.cast(at, sa.Text), 1, TIMES[word])
 
 
-def _tag(name: str, dialect: str) -> sa.ColumnElement[Any]:
+def _tag(name: str, dialect: str, of: sa.FromClause) -> sa.ColumnElement[Any]:
     path = name if dialect == "postgresql" else f'$."{name}"'
-    return requests.c.tags.op("->>")(sa.literal(path, sa.Text))
+    return of.c.tags.op("->>")(sa.literal(path, sa.Text))
 
 
-def _interval(boundaries: Sequence[datetime]) -> sa.ColumnElement[int]:
+def _interval(boundaries: Sequence[datetime], of: sa.FromClause) -> sa.ColumnElement[int]:
     """How many of the moments have passed."""
-    at = requests.c.opened_at
+    at = of.c.opened_at
     cases = [
         (at < sa.literal(moment, Instant()), number) for number, moment in enumerate(boundaries)
     ]
@@ -188,19 +203,19 @@ def _glob(expression: sa.ColumnElement[Any], value: str, dialect: str) -> sa.Col
     return expression.op("GLOB", is_comparison=True)(value.replace("[", "[[]"))
 
 
-def _key_is(value: str, dialect: str, names: Names) -> sa.ColumnElement[bool]:
+def _key_is(value: str, dialect: str, names: Names, of: sa.FromClause) -> sa.ColumnElement[bool]:
     """By its name, fingerprint, the fingerprint's beginning, or the key's last characters."""
-    r = requests.c
+    r = of.c
     found = [_is(r.key_fingerprint, value, dialect), r.key_hint == value.lstrip("….")]
     if len(value) >= KEY_CHARACTERS_MIN and value != NONE:
         found.append(_glob(r.key_fingerprint, f"{value}*", dialect))
-    found += [_fits(entry, dialect) for entry in names.entries if entry.name == value]
+    found += [_fits(entry, dialect, of) for entry in names.entries if entry.name == value]
     return sa.or_(*found)
 
 
-def _fits(entry: Entry, dialect: str) -> sa.ColumnElement[bool]:
+def _fits(entry: Entry, dialect: str, of: sa.FromClause) -> sa.ColumnElement[bool]:
     """As `names.fits`."""
-    r = requests.c
+    r = of.c
     parts: list[sa.ColumnElement[bool]] = []
 
     def any_of(values: Sequence[sa.ColumnElement[bool]]) -> None:
@@ -219,7 +234,7 @@ def _fits(entry: Entry, dialect: str) -> sa.ColumnElement[bool]:
     any_of([_is(r.session_id, each, dialect) for each in texts(entry.session)])
     any_of([_is(r.project, each, dialect) for each in texts(entry.project)])
     pairs = [each.partition("=") for each in texts(entry.tag)]
-    any_of([_is(_tag(name, dialect), value, dialect) for name, _, value in pairs])
+    any_of([_is(_tag(name, dialect, of), value, dialect) for name, _, value in pairs])
     if entry.since:
         parts.append(r.opened_at >= _midnight(entry.since))
     if entry.until:

@@ -43,10 +43,17 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def conditions(scope: Scope, dialect: str) -> list[sa.ColumnElement[bool]]:
-    """What a request must meet to be in a scope."""
-    return within(scope, requests.c.opened_at) + [
-        condition(word, values, dialect, scope.names) for word, values in scope.wanted().items()
+def conditions(
+    scope: Scope, dialect: str, of: sa.FromClause = requests
+) -> list[sa.ColumnElement[bool]]:
+    """What a request must meet to be in a scope; `of` has the columns of `requests`."""
+    return [*within(scope, of.c.opened_at), *limits(scope, dialect, of)]
+
+
+def limits(scope: Scope, dialect: str, of: sa.FromClause) -> list[sa.ColumnElement[bool]]:
+    """The conditions of a scope beside its period."""
+    return [
+        condition(word, values, dialect, scope.names, of) for word, values in scope.wanted().items()
     ]
 
 

@@ -3,7 +3,7 @@
 exchanges   one row per HTTP exchange; `open` when its request goes upstream, settled once
 readings    what the meter read; append-only, the highest revision counts
 charges     priced lines of a reading; append-only, the highest revision of each line counts
-daily, hourly, stale_days              sums of days that are over (`rollup.py`)
+daily, hourly_usage, hourly, stale_days   sums of days that are over (`rollup.py`)
 meta, learned, nodes, outbox, set_aside   what the ledger needs for itself
 
 Every key holds the exchange's id and its `opened_at`: PostgreSQL partitions all three tables by
@@ -24,8 +24,10 @@ from ledger.model.exchange import Exchange
 from ledger.model.reading import Reading
 from ledger.model.usage import TOKENS, Usage
 from ledger.store.schema.columns import Instant, sql_columns
+from ledger.store.schema.sums import COUNTS, DIMENSIONS, SUMS, TIMES
+from ledger.store.schema.views import HOURLY
 
-REVISION = "0006"
+REVISION = "0007"
 """The migration this code is written for; a test holds it to the newest one."""
 
 PARTITIONED = ("exchanges", "readings", "charges")
@@ -92,45 +94,6 @@ def _sortable(name: str) -> sa.CheckConstraint:
     day, time = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]", "[0-9][0-9]:[0-9][0-9]:[0-9][0-9]"
     return _check(f"{name} GLOB '{day} {time}.{'[0-9]' * 6}Z'", f"{name}_is_instant", only="sqlite")
 
-
-DAILY_COUNTS = ("requests", "errors", "without_usage", "unpriced")
-DAILY_SINCE_0006 = (
-    "complete_without_usage",
-    "estimated",
-    "priced",
-    "partial",
-    "reported",
-    "estimated_cost_picousd",
-    "reported_cost_picousd",
-    "generation_ms",
-    "generated_tokens",
-)
-DAILY_SUMS = (
-    "input_tokens",
-    "uncached_input_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "cache_write_5m_tokens",
-    "cache_write_1h_tokens",
-    "output_tokens",
-    "reasoning_tokens",
-    "extra_input_tokens",
-    "extra_output_tokens",
-    "estimated_input_tokens",
-    "estimated_output_tokens",
-    "cost_picousd",
-)
-HOURLY_COUNTS = (
-    "opened",
-    "still_open",
-    "settled",
-    "lost",
-    "without_usage",
-    "estimated",
-    "errors",
-    "degraded",
-    "duplicates",
-)
 
 exchanges = sa.Table(
     "exchanges",
@@ -277,20 +240,40 @@ daily = sa.Table(
     _text("model", "The model that answered, or was asked for"),
     _text("key_fingerprint", "Keyed hash of the API key"),
     _text("key_hint", "At most the last 4 characters of the API key"),
-    *(_count(name, "As in usage_daily", nullable=False) for name in DAILY_COUNTS),
-    *(_count(name, "As in usage_daily") for name in DAILY_SUMS),
-    _count("cacheable_input_tokens", "input_tokens where cache reads are reported"),
-    *(_count(name, "As live_daily adds it up") for name in DAILY_SINCE_0006),
-    comment="usage_daily of the days that are over",
+    *(_count(name, "Of requests", nullable=False) for name in COUNTS),
+    *(_count(name, "Sum over requests") for name in SUMS),
+    *(_text(name, "Milliseconds of each request, with spaces between") for name in TIMES),
+    comment="What each day that is over adds up to, by provider, model and key",
 )
 sa.Index("ix_daily_day", daily.c.day)
+
+hourly_usage = sa.Table(
+    "hourly_usage",
+    metadata,
+    _instant("hour", "The hour's begin, UTC", nullable=False),
+    *(
+        _column(
+            name,
+            exchanges.c[name].type if name in exchanges.c else sa.Text,
+            "As in requests",
+            nullable=name != "provider",
+        )
+        for name in DIMENSIONS
+    ),
+    *(_count(name, "Of requests", nullable=False) for name in COUNTS),
+    *(_count(name, "Sum over requests") for name in SUMS),
+    *(_text(name, "Milliseconds of each request, with spaces between") for name in TIMES),
+    comment="What each hour of days that are over adds up to, by everything that a report can be "
+    "by: a row per session, model, outcome …",
+)
+sa.Index("ix_hourly_usage_hour", hourly_usage.c.hour)
 
 hourly = sa.Table(
     "hourly",
     metadata,
     _column("day", sa.Date, "The UTC day", nullable=False),
     _instant("hour", "The hour's begin, UTC", nullable=False),
-    *(_count(name, "As in completeness", nullable=False) for name in HOURLY_COUNTS),
+    *(_count(name, "As in completeness", nullable=False) for name in HOURLY),
     sa.PrimaryKeyConstraint("hour"),
     comment="completeness of the hours of days that are over",
 )

@@ -7,10 +7,11 @@ two parts, so that no amount that an upstream names can overflow the sum of a da
 others (`live_daily`, `live_hourly`) span by span: stale days, and what is not over yet.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ledger.store.current import is_current_charge, joined_reading
+from ledger.store.schema.sums import COUNTS, DAILY_DIMENSIONS, SHOWN
 
 VIEWS = ("completeness", "live_hourly", "usage_daily", "live_daily", "unpriced", "requests")
 """In the order in which they can be dropped."""
@@ -87,64 +88,6 @@ FURTHER_OUTPUT = (
 )
 
 
-IS_REPORTED = "e.usage_source <> 'estimated'"
-COUNTS = {
-    "requests": "COUNT(*)",
-    "errors": "COUNT(CASE WHEN e.outcome IN ('error_frame', 'http_error') THEN 1 END)",
-    "without_usage": "COUNT(CASE WHEN COALESCE(e.usage_source, 'none') = 'none' THEN 1 END)",
-    "unpriced": "COUNT(CASE WHEN e.cost_state IN ('unpriced', 'partial') "
-    f"AND {IS_REPORTED} THEN 1 END)",
-}
-FURTHER_COUNTS = {
-    "complete_without_usage": "COUNT(CASE WHEN e.outcome = 'complete' "
-    "AND COALESCE(e.usage_source, 'none') = 'none' THEN 1 END)",
-    "estimated": "COUNT(CASE WHEN e.usage_source = 'estimated' THEN 1 END)",
-    **{
-        state: f"COUNT(CASE WHEN e.cost_state = '{state}' AND {IS_REPORTED} THEN 1 END)"
-        for state in ("priced", "partial", "reported")
-    },
-}
-"""Counts that came with migration 0006."""
-IS_BYOK = "e.is_byok AND e.reported_upstream_cost_picousd <= 9223372036854775807 - "
-IS_BYOK += "COALESCE(e.reported_cost_picousd, 0)"
-IS_TIMED = f"{IS_REPORTED} AND e.output_tokens IS NOT NULL AND e.duration_ms > e.first_token_ms"
-# Sums are of what providers reported; what we estimated stands beside, never inside.
-SUMS: Mapping[str, str] = {
-    name: f"CASE WHEN e.usage_source <> 'estimated' THEN e.{name} END"
-    for name in (
-        "input_tokens",
-        "uncached_input_tokens",
-        "cache_read_tokens",
-        "cache_write_tokens",
-        "cache_write_5m_tokens",
-        "cache_write_1h_tokens",
-        "output_tokens",
-        "reasoning_tokens",
-        "extra_input_tokens",
-        "extra_output_tokens",
-    )
-} | {
-    "estimated_input_tokens": "CASE WHEN e.usage_source = 'estimated' THEN e.input_tokens END",
-    "estimated_output_tokens": "CASE WHEN e.usage_source = 'estimated' "
-    "THEN e.output_tokens ELSE e.estimated_output_tokens END",
-    "cost_picousd": f"CASE WHEN {IS_REPORTED} THEN e.cost_picousd END",
-    "estimated_cost_picousd": "CASE WHEN e.usage_source = 'estimated' THEN e.cost_picousd END",
-    "reported_cost_picousd": f"CASE WHEN {IS_BYOK} THEN COALESCE(e.reported_cost_picousd, 0) "
-    "+ e.reported_upstream_cost_picousd ELSE e.reported_cost_picousd END",
-    "generation_ms": f"CASE WHEN {IS_TIMED} THEN e.duration_ms - e.first_token_ms END",
-    "generated_tokens": f"CASE WHEN {IS_TIMED} THEN e.output_tokens END",
-    "cacheable_input_tokens": "CASE WHEN e.usage_source <> 'estimated' "
-    "AND e.cache_read_tokens IS NOT NULL THEN e.input_tokens END",
-}
-NOT_SHOWN = (
-    "cacheable_input_tokens",
-    "cost_picousd",
-    "estimated_cost_picousd",
-    "reported_cost_picousd",
-    "generation_ms",
-    "generated_tokens",
-)
-"""Sums of `daily` that `usage_daily` shows elsewhere, or not."""
 HOURLY = {
     "opened": "COUNT(*)",
     "still_open": "COUNT(CASE WHEN e.state = 'open' THEN 1 END)",
@@ -157,7 +100,18 @@ HOURLY = {
     "degraded": "COUNT(e.degraded)",
     "duplicates": "COUNT(e.duplicate_of)",
 }
-DIMENSIONS = "e.provider, e.model, e.key_fingerprint"
+
+
+_SHOWN_COUNTS = (
+    "requests",
+    "errors",
+    "without_usage",
+    "unpriced",
+    "complete_without_usage",
+    "estimated",
+)
+_SHOWN_ELSEWHERE = ("cacheable_input_tokens", "cost_picousd", "estimated_cost_picousd")
+"""Sums that `usage_daily` shows in another place, or only as a part of a ratio."""
 
 
 def statements(dialect: str) -> Iterator[str]:
@@ -254,24 +208,24 @@ WHERE r.usage_source <> 'none' AND {IS_COUNTED}
 
 
 def _sums(dialect: str, spelling: Spelling) -> list[str]:
-    figures = ",\n  ".join(
-        f"{spelling.integer.format(sum_of(term))} AS {name}" for name, term in SUMS.items()
+    dimensions = ", ".join(f"e.{name}" for name in DAILY_DIMENSIONS)
+    sums = ",\n  ".join(
+        f"{spelling.integer.format(sum_of(term))} AS {name}" for name, term in SHOWN.items()
     )
-    counted = COUNTS | FURTHER_COUNTS
-    counts = ",\n  ".join(f"{term} AS {name}" for name, term in counted.items())
+    counts = ",\n  ".join(f"{COUNTS[name]} AS {name}" for name in _SHOWN_COUNTS)
     hourly = ",\n  ".join(f"{term} AS {name}" for name, term in HOURLY.items())
-    daily_columns = ", ".join(["provider, model, key_fingerprint, key_hint", *counted, *SUMS])
-    shown = ", ".join(name for name in SUMS if name not in NOT_SHOWN)
+    columns = ", ".join((*DAILY_DIMENSIONS, "key_hint", *_SHOWN_COUNTS, *SHOWN))
+    shown = ", ".join(name for name in SHOWN if name not in _SHOWN_ELSEWHERE)
     fresh = "NOT EXISTS (SELECT 1 FROM stale_days s WHERE s.day = d.day)"
     return [
         f"""
 CREATE VIEW live_daily AS
-SELECT s.day AS stale_day, {spelling.day} AS day, {DIMENSIONS}, MAX(e.key_hint) AS key_hint,
+SELECT s.day AS stale_day, {spelling.day} AS day, {dimensions}, MAX(e.key_hint) AS key_hint,
   {counts},
-  {figures}
+  {sums}
 FROM {spelling.spans}
 {spelling.of_span.format("requests")}
-GROUP BY s.day, {spelling.day}, {DIMENSIONS}
+GROUP BY s.day, {spelling.day}, {dimensions}
 """,
         f"""
 CREATE VIEW usage_daily AS
@@ -282,9 +236,9 @@ SELECT day, provider, model, key_fingerprint, key_hint, requests, errors, withou
   complete_without_usage, estimated,
   estimated_cost_picousd, {spelling.usd.format("estimated_cost_picousd")} AS estimated_cost_usd
 FROM (
-SELECT d.day, {daily_columns} FROM daily d WHERE {fresh}
+SELECT d.day, {columns} FROM daily d WHERE {fresh}
 UNION ALL
-SELECT day, {daily_columns} FROM live_daily) u
+SELECT day, {columns} FROM live_daily) u
 """,
         f"""
 CREATE VIEW live_hourly AS

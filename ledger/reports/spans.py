@@ -1,0 +1,136 @@
+"""Database. Which parts of a period have sums, and which must be added up from requests.
+
+Days that are over have sums, but for those that were written to since (`stale_days`): these, what
+is not over yet, and the cut ends of a period are added up. The spans of an answer lie side by side
+and cover the period once, so what they add up to is exact.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from ledger.store.tables import meta, stale_days
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+STALE_SPANS_MAX = 20
+"""Each is a question of its own within one statement. With more, those that lie closest together
+are added up in one stretch, with the days between them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stretch of time. None: without an end on that side."""
+
+    since: datetime | None
+    until: datetime | None
+    has_sums: bool
+
+
+def spans(
+    connection: Connection, since: datetime | None, until: datetime | None, *, step: timedelta
+) -> list[Span]:
+    """The spans of a period, in order. `step`: the hour or day that the sums are of."""
+    whole = [Span(since=since, until=until, has_sums=False)]
+    kept = connection.scalar(sa.select(meta.c.value).where(meta.c.key == "rolled_until"))
+    if kept is None:
+        return whole
+    rolled = datetime.fromisoformat(kept).astimezone(UTC)
+    first = None if since is None else _up(since, step)
+    last = rolled if until is None else min(rolled, _down(until, step))
+    if first is not None and first >= last:
+        return whole
+    found: list[Span] = []
+
+    def add(start: datetime | None, end: datetime | None, *, has_sums: bool) -> None:
+        if start is not None and end is not None and start >= end:
+            return
+        if found and not has_sums and not found[-1].has_sums:
+            start = found.pop().since
+        found.append(Span(since=start, until=end, has_sums=has_sums))
+
+    if since is not None and first is not None:
+        add(since, first, has_sums=False)
+    at = first
+    for begin, end in _stale(connection, first, last):
+        add(at, begin, has_sums=True)
+        add(begin, end, has_sums=False)
+        at = end
+    add(at, last, has_sums=True)
+    add(last, until, has_sums=False)
+    return found
+
+
+def stale_count(connection: Connection) -> int:
+    """Days that are over and have no sums."""
+    return connection.execute(sa.select(sa.func.count()).select_from(stale_days)).scalar_one()
+
+
+def _stale(
+    connection: Connection, first: datetime | None, last: datetime
+) -> list[tuple[datetime, datetime]]:
+    """The stretches of stale days within the sums' ends."""
+    where = [stale_days.c.day < _up(last, DAY).date()]
+    if first is not None:
+        where.append(stale_days.c.day >= first.date())
+    days = connection.scalars(
+        sa.select(stale_days.c.day).where(*where).order_by(stale_days.c.day)
+    ).all()
+    stretches = list(_joined(days))
+    return [
+        (begin if first is None else max(begin, first), min(end, last))
+        for begin, end in _closest_joined(stretches)
+    ]
+
+
+def _joined(days: Sequence[date]) -> Iterator[tuple[datetime, datetime]]:
+    """Days that follow each other as one stretch."""
+    begin: date | None = None
+    end: date | None = None
+    for day in days:
+        if begin is not None and end is not None and day != end:
+            yield _midnight(begin), _midnight(end)
+            begin = None
+        begin = begin or day
+        end = day + DAY
+    if begin is not None and end is not None:
+        yield _midnight(begin), _midnight(end)
+
+
+def _closest_joined(
+    stretches: list[tuple[datetime, datetime]],
+) -> list[tuple[datetime, datetime]]:
+    """At most `STALE_SPANS_MAX` of them."""
+    too_many = len(stretches) - STALE_SPANS_MAX
+    if too_many <= 0:
+        return stretches
+    gaps = sorted(
+        range(1, len(stretches)), key=lambda place: stretches[place][0] - stretches[place - 1][1]
+    )
+    closed = set(gaps[:too_many])
+    found: list[tuple[datetime, datetime]] = []
+    for place, (begin, end) in enumerate(stretches):
+        if place in closed:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _down(moment: datetime, step: timedelta) -> datetime:
+    """The hour or day that a moment lies in."""
+    moment = moment.astimezone(UTC)
+    hour = 0 if step == DAY else moment.hour
+    return moment.replace(hour=hour, minute=0, second=0, microsecond=0)
+
+
+def _up(moment: datetime, step: timedelta) -> datetime:
+    begin = _down(moment, step)
+    return begin if begin == moment else begin + step
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)

@@ -1,0 +1,100 @@
+"""Database. What a group of requests adds up to: the one list of dimensions, counts and sums.
+
+The tables `daily` and `hourly_usage`, the view `usage_daily`, reports and pages are made from it.
+The terms are SQL that both databases take; `e` is a request with what its charges add up to
+(`ledger.store.adding_up`, or the view `requests`).
+
+Figures are of what providers reported. What we estimated stands beside, never inside.
+"""
+
+from collections.abc import Mapping
+
+DIMENSIONS = (
+    "provider",
+    "model",
+    "key_fingerprint",
+    "key_hint",
+    "origin",
+    "dialect",
+    "operation",
+    "service_tier",
+    "outcome",
+    "source",
+    "session_id",
+    "project",
+    "git_branch",
+    "agent",
+    "end_user",
+    "user_agent",
+    "tags",
+)
+"""Everything of a request that a report can be by, or be limited to, beside its time."""
+DAILY_DIMENSIONS = ("provider", "model", "key_fingerprint")
+"""What most questions are by. Sums by these alone are few, so they answer for years."""
+
+IS_REPORTED = "e.usage_source <> 'estimated'"
+HAS_NO_USAGE = "COALESCE(e.usage_source, 'none') = 'none'"
+IS_BYOK = "e.is_byok AND e.reported_upstream_cost_picousd <= 9223372036854775807 - "
+IS_BYOK += "COALESCE(e.reported_cost_picousd, 0)"
+REPORTED_COST = f"""CASE WHEN {IS_BYOK} THEN COALESCE(e.reported_cost_picousd, 0)
+    + e.reported_upstream_cost_picousd ELSE e.reported_cost_picousd END"""
+IS_TIMED = f"{IS_REPORTED} AND e.output_tokens IS NOT NULL AND e.duration_ms > e.first_token_ms"
+
+CONDITIONS: Mapping[str, str] = {
+    "requests": "true",
+    "errors": "e.outcome IN ('error_frame', 'http_error')",
+    "without_usage": HAS_NO_USAGE,
+    "complete_without_usage": f"e.outcome = 'complete' AND {HAS_NO_USAGE}",
+    "estimated": "e.usage_source = 'estimated'",
+    "priced": f"e.cost_state = 'priced' AND {IS_REPORTED}",
+    "partial": f"e.cost_state = 'partial' AND {IS_REPORTED}",
+    "reported": f"e.cost_state = 'reported' AND {IS_REPORTED}",
+    "unpriced": f"e.cost_state IN ('unpriced', 'partial') AND {IS_REPORTED}",
+}
+"""Name of a count -> the requests that it counts. `unpriced` includes `partial`."""
+COUNTS: Mapping[str, str] = {
+    name: f"COUNT(CASE WHEN {condition} THEN 1 END)" if name != "requests" else "COUNT(*)"
+    for name, condition in CONDITIONS.items()
+}
+
+TOKENS = (
+    "input_tokens",
+    "uncached_input_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_5m_tokens",
+    "cache_write_1h_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "extra_input_tokens",
+    "extra_output_tokens",
+)
+SHOWN: Mapping[str, str] = {
+    name: f"CASE WHEN {IS_REPORTED} THEN e.{name} END" for name in TOKENS
+} | {
+    "estimated_input_tokens": "CASE WHEN e.usage_source = 'estimated' THEN e.input_tokens END",
+    "estimated_output_tokens": "CASE WHEN e.usage_source = 'estimated' "
+    "THEN e.output_tokens ELSE e.estimated_output_tokens END",
+    "cacheable_input_tokens": f"CASE WHEN {IS_REPORTED} "
+    "AND e.cache_read_tokens IS NOT NULL THEN e.input_tokens END",
+    "cost_picousd": f"CASE WHEN {IS_REPORTED} THEN e.cost_picousd END",
+    "estimated_cost_picousd": "CASE WHEN e.usage_source = 'estimated' THEN e.cost_picousd END",
+}
+"""Name of a sum -> what is summed. `usage_daily` is made of these."""
+SUMS: Mapping[str, str] = {
+    **SHOWN,
+    "reported_cost_picousd": REPORTED_COST,
+    "saved_picousd": f"CASE WHEN {IS_REPORTED} THEN e.saved_picousd END",
+    # own_cost_picousd: where every line has a price of ours
+    "difference_picousd": f"e.own_cost_picousd - ({REPORTED_COST})",
+    "generation_ms": f"CASE WHEN {IS_TIMED} THEN e.duration_ms - e.first_token_ms END",
+    "generated_tokens": f"CASE WHEN {IS_TIMED} THEN e.output_tokens END",
+}
+"""The same, with what only reports show."""
+TIMES: Mapping[str, str] = {
+    "first_token_times": "e.first_token_ms",
+    "duration_times": "e.duration_ms",
+}
+"""Every time of a group in milliseconds, as text with spaces between. Percentiles cannot be added
+up, so the times themselves are kept: some five bytes each."""
+FIGURES = (*COUNTS, *SUMS, *TIMES)
