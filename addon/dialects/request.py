@@ -23,8 +23,8 @@ _FORM_BYTES_LOOKED_AT = 64 * 1024
 PARSED_BYTES_MAX = 1024 * 1024
 """A longer body (pictures, documents) is shortened first: a parser would need thirty times its
 size in memory for the worst of them."""
-TOKENS_MAX = 60_000
-"""Brackets and keys looked at in a body that is shortened, about 50 ms at worst; what has more is
+TOKENS_MAX = 40_000
+"""Brackets and keys looked at in a body that is shortened, 30 to 50 ms at worst; what has more is
 not read."""
 _CLAUDE_CODE_USER = re.compile(r"(user_.+?)(?:_account_)?_session_([0-9a-f-]{36})")
 """How Claude Code fills `metadata.user_id`: whose account, and which session."""

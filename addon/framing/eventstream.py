@@ -20,6 +20,9 @@ READ_BYTES_MAX = 1024 * 1024
 SEARCH_BYTES_MAX = 128 * 1024
 """How much of one stream is searched for the next message after a bad prelude. Then the rest
 is not read: a stream that has lost its framing for so long is none."""
+CANDIDATES_MAX = 2_048
+"""Places in one stream that are tried as the beginning of a message after a bad prelude, at two
+microseconds each and three times over. Payloads, which are text, have none."""
 HEADERS_MAX = 64
 """Headers read of one message; Bedrock sends three."""
 _PRELUDE_BYTES = 12
@@ -35,13 +38,14 @@ _NUMBER_BYTES = {2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 class EventStream:
     """Bytes of an event stream -> messages."""
 
-    __slots__ = ("_held", "_pass_over_bytes", "_searched_bytes", "lost")
+    __slots__ = ("_candidates_left", "_held", "_pass_over_bytes", "_searched_bytes", "lost")
 
     def __init__(self) -> None:
         self._held = bytearray()
         self._pass_over_bytes = 0
         """What is still to come of a message that is passed over."""
         self._searched_bytes = 0
+        self._candidates_left = CANDIDATES_MAX
         self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
@@ -51,7 +55,7 @@ class EventStream:
             passed = data[: self._pass_over_bytes]
             self._pass_over_bytes -= len(passed)
             data = data[len(passed) :]
-        if self._searched_bytes > SEARCH_BYTES_MAX:
+        if self._searched_bytes > SEARCH_BYTES_MAX or self._candidates_left <= 0:
             return b""
         held += data
         at = start = 0
@@ -60,9 +64,12 @@ class EventStream:
             length = _message_length(held, at)
             if length is None:
                 self.lost = "an event-stream message with a bad prelude was skipped"
-                found = _next_prelude(held, at + 1)
+                found, tried = _next_prelude(held, at + 1, self._candidates_left)
                 self._searched_bytes += found - at
+                self._candidates_left -= tried
                 at = found
+                if self._candidates_left <= 0:
+                    del held[at:]  # the rest of the stream is not read
             elif length > READ_BYTES_MAX:
                 self.lost = f"an event-stream message beyond {READ_BYTES_MAX} bytes was not read"
                 runs.append(bytes(held[start:at]))
@@ -103,7 +110,7 @@ class EventStream:
         at = 0
         while at < len(run):
             length = _message_length(run, at) if len(run) - at >= _PRELUDE_BYTES else None
-            end = at + length if length is not None else _next_prelude(run, at + 1)
+            end = at + length if length is not None else _next_prelude(run, at + 1)[0]
             blocks.append(run[at:end])
             at = end
         return blocks
@@ -148,22 +155,29 @@ def _message_length(data: bytes | bytearray, at: int) -> int | None:
     return length if crc32(prelude[:8]) == int.from_bytes(prelude[8:], "big") else None
 
 
-def _next_prelude(data: bytes | bytearray, at: int) -> int:
-    """The next place at or after `at` that a message could begin; short of a prelude, the end.
+def _next_prelude(
+    data: bytes | bytearray, at: int, candidates_max: int = CANDIDATES_MAX
+) -> tuple[int, int]:
+    """The next place at or after `at` that a message could begin, short of a prelude the end; and
+    how many places were tried. After `candidates_max` of them the place is where the search ended.
 
     A length below 16 MB begins with a zero byte, and one below 24 MB with at most a one; so does
     the length of the headers. Zeros alone, which are most of what is searched, are no length.
     """
     last = len(data) - _PRELUDE_BYTES
+    tried = 0
     while at <= last:
+        if tried >= candidates_max:
+            return at, tried
         found = _POSSIBLE_PRELUDE.search(data, at)
         if found is None:
             break
         at = found.start()
         if _message_length(data, at) is not None:
-            return at
+            return at, tried
+        tried += 1
         at += 1
-    return max(at, last + 1)
+    return max(at, last + 1), tried
 
 
 def _headers(data: bytes) -> dict[str, str]:

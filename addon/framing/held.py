@@ -10,6 +10,9 @@ from addon.framing.large_json import Shortener
 LARGE_BYTES = 64 * 1024
 """From here on a frame is shortened. Nearly all frames with usage are smaller (52 KB is the
 largest recorded), and a parser takes this much in 1 ms."""
+CATCH_UP_BYTES = 4 * 1024
+"""When a frame turns out to be large, what is held of it is not shortened at once, which takes up
+to 40 ms: so much of it with each chunk, beside as much as the chunk has."""
 _BEFORE_BYTES_MAX = 1_024
 """Kept of what stands before the JSON of a large frame: `event: x\\ndata: `."""
 
@@ -17,12 +20,14 @@ _BEFORE_BYTES_MAX = 1_024
 class Held:
     """Takes the chunks of one frame."""
 
-    __slots__ = ("_bytes", "_fed_bytes", "_shortener", "_shortens")
+    __slots__ = ("_behind", "_bytes", "_fed_bytes", "_shortener", "_shortens")
 
     def __init__(self, *, shortens: bool = False) -> None:
         self._shortens = shortens
         self._bytes = bytearray()
         self._shortener: Shortener | None = None
+        self._behind = bytearray()
+        """What the shortener has not been fed yet."""
         self._fed_bytes = 0
 
     def __len__(self) -> int:
@@ -37,30 +42,44 @@ class Held:
     @property
     def is_lost(self) -> bool:
         """Too much of the frame would have to be kept: it cannot be read."""
-        return self._shortener is not None and self._shortener.overflowed
+        if self._shortener is None:
+            return False
+        self._catch_up(len(self._behind))
+        return self._shortener.overflowed
 
     def add(self, data: bytes) -> None:
         """The next bytes of the frame."""
         self._fed_bytes += len(data)
+        if self._behind:
+            self._behind += data
+            self._catch_up(len(data) + CATCH_UP_BYTES)
+            return
         if self._shortener is not None:
             self._shortener.feed(data)
             return
         self._bytes += data
         if self._shortens and self._fed_bytes > LARGE_BYTES:
-            begun = bytes(self._bytes)
-            brace = begun.find(b"{")
+            brace = self._bytes.find(b"{")
             if brace < 0:
                 # No JSON object yet, so nothing to read yet: a comment, or a long blank.
                 del self._bytes[_BEFORE_BYTES_MAX:]
                 return
+            self._behind = self._bytes[brace:]
             del self._bytes[min(brace, _BEFORE_BYTES_MAX) :]
             self._shortener = Shortener()
-            self._shortener.feed(begun[brace:])
+
+    def _catch_up(self, count: int) -> None:
+        assert self._shortener is not None
+        self._shortener.feed(bytes(self._behind[:count]))
+        del self._behind[:count]
+        if self._shortener.overflowed:
+            self._behind.clear()
 
     def take(self) -> bytes:
         """The bytes, and none are held any more."""
         taken = self.peek()
         self._bytes = bytearray()
+        self._behind = bytearray()
         self._shortener = None
         self._fed_bytes = 0
         return taken
@@ -69,6 +88,7 @@ class Held:
         """The bytes; they are still held."""
         if self._shortener is None:
             return bytes(self._bytes)
+        self._catch_up(len(self._behind))
         return bytes(self._bytes) + self._shortener.peek()
 
 

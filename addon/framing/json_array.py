@@ -13,20 +13,25 @@ from addon.framing.held import HoldingFraming
 ELEMENT_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event; a longer element is given out in pieces that parse to nothing."""
 
-_OUTSIDE = re.compile(rb'["{}]')
-_INSIDE = re.compile(rb'["\\]')
-_QUOTE, _BACKSLASH, _OPENING = b'"\\{'
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|\{[^"{}]*+\}|[{}]', re.DOTALL)
+"""Outside of strings: a string, with the quote that ends it if it is there, an object without text
+or objects in it, or a brace."""
+_INSIDE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)
+_QUOTE, _OPENING = b'"{'
 
 
 class JsonArray(HoldingFraming):
     """Bytes of an array -> its elements. `shortens`: large ones may lose what is no figure."""
 
-    __slots__ = ("_scanner",)
+    __slots__ = ("_ends_of_run", "_run", "_scanner")
     UNIT = "an element"
 
     def __init__(self, *, shortens: bool = False) -> None:
         super().__init__(shortens=shortens)
         self._scanner = _Scanner()
+        self._run = b""
+        """The run whose ends were found last: it is counted, and may be split."""
+        self._ends_of_run: list[int] = []
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes of the body; return the complete elements among them, in one run."""
@@ -37,7 +42,10 @@ class JsonArray(HoldingFraming):
             return self._take_beyond(ELEMENT_BYTES_MAX)
         first, cut = ends[0], ends[-1]
         held.add(data[:first])
-        run = self._take() + data[first:cut]
+        taken = self._take()
+        run = taken + data[first:cut]
+        beyond = len(taken) - first
+        self._run, self._ends_of_run = run, [end + beyond for end in ends]
         if cut < len(data):
             held.add(data[cut:])
         return run
@@ -59,7 +67,10 @@ class JsonArray(HoldingFraming):
         return Frame("", element) if is_object and len(block) <= ELEMENT_BYTES_MAX else None
 
     def _ends(self, run: bytes) -> list[int]:
-        return _Scanner().ends_in(run)  # a run begins outside of all elements
+        if run is not self._run:
+            # A run begins outside of all elements.
+            self._run, self._ends_of_run = run, _Scanner().ends_in(run)
+        return self._ends_of_run
 
 
 class _Scanner:
@@ -73,25 +84,46 @@ class _Scanner:
         self._is_escaped = False
 
     def ends_in(self, data: bytes) -> list[int]:
+        """Where in these bytes elements end."""
+        if not data:
+            return []
+        at = self._skip_string(data) if self._is_inside else 0
+        if self._is_inside:
+            return []
         ends: list[int] = []
+        depth = self._depth
+        for found in _TOKEN.finditer(data, at):
+            byte = data[found.start()]
+            if byte == _OPENING:
+                if found.end() - found.start() == 1:
+                    depth += 1
+                elif not depth:
+                    ends.append(found.end())
+            elif byte == _QUOTE:
+                if not found[1]:  # the last of these bytes: the string goes on in the next
+                    self._begin_string(data, found.end())
+                    break
+            elif depth:
+                depth -= 1
+                if not depth:
+                    ends.append(found.end())
+        self._depth = depth
+        return ends
+
+    def _begin_string(self, data: bytes, end: int) -> None:
+        self._is_inside = True
+        self._is_escaped = end < len(data)  # only a backslash without its other half stops it
+
+    def _skip_string(self, data: bytes) -> int:
+        """Read on in a string; where it ends, if it does."""
         at = 0
-        if self._is_escaped and data:
+        if self._is_escaped:
             at = 1
             self._is_escaped = False
-        while True:
-            found = (_INSIDE if self._is_inside else _OUTSIDE).search(data, at)
-            if found is None:
-                return ends
-            at = found.end()
-            byte = data[at - 1]
-            if byte == _QUOTE:
-                self._is_inside = not self._is_inside
-            elif byte == _BACKSLASH:
-                self._is_escaped = at == len(data)
-                at += 1
-            elif byte == _OPENING:
-                self._depth += 1
-            elif self._depth:
-                self._depth -= 1
-                if not self._depth:
-                    ends.append(at)
+        found = _INSIDE.match(data, at)
+        assert found is not None
+        if found[1]:
+            self._is_inside = False
+        else:
+            self._begin_string(data, found.end())
+        return found.end()

@@ -28,15 +28,18 @@ from ledger.model.usage import NO_USAGE, Usage
 _DONE = b"[DONE]"
 """OpenAI's end of a stream; others send it too, after their own."""
 
-STEP_BYTES = 16 * 1024
-"""Decoded bytes that are read in one turn of the event loop. The costliest bytes, which no
-provider sends, take about a microsecond each."""
+STEP_BYTES_MAX = 8 * 1024
+"""Decoded bytes that are read in one step: 3 ms for the costliest that need no parse."""
+STEP_BYTES_MIN = 1024
+STEP_FRAMES = 64
+"""Frames parsed in a step from which on the next one is a quarter as long, because a parsed frame
+of a few bytes takes up to 60 µs. Steps with few of them grow again."""
 WHOLE_PIECE_BYTES = 64 * 1024
 """What is read at a time of a body that is there as a whole: it lies in a core's cache, and of the
 last piece, which has the marks, not too much has to be searched for them."""
 PIECE_WORK_BYTES = 128
 """What a piece from the decoder counts beside its bytes, even when it is empty."""
-READ_BLOCKS_MAX = 4_096
+READ_BLOCKS_MAX = 1_024
 """Blocks that are read in full while no text has come: comments, empty frames. Behind them only
 frames with a mark are read."""
 LEARN_FROM_FRAMES = 64
@@ -83,6 +86,10 @@ class Meter:
         self._confirms = confirms
         self._on_confirmed = on_confirmed
         self._begun = b""
+        self.step_bytes = STEP_BYTES_MAX
+        """How much may be read at once now."""
+        self._parsed = 0
+        """Frames parsed in this step."""
         self._frames = 0
         self._ordinary: Ordinary | None = None
         self._blocks_left = READ_BLOCKS_MAX
@@ -100,14 +107,16 @@ class Meter:
 
     def feed(self, data: bytes) -> None:
         """Bytes as upstream sent them, in any cut."""
-        if self._decoder is None and len(data) <= STEP_BYTES:
+        if self._decoder is None and len(data) <= self.step_bytes:
             self._frame(data)
+            if self._parsed or self.step_bytes != STEP_BYTES_MAX:
+                self._size_steps()
             return
         for _ in self.steps(data):
             pass
 
     def steps(self, data: bytes) -> Iterator[None]:
-        """As `feed`, with a pause after about `STEP_BYTES` of work.
+        """As `feed`, with a pause after about `step_bytes` of work.
 
         A caller may do other things in a pause. It takes all steps before it feeds more.
         """
@@ -115,32 +124,44 @@ class Meter:
         worked = 0
         for piece in pieces:
             worked += PIECE_WORK_BYTES
-            for start in range(0, len(piece), STEP_BYTES):
-                part = piece[start : start + STEP_BYTES]
+            at = 0
+            while at < len(piece):
+                part = piece[at : at + self.step_bytes]
+                at += len(part)
                 self._frame(part)
+                self._size_steps()
                 worked += len(part)
-                if worked >= STEP_BYTES:
+                if worked >= self.step_bytes:
                     yield
                     worked = 0
-            if worked >= STEP_BYTES:
+            if worked >= self.step_bytes:
                 yield
                 worked = 0
 
     def feed_whole(self, body: bytes) -> None:
         """A whole body at once, from a recording; `end` comes after it."""
-        if self._decoder is not None or len(body) <= STEP_BYTES:
+        if self._decoder is not None or len(body) <= STEP_BYTES_MAX:
             self.feed(body)
             return
         # The first pieces are short: from them it is learned what an ordinary frame is.
-        for start in range(0, min(len(body), WHOLE_PIECE_BYTES), STEP_BYTES):
-            self._frame(body[start : start + STEP_BYTES])
+        for start in range(0, min(len(body), WHOLE_PIECE_BYTES), STEP_BYTES_MAX):
+            self._frame(body[start : start + STEP_BYTES_MAX])
         for start in range(WHOLE_PIECE_BYTES, len(body), WHOLE_PIECE_BYTES):
             self._frame(body[start : start + WHOLE_PIECE_BYTES])
+
+    def _size_steps(self) -> None:
+        """Make the next step shorter where this one was much work."""
+        if self._parsed >= STEP_FRAMES:
+            self.step_bytes = max(STEP_BYTES_MIN, self.step_bytes // 4)
+        elif self.step_bytes < STEP_BYTES_MAX:
+            self.step_bytes *= 2
+        self._parsed = 0
 
     def feed_events(self, run: bytes) -> None:
         """Whole server-sent events, which the editor of an unencoded stream has framed already."""
         if self._is_sse and not self._is_ordinary(run):
             self._read_run(run)
+            self._size_steps()
         elif not self._is_sse:
             # Nothing has been chosen yet, or the body is no event stream whatever its type says.
             self._frame(run)
@@ -307,7 +328,7 @@ class Meter:
         lacks_id = bool(needle) and self._id_looks_left > 0 and run.count(needle) < frames
         is_escaped = json_values.has_escaped_key(run)
         if not struck and not lacks_id and not is_escaped:
-            if self._frames >= LEARN_FROM_FRAMES:
+            if self._frames >= LEARN_FROM_FRAMES and self._lessons_left > 0:
                 self._learn(framing.split(run))
             return
         blocks = framing.split(run)
@@ -370,6 +391,7 @@ class Meter:
             self._read(frame)
 
     def _read(self, frame: Frame) -> None:
+        self._parsed += 1
         facts = self.facts
         if frame.data.startswith(_DONE):
             facts.ended = True

@@ -28,10 +28,11 @@ from addon.usage_opt_in.stripping import Stripper
 BATCH_BYTES = 4_000
 """What is kept before it is looked at: most short answers are then read in one or two goes, and an
 open stream holds no more than this."""
-TURN_BYTES_MAX = 64 * 1024
-"""What is read at once of an answer that is not encoded: as much as a connection gives at once."""
-TURN_SECONDS = 0.005
+TURN_SECONDS = 0.002
 """How long a longer one, or an encoded one, is read before the event loop gets its turn."""
+REST_SECONDS = 0.008
+"""How long what is left waits while chunks come. One read of a socket can hold thousands of chunks,
+all of one turn; and most of the work is better done when the body is over (`read_some`)."""
 BACKLOG_BYTES_MAX = 32 * 1024 * 1024
 """What may wait to be read of one answer; twice the largest document that is held."""
 HASH_BYTES = 2_000
@@ -61,6 +62,7 @@ class Tap:
         "_pending_bytes",
         "_removed_bytes",
         "_removed_hash",
+        "_rest_until",
         "_steps",
         "_stripper",
         "_taken_bytes",
@@ -115,6 +117,8 @@ class Tap:
         self._backlog: deque[bytes] = deque()
         """What the meter has not read, because reading it would have taken too long at once."""
         self._backlog_bytes = 0
+        self._rest_until = 0.0
+        """When the backlog may be read on, while chunks come."""
         self._steps: Iterator[None] | None = None
         """Of the meter's work on what was taken from the backlog last."""
         self._upstream_bytes = 0
@@ -293,6 +297,7 @@ class Tap:
             return False
         try:
             self._look()
+            self._look_at_tail()
             self._work(self._clock() + TURN_SECONDS)
         except Exception as failure:  # noqa: BLE001  # as above
             self._give_way(failure)
@@ -305,11 +310,7 @@ class Tap:
         if not self.gave_way:
             try:
                 self._look()
-                if self._unframed:
-                    tail = b"".join(self._unframed)
-                    self._upstream_bytes += len(tail)
-                    _hash(self._upstream_hash, tail)
-                    self._feed(tail)
+                self._look_at_tail()
                 self._work(None)
                 self.meter.end()
             except Exception as failure:  # noqa: BLE001  # as above: the row must still be settled
@@ -362,15 +363,32 @@ class Tap:
         run = pending[0] if len(pending) == 1 else b"".join(pending)
         self._upstream_bytes += len(run)
         _hash(self._upstream_hash, run)
-        feed = self._feed if self._stripper is None else self.meter.feed_events
+        # What the editor framed need not be framed again, unless it is too much for one turn.
+        is_framed = (
+            self._stripper is not None
+            and len(run) <= self.meter.step_bytes
+            and not self._backlog
+            and self._steps is None
+        )
+        feed = self.meter.feed_events if is_framed else self._feed
         if self._times is None:
             feed(run)
         else:
             self._time(pending, self._times, feed)
 
+    def _look_at_tail(self) -> None:
+        """Hash and meter what belongs to no complete event, once the body is over."""
+        if not self._unframed:
+            return
+        tail = b"".join(self._unframed)
+        self._unframed.clear()
+        self._upstream_bytes += len(tail)
+        _hash(self._upstream_hash, tail)
+        self._feed(tail)
+
     def _feed(self, run: bytes) -> None:
         """Let the meter read, in turns if it is much."""
-        is_short = len(run) <= TURN_BYTES_MAX and not self.meter.is_encoded
+        is_short = len(run) <= self.meter.step_bytes and not self.meter.is_encoded
         if is_short and not self._backlog and self._steps is None:
             self.meter.feed(run)
             return
@@ -383,7 +401,12 @@ class Tap:
         if self._backlog_bytes > self._taken_bytes and not self._may_keep(self._backlog_bytes):
             self._stop_reading()
             return
-        self._work(self._clock() + TURN_SECONDS)
+        now = self._clock()
+        if 0 < self._rest_until - now <= REST_SECONDS:
+            return
+        self._work(now + TURN_SECONDS)
+        if self._backlog or self._steps is not None:
+            self._rest_until = self._clock() + REST_SECONDS
 
     def _work(self, deadline: float | None) -> None:
         """Read what waits, until the deadline; all of it if there is none."""

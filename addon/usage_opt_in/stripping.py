@@ -30,6 +30,8 @@ _USAGE = b'"usage"'
 _NULL_USAGE = b',"usage":null'
 _SPACED_NULL_USAGE = re.compile(rb' ?, ?"usage" ?: ?null')
 """As Python's JSON writer spaces it, and a few others."""
+_SPACED_BYTES_MAX = 16
+"""From the quote of `"usage" : null` on."""
 _FLAT_TAIL = re.compile(
     rb'(?:,"[a-z_]{1,32}":(?:"[^"\\]{0,4096}"|null|true|false|\d{1,18})){0,4}\}\s*'
 )
@@ -140,7 +142,7 @@ def _span_of_null_usage(block: bytes, first: int) -> tuple[int, int] | None:
         return None
     if block.startswith(_NULL_USAGE, first - 1):
         start, end = first - 1, first - 1 + len(_NULL_USAGE)
-    elif found := _SPACED_NULL_USAGE.search(block):
+    elif found := _SPACED_NULL_USAGE.search(block, max(0, first - 3), first + _SPACED_BYTES_MAX):
         start, end = found.span()
     else:
         return None

@@ -90,7 +90,9 @@ def check_framings(body: bytes, cuts: list[int]) -> None:
                 framing.parse(block)
             framing.count(run)
             given += run
-        assert given + framing.end() == body
+        given += framing.end()
+        # An event stream that has lost its messages for good is not read any more.
+        assert given == body or (name == "eventstream" and framing.lost and body.startswith(given))
     framing_of("", body, is_over=True)
 
 
