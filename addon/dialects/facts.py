@@ -4,6 +4,7 @@ One `Facts` belongs to one meter, which alone lets a dialect change it. What is 
 replaces what was, because figures are cumulative; ids stay as first seen.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -56,7 +57,7 @@ class Facts:
     """What stands beside the usage object as its cost in USD (Venice)."""
 
     # What the exchange is, told before the first byte.
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     """Response headers a dialect reads, by lower-case name (Bedrock's token counts)."""
     provider: str = ""
     """Who answers, for the few rules that differ between users of one wire format."""

@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -238,6 +239,8 @@ DIALECTS: dict[str, Dialect] = {
     if dialect is not None
 }
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
+MATCHES_MAX = 512
+"""Requests whose route is remembered, about 1 MB: most clients ask for one path again and again."""
 
 
 class RouteTable:
@@ -251,11 +254,17 @@ class RouteTable:
         any_word = by_word.pop("", [])
         self._by_word = {word: (*found, *any_word) for word, found in by_word.items()}
         self._any_word = tuple(any_word)
+        self._remembered = lru_cache(maxsize=MATCHES_MAX)(self._match)
 
     def match(self, method: str, host: str, path: str) -> Route | None:
         """The route of a request; None for what is no LLM call. `path` has no query."""
         if len(path) > PATH_LENGTH_MAX:
             return None
+        if len(method) + len(host) > PATH_LENGTH_MAX:
+            return self._match(method, host, path)
+        return self._remembered(method, host, path)
+
+    def _match(self, method: str, host: str, path: str) -> Route | None:
         path = path.removesuffix("/") or path
         for template, row in self._by_word.get(last_word(path), self._any_word):
             if method not in row.methods:

@@ -41,13 +41,13 @@ def loads(data: bytes) -> dict[str, Any] | None:
     return (_slowly(data) or value) if _has_rounded(value, _DEPTH_MAX) else value
 
 
-def is_strict(data: bytes) -> bool:
-    """Whether this is JSON to every reader: no NaN, no infinity, no lone surrogate."""
+def strict_loads(data: bytes) -> Any:
+    """The value of JSON that every reader takes: no NaN, no infinity, no lone surrogate. None for
+    anything else, and for `null`."""
     try:
-        orjson.loads(data)
+        return orjson.loads(data)
     except orjson.JSONDecodeError:
-        return False
-    return True
+        return None
 
 
 def dumps(value: object) -> str:

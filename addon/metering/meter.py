@@ -27,6 +27,7 @@ from ledger.model.usage import NO_USAGE, Usage
 
 _DONE = b"[DONE]"
 """OpenAI's end of a stream; others send it too, after their own."""
+_DONE_MARK = Mark(_DONE)
 
 STEP_BYTES_MAX = 8 * 1024
 """Decoded bytes that are read in one step: 3 ms for the costliest that need no parse."""
@@ -69,10 +70,11 @@ class Meter:
         confirms: Callable[[Facts, dict[str, Any]], bool] | None = None,
         on_confirmed: Callable[[], object] | None = None,
     ) -> None:
-        """`confirms` tells of a frame whether it proves that this is an LLM call; None where that
-        is known. `on_confirmed` is called once, when it is."""
+        """`headers` are the answer's, by lower-case name. `confirms` tells of a frame whether it
+        proves that this is an LLM call; None where that is known. `on_confirmed` is called once,
+        when it is."""
         self._dialect = dialect
-        self._marks = (*dialect.marks, Mark(_DONE))
+        self._marks = (*dialect.marks, _DONE_MARK)
         self._is_error = status >= 400
         self._content_type = content_type
         decoder = Decoder(content_encoding)
@@ -98,7 +100,7 @@ class Meter:
         self._id_written: bytes | None = None
         self._text = PassedText(dialect)
         self.facts = Facts(
-            headers={name.lower(): value for name, value in (headers or {}).items()},
+            headers=headers or {},
             provider=provider,
             path_model=path_model,
             ending=dialect.ending,
@@ -178,7 +180,8 @@ class Meter:
         if self._framing is not None:
             rest = self._framing.end()
             self._read_run(rest)
-            self.facts.is_cut_inside = self._is_cut_inside(rest)
+            # What has said its own end is whole, and a document need not be parsed again.
+            self.facts.is_cut_inside = not self.facts.ended and self._is_cut_inside(rest)
 
     @property
     def is_confirmed(self) -> bool:
@@ -322,7 +325,12 @@ class Meter:
         assert framing is not None
         frames = framing.count(run)
         self._frames += frames
-        self._text.keep(run)
+        self._read_struck(run, frames)
+        self._text.keep(run, is_last=self.facts.usage_final)
+
+    def _read_struck(self, run: bytes, frames: int) -> None:
+        framing = self._framing
+        assert framing is not None
         struck = [mark for mark in self._marks if mark.strikes(run)]
         needle = self._id_needle()
         lacks_id = bool(needle) and self._id_looks_left > 0 and run.count(needle) < frames

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import parse_qs, urlsplit
 
 from addon.dialects import routes
@@ -23,6 +24,8 @@ from ledger.model.exchange import Exchange, Source
 PATH_LENGTH_MAX = 512
 HEADER_LENGTH_MAX = 256
 MODEL_LENGTH_MAX = 256
+PATHS_MAX = 256
+"""Paths that are remembered as they are redacted: most clients ask for one path again and again."""
 QUERY_LENGTH_MAX = 4_096
 """Characters of a query that are searched for `model=`."""
 
@@ -111,7 +114,7 @@ def open_exchange(
         provider=provider or routes.provider_of(request.host, path),
         dialect=route.dialect.name,
         operation=route.dialect.operation,
-        path=redacted_path(path[:PATH_LENGTH_MAX]),
+        path=_redacted(path[:PATH_LENGTH_MAX]),
         # The request's own time, saved with it: a saved flow is read back onto its own row.
         opened_at=request.began_at,
         request_model=model,
@@ -147,6 +150,9 @@ def open_exchange(
         troubles=troubles,
         budget=rules.budget,
     )
+
+
+_redacted = lru_cache(maxsize=PATHS_MAX)(redacted_path)
 
 
 def _tags(rules: Rules, request: Request, troubles: Troubles) -> dict[str, str]:

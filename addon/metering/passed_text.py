@@ -10,6 +10,8 @@ from addon.metering.templates import PADDING
 
 UNMEASURED_BYTES_MAX = 4096
 """What short answers pass is kept until someone asks; longer ones are measured on the way."""
+LAST_BYTES_MAX = 16 * 1024
+"""What is kept behind the figures of a stream, whose measure nobody asks for as a rule."""
 
 
 class PassedText:
@@ -49,13 +51,14 @@ class PassedText:
         """Whether the bytes of the text are what the estimate is made from."""
         return bool(self._text_marks) and not self._is_padded
 
-    def keep(self, run: bytes) -> None:
-        """A run whose text is to be measured, if it ever has to be."""
+    def keep(self, run: bytes, *, is_last: bool = False) -> None:
+        """A run whose text is to be measured, if it ever has to be. `is_last`: the figures have
+        come, so that little will follow and hardly anybody will ask."""
         if not self._text_marks:
             return
         self._unmeasured.append(run)
         self._waiting += len(run)
-        if self._waiting > UNMEASURED_BYTES_MAX:
+        if self._waiting > (LAST_BYTES_MAX if is_last else UNMEASURED_BYTES_MAX):
             self._measure()
 
     def add(self, text_bytes: int) -> None:

@@ -16,6 +16,8 @@ from addon.framing import json_values
 CANDIDATES_MAX = 4
 """Places with the right key that are tried, the last one first: parsers take the last of duplicate
 keys. Each costs a scan of the object that stands there."""
+BRACES_MAX = 8
+"""Objects within a usage object, the usage itself included, that are tried the quick way."""
 _DEPTH_MAX = 4
 _ITEMS_MAX = 4
 """Usage stands in `response.usage` or `choices[0].usage`, and never deeper."""
@@ -48,9 +50,12 @@ def text_of(data: bytes, key: str, usage: dict[str, Any]) -> str | None:
             return None
         end = at
         start = _value_after(data, at + len(needle))
+        text = _plain_object(data, start)
+        if text and json_values.strict_loads(text) == usage:
+            return text.decode()
         text = data[start : _object_end(data, start)]
         if text and json_values.loads(text) == usage:
-            return text.decode() if json_values.is_strict(text) else None
+            return text.decode() if json_values.strict_loads(text) is not None else None
     return None
 
 
@@ -67,6 +72,18 @@ def _value_after(data: bytes, at: int) -> int:
     while at < len(data) and data[at] in b" \t\r\n:":
         at += 1
     return at
+
+
+def _plain_object(data: bytes, start: int) -> bytes:
+    """The object that begins at `start`, if no string in it holds a brace; else some other text."""
+    if data[start : start + 1] != b"{":
+        return b""
+    end = start
+    for closed in range(1, BRACES_MAX):
+        end = data.find(b"}", end) + 1
+        if not end or data.count(b"{", start, end) == closed:
+            return data[start:end]
+    return b""
 
 
 def _object_end(data: bytes, start: int) -> int:

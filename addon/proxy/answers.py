@@ -20,7 +20,7 @@ from mitmproxy import http
 from addon.metering import exchange as metering
 from addon.metering.messages import Response
 from addon.metering.tap import Tap
-from addon.proxy import bodies, capturing, flows
+from addon.proxy import capturing, flows
 from addon.proxy.held_end import HeldEnd, StreamCallable
 from addon.proxy.running import Live, Running
 
@@ -34,7 +34,7 @@ def begin(running: Running, live: Live, response: http.Response) -> None:
     values = flows.response_of(response)
     holds_end = running.settings.commit_before_end and _ends_by_length(values)
     is_plain = not metering.is_stream(values) and not live.exchange.opened.streamed
-    is_buffered = is_plain and bodies.are_wanted(running.bodies)
+    is_buffered = is_plain and running.bodies.are_wanted
     if (
         is_buffered
         or metering.may_refuse(values, injected=live.original is not None)

@@ -23,28 +23,27 @@ FLOW_DETAIL_OF_BODIES = 3
 
 @dataclass(slots=True)
 class Bodies:
-    """Which other addons there are, looked up once."""
+    """Whether anybody wants them: other addons and mitmproxy's options, looked up once."""
 
-    _has_foreign_hook: bool | None = field(default=None)
+    _are_wanted: bool | None = field(default=None)
 
     def forget(self) -> None:
-        """Addons came or went: look again at the next answer."""
-        self._has_foreign_hook = None
+        """Addons came or went, or an option changed: look again at the next answer."""
+        self._are_wanted = None
 
     @property
-    def has_foreign_hook(self) -> bool:
-        """Whether an addon that is neither mitmproxy's nor ours has a `response` hook."""
-        if self._has_foreign_hook is None:
-            self._has_foreign_hook = has_foreign_hook(ctx.master.addons.chain)
-        return self._has_foreign_hook
+    def are_wanted(self) -> bool:
+        """Whether a plain answer must be buffered for somebody else."""
+        if self._are_wanted is None:
+            self._are_wanted = options_want_bodies() or has_foreign_hook(ctx.master.addons.chain)
+        return self._are_wanted
 
 
-def are_wanted(bodies: Bodies) -> bool:
-    """Whether a plain answer must be buffered for somebody else."""
+def options_want_bodies() -> bool:
+    """Whether an option saves, changes or prints the bodies of plain answers."""
     options = ctx.options
     return (
-        bodies.has_foreign_hook
-        or any(getattr(options, name, None) for name in _SAVING_OPTIONS)
+        any(getattr(options, name, None) for name in _SAVING_OPTIONS)
         or getattr(options, "flow_detail", 0) >= FLOW_DETAIL_OF_BODIES
     )
 

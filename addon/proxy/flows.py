@@ -6,6 +6,7 @@ HAR file has a new random id at each reading; its id is derived as `tokentee rep
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from datetime import UTC, datetime
@@ -25,6 +26,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
 character, so that the search is linear."""
 NAME_LENGTH_MAX = 254
 """Characters of a host name, its last dot included (RFC 1035)."""
+HOSTS_MAX = 256
+"""Hosts of which it is remembered whether they are addresses; to parse one takes 4 µs."""
 
 
 def request_of(flow: http.HTTPFlow) -> Request:
@@ -85,9 +88,11 @@ def host_meant(flow: http.HTTPFlow) -> str:
 
 def is_address(host: str) -> bool:
     """Whether a host is an IP address."""
-    # Nearly every host is a name, and to parse one takes 2 µs.
-    if ":" not in host and not host[-1:].isdigit():
-        return False
+    return len(host) <= NAME_LENGTH_MAX and _is_address(host)
+
+
+@functools.lru_cache(maxsize=HOSTS_MAX)
+def _is_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -102,11 +107,12 @@ def _without_port(host_header: str | None) -> str | None:
     return host_header.partition(":")[0]
 
 
-def remove_own_headers(request: http.Request) -> None:
-    """Take `x-tokentee-…` out of a request: they are for us, not for upstream."""
+def remove_own_headers(flow: http.HTTPFlow, request: Request) -> None:
+    """Take `x-tokentee-…` out of a flow's request: they are for us, not for upstream. `request` is
+    the flow's, and its headers are cheaper to search."""
     for name in (attribution.TAG_HEADER, attribution.SESSION_HEADER):
         if name in request.headers:
-            del request.headers[name]
+            del flow.request.headers[name]
 
 
 def now() -> datetime:

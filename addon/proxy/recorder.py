@@ -101,7 +101,7 @@ class Recorder:
 
     def configure(self, updated: set[str]) -> None:
         """mitmproxy's hook: check the options, and apply those that changed."""
-        if self._running is not None and "scripts" in updated:
+        if self._running is not None:
             self._running.bodies.forget()
         # A script is configured once with all options when it has been loaded. An addon that a
         # master was made with sees them in pieces, and starts in `running`.
@@ -333,7 +333,7 @@ class Recorder:
         self, running: Running, flow: http.HTTPFlow, troubles: Troubles
     ) -> MeteredExchange | None:
         request = flows.request_of(flow)
-        flows.remove_own_headers(flow.request)
+        flows.remove_own_headers(flow, request)
         return open_exchange(
             request,
             running.rules,

@@ -21,8 +21,8 @@ Where the total is taken instead of a part, or none of this explains a total, a 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from addon.dialects.costs import costs_of
 from addon.dialects.counts import Counts, object_at, objects_at
@@ -113,16 +113,16 @@ _DETAILS_KEYS = (
 )
 
 
-def _within_any(lifetime: str) -> tuple[str, ...]:
-    """Where the part of the cache writes with one lifetime may stand."""
-    return (
+_CACHE_LIFETIMES = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
+_CACHE_WRITE_5M, _CACHE_WRITE_1H = (
+    (
         f"cache_creation.{lifetime}",
         *(f"{detail}.cache_creation.{lifetime}" for detail in _INPUT_DETAILS),
         f"x_details.0.prompt_tokens_details.cache_creation.{lifetime}",
     )
-
-
-_CACHE_LIFETIMES = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
+    for lifetime in _CACHE_LIFETIMES
+)
+"""Where the part of the cache writes with one lifetime may stand."""
 KNOWN_KEYS = frozenset(
     {"prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens"}
     | {path.partition(".")[0] for path in (*_CACHE_READ, *_CACHE_WRITE, *_REASONING)}
@@ -146,8 +146,7 @@ KNOWN_KEYS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
+class _Said(NamedTuple):
     """The figures as reported; None: not reported, or no count."""
 
     prompt: int | None
@@ -176,7 +175,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     )
     if not counts.says("prompt_tokens", "input_tokens", "completion_tokens", "output_tokens"):
         # Embeddings and reranking report only the total (Voyage).
-        said = replace(said, prompt=said.total)
+        said = said._replace(prompt=said.total)
     total_input = _all_input(said, counts)
     total_output = _all_output(said, facts)
     units = {**facts.units, **counts.units(_UNITS, within="server_side_tool_usage_details")}
@@ -188,8 +187,8 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         input_tokens=total_input,
         cache_read_tokens=said.cache_read,
         cache_write_tokens=counts.first(*_CACHE_WRITE),
-        cache_write_5m_tokens=counts.first(*_within_any("ephemeral_5m_input_tokens")),
-        cache_write_1h_tokens=counts.first(*_within_any("ephemeral_1h_input_tokens")),
+        cache_write_5m_tokens=counts.first(*_CACHE_WRITE_5M),
+        cache_write_1h_tokens=counts.first(*_CACHE_WRITE_1H),
         output_tokens=total_output,
         reasoning_tokens=said.reasoning,
         input_audio_tokens=said.audio,

@@ -72,7 +72,7 @@ def metered(case: Path, chunks: list[bytes]) -> Meter:
     meter = Meter(
         route.dialect,
         content_type=expected.get("content_type", content_type),
-        headers=expected.get("headers", {}),
+        headers={name.lower(): value for name, value in expected.get("headers", {}).items()},
         provider=routes.provider_of(request["host"], request["path"]),
         status=expected.get("status", 200),
         path_model=route.path_model,

@@ -262,8 +262,8 @@ def test_a_framing_may_be_named() -> None:
     assert (meter.frames, meter.facts.response_id, meter.facts.error_message) == (2, "x", "e")
 
 
-def test_headers_are_known_by_lower_case_names() -> None:
-    meter = meter_of(headers={"X-Amzn-ErrorType": "T"})
+def test_the_dialect_reads_the_headers_of_the_answer() -> None:
+    meter = meter_of(headers={"x-amzn-errortype": "T"})
     assert meter.facts.headers == {"x-amzn-errortype": "T"}
 
 

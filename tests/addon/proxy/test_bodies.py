@@ -42,7 +42,7 @@ def test_whose_response_hook_is_foreign(addon: object, is_foreign: bool):
 
 def test_nobody_wants_bodies_by_default():
     with taddons.context(loadcore=False):
-        assert not bodies.are_wanted(bodies.Bodies(_has_foreign_hook=False))
+        assert not bodies.Bodies().are_wanted
 
 
 @pytest.mark.parametrize(
@@ -58,17 +58,18 @@ def test_options_that_need_bodies(name: str, kind: type, value: object):
     with taddons.context(loadcore=False) as context:
         if name not in context.options:
             context.options.add_option(name, kind, kind(), "")
-        wanted = bodies.Bodies(_has_foreign_hook=False)
-        assert not bodies.are_wanted(wanted)
+        wanted = bodies.Bodies()
+        assert not wanted.are_wanted
         context.options.update(**{name: value})
-        assert bodies.are_wanted(wanted)
+        wanted.forget()
+        assert wanted.are_wanted
 
 
 def test_addons_are_looked_up_again_after_a_change():
     with taddons.context(loadcore=False) as context:
         found = bodies.Bodies()
-        assert not found.has_foreign_hook
+        assert not found.are_wanted
         context.master.addons.add(Foreign())
-        assert not found.has_foreign_hook
+        assert not found.are_wanted
         found.forget()
-        assert found.has_foreign_hook
+        assert found.are_wanted
