@@ -1,5 +1,6 @@
 """`tokentee run --workers`: one port, one ledger, one log; workers that die, and are replaced."""
 
+import contextlib
 import json
 import os
 import random
@@ -98,11 +99,11 @@ def fetch_on_other_connections(workers: Workers, upstream: Upstream) -> None:
     """A response, and the same one fetched, by whichever worker, is booked once."""
     upstream.script = lambda request: RESULT if "resp" in request.target else answer(request)
     body = json.dumps({"model": "m", "input": "Hi"}).encode()
-    for method, path, sent in (
-        ("POST", "/v1/responses", body),
-        *[("GET", "/v1/responses/resp_1", b"")] * 6,
-    ):
-        with Http1(workers.address) as client:
+    asked = [("POST", "/v1/responses", body), *[("GET", "/v1/responses/resp_1", b"")] * 7]
+    with contextlib.ExitStack() as open_ones:
+        # Open at the same time, so that they are spread over the workers.
+        connections = [open_ones.enter_context(Http1(workers.address)) for _ in asked]
+        for client, (method, path, sent) in zip(connections, asked, strict=True):
             client.send(method, path, [("content-type", "application/json")], sent)
             assert client.receive().body == RESULT.pieces[0]
     found = [row for row in rows.exchanges(workers.ledger) if row["response_id"] == "resp_1"]
