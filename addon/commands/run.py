@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 HELP = """\
 Usage: tokentee run [OPTIONS] [--] COMMAND ...   record what a command sends to LLMs
        tokentee run [OPTIONS]                    a recording proxy, until Ctrl-C
+       tokentee run --live                       in a second terminal: what runs now
 
 Around a command: the command is led through a proxy on loopback that answers it
 alone. Connections to LLM hosts are decrypted and recorded, all others are
@@ -43,6 +44,9 @@ Options:
                            tee_tags=NAME=VALUE,...
                            tee_capture=FOLDER
                            tee_prices=FILE
+  --live                 Show what runs now, tokens a second and today's cost, live,
+                         of the ledger that this call would record into. Takes
+                         --config and --set ledger_url; tokentee top has more.
   -s FILE, -w FILE, -q, -v, --proxyauth, --ssl-insecure, ...
                          As for mitmdump.
   -h, --help             Print this.
@@ -63,6 +67,8 @@ def run(words: Sequence[str]) -> int:
             return 0
         given = dict(os.environ)
         call = _with_config(call, given)
+        if call.live:
+            return _show_live(call)
 
         from addon.run import lean
 
@@ -75,6 +81,13 @@ def run(words: Sequence[str]) -> int:
     except WrongCallError as error:
         sys.stderr.write(f"tokentee: {error}\n")
         return 2
+
+
+def _show_live(call: "Call") -> int:
+    from ledger.commands.top import top
+
+    top(ledger=call.value_of("ledger_url"))
+    return 0
 
 
 def _starter(call: "Call") -> "Callable[[Call], int]":

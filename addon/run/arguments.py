@@ -29,7 +29,8 @@ VALUES = frozenset(
 )  # fmt: skip
 """Those with one."""
 OUR_VALUES = frozenset({"--listen", "--config", "--workers"})
-OURS = OUR_VALUES | {"--everything", "--help", "-h"}
+OUR_FLAGS = frozenset({"--everything", "--live", "--help", "-h"})
+OURS = OUR_VALUES | OUR_FLAGS
 FILTER_SIGNS = "~!("
 """How mitmproxy's filter expressions begin; no command begins so."""
 WORKERS_MAX = 64
@@ -56,6 +57,8 @@ class Call:
     """A config file; None: the usual places."""
     workers: int | None = None
     """None: one process, which nobody supervises."""
+    live: bool = False
+    """Show what runs already."""
     is_help: bool = False
     filters: tuple[str, ...] = field(default=())
 
@@ -70,12 +73,21 @@ class Call:
         pairs = zip(self.options, self.options[1:], strict=False)
         return frozenset(value.partition("=")[0] for word, value in pairs if word == "--set")
 
+    def value_of(self, name: str) -> str | None:
+        """What the last `--set NAME=VALUE` says; None if none names it."""
+        pairs = zip(self.options, self.options[1:], strict=False)
+        found = [value for word, value in pairs if word == "--set"]
+        return next(
+            (value.partition("=")[2] for value in reversed(found) if value.startswith(f"{name}=")),
+            None,
+        )
+
 
 def parse(words: Sequence[str]) -> Call:
     """The call. Raises WrongCallError for an option that is none, or lacks its value."""
     options: list[str] = []
     filters: list[str] = []
-    everything, is_help = False, False
+    flags: set[str] = set()
     ours: dict[str, str] = {}
     command: Sequence[str] = ()
     rest = list(words)
@@ -86,10 +98,8 @@ def parse(words: Sequence[str]) -> Call:
             if not rest:
                 raise WrongCallError("no command behind --: tokentee run -- COMMAND ...")
             command, rest = rest, []
-        elif name == "--everything" and not equals:
-            everything = True
-        elif word in ("--help", "-h"):
-            is_help = True
+        elif word in OUR_FLAGS:
+            flags.add(word)
         elif name in OUR_VALUES:
             ours[name] = value if equals else _value_of(word, rest)
         elif taken := _mitmproxys(word, rest):
@@ -100,25 +110,33 @@ def parse(words: Sequence[str]) -> Call:
             filters.append(word)
         else:
             command, rest = [word, *rest], []
-    listen = _address(ours["--listen"]) if "--listen" in ours else None
-    workers = workers_of(ours["--workers"], "--workers") if "--workers" in ours else None
-    if listen and command:
+    call = Call(
+        options=tuple(options),
+        command=tuple(command),
+        everything="--everything" in flags,
+        listen=_address(ours["--listen"]) if "--listen" in ours else None,
+        config=ours.get("--config"),
+        workers=workers_of(ours["--workers"], "--workers") if "--workers" in ours else None,
+        live="--live" in flags,
+        is_help=bool({"--help", "-h"} & flags),
+        filters=tuple(filters),
+    )
+    _refuse_contradictions(call)
+    return call
+
+
+def _refuse_contradictions(call: Call) -> None:
+    if call.listen and call.command:
         raise WrongCallError("--listen is for a proxy without a command")
-    if workers and command:
+    if call.workers and call.command:
         raise WrongCallError(
             "--workers is for a proxy without a command: tokentee run --workers 4 --listen 8080, "
             "and then point the command at it"
         )
-    return Call(
-        options=tuple(options),
-        command=tuple(command),
-        everything=everything,
-        listen=listen,
-        config=ours.get("--config"),
-        workers=workers,
-        is_help=is_help,
-        filters=tuple(filters),
-    )
+    if call.live and (call.command or call.listen or call.workers or call.everything):
+        raise WrongCallError(
+            "--live shows what runs already, in a second terminal; start the run itself without it"
+        )
 
 
 def workers_of(text: str, name: str) -> int:
@@ -177,7 +195,7 @@ def _address(text: str) -> tuple[str, int | None]:
 
 def _nearest(name: str) -> str:
     known = [word for word in FLAGS | VALUES | OURS if word.startswith("--") or len(name) == 2]
-    found = get_close_matches(name, sorted(known), 1)
+    found = get_close_matches(name, sorted(known), 1, cutoff=0.7)
     if found:
         return f"; did you mean {found[0]}?"
     return '. Options of mitmdump that it lacks: mitmdump -s "$(tokentee path)"'

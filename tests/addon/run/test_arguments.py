@@ -64,6 +64,9 @@ def test_where_to_listen(value: str, listen: tuple[str, int | None]):
         ("--workers=0", "--workers: '0' is not a number"),
         ("--workers 65", "--workers: '65' is not a number"),
         ("--worker 2", "did you mean --workers?"),
+        ("--live -- true", "--live shows what runs already"),
+        ("--live --workers 2", "--live shows what runs already"),
+        ("--liv", "did you mean --live?"),
     ],
 )
 def test_a_wrong_call_is_refused(words: str, named: str):
@@ -92,6 +95,12 @@ def test_the_number_of_workers():
     assert parse([]).workers is None
     assert parse(["--workers", "3"]).workers == 3
     assert parse(["--workers=1"]).workers == 1
+
+
+def test_values_that_the_call_sets():
+    call = parse(["--live", "--set", "a=1", "--set", "ab=2", "--set", "a=3=4"])
+    assert call.live
+    assert (call.value_of("a"), call.value_of("ab"), call.value_of("b")) == ("3=4", "2", None)
 
 
 def test_what_the_call_sets():

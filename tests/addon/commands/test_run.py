@@ -1,0 +1,88 @@
+"""`tokentee run`: settings, workers, and what runs now."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from addon.commands import run as module
+from addon.commands.run import run
+from addon.run.arguments import parse
+from ledger.store import db
+
+
+@pytest.fixture(autouse=True)
+def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a test leave what a config file says in the environment of the next."""
+    for name in ("CONFIG", "LEDGER", "WORKERS", "NAMES", "BUDGETS"):
+        monkeypatch.setenv(f"TOKENTEE_{name}", "")
+    monkeypatch.chdir(tmp_path)
+
+
+def test_live_is_top_of_the_ledger_that_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    url = f"sqlite:///{tmp_path}/l.sqlite3"
+    db.ensure(url).dispose()
+    assert run(["--live", "--set", f"ledger_url={url}"]) == 0
+    assert capsys.readouterr().out.startswith("tokentee top, ")
+
+
+def test_live_takes_the_ledger_of_the_config_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    url = f"sqlite:///{tmp_path}/l.sqlite3"
+    db.ensure(url).dispose()
+    (tmp_path / "tokentee.toml").write_text(f'ledger = "{url}"\nworkers = 3\n')
+    assert run(["--live"]) == 0
+    assert capsys.readouterr().out.startswith("tokentee top, ")
+
+
+def test_help_and_wrong_calls(capsys: pytest.CaptureFixture[str]):
+    assert run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--workers N" in shown
+    assert "tokentee run --live" in shown
+    assert run(["--workers", "many"]) == 2
+    assert capsys.readouterr().err == "tokentee: --workers: 'many' is not a number from 1 to 64\n"
+
+
+def test_where_the_number_of_workers_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def workers(*words: str) -> int | None:
+        return module._with_config(parse(words), dict(os.environ)).workers
+
+    assert workers() is None
+    (tmp_path / "tokentee.toml").write_text("workers = 3\n")
+    assert workers() == 3
+    monkeypatch.setenv("TOKENTEE_WORKERS", "4")
+    assert workers() == 4
+    assert workers("--workers", "5") == 5
+
+
+def test_files_of_names_and_budgets_follow_the_config_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("names.toml", "budgets.toml", "other.toml"):
+        (tmp_path / name).write_text("")
+    config = tmp_path / "tokentee.toml"
+    given = dict(os.environ)
+    config.write_text('names = "names.toml"\nbudgets = "budgets.toml"\n')
+    module._with_config(parse([]), given)
+    assert os.environ["TOKENTEE_NAMES"] == "names.toml"
+    assert os.environ["TOKENTEE_BUDGETS"] == "budgets.toml"
+    config.write_text('budgets = "other.toml"\n')
+    module._with_config(parse([]), given)
+    assert os.environ["TOKENTEE_BUDGETS"] == "other.toml", "read again, as at SIGHUP"
+    mine = given | {"TOKENTEE_BUDGETS": "mine.toml"}
+    monkeypatch.setenv("TOKENTEE_BUDGETS", "mine.toml")
+    module._with_config(parse([]), mine)
+    assert os.environ["TOKENTEE_BUDGETS"] == "mine.toml", "the operator's own stands above"
+
+
+def test_workers_are_run_for_a_proxy_alone(monkeypatch: pytest.MonkeyPatch):
+    from addon.run.workers import supervisor
+
+    monkeypatch.setattr(
+        supervisor, "run_workers", lambda count, make_call: (count, make_call().workers)
+    )
+    assert run(["--workers", "2"]) == (2, 2)  # type: ignore[comparison-overlap]
