@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import tempfile
 import threading
@@ -20,6 +21,7 @@ from tests.proxy.client import Http1
 from tests.proxy.mitmdump import Mitmdump
 from tests.proxy.pair import OPENAI, exchange, new_tag, speak
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
+from tests.proxy.workers import Workers, loaded, wait_for_ends
 
 pytestmark = [pytest.mark.proxy, pytest.mark.postgres, pytest.mark.timeout(300)]
 
@@ -234,3 +236,41 @@ def test_a_response_that_another_proxy_fetches_is_not_booked_again(
         ask(two, "GET", "/v1/responses/resp_pg", b"")
         assert rows.eventually(lambda: arrived() == (3, 1)), arrived()
     engine.dispose()
+
+
+def test_workers_share_one_spool_and_one_of_them_ships(
+    tmp_path: Path,
+    server: sa.URL,
+    wire: Wire,
+    tagged: Callable[[], dict[str, list[dict[str, Any]]]],
+) -> None:
+    """Whichever worker is killed, the other ships what both have recorded, once."""
+    url = server.set(host="127.0.0.1", port=wire.port, query={})
+    with (
+        Upstream(speak(OPENAI)) as upstream,
+        Workers(
+            tmp_path,
+            upstream.url,
+            options={"tee_hosts": f"127.0.0.1:{upstream.port}=aivene", "termlog_verbosity": "warn"},
+            environment={"XDG_DATA_HOME": str(tmp_path / "data"), "HOME": str(tmp_path)},
+            ledger_url=url.render_as_string(hide_password=False),
+        ) as workers,
+        loaded(workers.address, 4) as clients,
+    ):
+        for deaths in (1, 2):
+            wait_for_ends(clients, 3)
+            # The first of them is the older one, and has the turn to ship.
+            os.kill(workers.pids()[0], signal.SIGKILL)
+            assert workers.wait_for_log("is started again", deaths)
+            assert workers.wait_until(lambda: len(workers.pids()) == 2)
+        wait_for_ends(clients, 3)
+        for each in clients:
+            each.stop()
+        ended = {tag for each in clients for tag in each.ended}
+        assert rows.eventually(lambda: ended <= set(tagged()))
+        assert len(list((tmp_path / "data").rglob("spool/*.sqlite3"))) == 1
+    found = tagged()
+    for tag in ended:
+        (row,) = found[tag]
+        assert (row["state"], row["output_tokens"], row["reading_count"]) == ("settled", 64, 1), tag
+    assert sum(each.refused for each in clients) == 0
