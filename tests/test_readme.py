@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from addon import cli
+from addon.run.arguments import parse
 from ledger.store import db
 from tests import reference
 
@@ -54,8 +55,9 @@ def test_every_command_has_help_and_is_in_the_readme(words: tuple[str, ...]):
 @pytest.mark.parametrize("words", shown(), ids=" ".join)
 def test_every_call_in_the_readme_is_one(words: list[str]):
     """That it parses: its command is there, and so is every option."""
-    if words[0] == "run":
-        return  # takes mitmdump's options
+    if words[0] == "run":  # takes mitmdump's options, and refuses others
+        parse(words[1:])
+        return
     command = COMMAND
     rest = list(words)
     while rest and hasattr(command, "commands"):
