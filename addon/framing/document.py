@@ -64,6 +64,11 @@ class Document:
         """Whether any bytes are held back."""
         return bool(self._held) if self._lines is None else self._lines.is_holding
 
+    @property
+    def kept_bytes(self) -> int:
+        """What it has in memory."""
+        return self._held.kept_bytes if self._lines is None else self._lines.kept_bytes
+
     def count(self, run: bytes) -> int:
         """How many frames a run has: one, or one a line; none in blanks."""
         return len(self.split(run)) if run.strip() else 0
@@ -86,6 +91,7 @@ class Opaque:
 
     held = b""
     is_holding = False
+    kept_bytes = 0
 
     def __init__(self) -> None:
         self.lost: str | None = None

@@ -100,6 +100,11 @@ class EventStream:
         """Whether any bytes are held back."""
         return bool(self._held)
 
+    @property
+    def kept_bytes(self) -> int:
+        """What it has in memory."""
+        return len(self._held)
+
     def count(self, run: bytes) -> int:
         """How many messages of a run are whole, with both checksums right."""
         return sum(_is_sound(block) for block in self.split(run))

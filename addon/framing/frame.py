@@ -36,6 +36,10 @@ class Framing(Protocol):
         """Whether there is such a tail."""
 
     @property
+    def kept_bytes(self) -> int:
+        """How much of the tail is in memory: what is no figure may be gone."""
+
+    @property
     def lost(self) -> str | None:
         """Why blocks had to be skipped (too long, a bad checksum); None if none were."""
 

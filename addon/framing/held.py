@@ -35,6 +35,12 @@ class Held:
         return self._fed_bytes
 
     @property
+    def kept_bytes(self) -> int:
+        """What it has in memory."""
+        shortened = self._shortener.kept_bytes if self._shortener is not None else 0
+        return len(self._bytes) + len(self._behind) + shortened
+
+    @property
     def is_shortened(self) -> bool:
         """Some of the bytes may be gone."""
         return self._shortener is not None
@@ -116,6 +122,11 @@ class HoldingFraming:
     def is_holding(self) -> bool:
         """Whether any bytes are held back."""
         return bool(self._held)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What it has in memory."""
+        return self._held.kept_bytes
 
     def _take(self) -> bytes:
         if self._held.is_lost:

@@ -110,6 +110,11 @@ class Shortener:
             self._tokens_left -= 1
             self.overflowed = len(self._kept) > KEPT_BYTES_MAX or self._tokens_left <= 0
 
+    @property
+    def kept_bytes(self) -> int:
+        """What it has in memory."""
+        return len(self._kept)
+
     def peek(self) -> bytes:
         """What is kept so far."""
         return bytes(self._kept)

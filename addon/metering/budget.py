@@ -1,37 +1,58 @@
 """Pure. How many bytes all exchanges together may keep in memory.
 
-An ordinary exchange keeps a few KB and asks for nothing. One that must keep more, because it is
-read more slowly than it comes or because an event that is to be edited has no end yet, takes from
-this budget. Where nothing is left it is only passed on, and its row says so.
+An ordinary exchange keeps a few KB and asks for nothing. One that must keep more takes from this
+budget: what is read more slowly than it comes, an event that is to be edited and has no end yet, a
+large document or message that is being read, a window of a decoder, and everything that is captured
+until it is written. Where nothing is left, an exchange is only passed on, or not captured, and its
+row says so.
+
+A process therefore keeps at most `BUDGET_BYTES_MAX`, and `FREE_BYTES` for each open exchange.
 """
 
 FREE_BYTES = 64 * 1024
 """What each exchange may keep without asking; a connection gives as much at once."""
-BUDGET_BYTES_MAX = 256 * 1024 * 1024
-"""For all exchanges of one process: eight answers at the bound of one, or thousands that are a
+BUDGET_BYTES_MAX = 512 * 1024 * 1024
+"""For all exchanges of one process: sixteen answers at the bound of one, or thousands that are a
 little behind."""
+CAPTURES_LEAVE_BYTES = BUDGET_BYTES_MAX // 2
+"""Captures leave so much to the reading: a disk that is slow must not cost figures."""
 
 
 class Budget:
-    """Bytes that are left to be kept, shared by all exchanges of one process."""
+    """Bytes that are left to be kept, shared by all exchanges of one process.
 
-    __slots__ = ("_left_bytes",)
+    It belongs to the event loop's thread; the thread that writes captures calls `release` alone.
+    """
+
+    __slots__ = ("_released_bytes", "_taken_bytes", "_total_bytes")
 
     def __init__(self, total_bytes: int = BUDGET_BYTES_MAX) -> None:
-        self._left_bytes = total_bytes
+        self._total_bytes = total_bytes
+        # Two numbers with one writer each: no lock on the byte path.
+        self._taken_bytes = 0
+        self._released_bytes = 0
 
     @property
     def left_bytes(self) -> int:
         """What nobody has taken."""
-        return self._left_bytes
+        return self._total_bytes - self.taken_bytes
 
-    def take(self, count: int) -> bool:
-        """Take so many bytes; False if there are not as many, and then none are taken."""
-        if count > self._left_bytes:
+    @property
+    def taken_bytes(self) -> int:
+        """What is taken now."""
+        return self._taken_bytes - self._released_bytes
+
+    def take(self, count: int, *, leaving: int = 0) -> bool:
+        """Take so many bytes; False if fewer than `leaving` would be left, and none are taken."""
+        if self.left_bytes - count < leaving:
             return False
-        self._left_bytes -= count
+        self._taken_bytes += count
         return True
 
     def give_back(self, count: int) -> None:
         """Give back what was taken."""
-        self._left_bytes += count
+        self._taken_bytes -= count
+
+    def release(self, count: int) -> None:
+        """Give back from the thread that writes captures."""
+        self._released_bytes += count

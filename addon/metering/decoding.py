@@ -66,6 +66,11 @@ class Decoder:
         """Nothing to undo: callers may leave the decoder out."""
         return not self._layers and self.trouble is None
 
+    @property
+    def kept_bytes(self) -> int:
+        """What the layers have in memory, to look back at: no more than they have given."""
+        return sum(min(given, _WINDOW_BYTES_MAX) for given in self._given_bytes)
+
     def decode(self, data: bytes) -> Iterator[bytes]:
         """The decoded pieces that `data` gives; nothing more once there was trouble.
 

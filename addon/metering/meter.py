@@ -15,7 +15,7 @@ from addon.dialects.errors import see_error_body, see_error_text
 from addon.dialects.facts import Facts
 from addon.framing import json_values
 from addon.framing.choice import FRAMINGS, framing_of
-from addon.framing.document import Document
+from addon.framing.document import Document, Opaque
 from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame, Framing
 from addon.framing.sse import SSE
@@ -192,6 +192,19 @@ class Meter:
     def is_encoded(self) -> bool:
         """Whether a few bytes of the answer may be much work."""
         return self._decoder is not None
+
+    @property
+    def kept_bytes(self) -> int:
+        """What an answer that is being read keeps in memory."""
+        framing = self._framing.kept_bytes if self._framing is not None else len(self._begun)
+        return framing + (self._decoder.kept_bytes if self._decoder is not None else 0)
+
+    def give_up(self) -> None:
+        """Read no more, and keep nothing but the facts."""
+        self._framing = Opaque()
+        self._begun = b""
+        self._decoder = None
+        self._is_sse = False
 
     @property
     def token_seen(self) -> bool:

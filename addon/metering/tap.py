@@ -391,6 +391,8 @@ class Tap:
         is_short = len(run) <= self.meter.step_bytes and not self.meter.is_encoded
         if is_short and not self._backlog and self._steps is None:
             self.meter.feed(run)
+            if self._upstream_bytes > FREE_BYTES:
+                self._check_kept()
             return
         self._backlog.append(run)
         self._backlog_bytes += len(run)
@@ -398,8 +400,7 @@ class Tap:
             self._troubles.add("the answer came faster than it could be read")
             self._stop_reading()
             return
-        if self._backlog_bytes > self._taken_bytes and not self._may_keep(self._backlog_bytes):
-            self._stop_reading()
+        if not self._check_kept():
             return
         now = self._clock()
         if 0 < self._rest_until - now <= REST_SECONDS:
@@ -407,6 +408,14 @@ class Tap:
         self._work(now + TURN_SECONDS)
         if self._backlog or self._steps is not None:
             self._rest_until = self._clock() + REST_SECONDS
+
+    def _check_kept(self) -> bool:
+        """Whether what waits and what is being read may be kept; if not, reading ends."""
+        kept_bytes = self._backlog_bytes + 2 * self._unframed_bytes + self.meter.kept_bytes
+        if kept_bytes <= self._taken_bytes or self._may_keep(kept_bytes):
+            return True
+        self._stop_reading()
+        return False
 
     def _work(self, deadline: float | None) -> None:
         """Read what waits, until the deadline; all of it if there is none."""
@@ -461,6 +470,7 @@ class Tap:
         self._backlog.clear()
         self._backlog_bytes = 0
         self._steps = None
+        self.meter.give_up()
         self._give_back()
 
 

@@ -44,6 +44,13 @@ def finish(running: Running, live: Live, settled: Settled, end: End, cause: str 
     return Settled(replace(exchange, capture=place), reading)
 
 
+def discard(live: Live) -> None:
+    """Keep nothing of an exchange that gets no row, or whose request is sent again."""
+    if live.capture is not None:
+        live.capture.drop("not kept")
+        live.capture = None
+
+
 def finish_session(
     running: Running, flow: http.HTTPFlow, handshake: MeteredExchange, end: End, at: datetime
 ) -> None:

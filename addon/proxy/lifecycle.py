@@ -63,7 +63,9 @@ def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running
     while _handed_over:
         running = _handed_over.pop()
         running.settings = settings
-        running.rules = settings.rules(node=node, secret=running.ledger.secret)
+        running.rules = settings.rules(
+            node=node, secret=running.ledger.secret, budget=running.rules.budget
+        )
         running.ledger.on_commit = _told(on_commit, running.notes, running.watching)
         set_captures(running, node=node)
         return running
@@ -119,7 +121,9 @@ def set_captures(running: Running, *, node: str) -> None:
         return
     if captures is not None:
         captures.close(CLOSE_SECONDS_MAX)
-    running.captures = CaptureFiles(folder, node=node) if folder is not None else None
+    running.captures = (
+        CaptureFiles(folder, node=node, budget=running.rules.budget) if folder is not None else None
+    )
 
 
 def hand_over(running: Running, settle: Callable[[Live], object]) -> None:

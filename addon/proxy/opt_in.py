@@ -6,6 +6,7 @@ from addon.dialects.dialect import Asking
 from addon.metering import attribution
 from addon.metering.messages import header_map
 from addon.metering.settlement import Settled
+from addon.proxy import capturing
 from addon.proxy.options import Inject
 from addon.proxy.running import PROVEN_MAX, Live, OriginalRequest, Running
 from addon.usage_opt_in import asking, policy
@@ -65,7 +66,7 @@ def revert_if_refused(running: Running, live: Live) -> bool:
     else:
         request.headers["accept-encoding"] = live.original.accept_encoding
     live.original = None
-    live.capture = None
+    capturing.discard(live)
     live.exchange.revert_injection()
     return True
 

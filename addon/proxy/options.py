@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from mitmproxy.addonmanager import Loader
 
 from addon.metering.attribution import TAG_LENGTH_MAX, TAGS_MAX
+from addon.metering.budget import Budget
 from addon.metering.opening import Rules, Upstream
 from ledger.model.errors import LedgerError
 from ledger.model.passwords import without_credentials, without_passwords
@@ -60,8 +61,9 @@ class Settings:
     otlp: str | None = None
     """Base URL of an OTLP/HTTP receiver; None: nothing is exported."""
 
-    def rules(self, *, node: str, secret: bytes) -> Rules:
-        """What they say about every exchange. `secret` is the ledger's."""
+    def rules(self, *, node: str, secret: bytes, budget: Budget | None = None) -> Rules:
+        """What they say about every exchange. `secret` is the ledger's; `budget` is that of the
+        exchanges under way, if there are any."""
         return Rules(
             node=node,
             secret=secret,
@@ -70,6 +72,7 @@ class Settings:
             project=self.project,
             git_branch=self.git_branch,
             upstreams=self.upstreams,
+            budget=budget if budget is not None else Budget(),
         )
 
 

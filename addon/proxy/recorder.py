@@ -371,7 +371,10 @@ class Recorder:
             times=flows.times_of(live.flow) if exchange.is_recorded else None,
             finish=finish,
         )
-        return settled if has_row(settled) else None
+        if has_row(settled):
+            return settled
+        capturing.discard(live)
+        return None
 
     def _book(self, running: Running, live: Live, settled: Settled | None) -> Receipt | None:
         """Hand what was settled to the ledger; its receipt."""
@@ -437,7 +440,9 @@ class Recorder:
             raise ValueError("ledger_url: stays as it was at the start; restart to change it")
         else:
             running.settings = settings
-            running.rules = settings.rules(node=self._node, secret=running.ledger.secret)
+            running.rules = settings.rules(
+                node=self._node, secret=running.ledger.secret, budget=running.rules.budget
+            )
             lifecycle.set_captures(running, node=self._node)
 
     async def _stop(self, running: Running) -> None:

@@ -17,55 +17,22 @@ from datetime import datetime
 
 import orjson
 
+from addon.metering.budget import CAPTURES_LEAVE_BYTES, Budget
 from addon.metering.settlement import End
 from addon.recordings.allow_list import redacted_headers, redacted_url
 
 EXCHANGE_BYTES_MAX = 32 * 1024 * 1024
 """Of one exchange, request and answer together. A longer one is not captured, and its row says so:
 it is in memory until it ends, and this is what a proxy can spare for one."""
-MEMORY_BYTES_MAX = 512 * 1024 * 1024
-"""Of all exchanges that are captured at a time, and of those that wait to be written."""
-
-
-class Memory:
-    """The bytes that all captures of a process hold; used on the event loop's thread and freed on
-    the one that writes."""
-
-    __slots__ = ("_held", "_released")
-
-    def __init__(self) -> None:
-        # Two numbers with one writer each: no lock on the byte path.
-        self._held = 0
-        self._released = 0
-
-    @property
-    def held_bytes(self) -> int:
-        """What is held now."""
-        return self._held - self._released
-
-    def take(self, size: int) -> bool:
-        """Count so many bytes more; False, and nothing counted, where that is too much."""
-        if self.held_bytes + size > MEMORY_BYTES_MAX:
-            return False
-        self._held += size
-        return True
-
-    def give_back(self, size: int) -> None:
-        """From the event loop: bytes that were dropped."""
-        self._held -= size
-
-    def release(self, size: int) -> None:
-        """From the writing thread: bytes that are written."""
-        self._released += size
 
 
 class Capture:
     """What is kept of one exchange while it runs."""
 
-    __slots__ = ("_memory", "chunks", "messages", "overflow", "size", "started")
+    __slots__ = ("_budget", "chunks", "messages", "overflow", "size", "started")
 
-    def __init__(self, memory: Memory, *, request_bytes: int = 0) -> None:
-        self._memory = memory
+    def __init__(self, budget: Budget, *, request_bytes: int = 0) -> None:
+        self._budget = budget
         self.started = time.monotonic()
         self.chunks: list[tuple[float, bytes]] = []
         self.messages: list[CapturedMessage] | None = None
@@ -98,7 +65,7 @@ class Capture:
             self.chunks.clear()
             if self.messages is not None:
                 self.messages.clear()
-            self._memory.give_back(self.size)
+            self._budget.give_back(self.size)
             self.size = 0
 
     def _count(self, size: int) -> bool:
@@ -106,8 +73,8 @@ class Capture:
             return False
         if self.size + size > EXCHANGE_BYTES_MAX:
             self.drop(f"not captured: larger than {EXCHANGE_BYTES_MAX >> 20} MiB")
-        elif not self._memory.take(size):
-            self.drop(f"not captured: captures hold {MEMORY_BYTES_MAX >> 20} MiB already")
+        elif not self._budget.take(size, leaving=CAPTURES_LEAVE_BYTES):
+            self.drop("not captured: all exchanges together keep as much in memory as they may")
         else:
             self.size += size
         return self.overflow is None

@@ -23,14 +23,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
 
-from addon.recordings.capture import Capture, CapturedExchange, Memory, line_of
+from addon.metering.budget import Budget
+from addon.recordings.capture import Capture, CapturedExchange, line_of
 from ledger.store.processes.health import ThreadHealth
 from ledger.store.processes.supervision import Supervisor
 
 logger = logging.getLogger(__name__)
 
 WAITING_MAX = 10_000
-"""Exchanges that wait to be written; `capture.MEMORY_BYTES_MAX` bounds their bytes."""
+"""Exchanges that wait to be written; the budget of all exchanges bounds their bytes."""
 LOG_SECONDS = 60.0
 """Between two log lines on captures that cannot be written."""
 _COMPRESS_LEVEL = 4
@@ -42,10 +43,16 @@ class CaptureFiles:
     """The folder that captures go to, and the thread that writes them."""
 
     def __init__(
-        self, folder: Path, *, node: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        folder: Path,
+        *,
+        node: str,
+        budget: Budget | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        """`budget`: what all exchanges together may keep; None: one for captures alone."""
         self.folder = folder
-        self.memory = Memory()
+        self.budget = budget if budget is not None else Budget()
         self.dropped = 0
         """Exchanges that were not written."""
         self.failure: str | None = None
@@ -58,13 +65,13 @@ class CaptureFiles:
 
     def begin(self, *, request_bytes: int = 0) -> Capture:
         """What an exchange that begins is captured with."""
-        return Capture(self.memory, request_bytes=request_bytes)
+        return Capture(self.budget, request_bytes=request_bytes)
 
     def write(self, exchange: CapturedExchange) -> Path:
         """Hand over an exchange that is over; the file that it goes to. Raises OSError where it
         cannot be taken."""
         if self._queue.qsize() >= WAITING_MAX:
-            self.memory.give_back(exchange.capture.size)
+            self.budget.give_back(exchange.capture.size)
             self.dropped += 1
             raise OSError(f"{WAITING_MAX} captures wait to be written")
         path = file_for(self.folder, node=self._node, now=self._now())
@@ -113,7 +120,7 @@ class CaptureFiles:
         except Exception as error:  # noqa: BLE001  # one exchange must not end the thread
             self._count_failure(error)
         finally:
-            self.memory.release(size)
+            self.budget.release(size)
 
     def _count_failure(self, error: Exception) -> None:
         self.dropped += 1

@@ -1,7 +1,10 @@
 """The memory of all exchanges together has a bound, and beyond it bytes are only passed on."""
 
+import pytest
+import zstandard
+
 from addon.dialects.routes import DIALECTS
-from addon.metering.budget import FREE_BYTES, Budget
+from addon.metering.budget import CAPTURES_LEAVE_BYTES, FREE_BYTES, Budget
 from addon.metering.meter import Meter
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
@@ -70,3 +73,51 @@ def test_exchanges_share_what_there_is():
             tap.callable(b"data: " + b"x" * 2 * FREE_BYTES)
     assert taps[1].gave_way
     assert second.text is not None
+
+
+def test_captures_leave_half_of_it_to_the_reading():
+    budget = Budget(CAPTURES_LEAVE_BYTES + 100)
+    assert not budget.take(101, leaving=CAPTURES_LEAVE_BYTES)
+    assert budget.take(100, leaving=CAPTURES_LEAVE_BYTES)
+    assert budget.take(CAPTURES_LEAVE_BYTES)
+    assert budget.left_bytes == 0
+    budget.release(100)  # the thread that writes them
+    assert budget.left_bytes == 100
+
+
+def listening(budget: Budget, troubles: Troubles, encoding: str = "") -> Tap:
+    meter = Meter(
+        DIALECTS["openai.chat"], content_type="application/json", content_encoding=encoding
+    )
+    return Tap(meter, stripper=None, clock=lambda: 0.0, troubles=troubles, budget=budget)
+
+
+def objects(count: int) -> bytes:
+    return b'{"x":[' + b",".join(b'{"key%d":%d}' % (n, n) for n in range(count)) + b"]}"
+
+
+def test_a_large_document_that_is_being_read_takes_and_gives_back():
+    budget = Budget()
+    tap = listening(budget, Troubles())
+    for at in range(4):
+        tap.callable(objects(5_000)[at * 20_000 : (at + 1) * 20_000])
+    assert budget.taken_bytes > 0
+    tap.end()
+    assert budget.taken_bytes == 0
+
+
+@pytest.mark.parametrize("encoding", ["", "zstd"])
+def test_a_document_beyond_the_budget_is_passed_on_and_not_kept(encoding: str):
+    budget = Budget(0)
+    troubles = Troubles()
+    tap = listening(budget, troubles, encoding)
+    body = zstandard.compress(objects(40_000)) if encoding else objects(40_000)
+    chunks = [body[at : at + 4_000] for at in range(0, len(body), 4_000)]
+    for chunk in chunks:
+        assert tap.callable(chunk) == chunk
+        tap.read_some()
+    assert tap.gave_way
+    assert tap.meter.kept_bytes == 0
+    assert "in memory" in (troubles.text or "")
+    tap.end()
+    assert tap.meter.usage().input_tokens is None

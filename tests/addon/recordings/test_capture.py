@@ -4,18 +4,18 @@ import base64
 import json
 from datetime import UTC, datetime, timedelta
 
+from addon.metering.budget import BUDGET_BYTES_MAX, CAPTURES_LEAVE_BYTES, Budget
 from addon.metering.redaction import REDACTED
 from addon.metering.settlement import End
 from addon.recordings.capture import (
     EXCHANGE_BYTES_MAX,
-    MEMORY_BYTES_MAX,
     Capture,
     CapturedExchange,
-    Memory,
     line_of,
 )
 
 STARTED = datetime(2026, 11, 20, 12, tzinfo=UTC)
+CAPTURES_BYTES_MAX = BUDGET_BYTES_MAX - CAPTURES_LEAVE_BYTES
 PIECE = bytes(1024 * 1024)
 
 
@@ -43,7 +43,7 @@ def captured(capture: Capture, **more: object) -> CapturedExchange:
 
 
 def test_a_line_is_the_exchange_with_its_cuts():
-    capture = Capture(Memory(), request_bytes=15)
+    capture = Capture(Budget(), request_bytes=15)
     for chunk in (b"data: 1\n", b"\ndata: 2\n\n", b""):
         capture.add(chunk)
     value = json.loads(line_of(captured(capture)))
@@ -66,13 +66,13 @@ def test_a_line_is_the_exchange_with_its_cuts():
 
 
 def test_bytes_that_are_no_text_do_not_cost_the_line():
-    capture = Capture(Memory())
+    capture = Capture(Budget())
     value = json.loads(line_of(captured(capture, response_headers=(("server", "x\udcff"),))))
     assert value["response"]["headers"] == {"server": "x?"}
 
 
 def test_a_session_is_its_messages():
-    capture = Capture(Memory())
+    capture = Capture(Budget())
     for number, side in enumerate((True, False)):
         at = STARTED + timedelta(days=1, microseconds=number)
         capture.add_message(b"m%d" % number, from_client=side, is_text=side, at=at)
@@ -87,32 +87,35 @@ def test_a_session_is_its_messages():
 
 
 def test_an_exchange_beyond_the_bound_is_dropped_and_says_so():
-    memory = Memory()
-    capture = Capture(memory, request_bytes=EXCHANGE_BYTES_MAX)
+    budget = Budget()
+    capture = Capture(budget, request_bytes=EXCHANGE_BYTES_MAX)
     assert capture.overflow is None
     capture.add(b"x")
     assert capture.overflow == "not captured: larger than 32 MiB"
     assert capture.chunks == []
-    assert memory.held_bytes == 0
+    assert budget.taken_bytes == 0
     capture.add(b"more")
     assert capture.chunks == []
 
 
 def test_all_captures_together_have_a_bound():
-    memory = Memory()
-    captures = [Capture(memory) for _ in range(MEMORY_BYTES_MAX // EXCHANGE_BYTES_MAX + 1)]
+    budget = Budget()
+    captures = [Capture(budget) for _ in range(CAPTURES_BYTES_MAX // EXCHANGE_BYTES_MAX + 1)]
     for capture in captures:
         for _ in range(EXCHANGE_BYTES_MAX // len(PIECE)):
             capture.add(PIECE)
     assert [one.overflow for one in captures[:-1]] == [None] * (len(captures) - 1)
-    assert captures[-1].overflow == "not captured: captures hold 512 MiB already"
-    assert memory.held_bytes == MEMORY_BYTES_MAX
-    memory.release(captures[0].size)
-    assert Capture(memory, request_bytes=1).overflow is None
+    assert (
+        captures[-1].overflow
+        == "not captured: all exchanges together keep as much in memory as they may"
+    )
+    assert budget.taken_bytes == CAPTURES_BYTES_MAX
+    budget.release(captures[0].size)
+    assert Capture(budget, request_bytes=1).overflow is None
 
 
 def test_a_dropped_session_holds_nothing():
-    capture = Capture(Memory())
+    capture = Capture(Budget())
     capture.add_message(b"m", from_client=True, is_text=True, at=STARTED)
     capture.drop("why")
     capture.drop("another reason")

@@ -36,7 +36,7 @@ def test_files_are_private_and_every_line_is_a_member(tmp_path: Path):
     assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
     lines = gzip.decompress(path.read_bytes()).splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["flow-0", "flow-1", "flow-2"]
-    assert writing.memory.held_bytes == 0
+    assert writing.budget.taken_bytes == 0
     assert (writing.dropped, writing.failure) == (0, None)
 
 
@@ -57,7 +57,7 @@ def test_a_failure_is_said_once_and_the_next_exchange_is_written(
     path = writing.write(captured(writing.begin()))
     writing.close(10)
     assert path.exists()
-    assert (writing.failure, writing.memory.held_bytes) == (None, 0)
+    assert (writing.failure, writing.budget.taken_bytes) == (None, 0)
 
 
 def test_a_poisoned_exchange_does_not_end_the_thread(tmp_path: Path):
@@ -108,7 +108,7 @@ def test_whatever_a_step_raises_the_thread_goes_on(
     assert health.set_aside == writing.dropped
     assert health.failures + writing.dropped >= 2
     assert writing.problems()
-    assert writing.memory.held_bytes == 0
+    assert writing.budget.taken_bytes == 0
 
 
 def test_a_thread_that_cannot_go_on_is_a_problem(tmp_path: Path, monkeypatch, capfd):
@@ -129,7 +129,7 @@ def test_what_waits_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     writing = files(tmp_path)
     with pytest.raises(OSError, match="0 captures wait"):
         writing.write(captured(writing.begin(request_bytes=5)))
-    assert (writing.dropped, writing.memory.held_bytes) == (1, 0)
+    assert (writing.dropped, writing.budget.taken_bytes) == (1, 0)
     writing.close(1)
 
 
