@@ -4,13 +4,14 @@ An exchange is written twice: when its request goes upstream (`state=OPEN`) and 
 is settled, whatever ended it.
 """
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
+from msgspec import Struct, field
+
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
-from ledger.model.records import quick_init
+from ledger.model.records import with_dataclass_fields
 
 
 class State(StrEnum):
@@ -43,9 +44,8 @@ class Source(StrEnum):
     IMPORT = "import"
 
 
-@quick_init
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+@with_dataclass_fields
+class Exchange(Struct, frozen=True, kw_only=True):
     """One client request and its one response through the proxy; the unit of record.
 
     None means unknown or not reported. Times are UTC and aware, sizes are bytes as they were on

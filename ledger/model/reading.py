@@ -1,12 +1,13 @@
 """Pure. A reading: what the meter read from an exchange. Readings are only ever added."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
+from msgspec import Struct
+
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
-from ledger.model.records import quick_init
+from ledger.model.records import with_dataclass_fields
 from ledger.model.usage import NO_USAGE, Usage
 
 
@@ -22,9 +23,8 @@ class UsageSource(StrEnum):
     NONE = "none"
 
 
-@quick_init
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+@with_dataclass_fields
+class Reading(Struct, frozen=True, kw_only=True):
     """What the meter read from an exchange; append-only, the highest revision counts."""
 
     exchange_id: Annotated[str, Column("The exchange that was read")]

@@ -4,30 +4,43 @@
 class; `dataclasses.replace` does so too, after a check of each field. For the 52 fields of an
 exchange that is 25 µs and more, several times per exchange. The descriptor of a slot sets the same
 field without a look-up. The records stay frozen: only a record that nobody has yet is filled.
+
+The two records of every exchange are msgspec's structs, which C code makes and copies: 0.5 µs where
+slots that are set one by one take 6, and 20 for a copy (measured).
 """
 
 from collections.abc import Callable
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, field, fields, make_dataclass
 from functools import cache
 from operator import attrgetter
 from typing import Any, cast
 
+from msgspec import NODEFAULT, Struct, structs
+
 _new = object.__new__
+
+
+def with_dataclass_fields[T: Struct](record: type[T]) -> type[T]:
+    """Decorator: a struct that `fields`, `replace` and `asdict` of dataclasses take as well."""
+    given = [(one.name, Any, _dataclass_field(one)) for one in structs.fields(record)]
+    alike = make_dataclass(record.__name__, given, kw_only=True)
+    setattr(record, "__dataclass_fields__", cast(Any, alike).__dataclass_fields__)  # noqa: B010  # mypy
+    return record
 
 
 def quick_init[T](record: type[T]) -> type[T]:
     """Decorator: the same `__init__` for a frozen dataclass with slots and keyword-only fields."""
     given = fields(record)  # type: ignore[arg-type]  # a dataclass, by contract
     assert not hasattr(record, "__post_init__"), record
-    assert all(field.init and field.kw_only for field in given), record
+    assert all(one.init and one.kw_only for one in given), record
     values: dict[str, Any] = {"given_none": MISSING}
     parameters, steps = [], []
-    for field in given:
-        name = field.name
+    for one in given:
+        name = one.name
         values[f"set_{name}"] = getattr(record, name).__set__
-        parameters.append(f"{name}{_default(field, values)}")
+        parameters.append(f"{name}{_default(one, values)}")
         value = name
-        if field.default_factory is not MISSING:
+        if one.default_factory is not MISSING:
             value = f"make_{name}() if {name} is given_none else {name}"
         steps.append(f" set_{name}(self, {value})")
     source = "\n".join([f"def __init__(self, *, {', '.join(parameters)}):", *steps])
@@ -43,6 +56,8 @@ def changed[T](record: T, **changes: Any) -> T:
 
     Raises TypeError for a name that is no field.
     """
+    if isinstance(record, Struct):
+        return structs.replace(record, **changes)
     kind = type(record)
     read, setters, by_name = _access(cast(type, kind))
     copy = _new(kind)
@@ -63,16 +78,22 @@ def _access(
     kind: type,
 ) -> tuple[Callable[[Any], tuple[Any, ...]], tuple[_Set, ...], dict[str, _Set]]:
     """How to read all fields of a record at once, and how to set each of them."""
-    names = [field.name for field in fields(kind)]
+    names = [one.name for one in fields(kind)]
     by_name = {name: getattr(kind, name).__set__ for name in names}
     return attrgetter(*names), tuple(by_name.values()), by_name
 
 
-def _default(field: Field[Any], values: dict[str, Any]) -> str:
-    if field.default_factory is not MISSING:
-        values[f"make_{field.name}"] = field.default_factory
+def _dataclass_field(given: structs.FieldInfo) -> Any:
+    if given.default_factory is not NODEFAULT:
+        return field(default_factory=given.default_factory)
+    return field() if given.default is NODEFAULT else field(default=given.default)
+
+
+def _default(given: Field[Any], values: dict[str, Any]) -> str:
+    if given.default_factory is not MISSING:
+        values[f"make_{given.name}"] = given.default_factory
         return "=given_none"
-    if field.default is not MISSING:
-        values[f"default_{field.name}"] = field.default
-        return f"=default_{field.name}"
+    if given.default is not MISSING:
+        values[f"default_{given.name}"] = given.default
+        return f"=default_{given.name}"
     return ""

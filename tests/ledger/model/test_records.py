@@ -6,11 +6,13 @@ from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import Struct
+from msgspec import field as msgspec_field
 
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Reading
-from ledger.model.records import changed, quick_init
+from ledger.model.records import changed, quick_init, with_dataclass_fields
 from ledger.model.usage import Usage
 
 
@@ -87,3 +89,26 @@ def test_the_ledgers_records_take_a_change_in_every_field(kind):
         assert [
             n.name for n in fields(kind) if getattr(other, n.name) is not getattr(made, n.name)
         ] == [one.name]
+
+
+@with_dataclass_fields
+class _Struct(Struct, frozen=True, kw_only=True):
+    name: str
+    count: int | None = None
+    tags: dict[str, str] = msgspec_field(default_factory=dict)
+
+
+def test_a_struct_is_taken_for_a_dataclass():
+    made = _Struct(name="a", count=2)
+    assert [one.name for one in fields(_Struct)] == ["name", "count", "tags"]
+    assert dataclasses.asdict(made) == {"name": "a", "count": 2, "tags": {}}
+    assert replace(made, count=3) == changed(made, count=3) == _Struct(name="a", count=3)
+    assert changed(made) is not made
+    assert {one.name for one in fields(_Struct) if one.default is dataclasses.MISSING} == {
+        "name",
+        "tags",
+    }
+    with pytest.raises(TypeError):
+        changed(made, nmae="b")
+    with pytest.raises(AttributeError):
+        made.name = "b"
