@@ -11,6 +11,7 @@ Installed with `tokentee[otel]`.
 
 import logging
 import time
+import uuid
 from datetime import datetime
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -48,7 +49,11 @@ class Otlp:
         and compression come from the environment, as the specification has it."""
         _throttle(logging.getLogger("opentelemetry"))
         base = endpoint.rstrip("/")
-        resource = Resource.create({"service.name": service_name})
+        # Without it, a receiver takes the sums of two processes for one that goes up and down:
+        # https://opentelemetry.io/docs/specs/semconv/resource/#service
+        resource = Resource.create(
+            {"service.name": service_name, "service.instance.id": str(uuid.uuid4())}
+        )
         self._tracing = TracerProvider(resource=resource)
         self._tracing.add_span_processor(
             BatchSpanProcessor(

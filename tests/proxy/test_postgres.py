@@ -269,6 +269,11 @@ def test_workers_share_one_spool_and_one_of_them_ships(
         ended = {tag for each in clients for tag in each.ended}
         assert rows.eventually(lambda: ended <= set(tagged()))
         assert len(list((tmp_path / "data").rglob("spool/*.sqlite3"))) == 1
+        pids = workers.pids()
+        workers.stop(signal.SIGKILL)
+        assert rows.eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids)), (
+            "workers outlive their supervisor"
+        )
     found = tagged()
     for tag in ended:
         (row,) = found[tag]

@@ -15,14 +15,15 @@ LINE_BYTES_MAX = 64 * 2**10
 class Log:
     """Where it all goes."""
 
-    def __init__(self, out: TextIO | None = None, *, quiet: bool = False) -> None:
+    def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stderr
-        self._quiet = quiet
+        self.quiet = False
+        """Only warnings are logged."""
         self.as_json = False
 
     def info(self, text: str) -> None:
         """What an operator may like to know."""
-        if not self._quiet:
+        if not self.quiet:
             self._say("info", text)
 
     def warning(self, text: str) -> None:

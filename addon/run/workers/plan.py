@@ -40,7 +40,7 @@ def plan_of(call: Call, folder: Path) -> Plan:
     """The plan. `folder`: for the file of authorities. Raises WrongCallError for what several
     workers cannot do, and for what mitmproxy refuses."""
     words = (*alone.listen_words(call), *call.options)
-    opts = _parsed(words)
+    opts, quiet = _parsed(words)
     trust = authorities.read_trust(os.environ)
     return Plan(
         words=(*words, *call.filters),
@@ -49,12 +49,13 @@ def plan_of(call: Call, folder: Path) -> Plan:
         with_proxyauth=call.asks_for_proxyauth or master.wants_proxyauth(opts.confdir),
         trusted=authorities.write(folder, [trust.everything]),
         notes=(*alone.warnings(call), *trust.troubles),
-        quiet=opts.termlog_verbosity == "error" if "termlog_verbosity" in opts else False,
+        quiet=quiet,
     )
 
 
-def _parsed(words: Sequence[str]) -> options.Options:
-    """mitmproxy's options as a worker will have them, those of its addons left out."""
+def _parsed(words: Sequence[str]) -> tuple[options.Options, bool]:
+    """mitmproxy's options as a worker will have them, those of its addons left out; and whether
+    only errors are to be logged."""
     opts = options.Options()
     parser = cmdline.mitmdump(opts)
     # The options of its addons, such as --proxyauth, are not known here, and left to the workers.
@@ -71,7 +72,7 @@ def _parsed(words: Sequence[str]) -> options.Options:
             "save_stream_file (-w) does not go with --workers: all workers would write one file; "
             "--set tee_capture=FOLDER keeps whole exchanges of all workers"
         )
-    return opts
+    return opts, bool(arguments.quiet)
 
 
 def _addresses(opts: options.Options) -> list[Address]:

@@ -104,6 +104,7 @@ class Supervisor:
         """Run until a signal ends it; the exit code. Raises WrongCallError, LedgerError,
         CannotListenError before anything has started."""
         self._plan = plan_of(self._make_call(), self._folder)
+        self._log.quiet = self._plan.quiet
         self._listeners.open(self._plan.addresses)
         self._handle_signals()
         for line in self._plan.notes:
@@ -329,7 +330,7 @@ def run_workers(count: int, make_call: Callable[[], Call]) -> int:
             "--workers does not work on Windows, where processes cannot share a listening "
             "socket; start several proxies on ports of their own"
         )
-    log = Log(quiet=False)
+    log = Log()
     with tempfile.TemporaryDirectory(prefix="tokentee-") as name:
 
         async def run() -> int:

@@ -46,7 +46,8 @@ def test_a_line_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch):
 
 def test_quiet_keeps_warnings_and_a_closed_stderr_hurts_nobody():
     out = io.StringIO()
-    log = Log(out, quiet=True)
+    log = Log(out)
+    log.quiet = True
     log.info("started")
     log.warning("ended")
     assert written(log, out) == ["tokentee: ended"]

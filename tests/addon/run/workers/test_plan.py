@@ -33,6 +33,11 @@ def test_options_of_mitmproxys_addons_are_left_to_the_workers(tmp_path: Path):
     assert found.words[-2:] == ("-s", "x.py")
 
 
+def test_only_errors_are_wanted(tmp_path: Path):
+    assert plan(tmp_path, "-q").quiet
+    assert not plan(tmp_path).quiet
+
+
 def test_strangers_who_can_reach_it_are_told(tmp_path: Path):
     assert any("0.0.0.0" in note for note in plan(tmp_path, "--listen", "0.0.0.0:81").notes)
 
