@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
 from operator import attrgetter
-from types import NoneType
-from typing import Any, get_args, get_origin
+from types import UnionType
+from typing import Any, NamedTuple, get_args, get_origin
 
 from ledger.model.columns import NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, columns_of
 from ledger.model.exchange import Exchange
@@ -37,6 +37,8 @@ UNKNOWN_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 """Stands for an `opened_at` that cannot be: it is part of the key, and a second replay of the
 same recording must find the same key."""
 YEAR_MIN = 1970
+TEXTS_MIN = 4
+"""From so many texts of a record on, one look at all of them is cheaper than one at each."""
 
 type _Gate = Callable[[Any], Any]
 
@@ -169,27 +171,34 @@ def _storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-type _Gates = tuple[Callable[[Any], tuple[Any, ...]], tuple[str, ...], tuple[_Gate, ...]]
+class _Gates(NamedTuple):
+    """The columns of a record that have a gate."""
+
+    texts_of: Callable[[Any], tuple[str | None, ...]] | None
+    """Its texts. They are nearly always fine, and are looked at together for a third of the cost;
+    None: there are too few."""
+    texts: dict[str, _Gate]
+    others: dict[str, _Gate]
 
 
 @cache
 def _gates_of(record: type) -> _Gates:
-    """How to read the columns of a record that have a gate, their names, and their gates."""
-    gates = {
-        name: gate
-        for name, (kind, column) in columns_of(record).items()
-        if name != "usage_json"
-        and (gate := _gate_of(name, kind, column.characters_max)) is not None
-    }
-    return attrgetter(*gates), tuple(gates), tuple(gates.values())
+    texts: dict[str, _Gate] = {}
+    others: dict[str, _Gate] = {}
+    for name, (kind, column) in columns_of(record).items():
+        if name != "usage_json" and (gate := _gate_of(name, kind, column.characters_max)):
+            (texts if _is_text(kind) else others)[name] = gate
+    if len(texts) < TEXTS_MIN:
+        return _Gates(None, {}, others | texts)
+    return _Gates(attrgetter(*texts), texts, others)
 
 
 def _gate_of(name: str, kind: Any, characters_max: int) -> _Gate | None:
     if get_origin(kind) in (dict, Mapping):
         return _tags if get_args(kind)[1] is str else _units
-    kinds = set(get_args(kind)) - {NoneType} or {kind}
-    if str in kinds and get_origin(kind) is not tuple:
+    if _is_text(kind):
         return lambda value: text_of(value, characters_max)
+    kinds = set(get_args(kind)) or {kind}
     if datetime in kinds:
         return moment_of
     if int in kinds:
@@ -197,11 +206,28 @@ def _gate_of(name: str, kind: Any, characters_max: int) -> _Gate | None:
     return None
 
 
+def _is_text(kind: Any) -> bool:
+    return kind is str or (get_origin(kind) is UnionType and str in get_args(kind))
+
+
+def _are_fine(texts: tuple[str | None, ...]) -> bool:
+    """Whether no text has to be looked at by itself."""
+    given = [text for text in texts if text is not None]
+    return "".join(given).isprintable() and max(map(len, given), default=0) <= NAME_CHARACTERS_MAX
+
+
 def _changes(record: Any, gates: _Gates) -> dict[str, Any]:
     """What has to be different in a record: name -> value."""
-    values_of, names, all_of = gates
+    texts_of, texts, others = gates
     changes: dict[str, Any] = {}
-    for name, gate, value in zip(names, all_of, values_of(record), strict=True):
+    if texts_of is not None and not _are_fine(texts_of(record)):
+        _change(record, texts, changes)
+    _change(record, others, changes)
+    return changes
+
+
+def _change(record: Any, gates: dict[str, _Gate], changes: dict[str, Any]) -> None:
+    for name, gate in gates.items():
+        value = getattr(record, name)
         if value is not None and (kept := gate(value)) is not value:
             changes[name] = kept
-    return changes

@@ -8,6 +8,8 @@ row's fault: the whole batch is tried again later.
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+import orjson
+
 from ledger.model import door
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Source
@@ -21,6 +23,11 @@ from ledger.store.writing.trouble import Trouble, is_trouble
 
 type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
 type Resolve = Callable[[Sequence[Job], str | None], None]
+
+
+_MOMENTS = (
+    "SELECT e.id, e.opened_at FROM json_each(?) AS wanted JOIN exchanges e ON e.id = wanted.value"
+)
 
 
 class Batches:
@@ -45,8 +52,12 @@ class Batches:
 
     def write(self, batch: Sequence[Job]) -> None:
         """Commit a batch, without the jobs that are refused, which are resolved here."""
-        for job in batch:
-            self._prepare(job)
+        new = [job for job in batch if job.row is None and not job.is_refused]
+        self._each(new, _admit)
+        recorded = [job for job in new if job.reading and job.exchange.source is not Source.LIVE]
+        if recorded:
+            self._keep_moments(recorded, batch)
+        self._each(new, self._prepare)
         jobs = [job for job in batch if job.row is not None]
         if not jobs:
             return
@@ -57,6 +68,20 @@ class Batches:
                 raise
             for job in jobs:
                 self._write_alone(job)
+
+    def _each(self, jobs: list[Job], step: Callable[[Job], None]) -> None:
+        """Do a step with each job; one that cannot be done with is refused, and leaves the list."""
+        refused = []
+        for job in jobs:
+            try:
+                step(job)
+            except Exception as error:  # one bad row must not end the writer for all
+                if is_trouble(error):
+                    raise
+                refused.append(job)
+                self._refuse(job, error)
+        if refused:
+            jobs[:] = [job for job in jobs if job not in refused]
 
     def _execute(self, rows: Sequence[batch_insert.Row]) -> None:
         self._file.connection.execute(*batch_insert.statement(rows))
@@ -82,20 +107,13 @@ class Batches:
         self._refuse(job, refusal)
 
     def _prepare(self, job: Job) -> None:
-        if job.row is not None:
-            return
-        try:
-            exchange, reading = self._known(*door.admitted(job.exchange, job.reading))
-            if reading is None:
-                job.row = batch_insert.open_row(exchange, self._node)
-            else:
-                lines = self._charges(exchange, reading)
-                node = self._node if exchange.source is Source.LIVE else None
-                job.row = batch_insert.settled_row(exchange, reading, lines, node)
-        except Exception as error:  # one bad row must not end the writer for all
-            if is_trouble(error):
-                raise
-            self._refuse(job, error)
+        exchange, reading = job.exchange, job.reading
+        if reading is None:
+            job.row = batch_insert.open_row(exchange, self._node)
+        else:
+            lines = self._charges(exchange, reading)
+            node = self._node if exchange.source is Source.LIVE else None
+            job.row = batch_insert.settled_row(exchange, reading, lines, node)
 
     def _charges(self, exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
         if self._price is None:
@@ -106,26 +124,30 @@ class Batches:
             self._trouble.log_throttled(f"exchange {exchange.id} is not priced: {error!r}")
             return ()
 
-    def _known(
-        self, exchange: Exchange, reading: Reading | None
-    ) -> tuple[Exchange, Reading | None]:
-        """A replayed exchange keeps the `opened_at` that the ledger has: a recording that rounds
-        times must not make a second row of it."""
-        if exchange.source is Source.LIVE or reading is None:
-            return exchange, reading
-        found = self._file.connection.execute(
-            "SELECT opened_at FROM exchanges WHERE id = ?", (exchange.id,)
-        ).fetchone()
-        if found is None:
-            return exchange, reading
-        opened_at = datetime.fromisoformat(found[0])
-        return changed(exchange, opened_at=opened_at), changed(reading, opened_at=opened_at)
+    def _keep_moments(self, recorded: Sequence[Job], batch: Sequence[Job]) -> None:
+        """Give recorded exchanges the `opened_at` that they have in the ledger or elsewhere in the
+        batch: a recording that rounds times must not make a second row."""
+        ids = orjson.dumps([job.exchange.id for job in recorded]).decode()
+        found = self._file.connection.execute(_MOMENTS, (ids,))
+        known = {name: datetime.fromisoformat(opened_at) for name, opened_at in found}
+        for job in batch:
+            if job.exchange.source is Source.LIVE:
+                known.setdefault(job.exchange.id, job.exchange.opened_at)
+        for job in recorded:
+            opened_at = known.setdefault(job.exchange.id, job.exchange.opened_at)
+            if opened_at != job.exchange.opened_at and job.reading is not None:
+                job.exchange = changed(job.exchange, opened_at=opened_at)
+                job.reading = changed(job.reading, opened_at=opened_at)
 
     def _refuse(self, job: Job, error: Exception) -> None:
         """Set an exchange aside that cannot be written, whenever it is tried."""
-        job.row = None
+        job.row, job.is_refused = None, True
         self._set_aside.add((job.exchange, job.reading), error)
         if job.reading is not None:
             why = f"the ledger refuses it: {error!r}"
             self._resolve([job], why)
             self._trouble.count_dropped(1, f"exchange {job.exchange.id}: {why}")
+
+
+def _admit(job: Job) -> None:
+    job.exchange, job.reading = door.admitted(job.exchange, job.reading)

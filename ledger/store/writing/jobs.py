@@ -24,7 +24,7 @@ class Receipt:
 class Job:
     """One exchange that is to be written: opened, or settled with a reading and a receipt."""
 
-    __slots__ = ("exchange", "reading", "receipt", "row")
+    __slots__ = ("exchange", "is_refused", "reading", "receipt", "row")
 
     def __init__(
         self, exchange: Exchange, reading: Reading | None = None, receipt: Receipt | None = None
@@ -33,6 +33,8 @@ class Job:
         self.reading = reading
         self.receipt = receipt
         self.row: Row | None = None
+        self.is_refused = False
+        """It cannot be written, and is not tried again with the rest of its batch."""
 
 
 type OnCommit = Callable[[Sequence[Receipt]], None]

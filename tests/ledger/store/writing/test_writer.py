@@ -25,6 +25,11 @@ from tests.ledger.written import (
 pytestmark = pytest.mark.usefixtures("quick")
 
 
+def later(written, exchange):
+    """The receipt of an exchange that is handed over and not waited for."""
+    return written.ledger.settle(exchange, reading(exchange))
+
+
 def test_an_exchange_is_on_disk_when_its_receipt_says_so(new_sqlite):
     url = new_sqlite()
     with writing(url) as written:
@@ -93,6 +98,28 @@ def test_a_replayed_exchange_stands_where_it_stood(new_sqlite):
         again = settled("a", at=NOON, source=Source.REPLAY)
         assert written.settle(again).committed
     assert totals(url) == (1, 100, COST)
+
+
+def test_recordings_of_one_exchange_in_one_batch_are_one_row(new_sqlite):
+    """A bulk of them is looked up by one statement, and none is inserted beside another."""
+    url = new_sqlite()
+    gate = threading.Event()
+
+    def hold(exchange, read):
+        gate.wait(30)
+        return priced(exchange, read)
+
+    with writing(url, price=hold) as written:
+        later(written, settled("known", at=NOON + timedelta(microseconds=7)))
+        receipts = [
+            later(written, settled(name, at=at, source=Source.REPLAY))
+            for at in (NOON, NOON + timedelta(microseconds=9))
+            for name in ("known", *(f"e{number}" for number in range(100)))
+        ]
+        gate.set()
+        written.wait(*receipts)
+        assert all(receipt.committed for receipt in receipts)
+    assert totals(url) == (101, 101 * 100, 101 * COST)
 
 
 def test_an_exchange_that_cannot_be_priced_is_recorded_unpriced(new_sqlite):

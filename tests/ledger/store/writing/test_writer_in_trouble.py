@@ -288,6 +288,23 @@ def test_a_bug_in_a_row_costs_that_row_alone(new_sqlite):
     assert totals(url)[0] == 1
 
 
+def test_a_row_that_is_refused_is_refused_once_while_its_batch_is_tried_again(new_sqlite):
+    url = new_sqlite()
+    with writing(url) as written:
+        other = sqlite3.connect(file_of(url), isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        receipts = [
+            written.ledger.settle(exchange, reading(exchange))
+            for exchange in (settled("a"), settled("b", request_model=object()), settled("c"))
+        ]
+        written.wait(*receipts)
+        other.execute("ROLLBACK")
+        other.close()
+        more = until_committed(written)
+        assert (written.ledger.dropped, written.ledger.health().set_aside) == (1, 1)
+    assert totals(url)[0] == 2 + more
+
+
 def test_closing_in_trouble_counts_what_is_not_kept(new_sqlite):
     url = new_sqlite()
     other = sqlite3.connect(file_of(url), isolation_level=None)
