@@ -131,6 +131,7 @@ def test_frames_that_say_nothing_change_nothing() -> None:
         (cohere.CHAT, {"type": "content-start"}),
         (mistral.CONVERSATIONS, {"type": "tool.execution.started"}),
         (bedrock.INVOKE, {"bytes": "A"}),
+        (bedrock.INVOKE, {"bytes": 5}),
         (replicate.PREDICTIONS, {"id": "p", "status": "processing"}),
     ):
         facts = Facts()

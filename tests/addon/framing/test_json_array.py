@@ -85,3 +85,7 @@ def test_arrays_of_objects_in_any_cut(elements: list[dict[str, str]], data: st.D
     whole = frame(JsonArray, [body])
     assert [orjson.loads(one.data) for one in whole.frames] == elements
     assert frame(JsonArray, pieces(body, data.draw(cuts_of(body)))) == whole
+
+
+def test_a_brace_that_closes_nothing_is_passed_over() -> None:
+    assert frame_every_way(JsonArray, b'[}{"a":1}]').frames == [Frame("", b'{"a":1}')]
