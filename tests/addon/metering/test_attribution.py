@@ -2,7 +2,15 @@
 
 import pytest
 
-from addon.metering.attribution import api_key_of, fingerprint_of, is_password, is_signed
+from addon.metering.attribution import (
+    TAG_LENGTH_MAX,
+    TAGS_MAX,
+    api_key_of,
+    fingerprint_of,
+    is_password,
+    is_signed,
+    tags_of_headers,
+)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +71,15 @@ def test_a_short_key_shows_nothing():
 )
 def test_a_signed_body_is_recognised(headers: dict, path: str, expected: bool):
     assert is_signed(headers, path) is expected
+
+
+def test_a_header_that_is_no_tag_is_left_out():
+    values = ["team=a, nonsense,=b", " env = prod ", "empty="]
+    assert tags_of_headers(values) == {"team": "a", "env": "prod", "empty": ""}
+
+
+def test_tags_are_bounded():
+    long = "k" * (TAG_LENGTH_MAX + 9)
+    assert tags_of_headers([f"{long}={long}"]) == {long[:TAG_LENGTH_MAX]: long[:TAG_LENGTH_MAX]}
+    many = ",".join(f"k{n}=v" for n in range(TAGS_MAX + 9))
+    assert len(tags_of_headers([many])) == TAGS_MAX

@@ -185,3 +185,13 @@ def test_a_stream_that_repeats_itself_is_no_bomb(encoding: str) -> None:
 def test_the_work_for_empty_members_is_linear() -> None:
     member = gzip.compress(b"")
     assert_linear(lambda size: decoded(Decoder("gzip"), [member * size]), 3_000)
+
+
+def test_the_inner_of_two_encodings_may_not_give_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each layer is counted by itself: what it gives is not handed to the next one."""
+    monkeypatch.setattr(decoding, "DECODED_BYTES_MAX", 1_000)
+    monkeypatch.setattr(decoding, "RATIO_MAX", 10**6)
+    decoder = Decoder("br, gzip")
+    body = gzip.compress(brotli.compress(bytes(range(256)) * 8, quality=0) + bytes(5_000))
+    assert len(decoded(decoder, [body])) <= 1_000
+    assert "decodes to more than 1000 bytes" in str(decoder.trouble)

@@ -9,7 +9,7 @@ from addon.metering.opening import Rules, open_exchange
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import End, Settled
 from addon.metering.troubles import Troubles
-from ledger.model.exchange import Source
+from ledger.model.exchange import Outcome, Source
 
 AT = datetime(2026, 11, 2, 12, tzinfo=UTC)
 KEY = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
@@ -65,3 +65,17 @@ def test_an_error_in_a_websocket():
 def test_a_key_in_a_path_is_not_kept():
     row = opened(f"/hooks/{KEY}/v1/chat/completions").opened
     assert row.path == "/hooks/<redacted>/v1/chat/completions"
+
+
+def test_what_is_open_when_a_websocket_ends_is_settled_as_it_ended():
+    handshake = opened("/v1/responses", upgrade="websocket")
+    handshake.status = 101
+    handshake.troubles.add("no capture")
+    session = MeteredSession(handshake)
+    create = {"type": "response.create", "model": "gpt-5", "input": PROMPT}
+    session.message(json.dumps(create).encode(), from_client=True, at=AT)
+    (settled,) = session.end(End.CLIENT_LEFT, at=AT)
+    assert isinstance(settled, Settled)
+    assert settled.exchange.outcome is Outcome.CLIENT_LEFT
+    assert settled.exchange.degraded == "no capture"
+    assert session.end(End.CLIENT_LEFT, at=AT) == []

@@ -1,5 +1,6 @@
 """One exchange from its request to its reading, through the one function that settles."""
 
+import gzip
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -121,3 +122,72 @@ def test_which_answers_are_streams_and_which_may_refuse():
     assert not may_refuse(SSE, injected=True)
     assert may_refuse(replace(refused, headers={}), injected=True)
     assert not may_refuse(replace(refused, headers={"content-length": "9999999"}), injected=True)
+
+
+def test_a_recorded_answer_is_read_whole():
+    exchange = new(Source.REPLAY)
+    exchange.answer_whole(SSE, STREAM)
+    settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    assert exchange.is_recorded
+    assert settled.outcome is Outcome.COMPLETE
+    assert settled.streamed
+    assert (reading.usage.input_tokens, reading.usage.output_tokens) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "kept", "said"),
+    [
+        pytest.param("", b"body", b"body", None, id="plain"),
+        pytest.param("identity", b"body", b"body", None, id="identity"),
+        pytest.param("gzip", b"", b"", None, id="empty"),
+        pytest.param("gzip", gzip.compress(b"body"), b"body", None, id="gzip"),
+        pytest.param("gzip", b"no gzip", b"", "request: ", id="broken"),
+        pytest.param("gzip", gzip.compress(b"x" * 2_000), b"", "more than 1000 bytes", id="large"),
+    ],
+)
+def test_a_request_body_is_decoded_within_a_bound(
+    encoding: str, body: bytes, kept: bytes, said: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(exchange_module, "REQUEST_BYTES_MAX", 1_000)
+    troubles = Troubles()
+    assert exchange_module.decoded_body(body, encoding, troubles) == kept
+    assert (said or "None") in str(troubles.text)
+
+
+@pytest.mark.parametrize("length", ["100000000", "12", ""])
+def test_a_long_refusal_is_not_waited_for(length: str):
+    response = Response(status=400, headers={"content-length": length} if length else {})
+    assert may_refuse(response, injected=True) is (length != "100000000")
+
+
+def test_an_encoding_that_is_not_known_leaves_asked_usage_in():
+    exchange = new()
+    exchange.mark_injected()
+    headers = {"content-type": "text/event-stream", "content-encoding": "unheard-of"}
+    tap = exchange.answer(Response(status=200, headers=headers), edits=True, clock=lambda: 0.0)
+    assert not tap.edits
+    assert "usage that was asked for stays" in str(exchange.troubles.text)
+
+
+def test_an_answer_that_cannot_be_decoded_is_noted():
+    exchange = new()
+    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+    passed(exchange, Response(status=200, headers=headers))
+    settled, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    assert "content-encoding" in (settled.degraded or "")
+
+
+def test_an_exchange_without_error_texts_stays_the_same_object():
+    exchange = new()
+    assert exchange.without_secrets(exchange.opened, b"") is exchange.opened
+
+
+def test_an_edited_answer_that_is_encoded_is_metered_as_decoded():
+    exchange = new()
+    exchange.mark_injected()
+    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+    tap = exchange.answer(Response(status=200, headers=headers), edits=True, clock=lambda: 0.0)
+    sent = tap.callable(gzip.compress(STREAM))
+    assert b"usage" not in b"".join(sent if isinstance(sent, list) else [sent])
+    _, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    assert reading.usage.output_tokens == 2

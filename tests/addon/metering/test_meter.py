@@ -361,3 +361,51 @@ def test_no_json_raises(frames: list[tuple[str, dict[str, Any]]], is_document: b
             assert value is None or 0 <= value < 2**63
         counts = usage.tool_units.values()
         assert all(type(count) is int and 0 <= count < 2**63 for count in counts)
+
+
+def test_ordinary_events_that_are_framed_already_are_counted() -> None:
+    meter = meter_of()
+    for word in WORDS:
+        meter.feed_events(word)
+    meter.feed_events(END)
+    meter.end()
+    assert meter.frames == 202
+    assert meter.usage().output_tokens == 200
+
+
+def test_a_body_of_a_type_that_is_not_read_ends_without_a_framing() -> None:
+    meter = meter_of(content_type="audio/mpeg")
+    meter.end()
+    assert meter.frames == 0
+    assert meter.usage() is NO_USAGE
+
+
+def test_usage_that_no_frame_holds_is_shown_as_it_was_read() -> None:
+    meter = meter_of()
+    meter.facts.see_usage({"prompt_tokens": 3}, final=True)
+    assert meter.usage_json == '{"prompt_tokens":3}'
+
+
+def test_frames_behind_the_last_figure_of_a_run_do_not_hide_it() -> None:
+    frame = b'data: {"candidates":[{"content":{"parts":[{"text":"w"}]}}],"responseId":"r"%s}\n\n'
+    usage = b',"usageMetadata":{"promptTokenCount":4,"candidatesTokenCount":7}'
+    body = frame % usage * 3 + frame % b"" * 3
+    assert read(body, gemini.GENERATE_CONTENT).usage().output_tokens == 7
+
+
+@pytest.mark.parametrize(
+    ("rest", "is_cut"),
+    [
+        (b": keep-alive", False),
+        (b"event: x", True),
+        (b"data: [DO", True),
+        (b"data: [DONE]", False),
+        (b'data: {"a":', True),
+        (b"data:", True),
+    ],
+)
+def test_whether_a_stream_ends_inside_an_event(rest: bytes, is_cut: bool) -> None:
+    meter = meter_of()
+    meter.feed(WORDS[0] + rest)
+    meter.end()
+    assert meter.facts.is_cut_inside is is_cut

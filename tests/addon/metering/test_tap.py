@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from addon.dialects.routes import DIALECTS
 from addon.metering import tap as tap_module
+from addon.metering.budget import Budget
 from addon.metering.decoding import Decoder
 from addon.metering.meter import Meter
 from addon.metering.tap import BATCH_BYTES, Tap
@@ -374,3 +375,80 @@ def test_a_failure_while_reading_on_is_noted(monkeypatch):
     assert not tap.read_some()
     assert tap.gave_way
     assert "ZeroDivisionError" in str(troubles.text)
+
+
+def test_what_a_tap_says_of_itself():
+    tap = tap_of(strips=True)
+    assert tap.edits
+    assert not tap_of(strips=False).edits
+    tap.callable(WORD + WORD[:20])
+    assert tap.received_bytes == len(WORD) + 20
+    assert not tap.is_cut_short
+
+
+def test_an_encoded_answer_that_breaks_is_cut_short():
+    tap = Tap(
+        meter(),
+        stripper=Stripper(),
+        clock=ticking(),
+        troubles=Troubles(),
+        decoder=Decoder("gzip"),
+    )
+    assert not tap.is_cut_short
+    tap.callable(b"this is not gzip")
+    assert tap.is_cut_short
+
+
+def test_a_callable_that_was_set_before_the_editing_ended_passes_all_on(monkeypatch):
+    """mitmproxy keeps the callable that it was given."""
+    stripper = Stripper()
+    tap = tap_of(strips=True, stripper=stripper)
+    given = tap.callable
+    monkeypatch.setattr(stripper, "feed", lambda _data: 1 / 0)
+    assert given(WORD) == WORD
+    assert tap.gave_way
+    assert given(WORD) == WORD
+    assert given(b"") == []
+
+
+def test_a_capture_that_failed_gets_no_more_and_the_end_is_no_chunk():
+    got: list[bytes] = []
+    tap = tap_of(strips=False, capture=got.append)
+    assert drink(tap, [WORD, LAST]) == WORD + LAST
+    assert got == [WORD, LAST]
+
+    def fails(data: bytes) -> None:
+        got.append(data)
+        raise OSError
+
+    got.clear()
+    tap = tap_of(strips=False, capture=fails, troubles=(troubles := Troubles()))
+    assert drink(tap, [WORD, LAST]) == WORD + LAST
+    assert got == [WORD]
+    assert "OSError" in str(troubles.text)
+
+
+def test_what_an_event_began_with_is_kept_until_a_later_chunk_ends_another():
+    """The rest of an event may reach back behind the chunk that came last."""
+    tap = tap_of(strips=True)
+    chunks = [WORD[:30], WORD[30:] + WORD[:5], WORD[5:9], WORD[9:] + LAST[:3], LAST[3:] + DONE]
+    assert drink(tap, chunks) == WORD.replace(b',"usage":null', b"") * 2 + DONE
+
+
+def test_usage_left_in_a_large_event_is_on_the_row():
+    troubles = Troubles()
+    tap = tap_of(strips=True, troubles=troubles)
+    spliced = b'data: {"choices":[],"usage":{"x":"' + b"y" * 70_000 + b'"}}\n\n'
+    assert drink(tap, [spliced]) == spliced
+    tap.end()
+    assert "left in the stream" in str(troubles.text)
+
+
+def test_an_answer_that_no_budget_is_left_for_passes_unread():
+    troubles = Troubles()
+    tap = Tap(meter(), stripper=None, clock=ticking(), troubles=troubles, budget=Budget(1_000))
+    body = bytes(200_000)
+    for _ in range(3):
+        assert tap.callable(body) is body
+    assert tap.gave_way
+    assert "as much in memory as they may" in str(troubles.text)

@@ -4,10 +4,12 @@ import json
 import tracemalloc
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.dialects import routes
+from addon.metering import websocket
 from addon.metering.websocket import (
     ID_LENGTH_MAX,
     UNDER_WAY_MAX,
@@ -417,3 +419,32 @@ def test_what_is_opened_is_closed_once(make: Any, messages: list[tuple[bool, byt
     closed = [one.key for one in happened if isinstance(one, Closed)]
     assert sorted(opened) == sorted(closed)
     assert len(set(closed)) == len(closed)
+
+
+def test_a_message_beyond_the_bound_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "MESSAGE_BYTES_MAX", 60)
+    session = responses()
+    assert session.client_message(message("response.create", model="m" * 60)) == []
+    assert session.open_count == 0
+    assert len(session.client_message(message("response.create", model="m"))) == 1
+
+
+def test_a_response_that_is_announced_twice_is_one() -> None:
+    session = realtime()
+    created = message("response.created", response=response("r", "in_progress"))
+    assert len(session.server_message(created)) == 1
+    assert session.server_message(created) == []
+    assert session.open_count == 1
+
+
+def test_beyond_the_bound_the_oldest_request_that_waits_is_closed() -> None:
+    session = realtime()
+    for n in range(UNDER_WAY_MAX):
+        session.server_message(
+            message("response.created", response=response(f"r{n}", "in_progress"))
+        )
+    opened, closed = session.client_message(message("response.create"))
+    assert isinstance(opened, Opened)
+    assert isinstance(closed, Closed)
+    assert closed.key == opened.key
+    assert session.open_count == UNDER_WAY_MAX

@@ -1,79 +1,78 @@
-"""A body that is there as a whole is read as one that passes piece by piece."""
+"""Recorded answers: read and hashed in one go, as the tap reads them piece by piece."""
 
 import gzip
+import hashlib
 import json
-from dataclasses import replace
 
 import pytest
 
-from addon.dialects.openai import chat as openai_chat
-from addon.metering import meter as meter_module
-from addon.metering.meter import Meter
-from addon.metering.settlement import Passed
-from addon.metering.tap import Tap
+from addon.dialects.routes import DIALECTS
+from addon.metering.meter import STEP_BYTES, WHOLE_PIECE_BYTES, Meter
 from addon.metering.troubles import Troubles
 from addon.metering.whole import WholeAnswer
-from tests.addon.metering.test_meter import END, STREAM, USAGE, chunk
+from ledger.model.usage import NO_USAGE
 
-LONG = b"".join([*(chunk(f" word{n % 7}") for n in range(3_000)), END])
-ONE_LARGE = b"".join([chunk("a"), chunk("x" * 200_000), *[chunk("b")] * 900, END])
-DOCUMENT = json.dumps(
-    {"id": "a", "object": "chat.completion", "model": "m", "choices": [], "usage": USAGE}
-).encode()
+WORD = b'data: {"id":"c1","model":"m","choices":[{"delta":{"content":"hi there"}}]}\n\n'
+LAST = b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
 
 
-def through_tap(body: bytes, size: int, **given: str) -> tuple[Meter, Passed]:
-    meter = Meter(openai_chat.CHAT, **given)
-    tap = Tap(meter, stripper=None, clock=lambda: 0.0, troubles=Troubles())
-    for start in range(0, len(body), size):
-        tap.callable(body[start : start + size])
-    tap.callable(b"")
-    while tap.read_some():
-        pass
-    tap.end()
-    return meter, replace(tap.passed(), first_byte_at=None, first_token_at=None)
+def meter(encoding: str = "") -> Meter:
+    return Meter(
+        DIALECTS["openai.chat"], content_type="text/event-stream", content_encoding=encoding
+    )
+
+
+def stream_of(size: int) -> bytes:
+    return WORD * (size // len(WORD) + 1) + LAST
 
 
 @pytest.mark.parametrize(
-    ("body", "content_type", "encoding"),
-    [
-        pytest.param(STREAM, "text/event-stream", "", id="short"),
-        pytest.param(LONG, "text/event-stream", "", id="long"),
-        pytest.param(LONG.replace(b"\n", b"\r\n"), "text/event-stream", "", id="long-crlf"),
-        pytest.param(ONE_LARGE, "text/event-stream", "", id="one-large-event"),
-        pytest.param(gzip.compress(LONG), "text/event-stream", "gzip", id="gzip"),
-        pytest.param(gzip.compress(LONG)[:-20], "text/event-stream", "gzip", id="gzip-cut"),
-        pytest.param(LONG[:-700], "text/event-stream", "", id="cut-inside"),
-        pytest.param(DOCUMENT, "application/json", "", id="document"),
-        pytest.param(b"", "text/event-stream", "", id="empty"),
-    ],
+    "size", [0, STEP_BYTES, WHOLE_PIECE_BYTES, 3 * WHOLE_PIECE_BYTES + 7], ids=lambda n: f"{n}"
 )
-def test_facts_figures_and_digests_are_those_of_the_tap(
-    body: bytes, content_type: str, encoding: str
-) -> None:
-    given = {"content_type": content_type, "content_encoding": encoding}
-    by_pieces, passed = through_tap(body, 1_700, **given)
-    meter = Meter(openai_chat.CHAT, **given)
-    whole = WholeAnswer(meter, body, troubles=Troubles())
-    whole.end()
-    assert meter.facts == by_pieces.facts
-    assert meter.usage() == by_pieces.usage()
-    assert meter.usage_json == by_pieces.usage_json
-    assert meter.frames == by_pieces.frames
-    assert meter.trouble == by_pieces.trouble
-    assert meter.estimated_output_tokens() == by_pieces.estimated_output_tokens()
-    assert whole.passed() == passed
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+def test_it_reads_as_if_it_had_come_in_pieces(size: int, encoding: str):
+    body = stream_of(size)
+    sent = gzip.compress(body) if encoding else body
+    in_pieces = meter(encoding)
+    for at in range(0, len(sent), 1_000):
+        in_pieces.feed(sent[at : at + 1_000])
+    in_pieces.end()
+    answer = WholeAnswer(meter(encoding), sent, troubles=Troubles())
+    answer.end()
+    assert answer.meter.usage() == in_pieces.usage() != NO_USAGE
+    assert answer.meter.frames == in_pieces.frames == body.count(b"\n\n")
+    assert answer.meter.facts.response_id == "c1"
+    passed = answer.passed()
+    assert passed.response_bytes == passed.client_bytes == len(sent)
+    assert passed.upstream_digest == passed.client_digest == hashlib.sha256(sent).hexdigest()
+    assert passed.removed_bytes == 0
 
 
-def test_a_bug_in_reading_leaves_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError
+def test_an_answer_without_a_body():
+    answer = WholeAnswer(meter(), b"", troubles=(troubles := Troubles()))
+    answer.end()
+    assert answer.meter.usage() == NO_USAGE
+    assert answer.passed().response_bytes == 0
+    assert troubles.text is None
 
-    monkeypatch.setattr(meter_module.Meter, "feed_whole", fail)
-    troubles = Troubles()
-    whole = WholeAnswer(
-        Meter(openai_chat.CHAT, content_type="text/event-stream"), STREAM, troubles=troubles
+
+def test_a_bug_while_reading_costs_the_figures_and_is_noted(monkeypatch: pytest.MonkeyPatch):
+    metered = meter()
+    monkeypatch.setattr(metered, "_frame", lambda _data: 1 / 0)
+    answer = WholeAnswer(metered, stream_of(100), troubles=(troubles := Troubles()))
+    answer.end()
+    assert not answer.passed().is_whole
+    assert answer.passed().upstream_digest is None
+    assert "ZeroDivisionError" in str(troubles.text)
+
+
+def test_many_small_pieces_of_a_decoder_are_steps_too():
+    """Each member of a gzip body gives one byte: the work is in their number."""
+    document = json.dumps({"usage": {"prompt_tokens": 3}}).encode()
+    body = b"".join(gzip.compress(bytes([byte])) for byte in document + b" " * 2_000)
+    metered = Meter(
+        DIALECTS["openai.chat"], content_type="application/json", content_encoding="gzip"
     )
-    whole.end()
-    assert whole.passed() == Passed(is_whole=False)
-    assert "ZeroDivisionError" in (troubles.text or "")
+    assert sum(1 for _ in metered.steps(body)) > 10
+    metered.end()
+    assert metered.usage().input_tokens == 3
