@@ -97,8 +97,6 @@ class Decoder:
                 if self._gives_too_much(self._given_bytes[number]):
                     return
                 yield given
-            if self.trouble is not None:
-                return
 
     def _gives_too_much(self, given_bytes: int) -> bool:
         if self.trouble is None and given_bytes > DECODED_BYTES_MAX:

@@ -177,11 +177,11 @@ class Meter:
         """The body is over."""
         if self._framing is None:
             self._choose(is_over=True)
-        if self._framing is not None:
-            rest = self._framing.end()
-            self._read_run(rest)
-            # What has said its own end is whole, and a document need not be parsed again.
-            self.facts.is_cut_inside = not self.facts.ended and self._is_cut_inside(rest)
+        assert self._framing is not None  # one is chosen for every body that is over
+        rest = self._framing.end()
+        self._read_run(rest)
+        # What has said its own end is whole, and a document need not be parsed again.
+        self.facts.is_cut_inside = not self.facts.ended and self._is_cut_inside(rest)
 
     @property
     def is_confirmed(self) -> bool:

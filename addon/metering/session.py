@@ -72,7 +72,7 @@ class MeteredSession:
                     )
                     self._open[key] = opened
                     exchanges.append(opened)
-                case Closed(key=key, meter=meter):
+                case Closed(key=key, meter=meter):  # pragma: no branch  # there is no third
                     settled = result_of(
                         self._open.pop(key),
                         end=how,

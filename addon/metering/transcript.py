@@ -205,8 +205,7 @@ class _Reader:
 
 def _frames(body: bytes, content_type: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     framing = framing_of(content_type, body, is_over=True)
-    if framing is None:
-        return
+    assert framing is not None  # one is chosen for every body that is over
     for run in (framing.feed(body), framing.end()):
         for block in framing.split(run) if run else ():
             frame = framing.parse(block)

@@ -195,3 +195,15 @@ def test_the_inner_of_two_encodings_may_not_give_too_much(monkeypatch: pytest.Mo
     body = gzip.compress(brotli.compress(bytes(range(256)) * 8, quality=0) + bytes(5_000))
     assert len(decoded(decoder, [body])) <= 1_000
     assert "decodes to more than 1000 bytes" in str(decoder.trouble)
+
+
+def test_behind_an_inner_encoding_that_gave_too_much_nothing_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The outer layer gives several pieces; the inner one is over at the first."""
+    monkeypatch.setattr(decoding, "PIECE_BYTES_MAX", 100)
+    monkeypatch.setattr(decoding, "RATIO_MAX", 10**6)
+    decoder = Decoder("gzip, br")
+    inner = b"this is not gzip" * 100
+    assert decoded(decoder, [brotli.compress(inner)]) == b""
+    assert "content-encoding is broken" in str(decoder.trouble)

@@ -129,3 +129,14 @@ def test_an_upstream_may_be_named_by_its_address():
     )
     assert exchange is not None
     assert exchange.opened.provider == "aivene"
+
+
+def test_any_post_to_a_named_upstream_is_an_exchange():
+    rules = Rules(node="n", upstreams=(Upstream(host="llm.example", provider="aivene"),))
+    request = replace(REQUEST, host="llm.example", path="/generate-it")
+    exchange = opened(request, rules)
+    assert exchange is not None
+    assert (exchange.route.dialect.name, exchange.opened.provider) == ("unknown", "aivene")
+    assert exchange.is_confirmed
+    assert opened(replace(request, method="GET"), rules) is None
+    assert opened(replace(request, host="other.example"), rules) is None

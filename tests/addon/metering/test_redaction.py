@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from addon.metering.redaction import (
+    _WINDOW,
     BODY_RUN,
     CREDENTIAL_RUN,
     REDACTED,
@@ -153,3 +154,11 @@ def test_the_work_is_linear(unit: str):
             redact(text, credentials=(text,), body=text.encode())
 
     assert_linear(work, 200)
+
+
+def test_a_run_of_the_request_that_is_too_short_to_tell_anything_stays():
+    before, word, behind = "it is said: ", "quarterly ok", " has arrived"
+    assert len(before) == len(word) == _WINDOW < BODY_RUN
+    text = f"{before}{word}{behind}"
+    assert redact(text, body=f"no; {word}? yes".encode()) == text
+    assert redact(text, body=text.encode()) == REDACTED

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from addon.dialects.routes import DIALECTS
-from addon.metering.meter import STEP_BYTES, WHOLE_PIECE_BYTES, Meter
+from addon.metering.meter import STEP_BYTES_MAX, WHOLE_PIECE_BYTES, Meter
 from addon.metering.troubles import Troubles
 from addon.metering.whole import WholeAnswer
 from ledger.model.usage import NO_USAGE
@@ -27,7 +27,7 @@ def stream_of(size: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "size", [0, STEP_BYTES, WHOLE_PIECE_BYTES, 3 * WHOLE_PIECE_BYTES + 7], ids=lambda n: f"{n}"
+    "size", [0, STEP_BYTES_MAX, WHOLE_PIECE_BYTES, 3 * WHOLE_PIECE_BYTES + 7], ids=lambda n: f"{n}"
 )
 @pytest.mark.parametrize("encoding", ["", "gzip"])
 def test_it_reads_as_if_it_had_come_in_pieces(size: int, encoding: str):
@@ -66,13 +66,13 @@ def test_a_bug_while_reading_costs_the_figures_and_is_noted(monkeypatch: pytest.
     assert "ZeroDivisionError" in str(troubles.text)
 
 
-def test_many_small_pieces_of_a_decoder_are_steps_too():
-    """Each member of a gzip body gives one byte: the work is in their number."""
+def test_pieces_of_a_decoder_that_hold_nothing_are_work_too():
+    """Each member of a gzip body gives one piece, and an empty member an empty one."""
     document = json.dumps({"usage": {"prompt_tokens": 3}}).encode()
-    body = b"".join(gzip.compress(bytes([byte])) for byte in document + b" " * 2_000)
     metered = Meter(
         DIALECTS["openai.chat"], content_type="application/json", content_encoding="gzip"
     )
-    assert sum(1 for _ in metered.steps(body)) > 10
+    assert sum(1 for _ in metered.steps(gzip.compress(b"") * 2_000)) > 10
+    assert sum(1 for _ in metered.steps(gzip.compress(document))) <= 1
     metered.end()
     assert metered.usage().input_tokens == 3
