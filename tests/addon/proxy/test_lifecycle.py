@@ -128,7 +128,8 @@ def test_a_stop_waits_for_open_answers_and_no_longer_than_its_bound(monkeypatch)
 def test_captures_go_where_the_settings_name_them(tmp_path):
     def running_into(folder, captures):
         settings = SimpleNamespace(capture=folder)
-        return SimpleNamespace(settings=settings, captures=captures)
+        rules = SimpleNamespace(budget=Budget())
+        return SimpleNamespace(settings=settings, captures=captures, rules=rules)
 
     running = running_into(tmp_path / "a", None)
     lifecycle.set_captures(running, node="n")
