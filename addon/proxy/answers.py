@@ -85,6 +85,15 @@ def is_cut_short(live: Live) -> bool:
     return tap is not None and tap.is_cut_short
 
 
+def ends_by_closing(response: http.Response) -> bool:
+    """Whether the end of the body is the end of upstream's connection."""
+    return (
+        response.http_version in ("HTTP/1.0", "HTTP/1.1")
+        and "content-length" not in response.headers
+        and "transfer-encoding" not in response.headers
+    )
+
+
 def note_if_unread(live: Live, response: http.Response) -> None:
     """Say in the row if another addon took the tap out of the stream."""
     tap = live.exchange.tap

@@ -1,11 +1,12 @@
-"""Edge. When mitmproxy connects to an upstream, in reverse mode."""
+"""Edge. When mitmproxy connects to an upstream in reverse mode, and how that connection ended."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
-from mitmproxy import optmanager
+from mitmproxy import addonmanager, http, optmanager
 from mitmproxy.options import Options
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,19 @@ def connect_per_request(options: Options) -> tuple[str, Callable[[], None]]:
             options.update(connection_strategy="eager")
 
     return f", {_OPTION} lazy (default: eager)", restore
+
+
+def was_reset(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> bool:
+    """Whether a flow's upstream connection broke, where mitmproxy takes that for its end.
+
+    To be asked when the end of the body has come and nothing was closed yet. mitmproxy reads a
+    connection to its end and forgets the error that was the end; the reader still has it. Without
+    a reader of this kind the answer is no, as in mitmproxy.
+    """
+    connections = getattr(addons.get("proxyserver"), "connections", {})
+    transports = getattr(connections.get(flow.client_conn.id), "transports", {})
+    reader = getattr(transports.get(flow.server_conn), "reader", None)
+    return isinstance(reader, asyncio.StreamReader) and isinstance(reader.exception(), OSError)
 
 
 def _is_set_by_operator(options: Options) -> bool:

@@ -233,7 +233,10 @@ class Recorder:
         else:
             answers.note_if_unread(live, flow.response)
         await _read_rest(exchange)
-        settled = self._settled(running, live, End.FINISHED, cause=None)
+        end, cause = End.FINISHED, None
+        if live.broken_by_client is False:
+            end, cause = End.UPSTREAM_BROKE, "upstream reset its connection"
+        settled = self._settled(running, live, end, cause)
         if settled is not None and exchange.route.is_fetch and not exchange.is_recorded:
             # Another process, or this one before it was started again, may have booked it.
             booked = await asyncio.to_thread(running.ledger.has_booked, settled.exchange)
@@ -316,6 +319,15 @@ class Recorder:
         live = running.live.get(flow.id) if running else None
         if running is not None and live is not None and flow.response is not None:
             live.exchange.troubles.attempt(answers.restore, running, live, flow.response)
+
+    def upstream_ended(self, flow: http.HTTPFlow) -> None:
+        """Note that a body which ends by closing was ended by a reset."""
+        live = self._running.live.get(flow.id) if self._running else None
+        if live is None or flow.response is None or not answers.ends_by_closing(flow.response):
+            return
+        troubles = live.exchange.troubles
+        if troubles.attempt(connections.was_reset, ctx.master.addons, flow):
+            live.broken_by_client = False
 
     def is_cut_short(self, flow: http.HTTPFlow) -> bool:
         """Whether the client's body must end in an error."""

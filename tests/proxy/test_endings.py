@@ -347,3 +347,33 @@ def test_answers_that_are_not_streamed_and_end_badly(killing: Pair) -> None:
         assert rows.eventually(lambda: bool(rows.by_tag(killing.tee.ledger, "case").get(left)))
         client.leave()
     assert killing.settled_row(left)["outcome"] == "client_left"
+
+
+@pytest.mark.parametrize(("end", "outcome"), [(End.RST, "upstream_cut"), (End.FIN, "complete")])
+@pytest.mark.parametrize("asked", [True, None])
+def test_a_body_that_ends_by_closing_and_is_reset_between_two_frames(
+    killing: Pair, end: End, outcome: str, asked: bool | None
+) -> None:
+    """The finish reason has come, so that only the reset tells that more was to come."""
+    pieces = (
+        b'data: {"id":"c-1","model":"m","choices":[{"index":0,"delta":{"content":"a"}}]}\n\n',
+        b'data: {"id":"c-1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
+    )
+    gate = killing.upstream.gate()
+    killing.upstream.script = lambda _: Answer(
+        pieces=(*pieces, b""), framing=Framing.CLOSE, end=end, gate=gate
+    )
+    tag = new_tag()
+    with Http1(killing.tee.address()) as client:
+        client.send("POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=asked))
+        gate.release(2)
+        received = client.head()
+        while len(received.body) < sum(map(len, pieces)) and client.more(received):
+            pass
+        gate.release()  # what was sent has arrived: the reset takes nothing of it away
+        while client.more(received):
+            pass
+    assert received.body == b"".join(pieces)
+    row = killing.settled_row(tag)
+    assert row["outcome"] == outcome
+    assert row["error_message"] == ("upstream reset its connection" if end is End.RST else None)

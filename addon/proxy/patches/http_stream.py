@@ -4,6 +4,8 @@
                   event behind it says which side it came from
     ask again     a refused request is sent upstream once more within the same flow, so that its
                   answer streams to the client as any other
+    reset         the end of a body that ends by closing looks the same after a reset; at that
+                  moment the connection still knows
     held end      a body under a content-length is over for the client with its last byte, before
                   the response hook could wait for anything; its last chunk is sent after the hook
     cut short     the client of a body that we could not give whole must not take its end for a
@@ -51,6 +53,10 @@ class Watcher(Protocol):
 
     def stream_begins(self, flow: http.HTTPFlow) -> None:
         """The body is about to stream; `flow.response.stream` is as the addons left it."""
+
+    def upstream_ended(self, flow: http.HTTPFlow) -> None:
+        """The body has come to its end; called before the response hook, while the upstream
+        connection is still known."""
 
     def is_cut_short(self, flow: http.HTTPFlow) -> bool:
         """Whether the body that has streamed must end in an error for the client."""
@@ -111,6 +117,7 @@ def install(watcher: Watcher) -> Callable[[], None]:
         yield from handle_protocol_error(stream, event)
 
     def watched_response(stream: HttpStream, already_streamed: bool = False) -> Commands:
+        watcher.upstream_ended(stream.flow)
         if already_streamed:
             yield from _with_held_end(stream, send_response(stream, True), watcher)
         elif watcher.asks_again(stream.flow):

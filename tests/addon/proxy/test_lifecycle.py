@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from addon.metering.budget import Budget
 from addon.proxy import lifecycle
 from addon.proxy.recorder import Recorder
 from ledger.store.processes.health import Health, ThreadHealth

@@ -17,6 +17,8 @@ class Nobody:
 
     def stream_begins(self, flow) -> None: ...
 
+    def upstream_ended(self, flow) -> None: ...
+
     def is_cut_short(self, flow) -> bool:
         return False
 
