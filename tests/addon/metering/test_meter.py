@@ -409,3 +409,34 @@ def test_whether_a_stream_ends_inside_an_event(rest: bytes, is_cut: bool) -> Non
     meter.feed(WORDS[0] + rest)
     meter.end()
     assert meter.facts.is_cut_inside is is_cut
+
+
+def test_steps_are_shorter_while_frames_must_be_parsed() -> None:
+    """An odd frame costs far more than an ordinary one."""
+    meter = meter_of()
+    odd = b"".join(b'data: {"usage":null,"x%d":%d}\n\n' % (n, n) for n in range(2_000))
+    for _ in meter.steps(odd):
+        pass
+    assert meter.step_bytes == meter_module.STEP_BYTES_MIN
+    for first in range(0, len(WORDS), 20):
+        for _ in meter.steps(b"".join(WORDS[first : first + 20])):
+            pass
+    assert meter.step_bytes > meter_module.STEP_BYTES_MIN
+    for _ in meter.steps(END):
+        pass
+    meter.end()
+    assert meter.frames == 2_202
+    assert meter.usage().output_tokens == 200
+
+
+def test_ordinary_events_that_are_framed_already_do_not_shorten_steps() -> None:
+    meter = meter_of()
+    odd = b"".join(b'data: {"usage":null,"x%d":%d}\n\n' % (n, n) for n in range(200))
+    meter.feed_events(odd)
+    meter.feed_events(odd)
+    shortened = meter.step_bytes
+    assert shortened < meter_module.STEP_BYTES_MAX
+    for word in WORDS:
+        meter.feed_events(word)
+    assert meter.step_bytes >= shortened
+    assert meter.frames == 600

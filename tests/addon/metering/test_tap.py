@@ -452,3 +452,27 @@ def test_an_answer_that_no_budget_is_left_for_passes_unread():
         assert tap.callable(body) is body
     assert tap.gave_way
     assert "as much in memory as they may" in str(troubles.text)
+
+
+def test_after_a_turn_of_reading_the_loop_is_left_alone_for_a_while():
+    """Chunks that come meanwhile wait in the backlog, and are read at the end at the latest."""
+    now = [0.0]
+    step = [tap_module.TURN_SECONDS]
+
+    def clock() -> float:
+        now[0] += step[0]
+        return now[0]
+
+    metered = Meter(DIALECTS["openai.chat"], content_type="application/json")
+    tap = Tap(metered, stripper=None, clock=clock, troubles=Troubles())
+    body = long_answer()
+    tap.callable(body[:150_000])
+    step[0] = 0.0
+    before = metered.step_bytes, tap._backlog_bytes
+    tap.callable(body[150_000:200_000])
+    assert tap._backlog_bytes == before[1] + 50_000
+    now[0] += 2 * tap_module.REST_SECONDS
+    tap.callable(body[200_000:])
+    assert tap._backlog_bytes == 0
+    tap.end()
+    assert metered.facts.usage == {"prompt_tokens": 7}

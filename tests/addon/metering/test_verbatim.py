@@ -90,3 +90,17 @@ def test_it_is_looked_for_in_few_places_only() -> None:
     assert verbatim.key_of(nested, usage) is None
     data = json.dumps({"usage": usage, **{f"k{n}": {"usage": {}} for n in range(9)}}).encode()
     assert verbatim.text_of(data, "usage", usage) is None
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        pytest.param({"a": "}{", "b": {"c": '}"'}}, id="braces-in-strings"),
+        pytest.param({f"d{n}": {"n": n} for n in range(20)}, id="many-objects"),
+        pytest.param({"d": {"d": {"d": {"d": {}}}}, "z": "}"}, id="deep"),
+    ],
+)
+def test_an_object_of_any_form_is_found_whole(usage: dict[str, object]) -> None:
+    text = json.dumps(usage, indent=1)
+    data = f'{{"usage" : {text}, "x": {{}}}}'.encode()
+    assert verbatim.text_of(data, "usage", usage) == text
