@@ -12,8 +12,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from addon.commands.options import Recordings, Url
+from addon.commands.options import Archives, Url
 from addon.recordings import serving
+from addon.recordings.archives import files_in, is_url
 from addon.recordings.files import files_of, read
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.replay import Tally
@@ -30,14 +31,30 @@ UNREADABLE_SHOWN_MAX = 10
 
 
 def replay_command(
-    paths: Recordings,
+    paths: Archives,
     *,
     ledger: LedgerOption = None,
     url: Url = None,
     prices: Annotated[Path | None, typer.Option(help="Price override file (TOML).")] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", help="Processes that read at a time.", show_default=True)
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            help="Processes that read at a time; 1 if not given, with --dask local as many as "
+            "there are processors.",
+            show_default=False,
+        ),
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Read with the workers of this Dask scheduler (tcp://HOST:8786), or with "
+            "processes of this machine (local); PATHS may be URLs then. Needs tokentee[dask], "
+            "for s3:// also tokentee[s3].",
+        ),
+    ] = None,
     serve: Annotated[
         str | None,
         typer.Option(
@@ -56,24 +73,56 @@ def replay_command(
     run it again to go on where it was. At the end it says how many exchanges were new, how many
     the ledger had, and what was skipped and why.
 
+    With --dask the work is cut into files and parts of files. A part whose worker dies is read
+    by another one, and each is merged into the ledger once.
+
     Exit code 1: something was not readable or not written, or there was no LLM call in it.
     """
+    if dask is not None and serve is not None:
+        raise LedgerError("--serve reads here: leave out --dask")
     if serve is not None:
-        raise typer.Exit(serve_recordings(paths, url=url, address=serve, speed=speed))
-    raise typer.Exit(main(paths, ledger=ledger, url=url, prices=prices, jobs=jobs))
-
-
-def main(
-    paths: Sequence[Path], *, ledger: str | None, url: str | None, prices: Path | None, jobs: int
-) -> int:
-    """Replay the files; 0 if every exchange in them is in the ledger, 1 if not."""
-    if not 1 <= jobs <= JOBS_MAX:
+        local = _local_paths(paths)
+        raise typer.Exit(serve_recordings(local, url=url, address=serve, speed=speed))
+    if jobs is not None and not 1 <= jobs <= JOBS_MAX:
         raise LedgerError(f"--jobs {jobs}: from 1 to {JOBS_MAX}")
-    files = files_of(paths, bodies_too=url is not None)
+    job = Job(ledger_url=ledger or default_url(), url=url, prices=str(prices) if prices else None)
+    if dask is not None:
+        raise typer.Exit(replay_archive(paths, dask, job, workers=jobs))
+    raise typer.Exit(main(_local_paths(paths), job, jobs=jobs or 1))
+
+
+def _local_paths(names: Sequence[str]) -> list[Path]:
+    for name in names:
+        if is_url(name):
+            raise LedgerError(f"{name}: a URL is read with --dask local, or --dask ADDRESS")
+    return [Path(name) for name in names]
+
+
+def replay_archive(paths: Sequence[str], address: str, job: Job, *, workers: int | None) -> int:
+    """Replay files and URLs with Dask; 0 if every exchange in them is in the ledger, 1 if not."""
+    from addon.recordings.replay_dask import replay_on_dask
+
+    files = files_in(paths, bodies_too=job.url is not None)
+    if not files:
+        raise LedgerError(f"nothing to replay in {', '.join(paths)}")
+    console = console_on_stderr()
+
+    def log(_level: str, line: str) -> None:
+        console.print(escape(printable(line)))
+
+    total = sum(file.size for file in files)
+    with progress(console, "replaying", total, is_bytes=True) as advance:
+        tally = replay_on_dask(address, job, files, workers=workers, log=log, advance=advance)
+    _show(console, tally, shown(job.ledger_url))
+    return _exit_code(tally)
+
+
+def main(paths: Sequence[Path], job: Job, *, jobs: int) -> int:
+    """Replay the files; 0 if every exchange in them is in the ledger, 1 if not."""
+    files = files_of(paths, bodies_too=job.url is not None)
     if not files:
         raise LedgerError(f"nothing to replay in {', '.join(map(str, paths))}")
     console = console_on_stderr()
-    job = Job(ledger_url=ledger or default_url(), url=url, prices=str(prices) if prices else None)
 
     def log(_level: str, line: str) -> None:
         console.print(escape(printable(line)))
@@ -86,6 +135,10 @@ def main(
         with progress(console, "replaying", total, is_bytes=True) as advance_all:
             tally = replay_with(jobs, job, files, log=log, advance=advance_all)
     _show(console, tally, shown(job.ledger_url))
+    return _exit_code(tally)
+
+
+def _exit_code(tally: Tally) -> int:
     return 1 if tally.faults or tally.refused or not tally.new + tally.known else 0
 
 

@@ -29,24 +29,24 @@ def files_of(paths: Iterable[Path], *, bodies_too: bool) -> list[Path]:
     `bodies_too`: also single bodies in folders; a body named itself is always read. Raises
     LedgerError for a path that is not there.
     """
-    suffixes = (
-        *LINE_SUFFIXES,
-        *HAR_SUFFIXES,
-        *FLOW_SUFFIXES,
-        *(bodies.TYPES if bodies_too else ()),
-    )
     found: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
             inside = (file for file in path.rglob("*") if file.is_file())
-            found.update(
-                dict.fromkeys(sorted(file for file in inside if file.name.endswith(suffixes)))
-            )
+            kept = (file for file in inside if is_recording(file.name, bodies_too=bodies_too))
+            found.update(dict.fromkeys(sorted(kept)))
         elif path.is_file():
             found[path] = None
         else:
             raise LedgerError(f"{path}: no such file or folder")
     return list(found)
+
+
+def is_recording(name: str, *, bodies_too: bool) -> bool:
+    """Whether a file of a folder is read, by its name."""
+    return name.endswith((*LINE_SUFFIXES, *HAR_SUFFIXES, *FLOW_SUFFIXES)) or (
+        bodies_too and name.endswith(tuple(bodies.TYPES))
+    )
 
 
 def entries(path: Path, *, url: str | None, part: int = 0, parts: int = 1) -> Iterator[Entry]:

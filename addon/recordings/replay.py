@@ -47,6 +47,8 @@ class Part:
     path: Path
     part: int = 0
     parts: int = 1
+    name: str | None = None
+    """What rows call the file, where that is not its own path."""
 
 
 @dataclass(slots=True)
@@ -134,7 +136,7 @@ class Replay:
         """Meter what the ledger does not have of a file's exchanges, and hand it to the writer."""
         found = entries(part.path, url=self._url, part=part.part, parts=part.parts)
         for batch in _batches(found):
-            self._read_batch(batch, str(part.path.resolve()))
+            self._read_batch(batch, part.name or str(part.path.resolve()))
             self._advance(part.path, batch[-1].read_bytes)
 
     def finish(self) -> None:

@@ -1,6 +1,14 @@
 """Pure. Packages that are installed on request: `pip install 'tokentee[parquet]'`."""
 
-EXTRAS = {"pyarrow": "parquet", "psycopg": "postgresql", "psycopg_binary": "postgresql"}
+EXTRAS = {
+    "pyarrow": "parquet",
+    "psycopg": "postgresql",
+    "psycopg_binary": "postgresql",
+    "dask": "dask",
+    "distributed": "dask",
+    "fsspec": "dask",
+    "s3fs": "s3",
+}
 """Package -> the extra that brings it."""
 
 

@@ -7,7 +7,13 @@ from ledger.model.extras import missing_extra
 
 @pytest.mark.parametrize(
     ("name", "extra"),
-    [("pyarrow.parquet", "tokentee[parquet]"), ("psycopg", "tokentee[postgresql]")],
+    [
+        ("pyarrow.parquet", "tokentee[parquet]"),
+        ("psycopg", "tokentee[postgresql]"),
+        ("distributed", "tokentee[dask]"),
+        ("fsspec.core", "tokentee[dask]"),
+        ("s3fs", "tokentee[s3]"),
+    ],
 )
 def test_the_extra_is_named(name: str, extra: str):
     text = missing_extra(ModuleNotFoundError(name=name))

@@ -1,0 +1,142 @@
+"""Edge (files, network). Archives of recordings: local files, and what fsspec reads (`s3://…`).
+
+fsspec knows object stores, HDFS, SFTP and more, each by the package that brings it; credentials
+and endpoints come from the environment, as that package documents it (`AWS_ENDPOINT_URL` …). A file
+that lies elsewhere is copied to the machine that reads it, with the time of its last change, which
+stands for the start of exchanges that were recorded without one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from addon.recordings.files import files_of, is_recording
+from ledger.model.errors import LedgerError
+from ledger.model.extras import missing_extra, needs
+
+COPY_BYTES = 8 * 1024 * 1024
+"""Copied at a time: one request to an object store."""
+_GLOB = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveFile:
+    """One file of an archive."""
+
+    name: str
+    """Its path, or its URL."""
+    size: int
+    modified_at: float | None = None
+    """Seconds since 1970; of files that lie elsewhere."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is read where it lies."""
+        return not is_url(self.name)
+
+
+def is_url(name: str) -> bool:
+    """Whether a path is a URL for fsspec."""
+    return "://" in name
+
+
+def files_in(names: Sequence[str], *, bodies_too: bool) -> list[ArchiveFile]:
+    """The files of paths and URLs, each once; folders are searched, globs in URLs expanded.
+
+    Raises LedgerError for what is not there or cannot be listed.
+    """
+    found: dict[str, ArchiveFile] = {}
+    for name in names:
+        if is_url(name):
+            files = _at_url(name, bodies_too=bodies_too)
+        else:
+            files = [_local(path) for path in files_of([Path(name)], bodies_too=bodies_too)]
+        found.update((one.name, one) for one in files)
+    return list(found.values())
+
+
+@contextmanager
+def on_this_machine(file: ArchiveFile, folder: Path) -> Iterator[Path]:
+    """The file as a local one; a copy in the folder where it lies elsewhere. Raises OSError."""
+    if file.is_local:
+        yield Path(file.name)
+        return
+    system, path = _opened(file.name)
+    copy = folder / (PurePosixPath(path).name or "recording")
+    with system.open(path, "rb") as source, copy.open("wb") as target:
+        shutil.copyfileobj(source, target, COPY_BYTES)
+    if file.modified_at is not None:
+        os.utime(copy, (file.modified_at, file.modified_at))
+    try:
+        yield copy
+    finally:
+        copy.unlink(missing_ok=True)
+
+
+def _local(path: Path) -> ArchiveFile:
+    return ArchiveFile(name=str(path.resolve()), size=path.stat().st_size)
+
+
+def _at_url(url: str, *, bodies_too: bool) -> list[ArchiveFile]:
+    system, path = _opened(url)
+    try:
+        paths = _paths(system, path, bodies_too=bodies_too)
+        found = [_remote(system, one) for one in sorted(paths)]
+    except Exception as error:
+        # Each store raises its own kinds; what matters is that it cannot be listed.
+        raise LedgerError(f"{url} cannot be listed: {type(error).__name__}: {error}") from error
+    if not found:
+        raise LedgerError(f"{url}: no such file or folder, or no recordings in it")
+    return found
+
+
+def _paths(system: Any, path: str, *, bodies_too: bool) -> list[str]:
+    if _GLOB & set(path):
+        return [one for one in system.glob(path) if system.isfile(one)]
+    if system.isdir(path):
+        inside = system.find(path)
+        return [one for one in inside if is_recording(one, bodies_too=bodies_too)]
+    return [path] if system.exists(path) else []
+
+
+def _remote(system: Any, path: str) -> ArchiveFile:
+    if "file" in (system.protocol if isinstance(system.protocol, tuple) else [system.protocol]):
+        return _local(Path(path))
+    return ArchiveFile(
+        name=system.unstrip_protocol(path),
+        size=int(system.size(path) or 0),
+        modified_at=_modified_at(system, path),
+    )
+
+
+def _modified_at(system: Any, path: str) -> float | None:
+    try:
+        found = system.modified(path)
+    except (NotImplementedError, KeyError):
+        return None
+    if not isinstance(found, datetime):
+        return None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it. LedgerError if there is none for it."""
+    try:
+        from fsspec.core import url_to_fs
+
+        found: tuple[Any, str] = url_to_fs(url)
+    except ModuleNotFoundError as error:
+        raise LedgerError(missing_extra(error) or f"{url}: {error}") from error
+    except ImportError as error:  # fsspec's own words for a package that it needs
+        is_s3 = url.startswith(("s3://", "s3a://"))
+        raise LedgerError(needs("s3fs") if is_s3 else f"{url}: {error}") from error
+    except ValueError as error:
+        raise LedgerError(f"{url}: {error}") from error
+    return found
