@@ -4,8 +4,8 @@
                certificate authority, secrets), and says once what is wrong with the options. Then
                the others
     a death    the worker is started again: at once, then after a pause that doubles with each
-               death within `STEADY_SECONDS`. A worker that dies `UNREADY_DEATHS_MAX` times in turn
-               before it accepts ends everything
+               death within `STEADY_SECONDS`. A worker that ends `UNREADY_DEATHS_MAX` times
+               before it accepts, and was not killed from outside, ends everything
     SIGHUP     the settings are read again; then one worker after the other: a new one accepts,
                then the old one retires (`attendant.py`)
     SIGTERM,   all workers finish what is under way within seconds, and end; a second signal
@@ -53,12 +53,17 @@ PROCESSES_FOR_SLOT_MAX = 3
 """One that accepts, one that retires, and one that is being started."""
 
 
+FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
+"""How others end a process, such as a kernel without memory. It says nothing about the start."""
+
+
 class CannotStartError(Exception):
     """A worker ended before it accepted, or did not accept in time."""
 
-    def __init__(self, exit_code: int) -> None:
+    def __init__(self, exit_code: int, *, is_late: bool = False) -> None:
         super().__init__(f"it ended before it was ready ({ending_of(exit_code)})")
         self.exit_code = exit_code
+        self.is_own_fault = is_late or exit_code not in FROM_OUTSIDE
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -174,7 +179,7 @@ class Supervisor:
             process.kill()
             await process.ended.wait()
         if not done or not process.ready.result():
-            raise CannotStartError(process.exit_code or 0)
+            raise CannotStartError(process.exit_code or 0, is_late=not done)
         return process
 
     async def _fill(self, slot: Slot) -> None:
@@ -191,7 +196,7 @@ class Supervisor:
                 try:
                     process = await self._started(slot, self._plan)
                 except CannotStartError as error:
-                    unready += 1
+                    unready += error.is_own_fault
                     slot.deaths += 1
                     if self._stopping.is_set():
                         return
