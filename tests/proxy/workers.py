@@ -13,7 +13,6 @@ from pathlib import Path
 
 from tests.proxy.client import BrokenHttpError, Ending, Http1
 from tests.proxy.pair import OPENAI, headers_for
-from tests.proxy.rows import eventually
 
 START_SECONDS_MAX = 100
 STOP_SECONDS_MAX = 60
@@ -179,7 +178,10 @@ def loaded(address: tuple[str, int], count: int) -> Iterator[list[Client]]:
 
 def wait_for_ends(clients: list[Client], count: int) -> None:
     """Wait until each has seen so many ends more."""
-    before = [len(each.ended) for each in clients]
-    assert eventually(
-        lambda: all(len(c.ended) >= b + count for c, b in zip(clients, before, strict=True))
-    )
+    wanted = [len(each.ended) + count for each in clients]
+    pause = threading.Event()
+    for _ in range(START_SECONDS_MAX * 20):
+        if all(len(each.ended) >= ends for each, ends in zip(clients, wanted, strict=True)):
+            return
+        pause.wait(0.05)
+    raise AssertionError(f"{wanted} ends wanted, seen: {[len(each.ended) for each in clients]}")
