@@ -1,7 +1,7 @@
 """Wiring. Where Alembic meets the ledger.
 
-`ledger.db` hands over a connection that holds the migration lock already; Alembic's own command
-line opens the one ledger that `ledger.db.default_url()` names.
+`ledger.store.engines.migration` hands over a connection that holds the migration lock already;
+Alembic's own command line opens the one ledger that `engines.urls.default_url()` names.
 """
 
 from alembic import context

@@ -151,8 +151,10 @@ def deliver(
 def _bound(connection: Connection) -> None:
     """A database that hangs is one in trouble, which is said and tried again."""
     if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {STATEMENT_MS_MAX}")
-        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS_MAX}")
+        connection.exec_driver_sql(
+            f"SET LOCAL statement_timeout = {STATEMENT_MS_MAX}; "
+            f"SET LOCAL lock_timeout = {LOCK_MS_MAX}"
+        )
 
 
 def is_refusal(error: Exception) -> bool:
