@@ -17,7 +17,7 @@ from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
 from addon.framing import json_values
 from addon.metering.meter import Meter
-from addon.metering.websocket import MESSAGE_BYTES_MAX, Closed, Happening, Opened
+from addon.metering.websocket import MESSAGE_BYTES_MAX, Closed, Happening, Opened, short_message
 
 _BEGINNINGS = (b'"serverContent"', b'"toolCall"', b'"usageMetadata"', b'"error"')
 """What makes a message worth parsing while there is no turn, or no content in it yet."""
@@ -39,7 +39,7 @@ class LiveTurns:
     def client_message(self, message: bytes) -> list[Happening]:
         """What a client's message brings about: nothing, but it may name the model."""
         if b'"setup"' in message and len(message) <= MESSAGE_BYTES_MAX:
-            model = lookup(json_values.loads(message) or {}, "setup.model")
+            model = lookup(json_values.loads(short_message(message)) or {}, "setup.model")
             if isinstance(model, str):
                 self._model = model[:256]
         return []
@@ -50,6 +50,7 @@ class LiveTurns:
         telling = _FIGURES if has_content else _BEGINNINGS
         if len(message) > MESSAGE_BYTES_MAX or not any(mark in message for mark in telling):
             return []
+        message = short_message(message)
         body = json_values.loads(message)
         if body is None:
             return []

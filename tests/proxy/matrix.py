@@ -174,7 +174,7 @@ class Case:
         """Whether the connection's close is as good an end as any on this wire: between frames."""
         if not self.wire.ends_by_closing or self.tail:
             return False
-        return self.how in (How.CUT_CLOSE, How.CUT_CLOSE_RST)
+        return self.how is How.CUT_CLOSE
 
     @property
     def outcome(self) -> str:

@@ -19,7 +19,7 @@ import socket
 import statistics
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,7 +98,9 @@ class Neighbour(threading.Thread):
 class Arena:
     """One upstream, one bare proxy and ours; a proxy that an attack has hurt is replaced."""
 
-    def __init__(self, folder: Path, upstream: Upstream) -> None:
+    def __init__(self, folder: Path, upstream: Upstream, *, beside: int | None = None) -> None:
+        """`beside`: the port of a second upstream, which attacks are sent to."""
+        self._ports = [upstream.port] + ([beside] if beside is not None else [])
         self._folder = folder
         self._upstream = upstream
         self._started = 0
@@ -109,10 +111,11 @@ class Arena:
         if is_ours not in self._proxies:
             self._started += 1
             folder = self._folder / f"{'ours' if is_ours else 'bare'}-{self._started}"
-            hosts = {"tee_hosts": f"127.0.0.1:{self._upstream.port}=openai"}
+            named = [f"127.0.0.1:{port}=openai" for port in self._ports]
+            hosts = {"tee_hosts": ",".join(named)}
             proxy = Mitmdump(
                 folder,
-                upstreams=[self._upstream.url],
+                upstreams=[f"http://127.0.0.1:{port}" for port in self._ports],
                 beside=[TURNS],
                 **({"options": hosts} if is_ours else {"script": BARE}),
             )
@@ -127,7 +130,8 @@ class Arena:
         if proxy is not None:
             proxy.kill()
 
-    def attack(self, attack: Attack, *, is_ours: bool) -> Seen:
+    def attack(self, run: Callable[[Mitmdump], bytes], *, is_ours: bool) -> Seen:
+        """Let an attack run through a proxy, beside a neighbour; it gives what its peers got."""
         proxy = self.proxy(is_ours=is_ours)
         before = memory_mb(proxy, "VmRSS")
         Path(f"/proc/{proxy.process.pid}/clear_refs").write_text("5")  # the peak begins here
@@ -135,14 +139,7 @@ class Arena:
         neighbour = Neighbour(proxy)
         neighbour.start()
         try:
-            status, body = exchange(
-                proxy.address(),
-                attack.target,
-                attacks.body_of(attack.name),
-                *attack.headers,
-                ("x-attack", attack.name),
-                raw_headers=attack.raw_headers,
-            )
+            answer = run(proxy)
             time.sleep(5 * PAUSE_SECONDS)  # the neighbour meets what goes on behind the end
         finally:
             neighbour.stop()
@@ -153,7 +150,7 @@ class Arena:
             wait_ms=neighbour.longest_ms,
             turn_ms=longest_turn_ms(proxy),
             growth_mb=memory_mb(proxy, "VmHWM") - before,
-            answer=b"%d %s" % (status, body),
+            answer=answer,
         )
 
 
@@ -260,28 +257,59 @@ def params() -> list[object]:
     ]
 
 
+def sent(attack: Attack, proxy: Mitmdump) -> bytes:
+    """Status and body of the answer to an attack."""
+    status, body = exchange(
+        proxy.address(),
+        attack.target,
+        attacks.body_of(attack.name),
+        *attack.headers,
+        ("x-attack", attack.name),
+        raw_headers=attack.raw_headers,
+    )
+    return b"%d %s" % (status, body)
+
+
 @pytest.mark.parametrize("name", params())
 def test_nobody_notices(arena: Arena, name: str, say_at_end: Say) -> None:
     attack = BY_NAME[name]
-    bare = arena.attack(attack, is_ours=False)
+    check(
+        arena,
+        name,
+        lambda proxy: sent(attack, proxy),
+        say=lambda line: say_at_end(SECTION, line),
+        is_compared=attack.is_compared,
+    )
+
+
+def check(
+    arena: Arena,
+    name: str,
+    run: Callable[[Mitmdump], bytes],
+    *,
+    say: Callable[[str], None],
+    is_compared: bool,
+) -> None:
+    """Compare an attack on ours with the same on a bare proxy, and record a normal exchange."""
+    bare = arena.attack(run, is_ours=False)
     problems = ["it did not come to an end"]
     ours = None
     try:
-        ours = arena.attack(attack, is_ours=True)
-        problems = list(problems_of(attack, ours, bare))
+        ours = arena.attack(run, is_ours=True)
+        problems = list(problems_of(ours, bare, is_compared=is_compared))
         problems += [] if is_recorded_exactly(arena.proxy(is_ours=True)) else ["not recorded"]
     finally:
         figures = f"{bare.wait_ms:6.0f} ->{ours.wait_ms:6.0f} ms" if ours else f"{'':18}"
         figures += f" {bare.turn_ms:5.0f} ->{ours.turn_ms:5.0f} ms" if ours else f"{'':18}"
         figures += f" {bare.growth_mb:5.0f} ->{ours.growth_mb:5.0f} MB" if ours else f"{'':18}"
         figures += f"  x{ours.slowness:.1f}" if ours else ""
-        say_at_end(SECTION, f"{name:<50} {figures}  {', '.join(problems) or 'ok'}")
+        say(f"{name:<50} {figures}  {', '.join(problems) or 'ok'}")
         if problems:
             arena.drop(is_ours=True)
     assert not problems
 
 
-def problems_of(attack: Attack, ours: Seen, bare: Seen) -> Iterator[str]:
+def problems_of(ours: Seen, bare: Seen, *, is_compared: bool) -> Iterator[str]:
     slowness = min(SLOWNESS_MAX, max(1.0, ours.slowness))
     if ours.wait_ms > bare.wait_ms + slowness * WAIT_MS_MAX:
         yield "the neighbour waited"
@@ -289,7 +317,7 @@ def problems_of(attack: Attack, ours: Seen, bare: Seen) -> Iterator[str]:
         yield "a long turn"
     if ours.growth_mb > bare.growth_mb + GROWTH_MB_MAX:
         yield "memory grew"
-    if attack.is_compared and ours.answer != bare.answer:
+    if is_compared and ours.answer != bare.answer:
         yield "other bytes"
 
 

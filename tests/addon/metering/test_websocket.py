@@ -448,3 +448,27 @@ def test_beyond_the_bound_the_oldest_request_that_waits_is_closed() -> None:
     assert isinstance(closed, Closed)
     assert closed.key == opened.key
     assert session.open_count == UNDER_WAY_MAX
+
+
+def test_a_long_message_is_read_without_what_is_no_figure():
+    """A request with a picture in it, and an answer that repeats 3 MB of its output."""
+    session = responses()
+    picture = "A" * 3_000_000
+    asked = {"type": "response.create", "model": "m", "input": [{"image": picture}]}
+    (opened,) = session.client_message(json.dumps(asked).encode())
+    assert isinstance(opened, Opened)
+    assert opened.request.model == "m"
+    usage = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
+    response = {"id": "r", "output": [{"text": picture}], "usage": usage, "status": "completed"}
+    created = {"type": "response.created", "response": {"id": "r"}}
+    assert session.server_message(json.dumps(created).encode()) == []
+    done = {"type": "response.completed", "response": response}
+    (closed,) = session.server_message(json.dumps(done).encode())
+    assert isinstance(closed, Closed)
+    assert closed.meter.usage().output_tokens == 3
+
+
+def test_a_message_of_too_many_values_is_not_read():
+    session = responses()
+    many = b'{"type":"response.create","input":[' + b"[]," * 1_000_000 + b"[]]}"
+    assert session.client_message(many) == []
