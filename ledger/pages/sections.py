@@ -8,7 +8,7 @@ ones at once and the slow ones when they come.
     sessions   the costliest sessions                                              from the sums
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -23,7 +23,7 @@ from ledger.pages.period import DAY, Period
 from ledger.pages.problems import Problem, Shipping, problems
 from ledger.pages.sums import Sums
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
-from ledger.reports.queries import percentiles_of, totals
+from ledger.reports.queries import counted, percentiles_of, totals
 from ledger.store.scope import Scope, snapshot
 
 ROWS_MAX = 25
@@ -247,8 +247,12 @@ def speed(engine: Engine, question: Question) -> Speed:
 def _spread(title: str, times: Mapping[str, str]) -> tuple[Spread, charts.Lines]:
     """Median and 95th percentile, and both over time."""
     bars = sorted(bar for bar, text in times.items() if text)
-    found = [percentiles_of([times[bar]]) for bar in bars]
-    middle, high = percentiles_of(times.values())
+    counts = [counted([times[bar]]) for bar in bars]
+    found = [percentiles_of(each) for each in counts]
+    every: Counter[str] = Counter()
+    for each in counts:
+        every.update(each)
+    middle, high = percentiles_of(every)
     chart = charts.Lines(
         title=title,
         unit="ms",

@@ -5,7 +5,7 @@ The database does the summing, so no row passes through Python that is not part 
 alone (`--exact`) is compared with the view's own sums before it is shown.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -46,6 +46,11 @@ _TIMES = {"first_token_ms": "first_token_times", "duration_ms": "duration_times"
 """Time -> the times of a group, as the sums have them."""
 
 
+NO_TIMES: Counter[str] = Counter()
+SMALL_GROUP = 200
+"""Times that differ."""
+
+
 def report(
     engine: Engine,
     by: Sequence[str],
@@ -65,11 +70,12 @@ def report(
         still_open = connection.execute(_still_open(scope)).scalar_one()
         first, last = _extent(connection, scope)
         stale_days = 0 if is_exact else stale_count(connection)
+    every = _Every()
     rows = [
         Row(
             key=key,
             figures=group.figures,
-            times=_spread(group.times),
+            times=every.spread(group.times),
             hint=group.hint,
             name=_key_name(words, key, group.hint, scope),
         )
@@ -84,7 +90,7 @@ def report(
         since=scope.since,
         until=scope.until,
         rows=tuple(rows),
-        total=Row(key=(), figures=total, times=_spread(_all_times(groups.values()))),
+        total=Row(key=(), figures=total, times=every.times()),
         open_requests=still_open,
         now=now or datetime.now(UTC),
         first=first,
@@ -142,8 +148,11 @@ def _groups(
     )
     groups: dict[Key, _Group] = {}
     everything: list[Figures] = []
+    is_split = None
     for row in sums.grouped(connection, wanted):
-        figures = _figures(row)
+        if is_split is None:
+            is_split = sums.is_split(row)
+        figures = _figures(row, keys.columns_count, is_split=is_split)
         everything.append(figures)
         key = keys.key_of(row)
         if key is None:
@@ -155,37 +164,58 @@ def _groups(
         else:
             group.figures += figures
             group.hint = max((each for each in (hint, group.hint) if each), default=None)
-        for name in _TIMES.values() if with_times else ():
-            if text := row._mapping[name]:
-                group.times.setdefault(name, []).append(text)
+        if with_times:
+            for name, text in zip(_TIMES.values(), row[-len(_TIMES) :], strict=True):
+                if text:
+                    group.times.setdefault(name, []).append(text)
     if is_exact:
         _compare(connection, total_of(everything), conditions(keys.rest, dialect))
     return groups
 
 
-def _spread(times: Mapping[str, Iterable[str]]) -> Times:
-    """The percentiles of times."""
+class _Every:
+    """The times of all groups, which are counted together."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {name: Counter() for name in _TIMES.values()}
+        self._few: dict[str, list[str]] = {name: [] for name in _TIMES.values()}
+
+    def spread(self, times: Mapping[str, list[str]]) -> Times:
+        """The percentiles of a group, whose times are kept for those of all."""
+        counts = {name: counted(texts) for name, texts in times.items()}
+        for name, each in counts.items():
+            # Small groups are quicker counted once more, all at once, than added one by one.
+            if len(each) < SMALL_GROUP:
+                self._few[name] += times[name]
+            else:
+                self._counts[name].update(each)
+        return _times_of(counts)
+
+    def times(self) -> Times:
+        """The percentiles of all."""
+        return _times_of(
+            {name: each + counted(self._few[name]) for name, each in self._counts.items()}
+        )
+
+
+def _times_of(counts: Mapping[str, Counter[str]]) -> Times:
     found: dict[str, int | None] = {}
     for name, kept in _TIMES.items():
-        middle, high = percentiles_of(times.get(kept, ()))
+        middle, high = percentiles_of(counts.get(kept, NO_TIMES))
         found |= {f"{name}_p50": middle, f"{name}_p95": high}
     return Times(**found)
 
 
-def percentiles_of(texts: Iterable[str]) -> tuple[int | None, int | None]:
-    """p50 and p95 of times as the sums keep them."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(text.split())
+def counted(texts: Iterable[str]) -> Counter[str]:
+    """How often each time is in texts as the sums keep them."""
+    return Counter(" ".join(texts).split())
+
+
+def percentiles_of(counts: Counter[str]) -> tuple[int | None, int | None]:
+    """p50 and p95 of times."""
+    if not counts:
+        return None, None
     return percentiles(sorted((int(value), count) for value, count in counts.items()))
-
-
-def _all_times(groups: Iterable[_Group]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
-    for group in groups:
-        for name, texts in group.times.items():
-            found[name] += texts
-    return found
 
 
 class _Keys:
@@ -204,7 +234,7 @@ class _Keys:
         self._plain = [word for word in by if word not in WORDS]
         for word in self._plain:
             dimension(word, dialect)  # refuses what nothing is by
-        self._width = 0
+        self._width = self.columns_count = 0
         self.rest = replace(
             scope, only=tuple(pair for pair in scope.only if pair[0] not in self._wanted)
         )
@@ -215,7 +245,10 @@ class _Keys:
         found = [dimension(word, self._dialect, of) for word in self._plain]
         found += self._facts.columns(of)
         self._width = len(found)
-        return [*found, of.c.key_hint] if "key" in self._by else found
+        if "key" in self._by:
+            found.append(of.c.key_hint)
+        self.columns_count = len(found)
+        return found
 
     def key_of(self, row: Any) -> Key | None:
         """The key of the group that a row of the database belongs to; None: it is not wanted."""
@@ -234,12 +267,19 @@ class _Keys:
         return hint
 
 
-def _figures(row: Any) -> Figures:
-    is_split = sums.is_split(row)
-    found: dict[str, Any] = {
-        name: int(row._mapping[name]) if name in COUNTS else whole(row, name, is_split=is_split)
-        for name in _NAMES
-    }
+def _figures(row: Any, first: int, *, is_split: bool) -> Figures:
+    """The figures of a row, which begin at a place of it."""
+    if is_split:
+        found: dict[str, Any] = {
+            name: int(row._mapping[name]) if name in COUNTS else whole(row, name, is_split=True)
+            for name in _NAMES
+        }
+    else:
+        values = row[first : first + len(_NAMES)]
+        found = {
+            name: None if value is None else int(value)
+            for name, value in zip(_NAMES, values, strict=True)
+        }
     # Both are counted as unpriced.
     found["unpriced"] -= found["partial"]
     return Figures(**found)

@@ -1,13 +1,15 @@
 """What the ledger costs and how long it takes to ask, with millions of exchanges.
 
-    uv run python -m tests.bench.bench_ledger --help
+    uv run python -m tests.bench.bench_ledger [--rows 2000000] [--plans]
     uv run pytest -m bench tests/bench/bench_ledger.py -s
 
 writer     CPU per exchange of a batch: the open row, then the settled one with its charges
 ship       exchanges per second from a spool into PostgreSQL, and out of it again
-questions  the common questions to a ledger of `--rows` exchanges over 90 days, with their plans
+questions  what people ask of a ledger of `--rows` exchanges over 90 days (`ledger_questions.py`)
 
-Exchanges are made inside the database (about 20 GB for five million on PostgreSQL, 11 on SQLite).
+Exchanges are made inside the database (about 4 GB for two million, on either). Questions are judged
+by their CPU time, of this process and of the database server: a busy machine does not change it
+much. JSON is written to `--json`.
 """
 
 import argparse
@@ -19,8 +21,8 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -34,145 +36,66 @@ from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Outcome, State
 from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import Usage
-from ledger.store import db, partitions
+from ledger.store import db
 from ledger.store.writing import batch_insert
 from ledger.sync import merging
+from tests.bench import big_ledger, ledger_questions
+from tests.bench.big_ledger import END
 
-DAYS = 90
-BEGIN = datetime(2026, 8, 20, tzinfo=UTC)
-END = BEGIN + timedelta(days=DAYS)
-SLICE = 100_000
 WRITER_EXCHANGES = 4_000
-SECONDS_MAX = 1.0
-"""What a common question may take."""
-
-QUESTIONS = {
-    "by response id": "SELECT * FROM requests WHERE response_id = 'chatcmpl-1000'",
-    "by id": "SELECT * FROM requests WHERE id = 'e1000'",
-    "the last 50": "SELECT * FROM requests ORDER BY opened_at DESC LIMIT 50",
-    "one session": "SELECT * FROM requests WHERE session_id = 's100' ORDER BY opened_at",
-    "a day by model": "SELECT model, COUNT(*), SUM(input_tokens), SUM(cost_usd) FROM requests "
-    "WHERE opened_at >= '2026-11-10' AND opened_at < '2026-11-11' GROUP BY model",
-    "a key's week": "SELECT COUNT(*), SUM(input_tokens), SUM(cost_usd) FROM requests "
-    "WHERE key_fingerprint = 'k7' "
-    "AND opened_at >= '2026-11-10' AND opened_at < '2026-11-17'",
-    "a day of usage_daily": "SELECT * FROM usage_daily WHERE day = '2026-11-10'",
-    "usage_daily, all of it": "SELECT day, SUM(cost_usd) FROM usage_daily GROUP BY day",
-    "completeness of a day": "SELECT * FROM completeness "
-    "WHERE hour >= '2026-11-10' AND hour < '2026-11-11'",
-    "unpriced of a day": "SELECT model, line, COUNT(*) FROM unpriced "
-    "WHERE opened_at >= '2026-11-10' AND opened_at < '2026-11-11' GROUP BY model, line",
-}
-
-# Ordinary exchanges, spelt for either database: {n} is a number, {at} and {later} moments of it.
-SPELLINGS = {
-    "sqlite": {
-        "numbers": "WITH RECURSIVE numbers(n) AS "
-        "(SELECT :first UNION ALL SELECT n + 1 FROM numbers WHERE n < :last)",
-        "at": "strftime('%Y-%m-%d %H:%M:%f', julianday(:begin) + n * :step / 86400.0) || '000Z'",
-        "later": "strftime('%Y-%m-%d %H:%M:%f', julianday(:begin) + n * :step / 86400.0, "
-        "'+7 seconds') || '000Z'",
-        "digest": "lower(hex(randomblob({0})))",
-        "true": "1",
-        "json": "TEXT",
-    },
-    "postgresql": {
-        "numbers": "WITH numbers AS (SELECT generate_series(CAST(:first AS bigint), :last) AS n)",
-        "at": "CAST(:begin AS timestamptz) + n * :step * interval '1 second'",
-        "later": "CAST(:begin AS timestamptz) + (n * :step + 7) * interval '1 second'",
-        "digest": "substr(md5(n::text) || md5((n + 1)::text), 1, 2 * {0})",
-        "true": "true",
-        "json": "JSON",
-    },
-}
-EXCHANGES = """{numbers}
-INSERT INTO exchanges (id, opened_at, state, outcome, settled_at, first_byte_at, first_token_at,
-  source, origin, provider, dialect, operation, path, request_model, response_model, response_id,
-  content_digest, streamed, http_status, finish_reason, request_bytes, response_bytes,
-  client_bytes, removed_bytes, upstream_digest, client_digest, events, key_fingerprint, key_hint,
-  user_agent, session_id, tags, node)
-SELECT 'e' || n, {at}, 'settled', 'complete', {later}, {at}, {at}, 'live',
-  'https://api.p' || (n % 4) || '.com:443', 'p' || (n % 4), 'openai.chat', 'chat',
-  '/v1/chat/completions', 'model-' || (n % 7), 'model-' || (n % 7), 'chatcmpl-' || n, {digest16},
-  {true}, 200, 'stop', 1200, 9000, 8800, 200, {digest32}, {digest32}, 40, 'k' || (n % 40), 'abcd',
-  'OpenAI/Python 2.1.0', 's' || (n / 20), CAST('{{"team":"search"}}' AS {json}), 'host/1/1'
-FROM numbers"""
-READINGS = """{numbers}
-INSERT INTO readings (id, exchange_id, opened_at, revision, meter_version, usage_source,
-  input_tokens, cache_read_tokens, output_tokens, reasoning_tokens, tool_units, further, remarks,
-  usage_json, read_at)
-SELECT 'r' || n, 'e' || n, {at}, 1, '0.1.0', 'reported', 1000 + n % 9000, n % 1000, n % 700,
-  n % 100, CAST('{{}}' AS {json}), CAST('[]' AS {json}), CAST('[]' AS {json}),
-  CAST('{{"prompt_tokens":' || (1000 + n % 9000) || ',"completion_tokens":' || (n % 700)
-    || ',"prompt_tokens_details":{{"cached_tokens":' || (n % 1000) || '}},'
-    || '"completion_tokens_details":{{"reasoning_tokens":' || (n % 100) || '}}}}' AS {json}), {later}
-FROM numbers"""
-CHARGES = """{numbers}
-INSERT INTO charges (id, exchange_id, opened_at, reading_id, ordinal, revision, line, quantity,
-  unit_picousd, amount_picousd, price_source, priced_at)
-SELECT 'r' || n || '.' || o, 'e' || n, {at}, 'r' || n, o, 1,
-  CASE o WHEN 0 THEN 'uncached_input' WHEN 1 THEN 'cache_read' ELSE 'output' END, n % 1000,
-  CASE WHEN n % 7 = 0 THEN NULL ELSE 250000 END,
-  CASE WHEN n % 7 = 0 THEN NULL ELSE n % 1000 * 250000 END, 'genai-prices 0.2.3', {later}
-FROM numbers CROSS JOIN (SELECT 0 AS o UNION ALL SELECT 1 UNION ALL SELECT 2) ordinals"""
+SHIPPED_MAX = 20_000
+"""Exchanges that are merged from ledger to ledger."""
 
 
-def fill(engine: Engine, rows: int) -> float:
-    """Make exchanges, three charges each; seconds that it took."""
-    spelling = SPELLINGS[engine.dialect.name]
-    words = spelling | {
-        "digest16": spelling["digest"].format(16),
-        "digest32": spelling["digest"].format(32),
-    }
-    started = time.perf_counter()
-    if engine.dialect.name == "postgresql":
-        months = {(BEGIN + timedelta(days=day)).date().replace(day=1) for day in range(DAYS)}
-        partitions.ensure(engine, months, END.date())
-    for first in range(0, rows, SLICE):
-        bounds = {
-            "first": first,
-            "last": min(first + SLICE, rows) - 1,
-            "begin": f"{BEGIN:%Y-%m-%d %H:%M:%S}",
-            "step": DAYS * 86_400 / rows,
-        }
-        with db.writing(engine) as connection:
-            if engine.dialect.name == "sqlite":
-                connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
-            for text in (EXCHANGES, READINGS, CHARGES):
-                connection.execute(sa.text(text.format(**words)), bounds)
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.exec_driver_sql(
-            "ANALYZE" if engine.dialect.name == "sqlite" else "VACUUM ANALYZE"
-        )
-    return time.perf_counter() - started
-
-
-def ask(engine: Engine, question: str) -> tuple[float, int, str]:
-    """Seconds of the second time it is asked, rows, and the plan."""
-    explain = "EXPLAIN QUERY PLAN " if engine.dialect.name == "sqlite" else "EXPLAIN "
-    with engine.connect() as connection:
-        connection.execute(sa.text(question)).all()
-        started = time.perf_counter()
-        count = len(connection.execute(sa.text(question)).all())
-        seconds = time.perf_counter() - started
-        plan = connection.execute(sa.text(explain + question)).all()
-    return seconds, count, "\n".join(str(line[-1]) for line in plan)
-
-
-def questions(engine: Engine, *, plans: bool, console: Console) -> dict[str, float]:
-    """Ask all of them, and show how long each took."""
-    table = Table("question", "ms", "rows", title=f"{engine.dialect.name}: common questions")
+def questions_of(
+    engine: Engine, *, plans: bool, console: Console
+) -> dict[str, ledger_questions.Taken]:
+    """Ask all questions, and show how long each took."""
+    table = Table(
+        *("question", "s", "CPU s", "at most"), title=f"{engine.dialect.name}: common questions"
+    )
     taken = {}
-    shown = []
-    for name, question in QUESTIONS.items():
-        seconds, count, plan = ask(engine, question)
-        taken[name] = seconds
-        table.add_row(name, f"{1000 * seconds:.1f}", str(count))
-        shown.append(f"{name}: {question}\n{plan}\n")
+    for asked in ledger_questions.questions():
+        found = taken[asked.name] = ledger_questions.taken_by(asked, engine, rounds=2)
+        limit = "" if asked.seconds_max is None else f"{asked.seconds_max:g}"
+        late = asked.seconds_max is not None and found.cpu_seconds > asked.seconds_max
+        table.add_row(
+            asked.name,
+            f"{found.seconds:.2f}",
+            f"{found.cpu_seconds:.2f}{' !' if late else ''}",
+            limit,
+        )
     console.print(table)
     if plans:
-        console.print("\n".join(shown), markup=False, highlight=False)
+        for asked in ledger_questions.questions():
+            for text, plan in ledger_questions.plans(engine, asked).items():
+                console.print(f"{asked.name}\n{text}\n{plan}\n", markup=False, highlight=False)
     return taken
+
+
+def space_of(engine: Engine, rows: int, *, console: Console) -> dict[str, float]:
+    """Megabytes per million exchanges: of the ledger, and of each table of sums."""
+    names = ("hourly_usage", "daily", "hourly")
+    if engine.dialect.name == "postgresql":
+        text = "SELECT pg_total_relation_size(:name)"
+        whole = "SELECT pg_database_size(current_database())"
+    else:
+        # The page counts of a table need SQLite's dbstat; the lengths of its rows do without.
+        text = ""
+        whole = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+    with engine.connect() as connection:
+        sizes = {"ledger": connection.execute(sa.text(whole)).scalar_one()}
+        for name in names:
+            sizes[f"{name} rows"] = connection.execute(
+                sa.text(f"SELECT COUNT(*) FROM {name}")
+            ).scalar_one()
+            if text:
+                sizes[name] = connection.execute(sa.text(text), {"name": name}).scalar_one()
+    scaled = {name: size / rows for name, size in sizes.items()}
+    for name, size in scaled.items():
+        unit = f"{1e6 * size:,.0f}" if name.endswith("rows") else f"{size:,.0f} MB"
+        console.print(f"{engine.dialect.name}: {name} per million exchanges: {unit}")
+    return scaled
 
 
 def entry(number: int) -> tuple[Exchange, Exchange, Reading, tuple[Charge, ...]]:
@@ -308,20 +231,31 @@ def postgres(folder: Path) -> Iterator[str]:
         server.cleanup()
 
 
-def measure(databases: Sequence[str], rows: int, folder: Path, *, plans: bool) -> dict[str, float]:
-    """All of it; the seconds of every question."""
+def measure(
+    databases: Sequence[str], rows: int, folder: Path, *, plans: bool
+) -> dict[str, dict[str, object]]:
+    """All of it; what each question took, by database."""
     console = Console(width=120)
-    taken: dict[str, float] = {}
+    found: dict[str, dict[str, object]] = {}
 
     def ask_all(url: str) -> None:
         engine = db.ensure(url)
-        seconds = fill(engine, rows)
-        console.print(f"{engine.dialect.name}: {rows:,} exchanges made in {seconds:.0f} s")
-        started = time.perf_counter()
-        days = rollup.roll(engine, now=END)
-        console.print(f"{days} days summed up in {time.perf_counter() - started:.0f} s")
-        for name, value in questions(engine, plans=plans, console=console).items():
-            taken[f"{engine.dialect.name}: {name}"] = value
+        name = engine.dialect.name
+        seconds = big_ledger.fill(engine, rows)
+        console.print(f"{name}: {rows:,} exchanges made in {seconds:.0f} s")
+        started, cpu = time.perf_counter(), time.process_time()
+        days = rollup.roll(engine, now=END, log=lambda _, line: console.print(line))
+        summed, cpu = time.perf_counter() - started, time.process_time() - cpu
+        console.print(f"{name}: {days} days summed up in {summed:.0f} s, {cpu:.0f} s of CPU here")
+        space = space_of(engine, rows, console=console)
+        taken = questions_of(engine, plans=plans, console=console)
+        found[name] = {
+            "rows": rows,
+            "filled_seconds": seconds,
+            "summed_seconds": summed,
+            "megabytes_per_million": space,
+            "questions": {each: asdict(value) for each, value in taken.items()},
+        }
         engine.dispose()
 
     if "sqlite" in databases:
@@ -330,31 +264,41 @@ def measure(databases: Sequence[str], rows: int, folder: Path, *, plans: bool) -
     if "postgresql" in databases:
         with postgres(folder) as url:
             few = f"sqlite:///{folder / 'few.sqlite3'}"
-            fill(db.ensure(few), min(rows, 20_000))
+            big_ledger.fill(db.ensure(few), min(rows, SHIPPED_MAX))
             ship(few, url, folder, console=console)
             with sa.create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
                 connection.exec_driver_sql("CREATE DATABASE questions")
             ask_all(sa.make_url(url).set(database="questions").render_as_string(False))
-    return taken
+    return found
 
 
 @pytest.mark.bench
 @pytest.mark.timeout(7200)
-def test_common_questions_take_less_than_a_second(tmp_path):
-    taken = measure(["sqlite", "postgresql"], 5_000_000, tmp_path, plans=True)
-    slow = {name: seconds for name, seconds in taken.items() if seconds > SECONDS_MAX}
+def test_common_questions_take_as_long_as_they_may(tmp_path):
+    found = measure(["sqlite", "postgresql"], 2_000_000, tmp_path, plans=False)
+    limits = {asked.name: asked.seconds_max for asked in ledger_questions.questions()}
+    slow = {
+        (database, name): taken
+        for database, about in found.items()
+        for name, taken in about["questions"].items()
+        if limits[name] is not None and taken["cpu_seconds"] > limits[name]
+    }
     assert not slow
 
 
 def main() -> None:
+    """Measure, print, write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--database", action="append", choices=["sqlite", "postgresql"])
-    parser.add_argument("--plans", action="store_true")
+    parser.add_argument("--plans", action="store_true", help="the plan of every statement, too")
+    parser.add_argument("--json", type=Path, default=Path("bench_ledger.json"), metavar="FILE")
+    parser.add_argument("--folder", type=Path, help="where the ledgers are made, and deleted")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         databases = given.database or ["sqlite", "postgresql"]
-        measure(databases, given.rows, Path(folder), plans=given.plans)
+        found = measure(databases, given.rows, Path(folder), plans=given.plans)
+    given.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -91,10 +91,14 @@ SUMS: Mapping[str, str] = {
     "generated_tokens": f"CASE WHEN {IS_TIMED} THEN e.output_tokens END",
 }
 """The same, with what only reports show."""
+_THREE_DIGITS = """CASE WHEN {0} < 1000 THEN {0} WHEN {0} < 10000 THEN ({0} + 5) / 10 * 10
+    WHEN {0} < 100000 THEN ({0} + 50) / 100 * 100 ELSE ({0} + 500) / 1000 * 1000 END"""
 TIMES: Mapping[str, str] = {
-    "first_token_times": "e.first_token_ms",
-    "duration_times": "e.duration_ms",
+    "first_token_times": _THREE_DIGITS.format("e.first_token_ms"),
+    "duration_times": _THREE_DIGITS.format("e.duration_ms"),
 }
-"""Every time of a group in milliseconds, as text with spaces between. Percentiles cannot be added
-up, so the times themselves are kept: some five bytes each."""
+"""Every time of a group in milliseconds, to three digits, as text with spaces between. Percentiles
+cannot be added up, so the times themselves are kept: some five bytes each. Rounding keeps their
+order, so the percentiles are those of the exact times, rounded; and it makes millions of times
+a thousand different ones, which are counted four times as fast."""
 FIGURES = (*COUNTS, *SUMS, *TIMES)

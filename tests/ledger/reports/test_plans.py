@@ -1,0 +1,120 @@
+"""What is asked of a period reads that period: of requests no more than the days without sums."""
+
+import json
+import re
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.maintenance import rollup
+from ledger.reports.queries import report
+from ledger.store import db
+from ledger.store.scope import Scope
+from tests.bench import big_ledger
+from tests.bench.big_ledger import END
+
+ROWS = 20_000
+"""Enough that a planner prefers an index for a day and not for everything."""
+MIDNIGHT = END.replace(hour=0, minute=0)
+MONTH = Scope(since=MIDNIGHT - timedelta(days=29))
+WORDS = ("model", "hour", "session", "tag:team", "project")
+OF_A_DAY = "opened_at >= '2026-11-10' AND opened_at < '2026-11-11'"
+VIEWS = (
+    "SELECT day, SUM(cost_usd) FROM usage_daily GROUP BY day",
+    "SELECT SUM(opened) FROM completeness",
+    f"SELECT model, line, COUNT(*) FROM unpriced WHERE {OF_A_DAY} GROUP BY model, line",
+    f"SELECT model, COUNT(*), SUM(cost_usd) FROM requests WHERE {OF_A_DAY} GROUP BY model",
+)
+WHOLE = re.compile(r"SCAN (exchanges|readings|charges|[erc]\b)(?! USING INDEX ix_exchanges_open)")
+"""A walk through a table; the index of what is still open holds nothing else."""
+FACTOR = 4
+"""Rows read for each exchange of the days that are added up: it, its reading, three charges, and
+some are looked up twice."""
+
+
+@pytest.fixture(
+    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+)
+def engine(request, tmp_path_factory):
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('plans') / 'ledger.sqlite3'}"
+    else:
+        request.getfixturevalue("administer")("CREATE DATABASE plans")
+        url = request.getfixturevalue("postgres_server")("plans")
+    engine = db.ensure(url)
+    big_ledger.fill(engine, ROWS)
+    assert rollup.roll(engine, now=END) == 90
+    yield engine
+    engine.dispose()
+
+
+def statements_of(engine, ask):
+    found = []
+
+    def note(_connection, _cursor, text, values, *_):
+        if text.lstrip().upper().startswith(("SELECT", "WITH")):
+            found.append((text, values))
+
+    sa.event.listen(engine, "before_cursor_execute", note)
+    try:
+        ask()
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", note)
+    return found
+
+
+def explained(engine, explain, text, values):
+    with engine.connect() as connection:
+        cursor = connection.connection.cursor()
+        cursor.execute(f"{explain} {text}", values)
+        rows = cursor.fetchall()
+        cursor.close()
+    return rows
+
+
+def read_of(node, loops=1):
+    """Rows of exchanges, readings and charges that a plan reads."""
+    found = 0
+    if re.match(r"(exchanges|readings|charges)", node.get("Relation Name", "")):
+        removed = node.get("Rows Removed by Filter", 0)
+        found += (node["Actual Rows"] + removed) * node["Actual Loops"]
+    return found + sum(read_of(each) for each in node.get("Plans", ()))
+
+
+def check(engine, ask, exchanges_max):
+    for text, values in statements_of(engine, ask):
+        if "LIMIT" in text:
+            continue  # the first exchange of the ledger, and the last
+        if engine.dialect.name == "sqlite":
+            plan = [row[-1] for row in explained(engine, "EXPLAIN QUERY PLAN", text, values)]
+            whole = [line for line in plan if WHOLE.match(line)]
+            assert whole == [], "\n".join(plan)
+        else:
+            ((plan,),) = explained(engine, "EXPLAIN (ANALYZE, FORMAT JSON)", text, values)
+            plan = plan if isinstance(plan, list) else json.loads(plan)
+            read = read_of(plan[0]["Plan"])
+            assert read <= exchanges_max * 5 * FACTOR, json.dumps(plan, indent=1)[:5000]
+
+
+def exchanges_since(engine, moment):
+    with engine.connect() as connection:
+        text = sa.text("SELECT COUNT(*) FROM exchanges WHERE opened_at >= :at")
+        return connection.execute(text, {"at": f"{moment:%Y-%m-%d}"}).scalar_one()
+
+
+@pytest.mark.parametrize("scope", [MONTH, Scope()], ids=["month", "all-time"])
+def test_reports_read_what_has_no_sums(engine, scope):
+    today = exchanges_since(engine, MIDNIGHT)
+    assert 0 < today < ROWS / 50
+    for word in WORDS:
+        check(engine, lambda word=word: report(engine, [word], scope), today)
+
+
+@pytest.mark.parametrize("question", VIEWS)
+def test_views_read_their_day(engine, question):
+    def ask():
+        with engine.connect() as connection:
+            connection.execute(sa.text(question)).all()
+
+    check(engine, ask, ROWS // 90 + 1)
