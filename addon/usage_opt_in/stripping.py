@@ -16,10 +16,13 @@ from collections.abc import Iterable
 from addon.framing import json_values
 from addon.framing.sse import SSE
 from addon.usage_opt_in.json_members import members, spans_of
+from addon.usage_opt_in.ordinary_events import LEARNED_BYTES_MAX, OrdinaryEvent, learn
 
 PARSED_BYTES_MAX = 64 * 1024
 """Of one event. In a larger one (a picture in base64) usage is searched for in the last so many
 bytes alone."""
+LESSONS_MAX = 16
+"""How often an answer may change what its ordinary events look like; a lesson takes 5 µs."""
 _ENVELOPE = frozenset(
     {"id", "object", "created", "model", "choices", "usage", "service_tier", "system_fingerprint"}
     | {"obfuscation", "provider", "p"}
@@ -46,7 +49,22 @@ class Stripper:
     A complete event goes on at once, an event that is not touched as the bytes it came in.
     """
 
+    __slots__ = (
+        "_framing",
+        "_is_between_events",
+        "_lessons_left",
+        "_ordinary",
+        "_previous",
+        "framed",
+        "removed",
+        "trouble",
+    )
+
     def __init__(self) -> None:
+        self._ordinary: OrdinaryEvent | None = None
+        self._previous = b""
+        """The last event that lost a null and fitted no template."""
+        self._lessons_left = LESSONS_MAX
         self._framing = SSE()
         self._is_between_events = True
         self.removed: list[bytes] = []
@@ -63,6 +81,11 @@ class Stripper:
 
     def feed(self, data: bytes) -> bytes:
         """What goes on to the client now."""
+        ordinary = self._ordinary
+        if ordinary is not None and self._is_between_events and ordinary.fits(data):
+            self.framed = data
+            self.removed.append(ordinary.removed)
+            return data[: -ordinary.tail_bytes] + ordinary.kept_tail
         is_one_event = 0 <= data.find(b"\n\n") == len(data) - 2 and b"\r" not in data
         if is_one_event and self._is_between_events:
             self.framed = data
@@ -87,6 +110,7 @@ class Stripper:
         if null is not None:
             start, end = null
             self.removed.append(block[start:end])
+            self._learn(block, start, end)
             return block[:start] + block[end:]
         if len(block) > PARSED_BYTES_MAX:
             return self._strip_large_block(block)
@@ -100,6 +124,13 @@ class Stripper:
             return kept
         all_members = members(block, block.find(b"{"))
         return self._without(block, spans_of(b"usage", all_members))
+
+    def _learn(self, block: bytes, start: int, end: int) -> None:
+        if self._lessons_left > 0:
+            if self._previous:
+                self._lessons_left -= 1
+                self._ordinary = learn(self._previous, block, start, end) or self._ordinary
+            self._previous = block if len(block) <= LEARNED_BYTES_MAX else b""
 
     def _strip_large_block(self, block: bytes) -> bytes:
         """Take the last `"usage"` out, if it is a member of the outermost object.
