@@ -231,7 +231,8 @@ class Supervisor:
         assert process.exit_code is not None
         if process in slot.retiring:
             slot.retiring.discard(process)
-            self._log.info(f"the old worker {process.number} has finished")
+            ending = f" with {ending_of(process.exit_code)}" if process.exit_code else ""
+            self._log.info(f"the old worker {process.number} has finished{ending}")
             return
         if process is not slot.current:
             return  # it was being started, and who waits for it knows
@@ -309,6 +310,8 @@ class Supervisor:
     async def _stop_all(self) -> None:
         self._stopping.set()
         self._listeners.close()
+        for task in self._tasks:  # nothing is started or replaced any more
+            task.cancel()
         for process in self._processes:
             process.stop()
         waits = [asyncio.ensure_future(each.ended.wait()) for each in self._processes]

@@ -138,6 +138,20 @@ def test_a_worker_that_cannot_start_ends_the_start(played: Played):
     assert played.log == "worker 1: seat 0: die\n"
 
 
+def test_stopped_while_it_starts(played: Played):
+    played.does.write_text("hang")
+
+    async def both() -> int:
+        running = asyncio.create_task(played.supervisor.run())
+        await played.until("seat 0: hang")
+        played.supervisor._on_stop()
+        async with asyncio.timeout(60):
+            return await running
+
+    assert asyncio.run(both()) == 0
+    assert played.log == "worker 1: seat 0: hang\n"
+
+
 def test_a_worker_that_is_never_ready_is_killed(played: Played, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "START_SECONDS_MAX", 0.2)
     played.does.write_text("hang")
