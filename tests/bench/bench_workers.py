@@ -70,6 +70,10 @@ def play(setup: str, workload: str, workers: Workers, upstream: int, seconds: fl
     if done.returncode:
         raise SystemExit(f"{setup}, {workload}: {done.stderr}")
     found = json.loads(done.stdout)
+    if not found["answers"]:
+        raise SystemExit(
+            f"{setup}, {workload}: no answer within {seconds:g} s; is the machine busy?"
+        )
     # The CPU figures include the warm-up and the ends, and so do the answers that they are per.
     played = found["answers"] * (found["seconds"] + 0.5) / found["seconds"]
     return Run(

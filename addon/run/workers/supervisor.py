@@ -49,6 +49,8 @@ STOP_SECONDS_MAX = 25.0
 for telemetry; and as much again for a busy machine."""
 
 
+KILL_SECONDS_MAX = 30.0
+"""A killed process is gone at once, unless it waits for a disk."""
 PROCESSES_FOR_SLOT_MAX = 3
 """One that accepts, one that retires, and one that is being started."""
 
@@ -321,7 +323,7 @@ class Supervisor:
                 self._log.warning(f"{len(late)} workers did not end in time and are killed")
                 for process in self._processes:
                     process.kill()
-                await asyncio.wait(late, timeout=STOP_SECONDS_MAX)
+                await asyncio.wait(late, timeout=KILL_SECONDS_MAX)
         self._metrics.close()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
