@@ -46,9 +46,9 @@ from ledger.store.writing.trouble import Trouble
 from ledger.sync import merging, spool
 
 SIZES = (1, 4, 16, 64)
-EXCHANGES = 1_024
+EXCHANGES = 512
 """Of one size in one round."""
-SHIPPED = 512
+SHIPPED = 256
 BEGIN = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
 
 type Figures = dict[str, float]
@@ -169,7 +169,7 @@ def sqlite(folder: Path) -> Figures:
         number += count
         return [pair_of(number - count + at) for at in range(count)]
 
-    for first in range(0, 4_096, 256):
+    for first in range(0, 2_048, 256):
         writing.write(pairs_of(256), live=bool(first % 512))
     for live in (True, False):
         for size in SIZES:
