@@ -1,0 +1,141 @@
+"""The attacks over WebSockets, measured as those of `test_attacks`.
+
+A few run by default; `pytest -m "proxy and (soak or not soak)" tests/proxy/test_websocket_attacks.py`
+runs all of them.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+from websockets.sync.server import ServerConnection, serve
+
+from tests.conftest import Say
+from tests.proxy import attacks, mitmdump
+from tests.proxy.mitmdump import Mitmdump
+from tests.proxy.test_attacks import ATTACK_SECONDS_MAX, Arena, check
+from tests.proxy.upstream import Answer, Upstream
+from tests.proxy.websocket_attacks import ATTACKS, BY_NAME, WebSocketAttack, received
+
+pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
+
+SECTION = "WebSocket attacks: longest wait, longest turn (ms of CPU time), growth; bare -> ours"
+
+
+class Peer:
+    """An upstream that plays its side of an attack, and remembers what it received."""
+
+    def __init__(self) -> None:
+        self.received: dict[str, bytes] = {}
+        self.ended = threading.Event()
+
+    def speak(self, connection: ServerConnection) -> None:
+        assert connection.request is not None
+        name = parse_qs(urlsplit(connection.request.path).query)["attack"][0]
+        try:
+            with contextlib.suppress(ConnectionClosed):
+                BY_NAME[name].server(connection)
+                connection.send("the end")
+            self.received[name] = received(connection)
+        finally:
+            self.ended.set()
+
+
+@pytest.fixture(scope="module")
+def peer() -> Peer:
+    return Peer()
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory: pytest.TempPathFactory, peer: Peer) -> Iterator[Arena]:
+    patch = pytest.MonkeyPatch()
+    patch.setattr(mitmdump, "START_SECONDS_MAX", ATTACK_SECONDS_MAX)
+    normal = Answer(pieces=(attacks.normal_answer(),), content_type=attacks.JSON)
+    with (
+        contextlib.ExitStack() as stack,
+        Upstream(lambda _: normal) as upstream,
+        serve(peer.speak, "127.0.0.1", 0, max_size=None, ping_interval=None) as server,
+    ):
+        stack.callback(patch.undo)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(server.shutdown)
+        port = server.socket.getsockname()[1]
+        running = Arena(tmp_path_factory.mktemp("attacks"), upstream, beside=port)
+        stack.callback(running.drop, is_ours=True)
+        stack.callback(running.drop, is_ours=False)
+        yield running
+
+
+def play(attack: WebSocketAttack, proxy: Mitmdump, peer: Peer) -> bytes:
+    """What both sides received."""
+    host, port = proxy.address(1)
+    peer.ended.clear()
+    peer.received.pop(attack.name, None)
+    with (
+        contextlib.suppress(ConnectionClosed),
+        connect(
+            f"ws://{host}:{port}/v1/responses?attack={quote(attack.name)}",
+            proxy=None,
+            max_size=None,
+            ping_interval=None,
+            open_timeout=ATTACK_SECONDS_MAX,
+            close_timeout=2,
+            compression="deflate" if attack.is_compressed else None,
+            additional_headers={"authorization": "Bearer sk-1"},
+        ) as connection,
+    ):
+        got: list[bytes] = []
+        reading = threading.Thread(target=lambda: got.append(_until_the_end(connection)))
+        reading.start()
+        attack.client(connection)
+        reading.join(60 if attack.is_compared else 5)
+    assert peer.ended.wait(ATTACK_SECONDS_MAX)
+    if not attack.is_compared:
+        return b""
+    return b" ".join([*got, peer.received.get(attack.name, b"")])
+
+
+def _until_the_end(connection: object) -> bytes:
+    """The messages up to upstream's last one."""
+    found = []
+    with contextlib.suppress(ConnectionClosed, TimeoutError, OSError):
+        while (message := connection.recv(timeout=30)) != "the end":  # type: ignore[attr-defined]
+            found.append(hash_of(message))
+    return b"%d %d" % (len(found), sum(found))
+
+
+def hash_of(message: str | bytes) -> int:
+    return hash(message if isinstance(message, bytes) else message.encode())
+
+
+def params() -> list[object]:
+    return [
+        pytest.param(
+            attack.name,
+            id=attack.name.replace(" ", "-"),
+            marks=[] if attack.is_quick else [pytest.mark.soak],
+        )
+        for attack in ATTACKS
+    ]
+
+
+@pytest.mark.parametrize("name", params())
+def test_nobody_notices(arena: Arena, peer: Peer, name: str, say_at_end: Say) -> None:
+    attack = BY_NAME[name]
+    check(
+        arena,
+        name,
+        lambda proxy: play(attack, proxy, peer),
+        say=lambda line: say_at_end(SECTION, line),
+        is_compared=attack.is_compared,
+    )
+
+
+def test_every_attack_has_a_name_of_its_own() -> None:
+    assert len(BY_NAME) == len(ATTACKS) >= 20

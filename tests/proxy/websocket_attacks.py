@@ -1,0 +1,203 @@
+"""What a hostile client or upstream sends over a WebSocket: one row for each attack.
+
+Frames that no library would send are made by hand and written to the socket. Each side says what
+it received, which is compared with what it receives through a proxy without us.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection
+from websockets.sync.server import ServerConnection
+
+type Connection = ClientConnection | ServerConnection
+MB = 1_000_000
+CREATE = b'{"type":"response.create","model":"m","input":"hi"}'
+CONTINUATION, TEXT, BINARY, PING, PONG = 0, 1, 2, 9, 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebSocketAttack:
+    """What the client does once the handshake is over, and what the upstream does meanwhile."""
+
+    name: str
+    client: Callable[[Connection], None]
+    server: Callable[[Connection], None] = lambda _: None
+    is_compressed: bool = False
+    is_compared: bool = True
+    """Not where the moment at which a connection breaks decides how much arrives."""
+    is_quick: bool = False
+
+
+def frame(opcode: int, payload: bytes, *, ends: bool = True, masked: bool = True) -> bytes:
+    """One frame by hand."""
+    head = bytes([opcode | (0x80 if ends else 0)])
+    bit = 0x80 if masked else 0
+    if len(payload) < 126:
+        head += bytes([bit | len(payload)])
+    elif len(payload) < 65_536:
+        head += bytes([bit | 126]) + struct.pack(">H", len(payload))
+    else:
+        head += bytes([bit | 127]) + struct.pack(">Q", len(payload))
+    return head + (bytes(4) if masked else b"") + payload  # a mask of zeros changes nothing
+
+
+def raw(data: bytes) -> Callable[[Connection], None]:
+    """Write bytes past the library."""
+
+    def write(connection: Connection) -> None:
+        with contextlib.suppress(OSError):
+            connection.socket.sendall(data)
+
+    return write
+
+
+def messages(message: str | bytes, count: int) -> Callable[[Connection], None]:
+    def send(connection: Connection) -> None:
+        for _ in range(count):
+            connection.send(message)
+
+    return send
+
+
+def answers(count: int) -> Callable[[Connection], None]:
+    """So many whole responses, each with its usage."""
+
+    def send(connection: Connection) -> None:
+        for number in range(count):
+            response = {"id": f"resp_{number}", "model": "m"}
+            usage = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
+            connection.send(json.dumps({"type": "response.created", "response": response}))
+            done = {**response, "status": "completed", "usage": usage}
+            connection.send(json.dumps({"type": "response.completed", "response": done}))
+
+    return send
+
+
+def half_close(connection: Connection) -> None:
+    connection.send(CREATE)
+    connection.socket.shutdown(socket.SHUT_WR)
+
+
+def completed(inside: bytes) -> bytes:
+    """A message of upstream's that must be read, with anything in it."""
+    return b'{"type":"response.completed","response":{"id":"r","x":' + inside + b"}}"
+
+
+FRAGMENTS = frame(TEXT, b'{"type":"', ends=False) + frame(CONTINUATION, b"a", ends=False) * 30_000
+PINGED = frame(TEXT, b"a", ends=False) + (
+    (frame(PING, b"p") + frame(CONTINUATION, b"b", ends=False)) * 5_000 + frame(CONTINUATION, b"c")
+)
+
+ATTACKS = (
+    WebSocketAttack(name="10 000 small messages up", client=messages(b"x", 10_000), is_quick=True),
+    WebSocketAttack(
+        name="10 000 small messages down",
+        client=lambda _: None,
+        server=messages('{"type":"x"}', 10_000),
+    ),
+    WebSocketAttack(
+        name="10 000 deltas of no response",
+        client=lambda _: None,
+        server=messages('{"type":"response.output_text.delta","delta":"a"}', 10_000),
+    ),
+    WebSocketAttack(name="10 000 requests without an answer", client=messages(CREATE, 10_000)),
+    WebSocketAttack(
+        name="1 000 responses in one session",
+        client=messages(CREATE, 5),
+        server=answers(1_000),
+        is_quick=True,
+    ),
+    WebSocketAttack(
+        name="30 000 fragments without an end", client=raw(FRAGMENTS), is_compared=False
+    ),
+    WebSocketAttack(name="a ping between 5 000 fragments", client=raw(PINGED), is_compared=False),
+    WebSocketAttack(
+        name="20 000 pings", client=raw(frame(PING, b"p" * 125) * 20_000), is_compared=False
+    ),
+    WebSocketAttack(
+        name="20 000 pings down",
+        client=lambda _: None,
+        server=raw(frame(PING, b"p" * 125, masked=False) * 20_000),
+        is_compared=False,
+    ),
+    WebSocketAttack(
+        name="20 000 pongs nobody asked for",
+        client=raw(frame(PONG, b"") * 20_000),
+        is_compared=False,
+    ),
+    WebSocketAttack(
+        name="frames without a mask",
+        client=raw(frame(TEXT, CREATE, masked=False) * 100),
+        is_compared=False,
+    ),
+    WebSocketAttack(name="half closed", client=half_close, server=answers(1), is_compared=False),
+    WebSocketAttack(name="a message of 15 MB up", client=messages(b"x" * 15 * MB, 1)),
+    WebSocketAttack(
+        name="a request of 15 MB of text",
+        client=messages(b'{"type":"response.create","input":"' + b"a" * 15 * MB + b'"}', 1),
+    ),
+    WebSocketAttack(
+        name="a request of 3 MB of empty arrays",
+        client=messages(b'{"type":"response.create","input":[' + b"[]," * MB + b"[]]}", 1),
+        is_quick=True,
+    ),
+    WebSocketAttack(
+        name="a response of 12 MB of empty arrays",
+        client=lambda _: None,
+        server=messages(completed(b"[" + b"[]," * 4 * MB + b"[]]"), 1),
+    ),
+    WebSocketAttack(
+        name="a response of 100 000 keys",
+        client=lambda _: None,
+        server=messages(
+            completed(b"{" + b",".join(b'"k%d":-1' % n for n in range(100_000)) + b"}"), 1
+        ),
+    ),
+    WebSocketAttack(
+        name="a response of 100 000 nested arrays",
+        client=lambda _: None,
+        server=messages(completed(b"[" * 100_000 + b"]" * 100_000), 1),
+    ),
+    WebSocketAttack(
+        name="a response with a number of 1 MB",
+        client=lambda _: None,
+        server=messages(completed(b"9" * MB), 3),
+    ),
+    WebSocketAttack(
+        name="a message of 30 MB, compressed",
+        client=messages(b"0" * 30 * MB, 1),
+        is_compressed=True,
+    ),
+    WebSocketAttack(
+        name="100 messages of 1 MB that compress well, down",
+        client=lambda _: None,
+        server=messages(completed(b'"' + b"0" * MB + b'"'), 100),
+        is_compressed=True,
+    ),
+    WebSocketAttack(
+        name="random bytes",
+        client=raw(os.urandom(100_000)),
+        is_compared=False,
+    ),
+)
+BY_NAME = {attack.name: attack for attack in ATTACKS}
+
+
+def received(connection: Connection) -> bytes:
+    """A digest of the messages that come until the connection ends, and how many they are."""
+    digest = hashlib.sha256()
+    count = 0
+    with contextlib.suppress(ConnectionClosed, TimeoutError):
+        while True:
+            message = connection.recv(timeout=20)
+            digest.update(message.encode() if isinstance(message, str) else message)
+            count += 1
+    return b"%d %s" % (count, digest.hexdigest().encode())
