@@ -22,7 +22,9 @@ PARSED_BYTES_MAX = 64 * 1024
 """Of one event. In a larger one (a picture in base64) usage is searched for in the last so many
 bytes alone."""
 LESSONS_MAX = 16
-"""How often an answer may change what its ordinary events look like; a lesson takes 5 µs."""
+"""How often an answer may change what its ordinary events look like."""
+LEARN_FROM_EVENTS = 32
+"""A lesson costs what the searches of 20 events cost; short answers never pay for it (measured)."""
 _ENVELOPE = frozenset(
     {"id", "object", "created", "model", "choices", "usage", "service_tier", "system_fingerprint"}
     | {"obfuscation", "provider", "p"}
@@ -50,6 +52,7 @@ class Stripper:
     """
 
     __slots__ = (
+        "_events_with_null",
         "_framing",
         "_is_between_events",
         "_lessons_left",
@@ -65,6 +68,7 @@ class Stripper:
         self._previous = b""
         """The last event that lost a null and fitted no template."""
         self._lessons_left = LESSONS_MAX
+        self._events_with_null = 0
         self._framing = SSE()
         self._is_between_events = True
         self.removed: list[bytes] = []
@@ -126,7 +130,8 @@ class Stripper:
         return self._without(block, spans_of(b"usage", all_members))
 
     def _learn(self, block: bytes, start: int, end: int) -> None:
-        if self._lessons_left > 0:
+        self._events_with_null += 1
+        if self._lessons_left > 0 and self._events_with_null > LEARN_FROM_EVENTS:
             if self._previous:
                 self._lessons_left -= 1
                 self._ordinary = learn(self._previous, block, start, end) or self._ordinary

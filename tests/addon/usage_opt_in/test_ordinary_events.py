@@ -13,6 +13,13 @@ from addon.usage_opt_in.stripping import Stripper
 NULL = b',"usage":null'
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _learns_at_once():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stripping, "LEARN_FROM_EVENTS", 0)
+        yield
+
+
 def event(text: str, *, more: bytes = NULL, **delta: object) -> bytes:
     choice = {"index": 0, "delta": {"content": text, **delta}, "finish_reason": None}
     body = json.dumps({"id": "x", "choices": [choice]}, separators=(",", ":")).encode()
@@ -133,3 +140,13 @@ def test_an_answer_is_stripped_by_its_template():
     assert stripper.removed == [NULL] * len(texts)
     assert stripper.framed == event("}")
     assert stripper._lessons_left == stripping.LESSONS_MAX - 1
+
+
+def test_a_short_answer_teaches_nothing(monkeypatch):
+    monkeypatch.setattr(stripping, "LEARN_FROM_EVENTS", 3)
+    stripper = Stripper()
+    for text in "abcd":
+        stripper.feed(event(text))
+    assert stripper._ordinary is None
+    stripper.feed(event("e"))
+    assert stripper._ordinary is not None
