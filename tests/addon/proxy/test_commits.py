@@ -65,3 +65,16 @@ def test_a_closed_loop_is_no_error():
     loop = asyncio.new_event_loop()
     loop.close()
     commits.notifier(loop)([Receipt("a")])
+
+
+def test_a_commit_after_the_bound_is_no_error(monkeypatch: pytest.MonkeyPatch):
+    """The wait is over by then; what the writer reports late must not break the loop's callback."""
+    monkeypatch.setattr(commits, "COMMIT_WAIT_SECONDS_MAX", 0.0)
+    loop = CountingLoop()
+    notify = commits.notifier(loop)  # type: ignore[arg-type]  # as above
+    late, other = Receipt("late"), Receipt("other")
+    asyncio.run(commits.wait_for_commit(late))
+    assert late.context is not None
+    notify([late, other])
+    loop.callback()
+    assert loop.calls == 1

@@ -321,3 +321,24 @@ def test_each_exchange_is_a_line_where_that_is_asked_for(
         asyncio.run(play())
     (line,) = [line for line in caplog.messages if "gpt-4o" in line]
     assert "complete" in line
+
+
+def test_a_usage_key_not_known_before_is_logged_once(
+    ledger: Path, caplog: pytest.LogCaptureFixture
+):
+    odd = DOCUMENT.replace(b'"total_tokens"', b'"flux_tokens":1,"total_tokens"')
+
+    async def play() -> None:
+        async with recording(ledger) as (recorder, _):
+            for _number in range(2):
+                flow = flow_of()
+                recorder.request(flow)
+                response = answered(flow, content_type="application/json")
+                recorder.responseheaders(flow)
+                passed_on(response, [odd])
+                await recorder.response(flow)
+
+    with caplog.at_level(logging.DEBUG):
+        asyncio.run(play())
+    wanted = "tokentee: a usage key not known before: 'flux_tokens'"
+    assert [line for line in caplog.messages if "not known before" in line] == [wanted]

@@ -36,6 +36,7 @@ def test_all_proxy_is_replaced_only_where_it_is_set(name: str):
     """With an HTTP proxy in it, curl would ask the recorder for ftp:// too."""
     assert told({name: "http://corp:3128"})[name] == PROXY
     assert name not in told({})
+    assert told({name: ""})[name] == ""
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,13 @@ TOKEN = "t0ken"
 @pytest.fixture(scope="module")
 def site():
     """A guarded page that says what it was asked."""
-    inner = Starlette(
-        routes=[Route("/{path:path}", lambda request: PlainTextResponse(str(request.url.query)))]
-    )
+
+    def said(request):
+        return PlainTextResponse(str(request.url.query))
+
+    # It takes any method itself, so that only the guard can refuse one.
+    methods = ["GET", "HEAD", "POST", "PUT", "DELETE"]
+    inner = Starlette(routes=[Route("/{path:path}", said, methods=methods)])
     with running(lambda port: Guard(app=inner, port=port, is_loopback=True, token=TOKEN)) as port:
         yield port
 
@@ -95,7 +99,8 @@ def test_the_names_of_this_machine_are_let_in(site, host):
 
 
 def test_only_reading_is_allowed(site):
-    assert ask(site, method="POST", cookie=cookie_of(site)).status == 405
+    for method in ("POST", "PUT", "DELETE"):
+        assert ask(site, method=method, cookie=cookie_of(site)).status == 405
 
 
 def test_a_redirect_stays_here(site):
