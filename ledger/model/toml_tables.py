@@ -167,4 +167,7 @@ def _is_header(line: str, name: str) -> bool:
 
 
 def _decimal(figure: str) -> Decimal:
-    return Decimal(figure)
+    try:
+        return Decimal(figure)
+    except ArithmeticError:  # an exponent beyond what a Decimal has: refused as `inf` is
+        return Decimal("Infinity")

@@ -66,6 +66,9 @@ def parse_url(url: str) -> URL:
 def shown(url: URL | str) -> str:
     """The URL without its password, for people."""
     parsed = parse_url(url) if isinstance(url, str) else url
+    if parsed.database is not None and not parsed.database.isascii():
+        # A path may hold bytes that are no UTF-8; SQLAlchemy cannot write them.
+        parsed = parsed.set(database=parsed.database.encode("utf-8", "replace").decode("utf-8"))
     return without_passwords(parsed.render_as_string(hide_password=True))
 
 

@@ -116,3 +116,9 @@ def test_known_tables_are_no_problem():
     assert problem.line == 2
     assert problem.text.startswith("gatewy: unknown")
     assert "gateway" in problem.text
+
+
+def test_an_exponent_beyond_all_decimals_is_no_figure():
+    document, problems = parse("a = 1e99999999999999999999")
+    assert problems == []
+    assert not document["a"].is_finite()

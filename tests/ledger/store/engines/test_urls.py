@@ -106,3 +106,8 @@ def test_a_password_in_the_query_is_one():
     parsed = urls.parse_url("postgresql://u@127.0.0.1:1/d?password=hunter2&connect_timeout=1")
     assert parsed.password == "hunter2"
     assert urls.shown(parsed) == "postgresql+psycopg://u:***@127.0.0.1:1/d?connect_timeout=1"
+
+
+def test_a_path_that_is_no_utf_8_is_shown():
+    assert urls.shown("sqlite:////srv/\udca1.db").endswith("/srv/%3F.db")
+    assert urls.shown("/srv/ä.db") == "sqlite:////srv/%C3%A4.db"
