@@ -1,7 +1,8 @@
 """All measurements that the README states, as one command.
 
     uv run python -m tests.bench              # under three minutes on two idle cores
-    uv run python -m tests.bench --full       # more rounds, memory, times to the first chunk
+    uv run python -m tests.bench --full       # everything, more rounds; an hour
+    uv run python -m tests.bench --parts replay,workers
     uv run --with py-spy python -m tests.bench --profile    # where the time goes instead
 
 Prints the tables with date, machine, A/A control and spread (the median, and in brackets the
@@ -13,12 +14,24 @@ import json
 import os
 import platform
 import subprocess
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.bench import bench_meter, bench_proxy, bench_start, bench_tap, profile
+from tests.bench import (
+    bench_ledger,
+    bench_meter,
+    bench_proxy,
+    bench_replay,
+    bench_start,
+    bench_tap,
+    bench_workers,
+    bench_writer,
+    profile,
+)
 from tests.proxy.mitmdump import REPOSITORY
 
 
@@ -26,15 +39,39 @@ from tests.proxy.mitmdump import REPOSITORY
 class Extent:
     """How much is measured."""
 
+    parts: tuple[str, ...]
     rounds: int
     seconds: float
     """Of each run of a workload."""
-    parts: tuple[str, ...]
+    proxy_parts: tuple[str, ...]
     start_rounds: int
+    short_exchanges: int
+    """That replay reads."""
+    long_mb: int
+    rows: int
+    """Of the ledger that questions are asked of."""
 
 
-QUICK = Extent(rounds=3, seconds=1.0, parts=("throughput",), start_rounds=3)
-FULL = Extent(rounds=7, seconds=2.0, parts=bench_proxy.PARTS, start_rounds=7)
+QUICK = Extent(
+    parts=("tap", "meter", "start", "proxy"),
+    rounds=3,
+    seconds=1.0,
+    proxy_parts=("throughput",),
+    start_rounds=3,
+    short_exchanges=10_000,
+    long_mb=100,
+    rows=200_000,
+)
+FULL = Extent(
+    parts=("tap", "meter", "start", "proxy", "writer", "replay", "workers", "ledger"),
+    rounds=7,
+    seconds=2.0,
+    proxy_parts=bench_proxy.PARTS,
+    start_rounds=7,
+    short_exchanges=50_000,
+    long_mb=300,
+    rows=2_000_000,
+)
 
 
 def machine() -> dict[str, str]:
@@ -64,6 +101,13 @@ def processor() -> str:
     return name or platform.machine()
 
 
+def ledger(extent: Extent) -> object:
+    """Common questions to a large ledger, on both databases."""
+    with tempfile.TemporaryDirectory(prefix="tokentee-bench-") as folder:
+        databases = ["sqlite", "postgresql"]
+        return bench_ledger.measure(databases, extent.rows, Path(folder), plans=False)
+
+
 def write(path: Path, figures: dict[str, object]) -> None:
     """All figures, as JSON."""
     path.write_text(json.dumps(figures, indent=1) + "\n")
@@ -78,6 +122,7 @@ def main() -> None:
     )
     parser.add_argument("--full", action="store_true", help="more rounds and more figures")
     parser.add_argument("--json", type=Path, default=Path("bench.json"), metavar="FILE")
+    parser.add_argument("--parts", metavar="NAMES", help=f"of {', '.join(FULL.parts)}")
     parser.add_argument(
         "--against", type=Path, metavar="PATH", help="another checkout with a .venv, in turn too"
     )
@@ -92,25 +137,60 @@ def main() -> None:
         rooms = profile.measure(seconds=extent.seconds * 2, names=["tee", "run"])
         write(arguments.json, {"about": about, "share of samples by room": rooms})
         return
-    bench_tap.measure()
-    bench_meter.measure()
-    start = bench_start.measure(rounds=extent.start_rounds)
+    named = arguments.parts.split(",") if arguments.parts else extent.parts
+    measures = parts_of(extent, arguments.against and arguments.against.resolve())
+    if unknown := sorted(set(named) - set(measures)):
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(measures)}")
+    figures: dict[str, object] = {"about": about}
+    for name in named:
+        print(f"\n{name}", flush=True)
+        figures[name] = measures[name]()
+        write(arguments.json, figures)
+
+
+def parts_of(extent: Extent, against: Path | None) -> dict[str, Callable[[], object]]:
+    """What can be measured: prints a table and gives its figures."""
+    return {
+        "tap": bench_tap.measure,
+        "meter": bench_meter.measure,
+        "start": lambda: bench_start.measure(rounds=extent.start_rounds),
+        "proxy": lambda: proxies(extent, against),
+        "writer": lambda: writer(extent, against),
+        "replay": lambda: bench_replay.measure(extent.short_exchanges, extent.long_mb, rounds=1),
+        "workers": lambda: workers(extent),
+        "ledger": lambda: ledger(extent),
+    }
+
+
+def proxies(extent: Extent, against: Path | None) -> dict[str, object]:
+    """Recording proxies against bare ones."""
     bench = bench_proxy.run(
         rounds=extent.rounds,
         seconds=extent.seconds,
         names=["tee", "run"],
-        parts=extent.parts,
-        against=arguments.against and arguments.against.resolve(),
+        parts=extent.proxy_parts,
+        against=against,
     )
-    figures: dict[str, object] = {
-        "about": about,
-        "start CPU s": start,
-        **{
-            name: {f"{what}, {who}": values for (what, who), values in found.items()}
-            for name, found in bench.found().items()
-        },
+    return {
+        name: {f"{what}, {who}": values for (what, who), values in found.items()}
+        for name, found in bench.found().items()
     }
-    write(arguments.json, figures)
+
+
+def writer(extent: Extent, against: Path | None) -> object:
+    """What a commit costs."""
+    found = bench_writer.measure(
+        rounds=extent.rounds, against=against, databases=("sqlite", "postgresql")
+    )
+    bench_writer.show(found)
+    return found
+
+
+def workers(extent: Extent) -> object:
+    """One worker against two."""
+    runs = bench_workers.measure(extent.rounds, extent.seconds)
+    bench_workers.show(runs)
+    return [asdict(run) for run in runs]
 
 
 if __name__ == "__main__":

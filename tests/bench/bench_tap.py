@@ -80,7 +80,9 @@ def streams() -> dict[str, tuple[str, str, list[bytes], bool]]:
     }
 
 
-def measure() -> None:
+def measure() -> dict[str, tuple[float, float]]:
+    """Print µs per frame; by stream, of the tap alone and with the meter's end."""
+    found: dict[str, tuple[float, float]] = {}
     table = Table(title="µs per frame, one frame a chunk")
     for head in ("stream", "bytes a frame", "tap", "tap + meter's end, per frame"):
         table.add_column(head, justify="left" if head == "stream" else "right")
@@ -89,8 +91,10 @@ def measure() -> None:
         empty = best_us(lambda: pass_on, chunks)
         alone = best_us(callable_of(dialect, content_type, edits=edits), chunks) - empty
         whole = best_whole_us(dialect, content_type, chunks, edits=edits) - empty
+        found[name] = alone, whole
         table.add_row(name, str(size), f"{alone:.2f}", f"{whole:.2f}")
-    Console().print(table)
+    Console(width=110).print(table)
+    return found
 
 
 def callable_of(

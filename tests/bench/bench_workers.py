@@ -149,19 +149,8 @@ def shown(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
-def main() -> None:
-    """Measure, print, write."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_workers")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    arguments = parser.parse_args()
-    load = os.getloadavg()[0]
-    runs = measure(arguments.rounds, arguments.seconds)
-    print(
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load before {load:.1f}, "
-        f"{arguments.rounds} rounds of {arguments.seconds:g} s, {CONNECTIONS} connections"
-    )
+def show(runs: list[Run]) -> None:
+    """Print the table."""
     print("| | 1 worker, answers/s | 2 workers / 1 | allowed here | A/A | CPU ms: 1, 2, others |")
     print("|---|---|---|---|---|---|")
     for workload in WORKLOADS:
@@ -179,6 +168,22 @@ def main() -> None:
             f"{statistics.median(run.workers_ms for run in two):.2f}, "
             f"{statistics.median(run.others_ms for run in one):.2f} |"
         )
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_workers")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    arguments = parser.parse_args()
+    load = os.getloadavg()[0]
+    runs = measure(arguments.rounds, arguments.seconds)
+    print(
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load before {load:.1f}, "
+        f"{arguments.rounds} rounds of {arguments.seconds:g} s, {CONNECTIONS} connections"
+    )
+    show(runs)
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(run) for run in runs], indent=1) + "\n")
 
