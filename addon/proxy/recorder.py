@@ -236,14 +236,7 @@ class Recorder:
         end, cause = End.FINISHED, None
         if live.broken_by_client is False:
             end, cause = End.UPSTREAM_BROKE, "upstream reset its connection"
-        settled = self._settled(running, live, end, cause)
-        if settled is not None and exchange.route.is_fetch and not exchange.is_recorded:
-            # Another process, or this one before it was started again, may have booked it.
-            booked = await asyncio.to_thread(running.ledger.has_booked, settled.exchange)
-            if booked:
-                running.remember_booked(settled.exchange)
-                return
-        receipt = self._book(running, live, settled)
+        receipt = self._settle(running, live, end, cause)
         if receipt is not None and running.settings.commit_before_end:
             await wait_for_commit(receipt)
 
@@ -355,11 +348,7 @@ class Recorder:
         )
 
     def _settle(self, running: Running, live: Live, end: End, cause: str | None) -> Receipt | None:
-        """Settle an exchange and hand it to the ledger; its receipt."""
-        return self._book(running, live, self._settled(running, live, end, cause))
-
-    def _settled(self, running: Running, live: Live, end: End, cause: str | None) -> Settled | None:
-        """The exchange as it ended, with its reading; None if it gets no row."""
+        """Settle an exchange and hand it to the ledger; its receipt, None if it gets no row."""
         exchange = live.exchange
 
         def has_row(settled: Settled) -> bool:
@@ -383,16 +372,9 @@ class Recorder:
             times=flows.times_of(live.flow) if exchange.is_recorded else None,
             finish=finish,
         )
-        if has_row(settled):
-            return settled
-        capturing.discard(live)
-        return None
-
-    def _book(self, running: Running, live: Live, settled: Settled | None) -> Receipt | None:
-        """Hand what was settled to the ledger; its receipt."""
-        if settled is None:
+        if not has_row(settled):
+            capturing.discard(live)
             return None
-        exchange = live.exchange
         if settled.reading.usage_json is not None:
             running.remember_booked(settled.exchange)
         if exchange.tap is not None:

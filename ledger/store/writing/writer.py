@@ -35,7 +35,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, State
 from ledger.model.learned import Learned
 from ledger.model.reading import Reading
-from ledger.store import booked, secret
+from ledger.store import secret
 from ledger.store.engines import urls
 from ledger.store.processes import nodes
 from ledger.store.processes.health import Companion, Health
@@ -150,14 +150,6 @@ class Ledger:
                 known = self.learned.get(upstream)
                 if known is None or known.learned_at < lesson.learned_at:
                     self.learned[upstream] = lesson
-
-    def has_booked(self, exchange: Exchange) -> bool:
-        """Whether a row with usage stands for the same response to the same client. For any thread
-        but an event loop's. A ledger that cannot be read has none: better twice than not at all.
-        """
-        with contextlib.suppress(*TROUBLE):
-            return booked.is_booked(self._engine, exchange)
-        return False
 
     @property
     def file(self) -> Path:

@@ -291,27 +291,8 @@ def test_what_another_process_learns_is_taken_over(new_sqlite):
         assert written.ledger.learned["o", "/b"].verdict == "refuses", "newer, and not on disk yet"
 
 
-def test_a_response_that_another_process_has_booked_is_known(new_sqlite):
-    url = new_sqlite()
-    ordered = settled("a", response_id="resp_1", key_fingerprint="k")
-    fetched = settled("b", response_id="resp_1", key_fingerprint="k")
-    with writing(url) as other, writing(url) as written:
-        assert not written.ledger.has_booked(fetched)
-        other.settle(ordered, reading(ordered, usage_json="{}"))
-        assert written.ledger.has_booked(fetched)
-        assert not written.ledger.has_booked(ordered), "itself"
-        for changed in (
-            {"response_id": "resp_2"},
-            {"response_id": None},
-            {"key_fingerprint": "other"},
-            {"key_fingerprint": None},
-            {"origin": "https://other.example:443"},
-        ):
-            assert not written.ledger.has_booked(replace(fetched, **changed)), changed
-
-
-def test_a_ledger_that_cannot_be_read_has_booked_nothing(new_sqlite, tmp_path):
+def test_a_ledger_that_cannot_be_read_teaches_nothing(new_sqlite, tmp_path):
     with writing(new_sqlite()) as written:
         written.ledger._engine = db.open_engine(f"sqlite:///{tmp_path}/none/there.sqlite3")
         written.ledger.refresh_lessons()
-        assert not written.ledger.has_booked(settled("a", response_id="r"))
+        assert written.ledger.learned == {}
