@@ -88,6 +88,13 @@ def test_what_is_no_llm_call_matches_nothing(method: str, path: str) -> None:
     assert routes.match(method, "api.openai.com", path) is None
 
 
+def test_a_host_too_long_to_be_remembered_finds_its_route() -> None:
+    host = "a" * routes.PATH_LENGTH_MAX
+    route = routes.match("POST", host, "/v1/chat/completions")
+    assert route is not None
+    assert route.dialect.name == "openai.chat"
+
+
 def test_a_background_response_is_read_when_it_is_fetched() -> None:
     route = routes.match("GET", "api.openai.com", "/v1/responses/resp_1")
     assert route is not None

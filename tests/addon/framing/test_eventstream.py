@@ -122,6 +122,15 @@ def test_a_cut_message_is_held_and_never_read() -> None:
     assert frame_every_way(EventStream, body[:-1]).frames == []
 
 
+def test_what_is_held_is_what_is_in_memory() -> None:
+    framing = EventStream()
+    whole = event("chunk", b"{}")
+    assert framing.feed(whole + whole[:20]) == whole
+    assert framing.kept_bytes == 20
+    framing.feed(whole[20:])
+    assert framing.kept_bytes == 0
+
+
 def test_beginnings_are_told_by_their_checksum() -> None:
     assert begins_message(event("chunk", b"{}"))
     assert not begins_message(b'{"message":"no"}')

@@ -89,3 +89,12 @@ def test_arrays_of_objects_in_any_cut(elements: list[dict[str, str]], data: st.D
 
 def test_a_brace_that_closes_nothing_is_passed_over() -> None:
     assert frame_every_way(JsonArray, b'[}{"a":1}]').frames == [Frame("", b'{"a":1}')]
+
+
+def test_an_empty_object_is_an_element_and_within_one_it_is_none() -> None:
+    body = b'[{},{"a":{}},{ }]'
+    assert frame_every_way(JsonArray, body).frames == [
+        Frame("", b"{}"),
+        Frame("", b'{"a":{}}'),
+        Frame("", b"{ }"),
+    ]
