@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ledger.store import db
-from tests.bench import bench_ledger
+from tests.bench import big_ledger
 from tests.bench.bench_proxy import MITMDUMP, environment, spread
 from tests.proxy.mitmdump import BARE, REPOSITORY
 
@@ -79,7 +79,7 @@ def measure(*, rounds: int = 5) -> Seconds:
     with tempfile.TemporaryDirectory(prefix="tokentee-bench-") as temporary:
         folder = Path(temporary)
         engine = db.ensure(f"sqlite:///{folder / 'small.sqlite3'}")
-        bench_ledger.fill(engine, EXCHANGES)
+        big_ledger.fill(engine, EXCHANGES)
         engine.dispose()
         commands: dict[str, Callable[[], None]] = {
             "tokentee --help": lambda: tokentee(folder, "--help"),
