@@ -177,16 +177,26 @@ _COLLIDES = (
     f"((SELECT COUNT(*) FROM (SELECT 1 FROM exchanges m WHERE {_IN_GROUP.format('m')} "
     "AND m.duplicate_of IS NULL LIMIT 2) two) > 1)"
 )
+
+
+def _wrong_flag(condition: str) -> str:
+    return (
+        f"SELECT 1 FROM exchanges m WHERE {_IN_GROUP.format('m')} AND {condition} "
+        f"AND m.id_collision = (NOT {_COLLIDES})"
+    )
+
+
 _FLAG_STEPS = (
     (
         f"UPDATE exchanges SET id_collision = {_COLLIDES} "
         f"WHERE opened_at = n.opened_at AND id = n.id AND id_collision <> {_COLLIDES}"
     ),
-    # All other members have one flag, and those that count are found at once.
+    # The other members had one flag until the new ones came. So if a flag is wrong, it is that of a
+    # row that counts, or of one whose original is new: both are found at once.
     (
         f"UPDATE exchanges SET id_collision = {_COLLIDES} WHERE response_id = (SELECT CASE WHEN "
-        f"EXISTS (SELECT 1 FROM exchanges m WHERE {_IN_GROUP.format('m')} "
-        f"AND m.duplicate_of IS NULL AND m.id_collision = (NOT {_COLLIDES})) "
+        f"EXISTS ({_wrong_flag('m.duplicate_of IS NULL')}) "
+        f"OR EXISTS ({_wrong_flag('m.duplicate_of = n.id')}) "
         "THEN n.response_id END) "
         "AND origin = n.origin AND (upstream_digest IS NOT NULL OR content_digest IS NOT NULL) "
         f"AND id_collision <> {_COLLIDES}"

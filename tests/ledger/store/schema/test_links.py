@@ -169,6 +169,25 @@ def test_the_databases_keep_the_rule(engine, members, expected, is_reversed):
     assert links_of(engine) == expected
 
 
+def test_a_late_original_ends_a_collision(engine):
+    """Two recordings collide until the live row comes of which both are duplicates."""
+    recordings = [
+        replace(LIVE, id="b", source="replay", content_digest="c2"),
+        replace(LIVE, id="c", source="replay", upstream_digest=None),
+    ]
+    for member in recordings:
+        put(engine, entry(member))
+    colliding = Link(id_collision=True)
+    assert links_of(engine) == {"b": colliding, "c": colliding}
+    put(engine, entry(LIVE))
+    assert links_of(engine) == link([*recordings, LIVE])
+    assert links_of(engine) == {
+        "a": Link(),
+        "b": Link(duplicate_of="a"),
+        "c": Link(duplicate_of="a"),
+    }
+
+
 MEMBERS = st.lists(
     st.builds(
         Member,
@@ -259,9 +278,14 @@ def test_only_a_row_with_the_same_key_and_request_makes_a_live_row_a_duplicate(m
             )
 
 
-@pytest.mark.parametrize("name", ["key_fingerprint", "request_digest", "upstream_digest"])
+@pytest.mark.parametrize(
+    "name", ["key_fingerprint", "request_digest", "upstream_digest", "content_digest"]
+)
 def test_a_large_group_is_linked_in_constant_time_a_row(new_sqlite_engine, name):
-    """A gateway that numbers all responses `1`: SQLite's steps a row must not grow."""
+    """A gateway that numbers all responses `1`: SQLite's steps a row must not grow.
+
+    With `content_digest` all rows but the first are duplicates.
+    """
     driver = new_sqlite_engine.raw_connection().driver_connection
     for statement in batch_insert.setup(spooling=False):
         driver.execute(statement)
