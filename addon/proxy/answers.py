@@ -22,6 +22,7 @@ from addon.metering.messages import Response
 from addon.metering.tap import Tap
 from addon.proxy import capturing, flows
 from addon.proxy.held_end import HeldEnd, StreamCallable
+from addon.proxy.patches.chunk_runs import ChunkRun, chunks_of
 from addon.proxy.running import Live, Running
 
 HELD_BODY_BYTES_MAX = 16 * 1024 * 1024
@@ -58,7 +59,7 @@ def begin(running: Running, live: Live, response: http.Response) -> None:
     if tap.decodes:
         # Upstream compressed although identity was asked for; what goes on is identity.
         del response.headers["content-encoding"]
-    into: StreamCallable = tap.callable
+    into: StreamCallable = _chunk_by_chunk(tap.callable) if tap.edits else tap.callable
     if holds_end and not tap.edits and running.can_hold_end:
         into = running.held_ends[live.flow.id] = _held(into, values)
     live.stream = response.stream = into
@@ -126,6 +127,21 @@ def _held(into: StreamCallable, response: Response) -> HeldEnd:
     return HeldEnd(into, _length_of(response))
 
 
+def _chunk_by_chunk(into: StreamCallable) -> StreamCallable:
+    """What is taken out of a run of chunks is taken out of each; the others stay as they were."""
+
+    def edit(data: bytes) -> bytes | list[bytes]:
+        if type(data) is not ChunkRun:
+            return into(data)
+        kept: list[bytes] = []
+        for chunk in data.chunks:
+            passed = into(chunk)
+            kept += [passed] if isinstance(passed, bytes) else passed
+        return ChunkRun.of(kept) if kept else []
+
+    return edit
+
+
 def _joined(passed: bytes | list[bytes]) -> bytes:
     return passed if isinstance(passed, bytes) else b"".join(passed)
 
@@ -140,6 +156,16 @@ def _length_of(response: Response) -> int:
     return int(length) if length.isascii() and length.isdigit() and len(length) < 19 else 0
 
 
+def _by_chunk(listener: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """A capture keeps when each chunk came, and where it was cut."""
+
+    def listen(data: bytes) -> None:
+        for chunk in chunks_of(data):
+            listener(chunk)
+
+    return listen
+
+
 def _opener(running: Running, live: Live) -> Callable[[], object] | None:
     """Opens the row of an exchange that its answer confirms. A fetched result is settled at once
     or not at all, because it may be booked already."""
@@ -151,7 +177,7 @@ def _opener(running: Running, live: Live) -> Callable[[], object] | None:
 def _tap(running: Running, live: Live, response: Response, *, may_edit: bool) -> Tap:
     live.capture = capturing.begin(running, live)
     listener: Callable[[bytes], None] | None = (
-        live.capture.add if live.capture is not None else None
+        _by_chunk(live.capture.add) if live.capture is not None else None
     )
     if running.notes is not None:
         listener = running.notes.listener(live.flow, listener)

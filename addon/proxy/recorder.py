@@ -44,7 +44,7 @@ from addon.proxy import (
 from addon.proxy.commits import wait_for_commit
 from addon.proxy.host_process import tune_garbage_collector
 from addon.proxy.options import Settings
-from addon.proxy.patches import hook_lists, http_stream
+from addon.proxy.patches import chunk_runs, hook_lists, http_stream
 from addon.proxy.running import Live, Running
 from addon.recordings.metered import without_upstream_bytes
 from addon.telemetry.seat import Seat
@@ -135,6 +135,7 @@ class Recorder:
                 "is guessed",
                 unknown,
             )
+        self._uninstalls.append(chunk_runs.install())
         self._uninstalls.append(hook_lists.install(ctx.master.addons))
         tune_garbage_collector()
         settings = self._running.settings

@@ -1,5 +1,6 @@
 """Each piece arrives before the next one is sent, and encoded answers are metered as they pass."""
 
+import asyncio
 import gzip
 import itertools
 import random
@@ -239,3 +240,31 @@ def test_pipelined_reuse_of_one_connection(running: Pair) -> None:
             assert client.is_quiet()
             assert received.body == b"".join(OPENAI.answer(asked=asked is True))
             assert running.row(tag)["output_tokens"] == 64
+
+
+@pytest.mark.parametrize("ask", [Ask.ASKED, Ask.NOT_ASKED])
+def test_chunks_that_come_in_one_read_stay_apart(running: Pair, ask: Ask) -> None:
+    """Some clients take each chunk for one event."""
+
+    async def burst(
+        request: Request, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        chunks = b"".join(
+            b"%x\r\n%b\r\n" % (len(frame), frame)
+            for frame in OPENAI.answer(asked=asks(request.body))
+        )
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked"
+        writer.write(head + b"\r\n\r\n" + chunks + b"0\r\n\r\n")
+        await writer.drain()
+
+    running.upstream.script = lambda _: burst
+    tag = new_tag()
+    with Http1(running.tee.address()) as client:
+        client.send(
+            "POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=ASKS[ask])
+        )
+        received = client.receive()
+    assert received.pieces == list(OPENAI.answer(asked=ask is Ask.ASKED))
+    assert received.ending is Ending.TERMINATED
+    row = running.settled_row(tag)
+    assert (row["outcome"], row["usage_source"]) == ("complete", "reported")

@@ -11,6 +11,7 @@ from mitmproxy import http
 
 from addon.proxy import answers
 from addon.proxy.held_end import HeldEnd
+from addon.proxy.patches.chunk_runs import ChunkRun, chunks_of
 from addon.proxy.recorder import Recorder
 from addon.proxy.running import Live, Running
 from tests.addon.proxy.recording import (
@@ -18,6 +19,7 @@ from tests.addon.proxy.recording import (
     DONE,
     STOP,
     STREAM,
+    USAGE,
     WORD,
     answered,
     exchanges,
@@ -258,5 +260,35 @@ def test_a_whole_body_that_is_not_edited_stays_the_same_object(ledger: Path):
             assert response.raw_content is before
             assert live.exchange.tap is not None
             assert live.exchange.tap.received_bytes == len(DOCUMENT)
+
+    asyncio.run(play())
+
+
+def test_the_chunks_of_a_run_that_is_edited_stay_apart(ledger: Path):
+    async def play() -> None:
+        flow = flow_of(stream=True)
+        async with live_of(ledger, flow) as (_, running, live):
+            response = begun(running, live, answered(flow, content_type=SSE))
+            assert callable(response.stream)
+            passed = response.stream(ChunkRun.of(STREAM))
+            assert isinstance(passed, ChunkRun)
+            assert chunks_of(passed) == [WORD, STOP, DONE]
+            assert response.stream(ChunkRun.of([USAGE, USAGE])) == []
+            assert response.stream(b"") == []
+
+    asyncio.run(play())
+
+
+def test_a_capture_has_the_chunks_of_a_run(ledger: Path, tmp_path: Path):
+    async def play() -> None:
+        flow = flow_of(stream=True, asks=True)
+        folder = str(tmp_path / "captures")
+        async with live_of(ledger, flow, tee_capture=folder) as (_, running, live):
+            response = begun(running, live, answered(flow, content_type=SSE))
+            assert callable(response.stream)
+            run = ChunkRun.of(STREAM)
+            assert response.stream(run) is run
+            assert live.capture is not None
+            assert [chunk for _, chunk in live.capture.chunks] == list(STREAM)
 
     asyncio.run(play())
