@@ -13,6 +13,7 @@ each bracket, quote or comma, and nothing is looked at twice. The memory is `KEP
 """
 
 import re
+from collections.abc import Generator
 
 STRING_BYTES_MAX = 4_096
 """Of one string. Ids, models and error messages are shorter; text and pictures are longer."""
@@ -27,12 +28,16 @@ KEPT_BYTES_MAX = 256 * 1024
 TOKENS_MAX = 400_000
 """Brackets, keys and separators that are looked at in one value, a microsecond each at worst. The
 embeddings and pictures of the largest answers have a tenth of it."""
+STEP_BYTES = 16 * 1024
+"""What is looked at between two pauses, if there are any."""
 DEPTH_MAX = 64
 """Containers inside each other that are kept; usage stands within six."""
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+'
+_SHORT_STRING = rb'"[^"\\]{0,4097}+(?:\\.[^"\\]*+)*+'
+"""A string; of one that is longer than what is kept, and begins without escapes, its beginning."""
 _TOKEN = re.compile(
-    _STRING + rb'("[ \t]*+:?)?|\[\]|\{\}|[,:{}\[\]]|[ \t\r\n]++|[^,:"{}\[\] \t\r\n]++',
+    _SHORT_STRING + rb'("[ \t]*+:?)?|\[\]|\{\}|[,:{}\[\]]|[ \t\r\n]++|[^,:"{}\[\] \t\r\n]++',
     re.DOTALL,
 )
 _INSIDE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
@@ -215,9 +220,7 @@ class Shortener:
             self._is_escaped = False
             self._keep_text(data[at : at + 1])
             return at + 1
-        found = _INSIDE.match(data, at)
-        assert found is not None
-        stop = found.end()
+        stop = _end_of_text(data, at)
         self._keep_text(data[at : min(stop, at + STRING_BYTES_MAX + 1)])
         if stop == len(data):
             return stop
@@ -308,9 +311,36 @@ class Shortener:
 
 def shortened(data: bytes, *, tokens_max: int) -> bytes:
     """A whole value made short; empty if it is too much to be looked at."""
+    steps = shortened_in_steps(data, tokens_max=tokens_max)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            short: bytes = end.value
+            return short
+
+
+def shortened_in_steps(data: bytes, *, tokens_max: int) -> Generator[None, None, bytes]:
+    """As `shortened`, with a pause after every `STEP_BYTES`, 8 ms at worst."""
     shortener = Shortener(tokens_max=tokens_max)
-    shortener.feed(data)
-    return b"" if shortener.overflowed else shortener.peek()
+    for at in range(0, len(data), STEP_BYTES):
+        shortener.feed(data[at : at + STEP_BYTES])
+        if shortener.overflowed:
+            return b""
+        yield
+    return shortener.peek()
+
+
+def _end_of_text(data: bytes, at: int) -> int:
+    """Where the text of a string ends: at its quote, at a backslash whose other half is not there,
+    or with the data. Most text has no escapes, and is then searched ten times as fast."""
+    quote = data.find(b'"', at)
+    end = quote if quote >= 0 else len(data)
+    if data.find(b"\\", at, end) < 0:
+        return end
+    found = _INSIDE.match(data, at)
+    assert found is not None
+    return found.end()
 
 
 _DROPPED = -1

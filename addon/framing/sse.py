@@ -26,9 +26,11 @@ out in pieces that parse to nothing, and reading goes on behind it."""
 _BLANK_LINE = rb"(?:\n\n|\n\r\n|\n\r(?=[^\n])|\r\r)"
 _BLOCK_END = re.compile(_BLANK_LINE)
 _BLANK_BLOCKS = rb"(?:(?:\r(?=\n))?" + _BLANK_LINE + rb")"
-_BLOCK_ENDS = re.compile(_BLANK_LINE + _BLANK_BLOCKS + b"*+")
-"""A block's end and the blank blocks behind it. One match, because a body of nothing but blank
-lines has half as many ends as bytes."""
+_SECOND_END = rb"(?:\n|\r(?:\n|(?=[^\n])))"
+_BLOCK_ENDS = re.compile(rb"(?:\n" + _SECOND_END + rb"|\r(?:\r|\n" + _SECOND_END + rb"))++")
+"""A block's end and the blank blocks behind it: `_BLANK_LINE _BLANK_BLOCKS*`, written so that each
+byte is looked at about once. One match, because a body of nothing but blank lines has half as many
+ends as bytes."""
 _END_AND_BLANKS = re.compile(b"(" + _BLANK_LINE + b")(" + _BLANK_BLOCKS + b"++)?")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -41,13 +41,15 @@ class MeteredSession:
         """What the client sent last: an error may repeat it, and must not be kept with it."""
 
     def message(
-        self, content: bytes, *, from_client: bool, at: datetime
+        self, content: bytes, *, from_client: bool, at: datetime, short: bytes | None = None
     ) -> list[Exchange | Settled]:
-        """One message that passed: exchanges that it opened, and exchanges that it settled."""
+        """One message that passed: exchanges that it opened, and exchanges that it settled.
+
+        `short`: what `short_message_in_steps` made of it, where it has been called already."""
         if from_client and len(content) <= ASKED_BYTES_MAX:
             self._asked.append(content)
         read = self._wire.client_message if from_client else self._wire.server_message
-        return self._exchanges(read(content), End.FINISHED, at)
+        return self._exchanges(read(content if short is None else short), End.FINISHED, at)
 
     def end(self, how: End, *, at: datetime) -> list[Exchange | Settled]:
         """The connection is over: responses under way end with it."""

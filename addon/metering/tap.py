@@ -28,8 +28,9 @@ from addon.usage_opt_in.stripping import Stripper
 BATCH_BYTES = 4_000
 """What is kept before it is looked at: most short answers are then read in one or two goes, and an
 open stream holds no more than this."""
-TURN_SECONDS = 0.002
-"""How long a longer one, or an encoded one, is read before the event loop gets its turn."""
+TURN_SECONDS = 0.001
+"""How long a longer one, or an encoded one, is read before the event loop gets its turn. A small
+request of somebody else takes a dozen turns."""
 REST_SECONDS = 0.008
 """How long what is left waits while chunks come. One read of a socket can hold thousands of chunks,
 all of one turn; and most of the work is better done when the body is over (`read_some`)."""

@@ -14,7 +14,7 @@ A session may last for hours and carry audio: only a message that can matter is 
 is kept of a response that is closed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from addon.dialects.openai.realtime import TRANSCRIBED
 from addon.dialects.request import RequestFacts, read_request
 from addon.dialects.routes import Route
 from addon.framing import json_values
-from addon.framing.large_json import shortened
+from addon.framing.large_json import shortened, shortened_in_steps
 from addon.metering.meter import Meter
 
 UNDER_WAY_MAX = 64
@@ -77,6 +77,15 @@ def short_message(message: bytes) -> bytes:
     if len(message) <= PARSED_BYTES_MAX:
         return message
     return shortened(message, tokens_max=TOKENS_MAX)
+
+
+def short_message_in_steps(message: bytes) -> Generator[None, None, bytes]:
+    """As `short_message`, with pauses. A session can be fed the result instead of the message."""
+    if len(message) <= PARSED_BYTES_MAX:
+        return message
+    if len(message) > MESSAGE_BYTES_MAX:
+        return b""
+    return (yield from shortened_in_steps(message, tokens_max=TOKENS_MAX))
 
 
 class WebSocketSession:

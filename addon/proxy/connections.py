@@ -1,4 +1,5 @@
-"""Edge. When mitmproxy connects to an upstream in reverse mode, and how that connection ended."""
+"""Edge. When mitmproxy connects to an upstream in reverse mode, how it reads from it, and how that
+connection ended."""
 
 from __future__ import annotations
 
@@ -12,6 +13,9 @@ from mitmproxy.options import Options
 logger = logging.getLogger(__name__)
 
 _OPTION = "connection_strategy"
+READ_BYTES_MAX = 64 * 1024
+"""What one turn of the event loop takes from an upstream's socket. asyncio takes 256 KB, all of
+which mitmproxy passes on in that same turn; editing the smallest events takes 26 ms for 64 KB."""
 
 
 def connect_per_request(options: Options) -> tuple[str, Callable[[], None]]:
@@ -42,6 +46,16 @@ def connect_per_request(options: Options) -> tuple[str, Callable[[], None]]:
     return f", {_OPTION} lazy (default: eager)", restore
 
 
+def limit_reads(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> None:
+    """Read a flow's upstream in parts of `READ_BYTES_MAX`, so that others get their turn.
+
+    Without a transport of asyncio's own kind it is read as mitmproxy reads it.
+    """
+    transport = getattr(_reader_of(addons, flow), "_transport", None)
+    if getattr(transport, "max_size", 0) > READ_BYTES_MAX:
+        transport.max_size = READ_BYTES_MAX  # type: ignore[union-attr]  # it has the attribute
+
+
 def was_reset(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> bool:
     """Whether a flow's upstream connection broke, where mitmproxy takes that for its end.
 
@@ -49,10 +63,15 @@ def was_reset(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> bool:
     connection to its end and forgets the error that was the end; the reader still has it. Without
     a reader of this kind the answer is no, as in mitmproxy.
     """
+    reader = _reader_of(addons, flow)
+    return isinstance(reader, asyncio.StreamReader) and isinstance(reader.exception(), OSError)
+
+
+def _reader_of(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> object:
+    """What mitmproxy reads a flow's upstream from; None where it is not known."""
     connections = getattr(addons.get("proxyserver"), "connections", {})
     transports = getattr(connections.get(flow.client_conn.id), "transports", {})
-    reader = getattr(transports.get(flow.server_conn), "reader", None)
-    return isinstance(reader, asyncio.StreamReader) and isinstance(reader.exception(), OSError)
+    return getattr(transports.get(flow.server_conn), "reader", None)
 
 
 def _is_set_by_operator(options: Options) -> bool:

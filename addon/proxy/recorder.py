@@ -209,6 +209,7 @@ class Recorder:
             return  # its body is there, and no stream will pass
         # First of all: an exception before this would make mitmproxy hold the whole answer.
         flow.response.stream = True
+        exchange.troubles.attempt(connections.limit_reads, ctx.master.addons, flow)
         exchange.troubles.attempt(answers.begin, running, live, flow.response)
 
     async def response(self, flow: http.HTTPFlow) -> None:
@@ -267,7 +268,8 @@ class Recorder:
             return
         message = flow.websocket.messages[-1]
         attempt = session.handshake.troubles.attempt
-        receipts = attempt(websockets.read_message, running.ledger, session, message) or []
+        short = await websockets.short(message, session.handshake.troubles)
+        receipts = attempt(websockets.read_message, running.ledger, session, message, short) or []
         if not session.handshake.is_recorded:
             if (capture := running.session_captures.get(flow.id)) is not None:
                 at = datetime.fromtimestamp(message.timestamp, UTC)

@@ -43,6 +43,7 @@ SLOWNESS_MAX = 2.5
 """By how much the bounds may grow on a busy machine."""
 GROWTH_MB_MAX = 48
 """How much more memory than the bare proxy ours may take, at its peak."""
+TRIES = 3
 ATTACK_SECONDS_MAX = 120
 PAUSE_SECONDS = 0.004
 SECTION = (
@@ -290,26 +291,37 @@ def check(
     say: Callable[[str], None],
     is_compared: bool,
 ) -> None:
-    """Compare an attack on ours with the same on a bare proxy, and record a normal exchange."""
-    bare = arena.attack(run, is_ours=False)
-    problems = ["it did not come to an end"]
-    ours = None
-    try:
-        ours = arena.attack(run, is_ours=True)
-        problems = list(problems_of(ours, bare, is_compared=is_compared))
-        problems += [] if is_recorded_exactly(arena.proxy(is_ours=True)) else ["not recorded"]
-    finally:
-        figures = f"{bare.wait_ms:6.0f} ->{ours.wait_ms:6.0f} ms" if ours else f"{'':18}"
-        figures += f" {bare.turn_ms:5.0f} ->{ours.turn_ms:5.0f} ms" if ours else f"{'':18}"
-        figures += f" {bare.growth_mb:5.0f} ->{ours.growth_mb:5.0f} MB" if ours else f"{'':18}"
-        figures += f"  x{ours.slowness:.1f}" if ours else ""
-        say(f"{name:<50} {figures}  {', '.join(problems) or 'ok'}")
-        if problems:
-            arena.drop(is_ours=True)
-    assert not problems
+    """Compare an attack on ours with the same on a bare proxy, and record a normal exchange.
+
+    While the machine runs others, a proxy goes on with an attack that nobody waits for, and all of
+    it counts as wait. So figures over the bounds are measured again, at most `TRIES` times in all:
+    what we cause comes back. Other bytes and a row that is not exact fail at once.
+    """
+    for tries in range(1, TRIES + 1):
+        bare = arena.attack(run, is_ours=False)
+        problems, loads = ["it did not come to an end"], ["-"]
+        figures = ""
+        try:
+            ours = arena.attack(run, is_ours=True)
+            problems = [] if ours.answer == bare.answer or not is_compared else ["other bytes"]
+            problems += [] if is_recorded_exactly(arena.proxy(is_ours=True)) else ["not recorded"]
+            loads = list(loads_of(ours, bare))
+            figures = f"{bare.wait_ms:6.0f} ->{ours.wait_ms:6.0f} ms"
+            figures += f" {bare.turn_ms:5.0f} ->{ours.turn_ms:5.0f} ms"
+            figures += f" {bare.growth_mb:5.0f} ->{ours.growth_mb:5.0f} MB  x{ours.slowness:.1f}"
+        finally:
+            if problems or loads:
+                arena.drop(is_ours=True)
+            again = f" (try {tries})" if tries > 1 else ""
+            if problems or not loads or tries == TRIES:
+                say(f"{name:<50} {figures:<50} {', '.join(problems + loads) or 'ok'}{again}")
+        if problems or not loads:
+            break
+    assert not problems + loads
 
 
-def problems_of(ours: Seen, bare: Seen, *, is_compared: bool) -> Iterator[str]:
+def loads_of(ours: Seen, bare: Seen) -> Iterator[str]:
+    """What our proxy was over its bounds in."""
     slowness = min(SLOWNESS_MAX, max(1.0, ours.slowness))
     if ours.wait_ms > bare.wait_ms + slowness * WAIT_MS_MAX:
         yield "the neighbour waited"
@@ -317,8 +329,6 @@ def problems_of(ours: Seen, bare: Seen, *, is_compared: bool) -> Iterator[str]:
         yield "a long turn"
     if ours.growth_mb > bare.growth_mb + GROWTH_MB_MAX:
         yield "memory grew"
-    if is_compared and ours.answer != bare.answer:
-        yield "other bytes"
 
 
 def is_recorded_exactly(proxy: Mitmdump) -> bool:
