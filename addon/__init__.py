@@ -5,11 +5,17 @@
     usage_opt_in   asking for usage in a request, taking it out of the answer        sans-IO
     metering       one exchange: decode, frame, read, estimate, settle               sans-IO
     recordings     captures, flow files, HAR, bodies: reading, writing, serving
+    telemetry      health, metrics, spans, JSON logs
     proxy          mitmproxy's side: hooks, options, waiting for commits, stopping
     run            `tokentee run`
     demo           `tokentee demo`
+    agent_logs     `tokentee import`: session logs that agents keep on disk
+    deploy         `tokentee deploy`: files for containers, services and dashboards
     commands       one file per command that needs the wire
 
-`tee.py` is the script for `mitmdump -s`, `cli.py` the `tokentee` command. A room uses only rooms
-above it in this list; `tests/test_rooms.py` holds the table of arrows.
+`tee.py` is the script for `mitmdump -s`, `cli.py` the `tokentee` command.
+
+In: HTTP traffic that passes mitmproxy, or recordings of it. Out: exchanges in a ledger.
+Uses: the ledger. A room uses only rooms above it in this list; `tests/test_rooms.py` holds the
+table of arrows.
 """

@@ -1,13 +1,20 @@
 """The ledger: tables, money and time. It knows no wire format and no mitmproxy.
 
     model         exchange, reading, charge, usage, money, duplicates, providers
+    text          words that operators type, and text that they are shown
+    settings      the operator's files: reading and checking them; names of keys and teams
     pricing       price sources, price lines, overrides, charges
     store         tables, engines, migrations at first use, the writer, what is current
     sync          bundles, merging, the spool, the shipper
     maintenance   roll-ups, retention, corrections, repricing, audit
-    reports       queries and their tables, text, export
+    figures       what requests add up to
+    reports       figures and requests as tables, text, files
     reconcile     vendors' statements and their comparison
+    budgets       limits of spending, and alerts
+    pages         the ledger in a browser
     commands      one file per command
 
-A room uses only rooms above it in this list; `tests/test_rooms.py` holds the table of arrows.
+In: exchanges, readings, files of operators and vendors. Out: figures, reports, exit codes.
+Uses: nothing of the addon. A room uses only rooms above it in this list; `tests/test_rooms.py`
+holds the table of arrows.
 """

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ledger.model.errors import LedgerError, WrongCallError
-from ledger.model.extras import missing_extra
-from ledger.model.passwords import without_passwords
-from ledger.model.printable import printable
+from ledger.text.extras import missing_extra
+from ledger.text.passwords import without_passwords
+from ledger.text.printable import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ COMMANDS = (
     ),
     Command(
         name="prices",
-        module="ledger.commands.prices",
+        module="ledger.commands.money.prices",
         attribute="prices",
         summary="What a model costs; check a price file",
     ),
@@ -68,7 +68,7 @@ COMMANDS = (
     ),
     Command(
         name="budget",
-        module="ledger.commands.budget",
+        module="ledger.commands.money.budget",
         attribute="budget",
         summary="Budgets: spent, forecast; check exits 1 when over",
     ),
@@ -80,13 +80,13 @@ COMMANDS = (
     ),
     Command(
         name="reprice",
-        module="ledger.commands.reprice",
+        module="ledger.commands.money.reprice",
         attribute="reprice",
         summary="Price what has no price, with a price file",
     ),
     Command(
         name="reconcile",
-        module="ledger.commands.reconcile",
+        module="ledger.commands.money.reconcile",
         attribute="reconcile",
         summary="Compare the ledger with a provider's statement",
     ),

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from addon import cli
-from addon.run.arguments import parse
+from addon.run.call.arguments import parse
 from ledger.store import db
 from tests import reference
 

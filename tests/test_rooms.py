@@ -17,38 +17,42 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted([*ROOT.glob("addon/**/*.py"), *ROOT.glob("ledger/**/*.py")])
 
 MODEL = {"ledger.model"}
-NAMES_ROOM = MODEL | {"ledger.names"}
-PRICING = MODEL | {"ledger.pricing"}
-STORE = (
-    PRICING
-    | NAMES_ROOM
-    | {
-        "ledger.store",
-        "ledger.store.engines",
-        "ledger.store.processes",
-        "ledger.store.schema",
-        "ledger.store.writing",
-    }
-)
+TEXT = MODEL | {"ledger.text"}
+SETTINGS = TEXT | {"ledger.settings"}
+PRICING = SETTINGS | {"ledger.pricing"}
+STORE = PRICING | {
+    "ledger.store",
+    "ledger.store.engines",
+    "ledger.store.processes",
+    "ledger.store.schema",
+    "ledger.store.writing",
+}
 SYNC = STORE | {"ledger.sync"}
 MAINTENANCE = SYNC | {"ledger.maintenance"}
-REPORTS = MAINTENANCE | {"ledger.reports"}
+FIGURES = MAINTENANCE | {"ledger.figures"}
+REPORTS = FIGURES | {"ledger.reports"}
 RECONCILE = REPORTS | {"ledger.reconcile", "ledger.reconcile.vendors"}
 BUDGETS = REPORTS | {"ledger.budgets"}
 PAGES = BUDGETS | {"ledger.pages"}
-LEDGER = RECONCILE | PAGES | BUDGETS | {"ledger.commands", "ledger"}
+COMMANDS = RECONCILE | PAGES | {"ledger.pages.live", "ledger.commands"}
+LEDGER = COMMANDS | {"ledger"}
 
 FRAMING = {"addon.framing"}
 DIALECTS = FRAMING | MODEL | {"addon.dialects"}
 OPT_IN = DIALECTS | {"addon.usage_opt_in"}
-METERING = OPT_IN | {"addon.metering"}
+ANSWERS = OPT_IN | {"addon.metering.answers"}
+METERING = ANSWERS | {"addon.metering.requests", "addon.metering"}
 FORMATS = METERING | {"addon.recordings.formats"}
 RECORDINGS = FORMATS | LEDGER | {"addon.recordings"}
-PROXY = RECORDINGS | {"addon.proxy", "addon.proxy.patches", "addon.telemetry"}
+HOST = FORMATS | {"addon.proxy.host", "addon.proxy.patches"}
+DISPLAY = RECORDINGS | {"addon.proxy.display", "addon.telemetry"}
+PROXY = HOST | DISPLAY | {"addon.proxy"}
+RUN = PROXY | {"addon.run.call", "addon.run.command", "addon.run"}
 
 ARROWS: dict[str, set[str]] = {
     "ledger.model": MODEL,
-    "ledger.names": NAMES_ROOM,
+    "ledger.text": TEXT,
+    "ledger.settings": SETTINGS,
     "ledger.pricing": PRICING,
     "ledger.store": STORE,
     "ledger.store.engines": STORE,
@@ -57,43 +61,48 @@ ARROWS: dict[str, set[str]] = {
     "ledger.store.writing": STORE,
     "ledger.sync": SYNC,
     "ledger.maintenance": MAINTENANCE,
+    "ledger.figures": FIGURES,
     "ledger.reports": REPORTS,
     "ledger.reconcile": RECONCILE,
     "ledger.reconcile.vendors": MODEL | {"ledger.reconcile"},
     "ledger.pages": PAGES,
+    "ledger.pages.live": PAGES,
     "ledger.budgets": BUDGETS,
-    "ledger.commands": LEDGER,
+    "ledger.commands": COMMANDS,
+    "ledger.commands.money": COMMANDS,
     "ledger": LEDGER,
     "addon.framing": FRAMING,
     "addon.dialects": DIALECTS | {"addon.dialects.*"},
     "addon.dialects.openai": DIALECTS | {"addon.dialects.*"},
-    "addon.dialects.google": DIALECTS | {"addon.dialects.*"},
     "addon.dialects.vendors": DIALECTS | {"addon.dialects.*"},
     "addon.dialects.clouds": DIALECTS | {"addon.dialects.*"},
     "addon.dialects.fetched": DIALECTS | {"addon.dialects.*"},
     "addon.dialects.local": DIALECTS | {"addon.dialects.*"},
     "addon.usage_opt_in": OPT_IN | {"addon.dialects.*"},
+    "addon.metering.answers": ANSWERS | {"addon.dialects.*"},
+    "addon.metering.requests": DIALECTS,
     "addon.metering": METERING | {"addon.dialects.*"},
     "addon.recordings.formats": FORMATS,
     "addon.recordings": RECORDINGS | {"addon.dialects.*"},
     "addon.proxy": PROXY | {"addon.dialects.*"},
+    "addon.proxy.host": HOST,
+    "addon.proxy.display": DISPLAY,
     "addon.proxy.patches": {"addon.proxy.patches"},
     "addon.agent_logs": DIALECTS
     | STORE
     | {"addon.agent_logs", "addon.dialects.*", "ledger.maintenance"},
-    "addon.config": MODEL | {"addon.config", "ledger.names"},
     "addon.deploy": {"addon.deploy"},
     "addon.telemetry": MODEL | {"addon.telemetry"},
     "addon.demo": LEDGER | {"addon.demo", "addon"},
-    "addon.run": PROXY | {"addon.run"},
-    "addon.run.workers": PROXY | {"addon.run", "addon.run.workers"},
-    "addon.commands": PROXY
+    "addon.run": RUN,
+    "addon.run.call": SETTINGS,
+    "addon.run.command": DIALECTS | SETTINGS,
+    "addon.run.workers": RUN | {"addon.run.workers"},
+    "addon.commands": RUN
     | {
         "addon.agent_logs",
         "addon.commands",
-        "addon.config",
         "addon.deploy",
-        "addon.run",
         "addon.run.workers",
         "addon.demo",
     },
@@ -106,9 +115,12 @@ STILL_WRONG: set[tuple[str, str]] = set()
 
 IMPORT_MITMPROXY = {
     "addon.proxy",
+    "addon.proxy.display",
+    "addon.proxy.host",
     "addon.proxy.patches",
     "addon.recordings.formats",
     "addon.run",
+    "addon.run.command",
     "addon.run.workers",
 }
 """Rooms whose modules may import mitmproxy."""
@@ -120,8 +132,10 @@ IMPORT_SQLALCHEMY = {
     "ledger.store.writing",
     "ledger.sync",
     "ledger.maintenance",
+    "ledger.figures",
     "ledger.reports",
     "ledger.pages",
+    "ledger.pages.live",
     "ledger.reconcile",
     "ledger.budgets",
 }
@@ -131,14 +145,16 @@ SANS_IO = {
     "addon.framing",
     "addon.dialects",
     "addon.dialects.openai",
-    "addon.dialects.google",
     "addon.dialects.vendors",
     "addon.dialects.clouds",
     "addon.dialects.fetched",
     "addon.dialects.local",
     "addon.usage_opt_in",
     "addon.metering",
+    "addon.metering.answers",
+    "addon.metering.requests",
     "ledger.model",
+    "ledger.text",
 }
 """Rooms that take values and return values."""
 IO_MODULES = {
@@ -163,6 +179,13 @@ UNKNOWN_TO_READERS = re.compile(r"\b(DESIGN|FIELD|FINDINGS|MITMPROXY|STYLE|WIRE)
 """Documents that are neither in the repository nor on the web."""
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "core", "manager"}
 LINES_MAX = 600
+MODULES_MIN, MODULES_MAX = 4, 12
+"""Of one room: fewer are no room of their own, more are several."""
+FEW = {
+    "addon": "the script for mitmproxy and the command alone; everything else is in a room",
+    "ledger": "the commands and the wiring of a ledger alone; everything else is in a room",
+}
+"""Rooms of fewer modules, and why."""
 
 
 def name_of(path: Path) -> str:
@@ -280,3 +303,22 @@ def test_no_module_of_the_addon_shadows_the_standard_library():
 
 def test_every_room_is_in_the_table_of_arrows():
     assert {room_of(name) for name in NAMES} == set(ARROWS)
+
+
+def test_a_room_has_as_many_modules_as_one_job_needs():
+    sizes = dict.fromkeys(ARROWS, 0)
+    for path in MODULES:
+        if path.name != "__init__.py":
+            sizes[room_of(name_of(path))] += 1
+    assert {room: size for room, size in sizes.items() if size > MODULES_MAX} == {}
+    assert {room for room, size in sizes.items() if size < MODULES_MIN} == set(FEW)
+
+
+@pytest.mark.parametrize("room", sorted(ARROWS))
+def test_a_room_states_what_it_uses(room: str):
+    docstring = ast.get_docstring(
+        ast.parse((ROOT / room.replace(".", "/") / "__init__.py").read_text())
+    )
+    assert docstring
+    for word in (r"In( and out)?:", r"(Out|In and out):", r"Uses:"):
+        assert re.search(rf"\b{word}", docstring), f"{room}: {word}"

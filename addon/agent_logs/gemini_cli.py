@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from addon.agent_logs.call import Agent, Call, folder_name, moment, text_of
-from addon.dialects.google.generate_content import GENERATE_CONTENT
+from addon.dialects.vendors.gemini import GENERATE_CONTENT
 
 AGENT = Agent(
     name="gemini-cli",

@@ -23,10 +23,10 @@ File = Annotated[
 @config.command()
 def check(file: File = None) -> None:
     """Check a config file; every problem with its line, exit code 1 if there is any."""
-    from addon.config import reading
+    from addon.run.call import config_file
 
     path = _found(file)
-    _, problems = reading.check(path)
+    _, problems = config_file.check(path)
     for problem in problems:
         sys.stdout.write(f"{path}: {problem}\n")
     if problems:
@@ -41,15 +41,15 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Show the settings in force, and where each comes from; passwords are hidden."""
-    from addon.config import reading, words
-    from ledger.model.passwords import without_passwords
+    from addon.run.call import config_file, words
     from ledger.store.engines import urls
+    from ledger.text.passwords import without_passwords
 
     path = _found(file)
-    settings = reading.load(path)
+    settings = config_file.load(path)
     options = words.options_of(
         settings,
-        ledger_url=reading.ledger_url(settings, path),
+        ledger_url=config_file.ledger_url(settings, path),
         folder=path.parent,
         environment=os.environ,
     )
@@ -77,11 +77,11 @@ def show(
 
 
 def _found(file: Path | None) -> Path:
-    from addon.config import reading
+    from addon.run.call import config_file
     from ledger.model.errors import LedgerError
 
-    path = reading.path_of(str(file) if file else None)
+    path = config_file.path_of(str(file) if file else None)
     if path is None:
-        looked = ", ".join(str(place) for place in reading.places())
+        looked = ", ".join(str(place) for place in config_file.places())
         raise LedgerError(f"no config file: looked for {looked}; name one")
     return path

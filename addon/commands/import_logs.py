@@ -118,7 +118,7 @@ def import_command(
 def _kinds(names: list[str]) -> "list[Kind]":
     from addon.agent_logs.files import KINDS
     from ledger.model.errors import LedgerError
-    from ledger.model.nearest import suggestion
+    from ledger.text.nearest import suggestion
 
     for name in names:
         if name not in KINDS:

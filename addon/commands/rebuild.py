@@ -29,21 +29,21 @@ from addon.recordings.formats.recorded import Recorded
 from addon.recordings.metered import reread
 from addon.recordings.reread import Find, Seen, digest_of, pairs, recordings
 from ledger.commands.options import LedgerOption, Prices
+from ledger.figures.figures import plus
+from ledger.figures.queries import open_ledger
 from ledger.maintenance import corrections
 from ledger.maintenance.corrections import Booked, Further
 from ledger.model.charge import Charge
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange
-from ledger.model.printable import printable
 from ledger.model.reading import Reading
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
-from ledger.reports.figures import plus
 from ledger.reports.layout import Cell, Column, Table, short_usd
 from ledger.reports.progress import console_on_stderr, files_progress, rest_line
-from ledger.reports.queries import open_ledger
 from ledger.reports.render import print_table
 from ledger.store.writing.batch_insert import READING_COLUMNS
+from ledger.text.printable import printable
 
 BATCH = 100
 """Readings written in one transaction: some milliseconds beside a live proxy."""

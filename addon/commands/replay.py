@@ -21,11 +21,11 @@ from addon.recordings.replay import Tally
 from addon.recordings.replay_processes import JOBS_MAX, Job, replay_here, replay_with
 from ledger.commands.options import LedgerOption
 from ledger.model.errors import LedgerError
-from ledger.model.printable import printable
 from ledger.reports.layout import Column, Table
 from ledger.reports.progress import console_on_stderr, files_progress, progress, rest_line
 from ledger.reports.render import print_table
 from ledger.store.engines.urls import default_url, shown
+from ledger.text.printable import printable
 
 UNREADABLE_SHOWN_MAX = 10
 

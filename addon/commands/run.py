@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from addon.run.arguments import Call
+    from addon.run.call.arguments import Call
 
 HELP = """\
 Usage: tokentee run [OPTIONS] [--] COMMAND ...   record what a command sends to LLMs
@@ -58,7 +58,7 @@ Example:
 
 def run(words: Sequence[str]) -> int:
     """Do what the words behind `tokentee run` ask for; the exit code."""
-    from addon.run.arguments import WrongCallError, parse
+    from addon.run.call.arguments import WrongCallError, parse
 
     try:
         call = parse(words)
@@ -109,18 +109,18 @@ def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":
     `given`: the environment as the operator made it. What the file says of names and budgets is
     put into this process's environment, where their readers look for it.
     """
-    from addon.config import reading, words
-    from addon.run.arguments import workers_of
+    from addon.run.call import config_file, words
+    from addon.run.call.arguments import workers_of
 
     if call.workers is None and (named := given.get(words.WORKERS_VARIABLE)):
         call = replace(call, workers=workers_of(named, words.WORKERS_VARIABLE))
-    path = reading.path_of(call.config, given)
+    path = config_file.path_of(call.config, given)
     if path is None:
         return call
-    settings = reading.load(path)
+    settings = config_file.load(path)
     options = words.options_of(
         settings,
-        ledger_url=reading.ledger_url(settings, path),
+        ledger_url=config_file.ledger_url(settings, path),
         folder=path.parent,
         environment=given,
     )

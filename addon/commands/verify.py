@@ -19,23 +19,23 @@ from rich.console import Console
 from rich.markup import escape
 
 from addon.commands.options import Url
-from addon.metering.redaction import REDACTED
+from addon.metering.requests.redaction import REDACTED
 from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.metered import reread
 from addon.recordings.reread import Find, Seen, digest_of, pairs, recordings
 from ledger.commands.options import LedgerOption, Since
+from ledger.figures.queries import open_ledger
 from ledger.maintenance import corrections
 from ledger.maintenance.audit import SHOWN_MAX, Verdict
 from ledger.maintenance.audit import verify as promises_of
 from ledger.maintenance.corrections import Booked
-from ledger.model import period
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange
-from ledger.model.printable import printable
 from ledger.reports.progress import console_on_stderr, files_progress
-from ledger.reports.queries import open_ledger
+from ledger.text import period
+from ledger.text.printable import printable
 
 CAPTURED = "captured"
 """What the ledger says of a recorded answer is what the recording holds."""

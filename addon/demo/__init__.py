@@ -12,4 +12,7 @@ Edge:
     show      prints it
 Wiring:
     play      all of it in order; checks itself against what upstream sent
+
+In: nothing. Out: a report on stdout, and whether every figure was right.
+Uses: `tee.py`, through a real mitmdump; the ledger.
 """

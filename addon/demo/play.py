@@ -12,7 +12,8 @@ from rich.console import Console
 
 from addon.demo import chuizi, client, gateways, proxy, rows, show, upstream
 from addon.demo.scene import Scene
-from ledger.reports import queries, report_tables
+from ledger.figures import queries
+from ledger.reports import report_tables
 from ledger.reports.layout import wrapped
 from ledger.reports.render import print_table
 from ledger.store.db import open_engine

@@ -1,7 +1,13 @@
 """Deploy: files for running Tokentee under Docker, Compose, systemd, Kubernetes, with Prometheus
 and Grafana. `tokentee deploy KIND` writes them out of the installed package.
 
-In: a kind and a folder. Out: files; nothing is started. The templates lie in `files`, the
-dashboards are built from tables of queries.
+    kinds              which files each kind of deployment has
+    writing            writes them
+    dashboards         panels -> Grafana's JSON
+    ledger_dashboard, metrics_dashboard
+                       the panels over PostgreSQL and over Prometheus
+    files/             templates
+
+In: a kind and a folder. Out: files; nothing is started.
 Uses: nothing of ours.
 """

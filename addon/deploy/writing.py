@@ -1,14 +1,11 @@
-"""Edge. Which files each kind of deployment has, and writing them."""
+"""Edge. Writes the files of one kind of deployment into a folder."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from addon.deploy import grafana
-
-type Text = Callable[[], str]
+from addon.deploy.kinds import KINDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,51 +23,6 @@ class Occupied(Exception):  # noqa: N818  # it lists files, and the command word
     def __init__(self, paths: Iterable[Path]) -> None:
         self.paths = tuple(paths)
         super().__init__(", ".join(map(str, self.paths)))
-
-
-def _template(name: str) -> Text:
-    def text() -> str:
-        source = Path(__file__).parent / "files" / name
-        return source.read_text(encoding="utf-8").replace("@VERSION@", _version())
-
-    return text
-
-
-_GRAFANA: Mapping[str, Text] = {
-    "grafana/dashboards/tokentee-postgresql.json": grafana.postgresql,
-    "grafana/dashboards/tokentee-prometheus.json": grafana.prometheus,
-    "grafana/provisioning/dashboards/tokentee.yaml": _template("grafana-dashboards.yaml"),
-    "grafana/provisioning/datasources/tokentee.yaml": _template("grafana-datasources.yaml"),
-}
-_PROMETHEUS: Mapping[str, Text] = {
-    "prometheus/prometheus.yml": _template("prometheus.yml"),
-    "prometheus/tokentee-rules.yml": _template("tokentee-rules.yml"),
-}
-_DOCKER: Mapping[str, Text] = {
-    "Dockerfile": _template("Dockerfile"),
-    ".dockerignore": _template("dockerignore"),
-    "tokentee.toml": _template("tokentee.toml"),
-}
-KINDS: Mapping[str, Mapping[str, Text]] = {
-    "docker": _DOCKER,
-    "compose": {
-        **_DOCKER,
-        **_PROMETHEUS,
-        **_GRAFANA,
-        "compose.yaml": _template("compose.yaml"),
-        "env.example": _template("env.example"),
-        "haproxy/haproxy.cfg": _template("haproxy.cfg"),
-        "pgbouncer/pgbouncer.ini": _template("pgbouncer.ini"),
-    },
-    "systemd": {
-        "tokentee.service": _template("tokentee.service"),
-        "tokentee.toml": _template("tokentee.toml"),
-    },
-    "kubernetes": {"tokentee.yaml": _template("kubernetes.yaml")},
-    "grafana": _GRAFANA,
-    "prometheus": _PROMETHEUS,
-}
-"""Kind -> path below the folder -> where its text comes from."""
 
 
 def write(kind: str, folder: Path, *, force: bool = False) -> list[Written]:
@@ -100,10 +52,3 @@ def _differs(path: Path, text: str) -> bool:
         return path.read_text(encoding="utf-8") != text
     except (OSError, UnicodeDecodeError):
         return True
-
-
-def _version() -> str:
-    try:
-        return version("tokentee")
-    except PackageNotFoundError:
-        return "0"

@@ -30,17 +30,30 @@ from addon.dialects.clouds import (
     yandex,
 )
 from addon.dialects.dialect import Dialect
-from addon.dialects.fetched import batches, deferred
-from addon.dialects.google import generate_content as gemini
-from addon.dialects.google import interactions as gemini_interactions
-from addon.dialects.google import live as gemini_live
+from addon.dialects.fetched import (
+    anthropic_batches,
+    deferred,
+    gemini_batches,
+    openai_batches,
+)
 from addon.dialects.local import llama_cpp, lm_studio, ollama, text_generation
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import endpoints as openai_other
 from addon.dialects.openai import realtime as openai_realtime
 from addon.dialects.openai import responses as openai_responses
 from addon.dialects.path_templates import PATH_LENGTH_MAX, Template, last_word, template_of
-from addon.dialects.vendors import aleph_alpha, anthropic, bedrock, cohere, dify, mistral, replicate
+from addon.dialects.vendors import (
+    aleph_alpha,
+    anthropic,
+    bedrock,
+    cohere,
+    dify,
+    gemini,
+    gemini_interactions,
+    gemini_live,
+    mistral,
+    replicate,
+)
 from ledger.model import providers
 from ledger.model.providers import provider_of
 
@@ -131,13 +144,14 @@ ROWS = (
     Row("/invocations-response-stream", openai_chat.CHAT, True, is_generic=True),
     Row("/chat/deferred-completion/{}", deferred.XAI, methods=_GET),
     Row("/async/chat/completions/{}", deferred.PERPLEXITY, methods=_GET),
-    Row("/files/{}/content", batches.OUTPUT_FILE, methods=_GET),  # OpenAI, Azure, Mistral, Groq
+    # Of OpenAI, Azure, Mistral, Groq.
+    Row("/files/{}/content", openai_batches.OUTPUT_FILE, methods=_GET),
     # Anthropic.
     Row("/threads/{}/messages", None),
     Row("/v1/messages", anthropic.MESSAGES),
     Row("/messages", anthropic.MESSAGES, is_generic=True),
     Row("/v1/complete", anthropic.COMPLETE),
-    Row("/messages/batches/{}/results", batches.ANTHROPIC_RESULTS, methods=_GET),
+    Row("/messages/batches/{}/results", anthropic_batches.RESULTS, methods=_GET),
     Row("/publishers/anthropic/models/{model}:rawPredict", anthropic.MESSAGES, False),
     Row("/publishers/anthropic/models/{model}:streamRawPredict", anthropic.MESSAGES, True),
     # Google. Mistral and others on Vertex write OpenAI's format.
@@ -162,8 +176,8 @@ ROWS = (
     Row("/models/{model}:predict", gemini.EMBEDDINGS, False),
     Row("/interactions", gemini_interactions.INTERACTIONS),
     Row("/interactions/{}", gemini_interactions.INTERACTIONS, methods=_GET),
-    Row("/batches/{}", batches.GEMINI_BATCH, methods=_GET, providers=("gcp.gemini",)),
-    Row("/files/{}:download", batches.OUTPUT_FILE, methods=_GET, providers=("gcp.gemini",)),
+    Row("/batches/{}", gemini_batches.OPERATION, methods=_GET, providers=("gcp.gemini",)),
+    Row("/files/{}:download", openai_batches.OUTPUT_FILE, methods=_GET, providers=("gcp.gemini",)),
     # Amazon, and SAP's way to it, which names a deployment instead of a model.
     Row("/model/{model}/converse", bedrock.CONVERSE, False),
     Row("/model/{model}/converse-stream", bedrock.CONVERSE, True),

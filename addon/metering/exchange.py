@@ -17,12 +17,12 @@ from addon.dialects import shapes
 from addon.dialects.facts import Facts
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
-from addon.metering import estimate
+from addon.metering.answers import estimate
+from addon.metering.answers.decoding import Decoder
+from addon.metering.answers.meter import Meter
 from addon.metering.budget import Budget
-from addon.metering.decoding import Decoder
-from addon.metering.messages import RecordedTimes, Response
-from addon.metering.meter import Meter
-from addon.metering.redaction import redact
+from addon.metering.requests.messages import RecordedTimes, Response
+from addon.metering.requests.redaction import redact
 from addon.metering.settlement import (
     NOTHING_PASSED,
     End,

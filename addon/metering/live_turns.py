@@ -16,7 +16,7 @@ from addon.dialects.counts import lookup
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
 from addon.framing import json_values
-from addon.metering.meter import Meter
+from addon.metering.answers.meter import Meter
 from addon.metering.websocket import MESSAGE_BYTES_MAX, Closed, Happening, Opened, short_message
 
 _BEGINNINGS = (b'"serverContent"', b'"toolCall"', b'"usageMetadata"', b'"error"')

@@ -10,13 +10,13 @@ from urllib.parse import parse_qs, urlsplit
 from addon.dialects import routes
 from addon.dialects.facts import clean
 from addon.dialects.request import RequestFacts, read_request
-from addon.metering import attribution
-from addon.metering.agents import NO_AGENT, agent_of
 from addon.metering.budget import Budget
 from addon.metering.exchange import MeteredExchange, decoded_body
-from addon.metering.messages import Request
-from addon.metering.path_keys import redacted_path
-from addon.metering.redaction import credentials_of
+from addon.metering.requests import attribution
+from addon.metering.requests.agents import NO_AGENT, agent_of
+from addon.metering.requests.messages import Request
+from addon.metering.requests.path_keys import redacted_path
+from addon.metering.requests.redaction import credentials_of
 from addon.metering.troubles import Troubles
 from ledger.model.duplicates import request_digest
 from ledger.model.exchange import Exchange, Source

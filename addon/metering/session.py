@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
 
-from addon.dialects.google import live
+from addon.dialects.vendors import gemini_live
 from addon.metering.exchange import MeteredExchange
 from addon.metering.live_turns import LiveTurns
 from addon.metering.settlement import NOTHING_PASSED, End, Settled, result_of
@@ -31,7 +31,7 @@ class MeteredSession:
     def __init__(self, handshake: MeteredExchange) -> None:
         self.handshake = handshake
         opened = handshake.opened
-        sessions = LiveTurns if handshake.route.dialect is live.LIVE else WebSocketSession
+        sessions = LiveTurns if handshake.route.dialect is gemini_live.LIVE else WebSocketSession
         self._wire: LiveTurns | WebSocketSession = sessions(
             handshake.route, provider=opened.provider, model=opened.request_model
         )

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from addon.dialects.facts import Facts, clean
-from addon.metering.meter import Meter
+from addon.metering.answers.meter import Meter
 from ledger.model.duplicates import content_digest
 from ledger.model.exchange import Exchange, Outcome, Source, State
 from ledger.model.reading import Reading, UsageSource

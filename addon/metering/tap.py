@@ -18,9 +18,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
+from addon.metering.answers.decoding import Decoder
+from addon.metering.answers.meter import Meter
 from addon.metering.budget import FREE_BYTES, Budget
-from addon.metering.decoding import Decoder
-from addon.metering.meter import Meter
 from addon.metering.settlement import Passed
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper

@@ -25,7 +25,7 @@ from addon.dialects.request import RequestFacts, read_request
 from addon.dialects.routes import Route
 from addon.framing import json_values
 from addon.framing.large_json import shortened, shortened_in_steps
-from addon.metering.meter import Meter
+from addon.metering.answers.meter import Meter
 
 UNDER_WAY_MAX = 64
 """Realtime runs a handful of responses at a time; beyond this the oldest counts as cut."""

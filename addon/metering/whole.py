@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from addon.metering.meter import Meter
+from addon.metering.answers.meter import Meter
 from addon.metering.settlement import Passed
 from addon.metering.tap import HASH_BYTES
 from addon.metering.troubles import Troubles

@@ -18,10 +18,11 @@ from collections.abc import Callable
 from mitmproxy import http
 
 from addon.metering import exchange as metering
-from addon.metering.messages import Response
+from addon.metering.requests.messages import Response
 from addon.metering.tap import Tap
-from addon.proxy import capturing, flows
+from addon.proxy import capturing
 from addon.proxy.held_end import HeldEnd, StreamCallable
+from addon.proxy.host import flows
 from addon.proxy.patches.chunk_runs import ChunkRun, chunks_of
 from addon.proxy.running import Live, Running
 

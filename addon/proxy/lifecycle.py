@@ -18,11 +18,11 @@ from mitmproxy.log import MitmLogHandler
 from addon.metering.settlement import End
 from addon.proxy import websockets
 from addon.proxy.commits import notifier
-from addon.proxy.content_view import FlowNotes, notes_if_viewed
-from addon.proxy.flows import now
+from addon.proxy.display.content_view import FlowNotes, notes_if_viewed
+from addon.proxy.display.watching import Wanted, Watching
+from addon.proxy.host.flows import now
 from addon.proxy.options import Settings
 from addon.proxy.running import Live, Running
-from addon.proxy.watching import Wanted, Watching
 from addon.recordings.capture_files import CaptureFiles
 from addon.telemetry.json_log import write_json
 from addon.telemetry.seat import Seat

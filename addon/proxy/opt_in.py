@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from addon.dialects.dialect import Asking
-from addon.metering import attribution
-from addon.metering.messages import header_map
+from addon.metering.requests import attribution
+from addon.metering.requests.messages import header_map
 from addon.metering.settlement import Settled
 from addon.proxy import capturing
 from addon.proxy.options import Inject

@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 
 from mitmproxy.addonmanager import Loader
 
-from addon.metering.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from addon.metering.budget import Budget
 from addon.metering.opening import Rules, Upstream
+from addon.metering.requests.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from ledger.model.errors import LedgerError
-from ledger.model.passwords import without_credentials, without_passwords
 from ledger.store.engines.urls import default_url, parse_url
+from ledger.text.passwords import without_credentials, without_passwords
 
 
 class Log(StrEnum):

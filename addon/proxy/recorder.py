@@ -24,25 +24,17 @@ from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
+from addon.metering.answers.meter import Meter
 from addon.metering.exchange import MeteredExchange
-from addon.metering.meter import Meter
 from addon.metering.opening import open_exchange
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import End, Settled
 from addon.metering.troubles import Troubles
-from addon.proxy import (
-    answers,
-    capturing,
-    connections,
-    exchange_log,
-    flows,
-    lifecycle,
-    opt_in,
-    options,
-    websockets,
-)
+from addon.proxy import answers, capturing, lifecycle, opt_in, options, websockets
 from addon.proxy.commits import wait_for_commit
-from addon.proxy.host_process import tune_garbage_collector
+from addon.proxy.display import exchange_log
+from addon.proxy.host import connections, flows
+from addon.proxy.host.host_process import tune_garbage_collector
 from addon.proxy.options import Settings
 from addon.proxy.patches import chunk_runs, hook_lists, http_stream
 from addon.proxy.running import Live, Running

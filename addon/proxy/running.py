@@ -12,12 +12,12 @@ from mitmproxy import http
 from addon.metering.exchange import MeteredExchange
 from addon.metering.opening import Rules
 from addon.metering.session import MeteredSession
-from addon.proxy.bodies import Bodies
-from addon.proxy.content_view import FlowNotes
-from addon.proxy.exchange_log import Price
+from addon.proxy.display.content_view import FlowNotes
+from addon.proxy.display.exchange_log import Price
+from addon.proxy.display.watching import Watching
 from addon.proxy.held_end import HeldEnd, StreamCallable
+from addon.proxy.host.bodies import Bodies
 from addon.proxy.options import Settings
-from addon.proxy.watching import Watching
 from addon.recordings.capture import Capture
 from addon.recordings.capture_files import CaptureFiles
 from ledger.model.exchange import Exchange

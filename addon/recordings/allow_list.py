@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
-from addon.metering.path_keys import looks_like_key, redacted_path
-from addon.metering.redaction import REDACTED
+from addon.metering.requests.path_keys import looks_like_key, redacted_path
+from addon.metering.requests.redaction import REDACTED
 
 URL_LENGTH_MAX = 8 * 1024
 """Characters of a URL that are looked at; the rest is cut off. Servers refuse longer ones."""

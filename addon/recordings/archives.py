@@ -19,7 +19,7 @@ from typing import Any
 
 from addon.recordings.files import files_of, is_recording
 from ledger.model.errors import LedgerError
-from ledger.model.extras import missing_extra, needs
+from ledger.text.extras import missing_extra, needs
 
 COPY_BYTES = 8 * 1024 * 1024
 """Copied at a time: one request to an object store."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from addon.metering import attribution
 from addon.metering.exchange import MeteredExchange, may_refuse
-from addon.metering.messages import RecordedTimes, Request, Response, header_map
 from addon.metering.opening import Rules, Upstream, open_exchange
+from addon.metering.requests import attribution
+from addon.metering.requests.messages import RecordedTimes, Request, Response, header_map
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import TRANSPORT, End, Settled
 from addon.metering.troubles import Troubles

@@ -37,7 +37,7 @@ from addon.recordings.replay_processes import CLOSE_SECONDS_MAX, Job, Log
 from ledger import recording
 from ledger.maintenance.partial import PartMerged, PartsMerger
 from ledger.model.errors import LedgerError
-from ledger.model.extras import missing_extra
+from ledger.text.extras import missing_extra
 
 LOCAL = "local"
 """Stands for workers on this machine."""

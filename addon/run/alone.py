@@ -7,8 +7,9 @@ from pathlib import Path
 
 from mitmproxy import options
 
-from addon.run import authorities, master
-from addon.run.arguments import Call, open_addresses
+from addon.run import master
+from addon.run.call.arguments import Call, open_addresses
+from addon.run.command import authorities
 
 LOOPBACK = "127.0.0.1"
 

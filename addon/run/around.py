@@ -15,11 +15,12 @@ from pathlib import Path
 from mitmproxy import ctx, http, options
 
 from addon.proxy import options as proxy_options
-from addon.run import authorities, bypass, child, hosts, master, outbound
-from addon.run.arguments import Call
-from addon.run.authorities import Trust
-from addon.run.environment import environment_for
-from addon.run.gate import USER, Gate
+from addon.run import master
+from addon.run.call.arguments import Call
+from addon.run.command import authorities, bypass, child, hosts, outbound
+from addon.run.command.authorities import Trust
+from addon.run.command.environment import environment_for
+from addon.run.command.gate import USER, Gate
 from addon.run.workspace import workspace_of
 from ledger.model.errors import LedgerError
 from ledger.store.engines.urls import default_url

@@ -5,8 +5,9 @@ import sys
 from rich.console import Console
 from rich.markup import escape
 
+from ledger.figures import queries
 from ledger.model.errors import LedgerError
-from ledger.reports import queries, render, report_tables
+from ledger.reports import render, report_tables
 from ledger.store import db
 from ledger.store.engines import urls
 from ledger.store.scope import Scope

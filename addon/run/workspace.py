@@ -7,6 +7,8 @@ prepared can make git run commands of theirs.
 from dataclasses import dataclass
 from pathlib import Path
 
+from ledger.settings.small_files import first_bytes
+
 NAME_CHARACTERS_MAX = 100
 HEAD_BYTES_MAX = 4_096
 """A HEAD is a line; more is none."""
@@ -38,12 +40,11 @@ def _head_of(git: Path) -> str | None:
     folder."""
     try:
         if git.is_file():
-            text = git.read_bytes()[:HEAD_BYTES_MAX].decode("utf-8", "replace")
+            text = first_bytes(git, HEAD_BYTES_MAX).decode("utf-8", "replace")
             named = text.partition("gitdir:")[2].strip()
             git = git.parent / named if named else git
-        with (git / "HEAD").open("rb") as file:
-            return file.read(HEAD_BYTES_MAX).decode("utf-8", "replace")
-    except OSError:
+        return first_bytes(git / "HEAD", HEAD_BYTES_MAX).decode("utf-8", "replace")
+    except (OSError, ValueError):  # ValueError: a worktree's file names a path with a zero byte
         return None
 
 

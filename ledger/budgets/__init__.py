@@ -2,5 +2,5 @@
 
 In: a TOML file, the names file, the ledger. Out: what is spent and forecast, and one alert for each
 threshold and period. Advisory: a budget never stops or slows traffic.
-Uses: reports, names, store, model.
+Uses: reports, figures, settings, store, text, model.
 """

@@ -15,11 +15,11 @@ from sqlalchemy.engine import Engine
 from ledger.budgets.budgets import Budgets
 from ledger.budgets.spending import statuses
 from ledger.budgets.status import Status, period_text
-from ledger.model.printable import printable
-from ledger.names.names import Names
 from ledger.reports.layout import short_usd
+from ledger.settings.names import Names
 from ledger.store import db
 from ledger.store.tables import alerts
+from ledger.text.printable import printable
 
 CLAIM_SECONDS = 600
 """Longer than all destinations with all their retries take."""

@@ -30,10 +30,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ledger.model import toml_tables
 from ledger.model.money import PICOUSD_PER_USD
-from ledger.model.toml_tables import FaultError, Problem
-from ledger.names.names import Texts, texts
+from ledger.settings import toml_tables
+from ledger.settings.names import Texts, texts
+from ledger.settings.toml_tables import FaultError, Problem
 
 BUDGETS_MAX = 1_000
 """Each is a question to the ledger."""

@@ -4,10 +4,11 @@ import os
 from pathlib import Path
 
 from ledger.budgets.budgets import NO_BUDGETS, Budgets, Destination, is_webhook, read
-from ledger.model import toml_tables
 from ledger.model.errors import LedgerError
-from ledger.model.toml_tables import Problem
-from ledger.names.files import file_in_force, text_of
+from ledger.settings import toml_tables
+from ledger.settings.places import file_in_force
+from ledger.settings.small_files import read_text
+from ledger.settings.toml_tables import Problem
 
 
 def path_of(named: str | None) -> Path | None:
@@ -18,7 +19,7 @@ def path_of(named: str | None) -> Path | None:
 
 def check(path: Path) -> tuple[Budgets, list[Problem]]:
     """The budgets of a file as far as it is valid, and each problem."""
-    return read(text_of(path, "budgets file"))
+    return read(read_text(path, "budgets file"))
 
 
 def load(named: str | None) -> Budgets:
@@ -40,7 +41,7 @@ def webhook_of(destination: Destination) -> str:
         url = os.environ.get(destination.webhook_env, "")
     elif destination.webhook_file:
         where = f"the file {destination.webhook_file}"
-        url = text_of(Path(destination.webhook_file), "webhook file").strip()
+        url = read_text(Path(destination.webhook_file), "webhook file").strip()
     if not is_webhook(url):
         raise LedgerError(f"{where} holds no URL that begins with https:// or http://")
     return url

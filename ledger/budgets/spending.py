@@ -7,10 +7,10 @@ from sqlalchemy.engine import Engine
 
 from ledger.budgets.budgets import Budget
 from ledger.budgets.status import Status
-from ledger.model.period import SPANS
-from ledger.names.names import Names
-from ledger.reports.queries import totals
+from ledger.figures.queries import totals
+from ledger.settings.names import Names
 from ledger.store.scope import Scope
+from ledger.text.period import SPANS
 
 
 def statuses(

@@ -11,9 +11,9 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.budgets.budgets import Budget
-from ledger.model.period import Span
 from ledger.reports.layout import Amount, Cell, Column, Table, counted
 from ledger.reports.render import usd
+from ledger.text.period import Span
 
 FORECAST_FROM = Decimal("0.1")
 """The part of a period that must have passed."""

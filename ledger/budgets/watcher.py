@@ -14,7 +14,7 @@ from ledger.budgets import files
 from ledger.budgets.alerts import check_budgets, mark_sent
 from ledger.budgets.sender import Log, send
 from ledger.model.errors import LedgerError
-from ledger.names import files as name_files
+from ledger.settings import names_file as name_files
 from ledger.store import db
 from ledger.store.processes.health import ThreadHealth
 from ledger.store.processes.supervision import Supervisor

@@ -104,9 +104,9 @@ def drop(
     What migrations have copied beside a SQLite ledger is dropped, too.
     """
     from ledger.maintenance import retention
-    from ledger.model import period
     from ledger.store import db
     from ledger.store.engines import private_files, urls
+    from ledger.text import period
 
     moment = period.moment(before, datetime.now(UTC))
     engine = db.ensure(ledger or urls.default_url())

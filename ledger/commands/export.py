@@ -52,10 +52,10 @@ def export(
     ledger: LedgerOption = None,
 ) -> None:
     """Write requests, charges or FOCUS billing rows as Parquet or CSV, partitioned by day."""
+    from ledger.figures.queries import open_ledger
     from ledger.reports import export as exporting
     from ledger.reports.day_files import FileFormat
     from ledger.reports.layout import counted
-    from ledger.reports.queries import open_ledger
 
     scope = scope_of(since, until, only, names)
     engine = open_ledger(ledger)

@@ -25,14 +25,15 @@ def check_names(
     from pathlib import Path
 
     from ledger.model.errors import LedgerError
-    from ledger.names import files
     from ledger.reports.layout import counted
+    from ledger.settings import names_file
+    from ledger.settings.places import config_directory
 
-    path = Path(file) if file else files.path_of(None)
+    path = Path(file) if file else names_file.path_of(None)
     if path is None:
-        where = files.config_directory() / "names.toml"
+        where = config_directory() / "names.toml"
         raise LedgerError(f"there is no names file: write {where}, or run `tokentee names suggest`")
-    found, problems = files.check(path)
+    found, problems = names_file.check(path)
     for problem in problems:
         say(f"{path}: {problem}")
     if problems:
@@ -52,8 +53,8 @@ def suggest_names(
     Every entry is a comment: fill in who it is, and take the # away.
     """
     from ledger.commands.scope import scope_of
+    from ledger.figures.queries import open_ledger
     from ledger.reports.name_suggestions import suggestions
-    from ledger.reports.queries import open_ledger
 
     lines = list(suggestions(open_ledger(ledger), scope_of(since, None, None, names)))
     if not lines:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from ledger.commands.options import Format
-from ledger.model.printable import printable
+from ledger.text.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def write_page(ledger: str | None, scope: "Scope", file: Path) -> None:
     """Write the page of a scope."""
     from ledger.budgets import files as budget_files
+    from ledger.figures.queries import open_ledger
     from ledger.pages import html_file, spools
-    from ledger.reports.queries import open_ledger
 
     engine = open_ledger(ledger)
     size = html_file.write(

@@ -56,8 +56,9 @@ def report(
     ledger: LedgerOption = None,
 ) -> None:
     """Tokens, cache, cost and times by model, key, day, …"""
-    from ledger.reports import queries, report_tables
-    from ledger.reports.queries import open_ledger
+    from ledger.figures import queries
+    from ledger.figures.queries import open_ledger
+    from ledger.reports import report_tables
     from ledger.store.engines import urls
 
     words = [word.strip() for group in by or ["model"] for word in group.split(",")]

@@ -14,10 +14,10 @@ def scope_of(
     names: str | None = None,
 ) -> "Scope":
     """The scope that the options name; LedgerError for a word that is none."""
-    from ledger.model import period
     from ledger.model.errors import WrongCallError
-    from ledger.names import files
+    from ledger.settings import names_file
     from ledger.store.scope import Scope
+    from ledger.text import period
 
     now = datetime.now(UTC)
     pairs = []
@@ -30,5 +30,5 @@ def scope_of(
         since=period.moment(since, now) if since else None,
         until=period.moment(until, now) if until else None,
         only=tuple(pairs),
-        names=files.load(names),
+        names=names_file.load(names),
     )

@@ -37,10 +37,11 @@ def serve(
     import ipaddress
 
     from ledger.budgets import files as budget_files
+    from ledger.figures.queries import open_ledger
     from ledger.model.errors import LedgerError
-    from ledger.names import files
-    from ledger.pages import reading, server, spools
-    from ledger.reports.queries import open_ledger
+    from ledger.pages import spools
+    from ledger.pages.live import reading, server
+    from ledger.settings import names_file
     from ledger.store.engines import urls
 
     try:
@@ -66,7 +67,7 @@ def serve(
     pages = server.Pages(
         engine,
         ledger=urls.shown(url),
-        names=files.load(names),
+        names=names_file.load(names),
         budgets=budget_files.load(None),
         shipping=lambda: spools.shipping_to(engine.url),
     )

@@ -40,9 +40,9 @@ def show(
     ledger: LedgerOption = None,
 ) -> None:
     """Explain one request to the last line: frames, usage, prices and where each came from."""
+    from ledger.figures.queries import open_ledger
     from ledger.reports import explain, render
     from ledger.reports.lookup import AmbiguousError, candidates, find
-    from ledger.reports.queries import open_ledger
 
     engine = open_ledger(ledger)
     try:
@@ -71,8 +71,8 @@ def show(
 
 
 def _facts(pairs: "Iterable[tuple[str, str]]") -> None:
-    from ledger.model.printable import printable
     from ledger.reports.layout import wrapped
+    from ledger.text.printable import printable
 
     width = console().width
     for heading, text in pairs:

@@ -14,7 +14,7 @@ from ledger.commands.scope import scope_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.reports.activity import Activity
+    from ledger.figures.activity import Activity
 
 EVERY_SECONDS = 2.0
 SHARE = 10
@@ -37,9 +37,9 @@ def top(
     It refreshes until Ctrl-C. Today is the UTC day. Where standard output is not a terminal, it
     prints once.
     """
-    from ledger.reports.activity import take
+    from ledger.figures.activity import take
+    from ledger.figures.queries import open_ledger
     from ledger.reports.activity_text import lines, one_line
-    from ledger.reports.queries import open_ledger
 
     scope = scope_of(None, None, only, names)
     engine = open_ledger(ledger)

@@ -1,4 +1,6 @@
 """Maintenance of stored rows: roll-ups, retention, corrections, repricing, audit.
 
+In: a ledger. Out: the same ledger with sums, further readings and charges, or fewer old rows; what
+does not agree in it.
 Uses: sync, store, pricing, model.
 """

@@ -1,4 +1,5 @@
-"""Model: the ledger's values. Exchange, reading, charge, usage, money, duplicates, providers, time.
+"""Model: the ledger's values. Exchange, reading, charge, usage, money, duplicates, providers.
 
-Pure: no clock, no database, no files. Uses: nothing of ours.
+In and out: values. Pure: no clock, no database, no files.
+Uses: nothing of ours.
 """

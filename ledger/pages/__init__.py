@@ -10,7 +10,8 @@
     charts      what the script draws                                          pure
     rendering   parts -> HTML, with Jinja2
     html_file   the whole page as one file
-    server, guard, reading      the live page: routes, who may ask, read-only access
+    spools      what the spools of this machine have not shipped yet           database
+    live/       the live page: routes, who may ask, read-only access
 
 In: a ledger and a scope. Out: HTML. Nothing here writes to a ledger.
 Uses: reports and what they use.

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ledger.model.printable import printable
 from ledger.pages.period import Period, bar_name
 from ledger.pages.sums import Sums
+from ledger.text.printable import printable
 
 NAMES_MAX = 7
 """Colours that are told apart; what is left is one grey."""

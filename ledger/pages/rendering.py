@@ -19,12 +19,12 @@ import jinja2
 from markupsafe import Markup, escape
 
 from ledger.budgets import status
+from ledger.figures.figures import plus
 from ledger.model.money import usd_text
-from ledger.model.printable import printable
 from ledger.pages import figures
 from ledger.pages.exchanges import ChargeLine
 from ledger.pages.period import Period
-from ledger.reports.figures import plus
+from ledger.text.printable import printable
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"

@@ -16,14 +16,14 @@ from decimal import Decimal
 
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.names.names import NO_NAMES, Names
+from ledger.figures.queries import counted, percentiles_of, totals
 from ledger.pages import charts, figures, sums
 from ledger.pages.exchanges import Request, latest
 from ledger.pages.period import DAY, Period
 from ledger.pages.problems import Problem, Shipping, problems
 from ledger.pages.sums import Sums
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
-from ledger.reports.queries import counted, percentiles_of, totals
+from ledger.settings.names import NO_NAMES, Names
 from ledger.store.scope import Scope, snapshot
 
 ROWS_MAX = 25

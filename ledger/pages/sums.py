@@ -1,7 +1,7 @@
 """Database. Cost and tokens of a period by time and model, provider or key, in one question.
 
 As reports, pages read the sums of days that are over, and add up the rest from requests
-(`ledger.reports.sums`). The cost is that of reported usage, as in every report.
+(`ledger.figures.sums`). The cost is that of reported usage, as in every report.
 """
 
 from collections import defaultdict
@@ -13,11 +13,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ledger.names.names import WORDS
+from ledger.figures import sums as summed
+from ledger.figures.spans import DAY, Span, spans
+from ledger.figures.sums import By, Wanted
 from ledger.pages.period import Period
-from ledger.reports import sums as summed
-from ledger.reports.spans import DAY, Span, spans
-from ledger.reports.sums import By, Wanted
+from ledger.settings.names import WORDS
 from ledger.store.adding_up import whole
 from ledger.store.dimensions import dimension, named
 from ledger.store.scope import Scope

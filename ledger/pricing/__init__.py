@@ -1,5 +1,5 @@
 """Pricing: price sources, price lines, overrides, charges.
 
 In: an exchange and its reading. Out: charges, each with the source of its price.
-Uses: model.
+Uses: settings (for price files), text, model.
 """

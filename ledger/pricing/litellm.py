@@ -17,6 +17,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.money import AMOUNT_MAX
 from ledger.pricing.price_lines import Rate
 from ledger.pricing.published import is_standard, picousd_of_price
+from ledger.settings import small_files
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
 """The file has 1.6 MB in 2026."""
@@ -72,13 +73,7 @@ class LiteLLM:
     @classmethod
     def load(cls, path: Path) -> Self:
         """The file, or a LedgerError in one line."""
-        try:
-            with path.open("rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
-        except OSError as error:
-            raise LedgerError(f"cannot read {path}: {error.strerror}") from None
-        if len(data) > FILE_BYTES_MAX:
-            raise LedgerError(f"{path} is larger than {FILE_BYTES_MAX} bytes")
+        data = small_files.read_bytes(path, "LiteLLM price file", bytes_max=FILE_BYTES_MAX)
         try:
             models = json.loads(data, parse_float=Decimal)
         except (ValueError, RecursionError) as error:

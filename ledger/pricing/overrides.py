@@ -35,17 +35,14 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ledger.model import toml_tables
 from ledger.model.errors import LedgerError
-from ledger.model.toml_tables import FaultError, Problem
 from ledger.pricing.litellm import LiteLLM
 from ledger.pricing.override_tables import GatewayTable, PriceTable, moment_of, rates_of
 from ledger.pricing.price_lines import NO_TIME, Rate
 from ledger.pricing.price_lists import Gateway, Question
 from ledger.pricing.published import is_standard
-
-FILE_BYTES_MAX = 4 * 1024 * 1024
-"""Far more than anybody writes by hand; a wrong path to a dump is noticed before it is parsed."""
+from ledger.settings import small_files, toml_tables
+from ledger.settings.toml_tables import FaultError, Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,16 +91,10 @@ def load(path: str) -> Overrides:
 
 
 def check(path: str) -> tuple[Overrides, list[str]]:
-    """The file as far as it is valid, and each problem in one line."""
-    try:
-        data = _read(Path(path))
-    except OSError as error:
-        raise LedgerError(f"cannot read the price file {path}: {error.strerror}") from None
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return NO_OVERRIDES, [f"not TOML: {error}"]
-    digest = hashlib.sha256(data).hexdigest()[:12]
+    """The file as far as it is valid, and each problem in one line; LedgerError if it cannot be
+    read."""
+    text = small_files.read_text(Path(path), "price file")
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     document, problems = toml_tables.parse(text)
     problems += toml_tables.unknown_tables(text, document, ("price", "gateway", "litellm"))
     prices, wrong = toml_tables.converted(text, document, "price", PriceTable)
@@ -157,14 +148,6 @@ def in_force(
             else:
                 rates.update(entry.rates)
     return rates, rest, since, until
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        data = file.read(FILE_BYTES_MAX + 1)
-    if len(data) > FILE_BYTES_MAX:
-        raise LedgerError(f"{path}: not a price file, it is larger than {FILE_BYTES_MAX} bytes")
-    return data
 
 
 def _entry(table: PriceTable, source: str) -> Entry:

@@ -12,6 +12,7 @@ from typing import Any
 from ledger.model.errors import LedgerError
 from ledger.reconcile.statement import CsvShape, JsonShape, Statement, Unreadable
 from ledger.reconcile.vendors import anthropic, azure, bedrock, openai, openrouter, plain, vertex
+from ledger.settings import small_files
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
 """A year of an organisation by the minute; a larger file is not a statement."""
@@ -41,17 +42,10 @@ _NOT_KNOWN = (
 
 def load(name: str, *, provider: str | None) -> Statement:
     """One file. `provider`: whose it is where the export does not say. Raises LedgerError."""
-    try:
-        with Path(name).open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise LedgerError(f"cannot read {name}: {error.strerror}") from None
-    if len(data) > FILE_BYTES_MAX:
-        raise LedgerError(f"{name} is larger than {FILE_BYTES_MAX} bytes: not a statement")
-    try:
-        statement = read(name, data.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise LedgerError(f"{name} is not UTF-8 text: not a statement") from None
+    text = small_files.read_text(
+        Path(name), "statement", bytes_max=FILE_BYTES_MAX, advice="name a vendor's export"
+    )
+    statement = read(name, text)
     return replace(statement, provider=statement.provider or provider)
 
 

@@ -13,11 +13,11 @@ from decimal import Decimal
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from ledger.figures.figures import Figures, plus
+from ledger.figures.queries import SPLIT, report
 from ledger.reconcile.comparison import Dimension, Entry, compare
 from ledger.reconcile.statement import Line, Statement
 from ledger.reports.explain import is_token_line
-from ledger.reports.figures import Figures, plus
-from ledger.reports.queries import SPLIT, report
 from ledger.store.current import current_charge
 from ledger.store.dimensions import dimension
 from ledger.store.requests_view import requests

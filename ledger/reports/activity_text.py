@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from ledger.model.printable import printable
-from ledger.reports.activity import SPEED_SECONDS, Activity, Running
-from ledger.reports.figures import Figures, Key
+from ledger.figures.activity import SPEED_SECONDS, Activity, Running
+from ledger.figures.figures import Figures, Key
 from ledger.reports.layout import Column, Layout, Table, counted, layout, short_usd
 from ledger.reports.report_tables import NONE, cost_cell
+from ledger.text.printable import printable
 
 ROWS_RUNNING_MAX = 8
 ROWS_MAX = 6

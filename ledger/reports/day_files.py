@@ -21,7 +21,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ledger.model.errors import LedgerError
-from ledger.model.printable import FORMULA_STARTS, spreadsheet_text
+from ledger.text.printable import FORMULA_STARTS, spreadsheet_text
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 """Who calls whom, and what it costs, is nobody else's to read."""

@@ -17,7 +17,7 @@ from decimal import Decimal
 from rich.cells import cell_len, set_cell_size
 
 from ledger.model.money import usd_text
-from ledger.model.printable import printable
+from ledger.text.printable import printable
 
 GAP = 2
 """Blanks between two columns."""

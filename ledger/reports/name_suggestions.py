@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from sqlalchemy.engine import Engine
 
-from ledger.model.printable import printable
-from ledger.reports.figures import Row
+from ledger.figures.figures import Row
+from ledger.figures.queries import report
 from ledger.reports.layout import counted, short_usd
-from ledger.reports.queries import report
 from ledger.store.dimensions import NONE
 from ledger.store.scope import Scope
+from ledger.text.printable import printable
 
 KEYS_MAX = 200
 """Keys that are suggested, those that cost most first."""

@@ -6,10 +6,10 @@ from decimal import Decimal
 
 from ledger.maintenance.reprice import Change
 from ledger.model.money import usd_text
-from ledger.model.printable import printable
 from ledger.pricing.price_lines import Rate, Sheet
 from ledger.reports.explain import common_source, is_token_line
 from ledger.reports.layout import Amount, Cell, Column, Table, without_empty
+from ledger.text.printable import printable
 
 
 def sheet_table(sheet: Sheet) -> Table:

@@ -13,8 +13,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from ledger.model.money import usd_text
-from ledger.model.printable import spreadsheet_text
 from ledger.reports.layout import Amount, Cell, Table, column_texts, layout, wrapped
+from ledger.text.printable import spreadsheet_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,8 +5,7 @@ from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from ledger.model.printable import printable
-from ledger.reports.figures import Figures, Report, Row, plus
+from ledger.figures.figures import Figures, Report, Row, plus
 from ledger.reports.layout import (
     Amount,
     Cell,
@@ -18,6 +17,7 @@ from ledger.reports.layout import (
     short_usd,
 )
 from ledger.reports.render import usd
+from ledger.text.printable import printable
 
 NONE = "(none)"
 """What a row is called that has no model, tag, session … of the kind."""

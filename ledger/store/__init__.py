@@ -7,5 +7,5 @@ In: a ledger URL; values of the model. Out: engines, statements, rows.
     writing     the writer thread and its batches
     processes   which recording processes and threads work, and what dead ones left
 
-Uses: pricing, names, model.
+Uses: pricing, settings, text, model.
 """

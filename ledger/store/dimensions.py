@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 
 from ledger.model.errors import WrongCallError
-from ledger.model.nearest import suggestion
-from ledger.names.names import WORDS, Entry, Facts, Names, pattern, texts
+from ledger.settings.names import WORDS, Entry, Facts, Names, pattern, texts
 from ledger.store.requests_view import requests
 from ledger.store.schema.columns import Instant
+from ledger.text.nearest import suggestion
 
 COLUMNS = {
     "model": "model",

@@ -8,7 +8,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.names.names import NO_NAMES, Names
+from ledger.settings.names import NO_NAMES, Names
 from ledger.store.dimensions import condition
 from ledger.store.requests_view import requests
 

@@ -28,11 +28,15 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
+from ledger.settings import small_files
 from ledger.store import db
 from ledger.store.engines import urls
 from ledger.store.tables import meta
 
 SECRET_BYTES = 32
+FILE_BYTES_MAX = 4_096
+KIND = "secret of key fingerprints"
+ADVICE = "put it back from a copy, or remove it: keys then get other fingerprints"
 _ID = "secret_id"
 _SHARED = sa.text("SELECT value FROM tokentee_private.secret")
 _SHARING = sa.text(
@@ -187,13 +191,11 @@ def _replace(path: Path, secret: bytes) -> None:
 
 
 def _read(path: Path) -> bytes:
+    text = small_files.read_text(path, KIND, bytes_max=FILE_BYTES_MAX, advice=ADVICE)
     try:
-        found = bytes.fromhex(path.read_text().strip())
-    except (OSError, ValueError) as error:
-        raise LedgerError(
-            f"cannot read the secret of key fingerprints {path}: {error}; put it back from a copy, "
-            "or remove it: keys then get other fingerprints"
-        ) from error
+        found = bytes.fromhex(text.strip())
+    except ValueError as error:
+        raise LedgerError(f"{path} is not a {KIND}: {error}; {ADVICE}") from error
     if len(found) < SECRET_BYTES // 2:
-        raise LedgerError(f"the secret of key fingerprints {path} is too short: remove it")
+        raise LedgerError(f"{path} is not a {KIND}: it is too short; {ADVICE}")
     return found

@@ -12,13 +12,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.model.passwords import without_passwords
 from ledger.store import db, partitions, secret
 from ledger.store.engines import urls
 from ledger.store.keys import Key
 from ledger.store.schema.columns import instant_text
 from ledger.store.tables import exchanges
 from ledger.sync import bundles
+from ledger.text.passwords import without_passwords
 
 BUNDLE_EXCHANGES_MAX = 500
 """On SQLite a bundle holds the write lock for about 0.1 s; a proxy's own commits wait behind it."""

@@ -21,7 +21,7 @@ import pytest
 import zstandard
 
 from addon.dialects import routes
-from addon.metering.meter import Meter
+from addon.metering.answers.meter import Meter
 from ledger.model.usage import Usage
 from tests.addon.feeding import pieces
 from tests.conftest import Say

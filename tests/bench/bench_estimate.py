@@ -15,8 +15,8 @@ import pytest
 
 from addon.framing.ndjson import NDJSON
 from addon.framing.sse import SSE
-from addon.metering.estimate import text_bytes_of
-from addon.metering.meter import Meter
+from addon.metering.answers.estimate import text_bytes_of
+from addon.metering.answers.meter import Meter
 from tests.addon.test_corpus import CORPUS, exchanges, expectations, metered
 
 SHARES = (0.25, 0.5, 0.75, 1.0)

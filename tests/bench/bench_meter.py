@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from addon.dialects import routes
-from addon.metering.meter import Meter
+from addon.metering.answers.meter import Meter
 
 RUN_BYTES = 1_900
 REPEATS = 15

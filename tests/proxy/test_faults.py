@@ -14,12 +14,12 @@ pytestmark = pytest.mark.proxy
 ASKED, UNASKED = (b"".join(OPENAI.answer(asked=asked)) for asked in (True, False))
 ALWAYS_STEPS = [
     "addon.metering.opening:read_request",
-    "addon.metering.attribution:api_key_of",
-    "addon.metering.attribution:fingerprint_of",
-    "addon.metering.attribution:tags_of_headers",
+    "addon.metering.requests.attribution:api_key_of",
+    "addon.metering.requests.attribution:fingerprint_of",
+    "addon.metering.requests.attribution:tags_of_headers",
     "addon.proxy.opt_in:ask",
-    "addon.metering.meter:Meter.usage",
-    "addon.metering.meter:Meter.end",
+    "addon.metering.answers.meter:Meter.usage",
+    "addon.metering.answers.meter:Meter.end",
     "addon.metering.exchange:MeteredExchange._result",
     "addon.metering.exchange:result_of",
 ]
@@ -31,10 +31,10 @@ ASKING_STEPS = [
 """Steps of asking for usage: it is not asked then."""
 TAP_STEPS = [
     "addon.metering.exchange:MeteredExchange.answer",
-    "addon.metering.meter:Meter.__init__",
+    "addon.metering.answers.meter:Meter.__init__",
 ]
-LISTENING_STEPS = ["addon.metering.meter:Meter.feed@1"]
-EDITING_STEPS = ["addon.metering.meter:Meter.feed_events@1"]
+LISTENING_STEPS = ["addon.metering.answers.meter:Meter.feed@1"]
+EDITING_STEPS = ["addon.metering.answers.meter:Meter.feed_events@1"]
 STRIP_STEPS = [
     "addon.usage_opt_in.stripping:Stripper.feed@2",
     "addon.usage_opt_in.stripping:Stripper.end",
@@ -167,7 +167,7 @@ def test_a_plain_answer_survives_too(faulty: Pair) -> None:
     )
     for step in (
         *TAP_STEPS,
-        "addon.metering.meter:Meter.feed",
+        "addon.metering.answers.meter:Meter.feed",
         "addon.metering.exchange:result_of",
     ):
         tag = new_tag()

@@ -17,7 +17,7 @@ import atheris  # type: ignore[import-not-found]  # only there when it is asked 
 with atheris.instrument_imports(include=["addon"]):
     from addon.dialects import routes
     from addon.framing.choice import FRAMINGS
-    from addon.metering.meter import Meter
+    from addon.metering.answers.meter import Meter
 from tests.addon.feeding import pieces
 from tests.addon.test_corpus import exchanges, metered, picture
 

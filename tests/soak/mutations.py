@@ -23,8 +23,8 @@ from addon.framing.eventstream import EventStream
 from addon.framing.json_array import JsonArray
 from addon.framing.ndjson import NDJSON
 from addon.framing.sse import SSE
-from addon.metering.decoding import FREE_BYTES, RATIO_MAX, Decoder
-from addon.metering.meter import Meter
+from addon.metering.answers.decoding import FREE_BYTES, RATIO_MAX, Decoder
+from addon.metering.answers.meter import Meter
 from addon.usage_opt_in.asking import inject_usage_option, is_refusal
 from addon.usage_opt_in.stripping import Stripper
 from tests.addon.feeding import pieces

@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from addon.metering.redaction import REDACTED
+from addon.metering.requests.redaction import REDACTED
 from addon.metering.settlement import End
 from addon.recordings.formats import identity
 from addon.recordings.formats.line_files import lines_of

@@ -13,8 +13,9 @@ from mitmproxy import exceptions, options, optmanager
 from mitmproxy.proxy import mode_specs
 from mitmproxy.tools import cmdline, main
 
-from addon.run import alone, authorities, master
-from addon.run.arguments import Call, WrongCallError
+from addon.run import alone, master
+from addon.run.call.arguments import Call, WrongCallError
+from addon.run.command import authorities
 from addon.run.workers.listeners import Address
 
 TCP_SCHEMES = ("http", "https", "tls", "tcp")

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from addon.run.arguments import Call, WrongCallError
+from addon.run.call.arguments import Call, WrongCallError
 from addon.run.workers.board import Board
 from addon.run.workers.listeners import CannotListenError, Listeners
 from addon.run.workers.log import Log

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
 
 from ledger.model.errors import LedgerError, WrongCallError
-from ledger.model.extras import needs
-from ledger.model.passwords import mistyped_url, without_passwords
+from ledger.text.extras import needs
+from ledger.text.passwords import mistyped_url, without_passwords
 
 SHOWN_CHARACTERS_MAX = 300
 """Of a text that an error repeats."""

@@ -7,7 +7,7 @@ import pytest
 
 from addon.commands import run as module
 from addon.commands.run import run
-from addon.run.arguments import parse
+from addon.run.call.arguments import parse
 from ledger.store import db
 
 

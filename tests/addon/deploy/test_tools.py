@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from addon.deploy import grafana
+from addon.deploy import metrics_dashboard
 from addon.deploy.writing import write
 from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health
@@ -125,7 +125,7 @@ def test_prometheus_scrapes_a_proxy_and_answers_every_panel(tmp_path):
             time.sleep(0.2)
         assert _query(port, "tokentee_ready")[0]["value"][1] == "1"
         assert _query(port, 'up{job="tokentee"}')[0]["value"][1] == "1"
-        for panel in grafana.PROMETHEUS_PANELS:
+        for panel in metrics_dashboard.PANELS:
             assert _query(port, panel.query) is not None, panel.query
     finally:
         server.terminate()

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from addon.deploy.writing import KINDS, Occupied, write
+from addon.deploy.kinds import KINDS
+from addon.deploy.writing import Occupied, write
 
 
 def texts(kind, folder):

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from addon.dialects import routes
 from addon.dialects.request import read_request
-from addon.metering.meter import Meter
+from addon.metering.answers.meter import Meter
 from ledger.model.usage import NO_USAGE, Usage
 from tests.addon.feeding import cuts_of, pieces
 from tests.addon.framing.test_eventstream import header, message

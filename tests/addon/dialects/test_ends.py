@@ -4,10 +4,10 @@ import pytest
 
 from addon.dialects import routes, unknown
 from addon.dialects.facts import Ending, Facts
-from addon.dialects.fetched import batches
+from addon.dialects.fetched import openai_batches, sums
 from addon.dialects.openai import chat, realtime
 from addon.dialects.vendors import bedrock, cohere, mistral, replicate
-from addon.metering.meter import Meter
+from addon.metering.answers.meter import Meter
 from addon.metering.settlement import End, outcome_of
 from ledger.model.exchange import Outcome
 
@@ -141,12 +141,12 @@ def test_frames_that_say_nothing_change_nothing() -> None:
 
 def test_a_batch_of_very_many_models_says_what_it_left_out() -> None:
     facts = Facts()
-    for n in range(batches.MODELS_MAX + 3):
+    for n in range(sums.MODELS_MAX + 3):
         answer = {"choices": [], "model": f"m{n}", "usage": {"prompt_tokens": 1}}
-        batches.read_line(facts, "", {"custom_id": "c", "response": {"body": answer}})
+        openai_batches.read(facts, "", {"custom_id": "c", "response": {"body": answer}})
     assert facts.usage is not None
-    usage = batches.usage_of(facts.usage, facts)
-    assert len(usage.further) == batches.MODELS_MAX - 1
+    usage = sums.usage_of(facts.usage, facts)
+    assert len(usage.further) == sums.MODELS_MAX - 1
     assert usage.remarks == ("3 answers left out",)
-    batches.read_line(facts, "", {"custom_id": "c", "response": {"body": {"error": {}}}})
-    assert facts.usage["results"] == batches.MODELS_MAX + 3
+    openai_batches.read(facts, "", {"custom_id": "c", "response": {"body": {"error": {}}}})
+    assert facts.usage["results"] == sums.MODELS_MAX + 3

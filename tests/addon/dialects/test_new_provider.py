@@ -14,7 +14,7 @@ from addon.dialects.counts import Counts, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
 from addon.dialects.openai import chat as openai_chat
-from addon.metering.meter import Meter
+from addon.metering.answers.meter import Meter
 from ledger.model import providers
 from ledger.model.providers import PROVIDERS, Provider, ProviderTable
 from ledger.model.usage import Usage

@@ -4,8 +4,8 @@ import pytest
 import zstandard
 
 from addon.dialects.routes import DIALECTS
+from addon.metering.answers.meter import Meter
 from addon.metering.budget import CAPTURES_LEAVE_BYTES, FREE_BYTES, Budget
-from addon.metering.meter import Meter
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper

@@ -4,8 +4,8 @@ WebSocket."""
 import json
 from datetime import UTC, datetime
 
-from addon.metering.messages import Request, Response
 from addon.metering.opening import Rules, open_exchange
+from addon.metering.requests.messages import Request, Response
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import End, Settled
 from addon.metering.troubles import Troubles

@@ -3,7 +3,7 @@
 import pytest
 
 from addon.dialects.routes import DIALECTS
-from addon.metering.meter import Meter
+from addon.metering.answers.meter import Meter
 
 CHAT = (
     b'data: {"id":"c1","model":"m","choices":[{"index":0,"delta":{"content":"%d"}}]}\n\n',

@@ -8,8 +8,8 @@ import pytest
 
 from addon.metering import exchange as exchange_module
 from addon.metering.exchange import MeteredExchange, is_stream, may_refuse
-from addon.metering.messages import RecordedTimes, Response
 from addon.metering.opening import open_exchange
+from addon.metering.requests.messages import RecordedTimes, Response
 from addon.metering.settlement import End, Settled
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Outcome, Source

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from addon.metering.exchange import MeteredExchange
-from addon.metering.messages import Request, header_map
 from addon.metering.opening import Rules, Upstream, open_exchange
+from addon.metering.requests.messages import Request, header_map
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
 

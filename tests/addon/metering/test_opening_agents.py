@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from addon.metering.messages import Request
 from addon.metering.opening import Rules, open_exchange
+from addon.metering.requests.messages import Request
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from addon.dialects import routes
-from addon.metering.meter import Meter
+from addon.metering.answers.meter import Meter
 from addon.metering.settlement import NOTHING_PASSED, End, result_of
 from ledger.model.exchange import Exchange
 from ledger.pricing.prices import PriceBook

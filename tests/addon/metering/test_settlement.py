@@ -6,7 +6,7 @@ import pytest
 
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.routes import DIALECTS
-from addon.metering.meter import Meter
+from addon.metering.answers.meter import Meter
 from addon.metering.settlement import NOTHING_PASSED, End, outcome_of, result_of
 from ledger.model.exchange import Exchange, Outcome, State
 from ledger.model.reading import UsageSource

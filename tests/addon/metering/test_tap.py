@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from addon.dialects.routes import DIALECTS
 from addon.metering import tap as tap_module
+from addon.metering.answers.decoding import Decoder
+from addon.metering.answers.meter import Meter
 from addon.metering.budget import Budget
-from addon.metering.decoding import Decoder
-from addon.metering.meter import Meter
 from addon.metering.tap import BATCH_BYTES, Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from addon.dialects.routes import DIALECTS
-from addon.metering.meter import STEP_BYTES_MAX, WHOLE_PIECE_BYTES, Meter
+from addon.metering.answers.meter import STEP_BYTES_MAX, WHOLE_PIECE_BYTES, Meter
 from addon.metering.troubles import Troubles
 from addon.metering.whole import WholeAnswer
 from ledger.model.usage import NO_USAGE

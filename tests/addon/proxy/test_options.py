@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from addon.metering.attribution import tags_of_headers
+from addon.metering.requests.attribution import tags_of_headers
 from addon.proxy.options import TAGS_MAX, Inject, Log, Upstream, parse, unknown_options
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.metering.redaction import REDACTED
+from addon.metering.requests.redaction import REDACTED
 from addon.recordings.allow_list import redacted_headers, redacted_url, redacted_value
 from tests.addon.linear import assert_linear
 

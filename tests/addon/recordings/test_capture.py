@@ -5,7 +5,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 from addon.metering.budget import BUDGET_BYTES_MAX, CAPTURES_LEAVE_BYTES, Budget
-from addon.metering.redaction import REDACTED
+from addon.metering.requests.redaction import REDACTED
 from addon.metering.settlement import End
 from addon.recordings.capture import (
     EXCHANGE_BYTES_MAX,

@@ -17,8 +17,8 @@ from ledger.budgets.spending import statuses
 from ledger.budgets.watcher import Watcher, watcher_of
 from ledger.model.errors import LedgerError
 from ledger.model.reading import UsageSource
-from ledger.names.names import NO_NAMES
-from ledger.names.names import read as read_names
+from ledger.settings.names import NO_NAMES
+from ledger.settings.names import read as read_names
 from ledger.store import db
 from ledger.store.engines import urls
 from ledger.store.tables import alerts as table

@@ -8,8 +8,8 @@ import pytest
 
 from ledger.budgets.budgets import Budget
 from ledger.budgets.status import Status, document, notes, period_text, table
-from ledger.model.period import SPANS
 from ledger.reports.layout import Amount
+from ledger.text.period import SPANS
 
 USD = 10**12
 NOW = datetime(2026, 11, 16, tzinfo=UTC)

@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 from addon.cli import application
 from ledger import cli
 from ledger.model.errors import LedgerError
+from tests.ledger.figures.test_queries import entries
 from tests.ledger.priced import exchange, fill, reading, settled
-from tests.ledger.reports.test_queries import entries
 
 
 @pytest.fixture(scope="session")

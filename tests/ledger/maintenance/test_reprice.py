@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
+from ledger.figures.queries import report
 from ledger.maintenance import reprice
 from ledger.maintenance.reprice import Change
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.prices import PriceBook
 from ledger.reports.lookup import find
-from ledger.reports.queries import report
 from ledger.store import db
 from ledger.store.scope import Scope
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from addon.run.hosts import LlmHosts, set_base_urls
+from addon.run.command.hosts import LlmHosts, set_base_urls
 from addon.usage_opt_in import policy
 from ledger.model import providers
 from ledger.model.providers import PROVIDERS, TABLE, BaseUrl, Provider, ProviderTable, StreamUsage

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from ledger.pages import server
-from ledger.pages.server import Pages
+from ledger.pages.live import server
+from ledger.pages.live.server import Pages
 
 TOKEN = "a-token"
 START_SECONDS_MAX = 10

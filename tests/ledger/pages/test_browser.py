@@ -15,7 +15,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from ledger.pages import html_file, reading
+from ledger.pages import html_file
+from ledger.pages.live import reading
 from ledger.store import db
 from ledger.store.scope import Scope
 from tests.ledger.pages.conftest import NOW

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 from ledger.budgets.budgets import read
 from ledger.budgets.spending import statuses
-from ledger.names.names import NO_NAMES
 from ledger.pages import figures, html_file, rendering
+from ledger.settings.names import NO_NAMES
 from ledger.store.scope import Scope
 from tests.ledger.pages.conftest import NOW
 

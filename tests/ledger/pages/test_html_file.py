@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 
 import pytest
 
+from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
 from ledger.pages import figures, html_file
 from ledger.pages.problems import Shipping
-from ledger.reports.queries import report
 from ledger.store import db
 from ledger.store.scope import Scope
 from tests.ledger.pages.conftest import NOW

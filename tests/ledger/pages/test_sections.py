@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ledger.names.names import read as read_names
+from ledger.figures.queries import report
 from ledger.pages import sections
 from ledger.pages.period import Period
 from ledger.pages.sections import Question
-from ledger.reports.queries import report
+from ledger.settings.names import read as read_names
 from tests.ledger.pages.conftest import NOW
 
 START = datetime(2026, 11, 12, tzinfo=UTC)

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
+from ledger.figures.queries import report
+from ledger.figures.spans import DAY, Span, spans
 from ledger.pages import sums
 from ledger.pages.period import Period
-from ledger.reports.queries import report
-from ledger.reports.spans import DAY, Span, spans
 from ledger.store.scope import Scope
 from tests.ledger.pages.conftest import NOW
 

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ledger.model.errors import LedgerError
-from ledger.pricing.overrides import FILE_BYTES_MAX, check, in_force, load
+from ledger.pricing.overrides import check, in_force, load
 from ledger.pricing.price_lists import Question
+from ledger.settings.small_files import FILE_BYTES_MAX
 
 SEPTEMBER = datetime(2026, 9, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -405,12 +406,8 @@ def test_a_file_that_is_not_there(tmp_path):
 def test_a_file_that_is_not_utf_8(tmp_path):
     path = tmp_path / "prices.toml"
     path.write_bytes(b"[[price]]\nmodel = 'caf\xe9'\nfree = true\n")
-    overrides, problems = check(str(path))
-    assert overrides.entries == ()
-    assert len(problems) == 1
-    assert problems[0].startswith("not TOML: 'utf-8' codec can't decode byte 0xe9")
-    with pytest.raises(LedgerError, match="not TOML"):
-        load(str(path))
+    with pytest.raises(LedgerError, match=r"not a price file: not UTF-8 text at byte 22"):
+        check(str(path))
 
 
 def test_a_file_that_is_no_price_file_is_not_parsed(tmp_path):

@@ -5,12 +5,12 @@ from decimal import Decimal
 import duckdb
 import pytest
 
+from ledger.figures.queries import report
 from ledger.reports.day_files import FileFormat
 from ledger.reports.export import DATASETS, export, unpriced_lines
-from ledger.reports.queries import report
 from ledger.store.scope import Scope
+from tests.ledger.figures.test_queries import entries
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled
-from tests.ledger.reports.test_queries import entries
 
 
 @pytest.fixture(scope="module", params=BOTH)

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
+from ledger.figures.queries import report
 from ledger.maintenance import rollup
-from ledger.reports.queries import report
 from ledger.store import db
 from ledger.store.scope import Scope
 from tests.bench import big_ledger

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from ledger.reports.figures import Figures, Report, Row, Times
+from ledger.figures.figures import Figures, Report, Row, Times
 from ledger.reports.layout import Amount, layout
 from ledger.reports.report_tables import document, flat, notes, period_text, screen, title
 

@@ -1,4 +1,4 @@
-"""Break one step of ours for the request that names it in `x-fault`: `addon.metering.meter:Meter.feed`.
+"""Break one step of ours for the request that names it in `x-fault`: `addon.metering.answers.meter:Meter.feed`.
 
 A step is broken by wrapping it where it is looked up, before our addon is loaded. A number after `@`
 lets that many calls pass first, so that a fault can strike in mid-stream.

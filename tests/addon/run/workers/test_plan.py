@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from addon.run.arguments import WrongCallError, parse
+from addon.run.call.arguments import WrongCallError, parse
 from addon.run.workers.plan import plan_of
 
 

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from addon.run.arguments import Call, WrongCallError, parse
+from addon.run.call.arguments import Call, WrongCallError, parse
 from addon.run.workers import metrics as metrics_module
 from addon.run.workers import supervisor as module
 from addon.run.workers import worker_process

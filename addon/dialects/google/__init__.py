@@ -1,1 +1,0 @@
-"""Wire formats of Google: Gemini, Vertex AI, the Interactions API."""

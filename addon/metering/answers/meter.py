@@ -1,0 +1,446 @@
+"""Pure. Decoding + framing + dialect -> facts: the one meter, live and in replay.
+
+Plan. Until generated content has passed, every frame is parsed as it comes: the first frames
+carry id and model, and the time of the first token is taken there. From then on a run of frames
+is looked through with byte searches for the dialect's marks; the frames in which one strikes are
+parsed, the others never. Where chunks were cut makes no difference to what is read.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from addon.dialects.counts import unknown_keys
+from addon.dialects.dialect import Dialect, Mark
+from addon.dialects.errors import see_error_body, see_error_text
+from addon.dialects.facts import Facts
+from addon.framing import json_values
+from addon.framing.choice import FRAMINGS, framing_of
+from addon.framing.document import Document, Opaque
+from addon.framing.eventstream import EventStream
+from addon.framing.frame import Frame, Framing
+from addon.framing.sse import SSE
+from addon.metering.answers import verbatim
+from addon.metering.answers.decoding import Decoder
+from addon.metering.answers.passed_text import PassedText
+from addon.metering.answers.templates import Ordinary, learn
+from ledger.model.usage import NO_USAGE, Usage
+
+_DONE = b"[DONE]"
+"""OpenAI's end of a stream; others send it too, after their own."""
+_DONE_MARK = Mark(_DONE)
+
+STEP_BYTES_MAX = 8 * 1024
+"""Decoded bytes that are read in one step: 3 ms for the costliest that need no parse."""
+STEP_BYTES_MIN = 1024
+STEP_FRAMES = 64
+"""Frames parsed in a step from which on the next one is a quarter as long, because a parsed frame
+of a few bytes takes up to 60 µs. Steps with few of them grow again."""
+WHOLE_PIECE_BYTES = 64 * 1024
+"""What is read at a time of a body that is there as a whole: it lies in a core's cache, and of the
+last piece, which has the marks, not too much has to be searched for them."""
+PIECE_WORK_BYTES = 128
+"""What a piece from the decoder counts beside its bytes, even when it is empty."""
+READ_BLOCKS_MAX = 1_024
+"""Blocks that are read in full while no text has come: comments, empty frames. Behind them only
+frames with a mark are read."""
+LEARN_FROM_FRAMES = 64
+"""A lesson costs what the searches cost for about 30 frames; short answers never pay for it."""
+LESSONS_MAX = 32
+"""How often a stream may change what is ordinary (reasoning, then text, then a tool call …);
+one that never repeats itself stops costing lessons, 6 µs each."""
+ID_LOOKS_MAX = 64
+"""Frames to parse because they lack the id; a wire that says it only once stops costing parses."""
+
+
+class Meter:
+    """Reads one answer. Never raises on any bytes."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        *,
+        content_type: str,
+        content_encoding: str = "",
+        headers: Mapping[str, str] | None = None,
+        provider: str = "",
+        status: int = 200,
+        path_model: str | None = None,
+        framing: str | None = None,
+        request_units: Mapping[str, int] | None = None,
+        confirms: Callable[[Facts, dict[str, Any]], bool] | None = None,
+        on_confirmed: Callable[[], object] | None = None,
+    ) -> None:
+        """`headers` are the answer's, by lower-case name. `confirms` tells of a frame whether it
+        proves that this is an LLM call; None where that is known. `on_confirmed` is called once,
+        when it is."""
+        self._dialect = dialect
+        self._marks = (*dialect.marks, _DONE_MARK)
+        self._is_error = status >= 400
+        self._content_type = content_type
+        decoder = Decoder(content_encoding)
+        self._decoder = None if decoder.is_identity else decoder
+        self._framing: Framing | None = FRAMINGS[framing]() if framing is not None else None
+        self._is_sse = False
+        self.request_units = request_units or {}
+        """What the request is billed by where the answer reports nothing."""
+        self._usage_frame: tuple[bytes, dict[str, Any]] | None = None
+        """The last frame that had a usage: its bytes and what they say."""
+        self._confirms = confirms
+        self._on_confirmed = on_confirmed
+        self._begun = b""
+        self.step_bytes = STEP_BYTES_MAX
+        """How much may be read at once now."""
+        self._parsed = 0
+        """Frames parsed in this step."""
+        self._frames = 0
+        self._ordinary: Ordinary | None = None
+        self._blocks_left = READ_BLOCKS_MAX
+        self._lessons_left = LESSONS_MAX
+        self._id_looks_left = ID_LOOKS_MAX
+        self._id_written: bytes | None = None
+        self._text = PassedText(dialect)
+        self.facts = Facts(
+            headers=headers or {},
+            provider=provider,
+            path_model=path_model,
+            ending=dialect.ending,
+        )
+        """What has been said so far."""
+
+    def feed(self, data: bytes) -> None:
+        """Bytes as upstream sent them, in any cut."""
+        if self._decoder is None and len(data) <= self.step_bytes:
+            self._frame(data)
+            if self._parsed or self.step_bytes != STEP_BYTES_MAX:
+                self._size_steps()
+            return
+        for _ in self.steps(data):
+            pass
+
+    def steps(self, data: bytes) -> Iterator[None]:
+        """As `feed`, with a pause after about `step_bytes` of work.
+
+        A caller may do other things in a pause. It takes all steps before it feeds more.
+        """
+        pieces = (data,) if self._decoder is None else self._decoder.decode(data)
+        worked = 0
+        for piece in pieces:
+            worked += PIECE_WORK_BYTES
+            at = 0
+            while at < len(piece):
+                part = piece[at : at + self.step_bytes]
+                at += len(part)
+                self._frame(part)
+                self._size_steps()
+                worked += len(part)
+                if worked >= self.step_bytes:
+                    yield
+                    worked = 0
+            if worked >= self.step_bytes:
+                yield
+                worked = 0
+
+    def feed_whole(self, body: bytes) -> None:
+        """A whole body at once, from a recording; `end` comes after it."""
+        if self._decoder is not None or len(body) <= STEP_BYTES_MAX:
+            self.feed(body)
+            return
+        # The first pieces are short: from them it is learned what an ordinary frame is.
+        for start in range(0, min(len(body), WHOLE_PIECE_BYTES), STEP_BYTES_MAX):
+            self._frame(body[start : start + STEP_BYTES_MAX])
+        for start in range(WHOLE_PIECE_BYTES, len(body), WHOLE_PIECE_BYTES):
+            self._frame(body[start : start + WHOLE_PIECE_BYTES])
+
+    def _size_steps(self) -> None:
+        """Make the next step shorter where this one was much work."""
+        if self._parsed >= STEP_FRAMES:
+            self.step_bytes = max(STEP_BYTES_MIN, self.step_bytes // 4)
+        elif self.step_bytes < STEP_BYTES_MAX:
+            self.step_bytes *= 2
+        self._parsed = 0
+
+    def feed_events(self, run: bytes) -> None:
+        """Whole server-sent events, which the editor of an unencoded stream has framed already."""
+        if self._is_sse and not self._is_ordinary(run):
+            self._read_run(run)
+            self._size_steps()
+        elif not self._is_sse:
+            # Nothing has been chosen yet, or the body is no event stream whatever its type says.
+            self._frame(run)
+
+    def feed_message(self, message: bytes) -> None:
+        """One message of a WebSocket: a frame as it is."""
+        self._frames += 1
+        self._read(Frame("", message))
+
+    def end(self) -> None:
+        """The body is over."""
+        if self._framing is None:
+            self._choose(is_over=True)
+        assert self._framing is not None  # one is chosen for every body that is over
+        rest = self._framing.end()
+        self._read_run(rest)
+        # What has said its own end is whole, and a document need not be parsed again.
+        self.facts.is_cut_inside = not self.facts.ended and self._is_cut_inside(rest)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether it is known that this is an LLM call."""
+        return self._confirms is None
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether a few bytes of the answer may be much work."""
+        return self._decoder is not None
+
+    @property
+    def kept_bytes(self) -> int:
+        """What an answer that is being read keeps in memory."""
+        framing = self._framing.kept_bytes if self._framing is not None else len(self._begun)
+        return framing + (self._decoder.kept_bytes if self._decoder is not None else 0)
+
+    def give_up(self) -> None:
+        """Read no more, and keep nothing but the facts."""
+        self._framing = Opaque()
+        self._begun = b""
+        self._decoder = None
+        self._is_sse = False
+
+    @property
+    def token_seen(self) -> bool:
+        """Some generated content has passed."""
+        return self.facts.token_seen
+
+    @property
+    def frames(self) -> int:
+        """Frames so far; 1 for a plain document."""
+        return self._frames
+
+    @property
+    def trouble(self) -> str | None:
+        """Why some of the answer could not be read; None if all could."""
+        reasons = (
+            self._decoder.trouble if self._decoder is not None else None,
+            self._framing.lost if self._framing is not None else None,
+        )
+        return "; ".join(reason for reason in reasons if reason) or None
+
+    def usage(self) -> Usage:
+        """The figures in the ledger's convention."""
+        usage = self.facts.usage
+        if usage is None:
+            return NO_USAGE
+        self.facts.unknown_keys.update(unknown_keys(usage, self._dialect.known_keys))
+        return self._dialect.usage_of(usage, self.facts)
+
+    @property
+    def usage_json(self) -> str | None:
+        """The provider's usage object: its own text where it is one object of the answer, compact
+        JSON where it is put together (`verbatim`)."""
+        usage = self.facts.usage
+        if usage is None:
+            return None
+        text = None
+        if self._usage_frame is not None:
+            data, body = self._usage_frame
+            key = verbatim.key_of(body, usage)
+            text = verbatim.text_of(data, key, usage) if key is not None else None
+        return text or json_values.dumps(usage)
+
+    @property
+    def usage_compact(self) -> str | None:
+        """The same as compact JSON: one text for one usage, however upstream spaces it."""
+        usage = self.facts.usage
+        return json_values.dumps(usage) if usage is not None else None
+
+    def estimated_output_tokens(self) -> int | None:
+        """How many output tokens have passed, by their text; None if that cannot be told.
+
+        It cannot where the text is hidden (InvokeModel's base64), and need not where the provider
+        says a running figure of its own (Gemini).
+        """
+        if not self._dialect.text_marks or self.facts.is_document:
+            return None
+        return self._text.tokens(self._frames) if self.facts.token_seen else 0
+
+    def _is_cut_inside(self, rest: bytes) -> bool:
+        """Whether the last block, which had no end of its own, is an incomplete frame."""
+        framing = self._framing
+        if framing is None or not rest.strip():
+            return False
+        blocks = framing.split(rest)
+        frame = framing.parse(blocks[-1]) if blocks else None
+        if frame is None:
+            # A comment may stand alone at the end; an unfinished field or message may not.
+            is_comment = isinstance(framing, SSE) and blocks[-1].lstrip().startswith(b":")
+            return isinstance(framing, SSE | EventStream) and not is_comment
+        data = frame.data.strip()
+        if not data or (data != _DONE and _DONE.startswith(data)):
+            return True
+        return data.startswith(b"{") and json_values.loads(data) is None
+
+    def _frame(self, data: bytes) -> None:
+        framing = self._framing
+        if framing is None:
+            self._begun += data
+            self._choose(is_over=False)
+        elif framing.is_holding or not self._is_ordinary(data):
+            self._read_run(framing.feed(data))
+
+    def _choose(self, *, is_over: bool) -> None:
+        framing = framing_of(self._content_type, self._begun, is_over=is_over)
+        if framing is None:
+            return
+        self._framing = framing
+        self._is_sse = isinstance(framing, SSE)
+        begun, self._begun = self._begun, b""
+        self._read_run(framing.feed(begun))
+
+    def _read_run(self, run: bytes) -> None:
+        if run and not self.facts.token_seen and self._blocks_left > 0:
+            run = self._read_until_text(run)
+        if run and not self._is_ordinary(run):
+            self._look_through(run)
+
+    def _read_until_text(self, run: bytes) -> bytes:
+        """Read frame by frame until generated content has passed; what is left of the run."""
+        framing = self._framing
+        assert framing is not None
+        blocks = framing.split(run)
+        self.facts.is_document = isinstance(framing, Document) and len(blocks) == 1
+        for at, block in enumerate(blocks, start=1):
+            self._blocks_left -= 1
+            before = self._frames
+            self._frames += framing.count(block)
+            if not self.facts.is_document:
+                self._text.keep(block)
+            self._read_block(block)
+            if self.facts.token_seen:
+                runs = self.facts.usage is not None and any(mark.latest for mark in self._marks)
+                self._text.begin(block, frames_before=before, has_running_figure=runs)
+                return b"".join(blocks[at:])
+            if self._blocks_left <= 0:
+                return b"".join(blocks[at:])
+        return b""
+
+    def _is_ordinary(self, run: bytes) -> bool:
+        """Whether these are whole, ordinary frames; then they are counted and done with."""
+        seen = self._ordinary.read(run) if self._ordinary is not None else None
+        if seen is None:
+            return False
+        self._frames += seen.frames
+        self._text.add(seen.text_bytes)
+        return True
+
+    def _look_through(self, run: bytes) -> None:
+        """Read the frames that a mark strikes, and those that lack the id; learn from none."""
+        framing = self._framing
+        assert framing is not None
+        frames = framing.count(run)
+        self._frames += frames
+        self._read_struck(run, frames)
+        self._text.keep(run, is_last=self.facts.usage_final)
+
+    def _read_struck(self, run: bytes, frames: int) -> None:
+        framing = self._framing
+        assert framing is not None
+        struck = [mark for mark in self._marks if mark.strikes(run)]
+        needle = self._id_needle()
+        lacks_id = bool(needle) and self._id_looks_left > 0 and run.count(needle) < frames
+        is_escaped = json_values.has_escaped_key(run)
+        if not struck and not lacks_id and not is_escaped:
+            if self._frames >= LEARN_FROM_FRAMES and self._lessons_left > 0:
+                self._learn(framing.split(run))
+            return
+        blocks = framing.split(run)
+        if struck and all(mark.latest for mark in struck) and not lacks_id and not is_escaped:
+            self._read_latest(blocks, struck)
+            return
+        for block in blocks:
+            if _any_strikes(struck, block) or (is_escaped and json_values.has_escaped_key(block)):
+                self._read_block(block)
+            elif lacks_id and needle not in block:
+                self._id_looks_left -= 1
+                self._read_id(block)
+
+    def _read_id(self, block: bytes) -> None:
+        """Take nothing but the id from a frame that would not have been parsed otherwise."""
+        assert self._framing is not None
+        frame = self._framing.parse(block)
+        body = json_values.loads(frame.data) if frame is not None else None
+        if frame is not None and body is not None:
+            alone = Facts()
+            self._dialect.read(alone, frame.event, body)
+            self.facts.see_id(alone.response_id)
+
+    def _read_latest(self, blocks: list[bytes], struck: list[Mark]) -> None:
+        """Read the last frame that brings a figure, which is the last one as a rule."""
+        before = self.facts.usage
+        for block in reversed(blocks):
+            if _any_strikes(struck, block):
+                self._read_block(block)
+                if self.facts.usage is not before:
+                    return
+
+    def _id_needle(self) -> bytes:
+        """The id as every frame should repeat it; empty if none has to, or some did not."""
+        facts = self.facts
+        if not self._dialect.id_in_frames or facts.response_id is None or facts.id_unstable:
+            return b""
+        if self._id_written is None:
+            self._id_written = json_values.dumps(facts.response_id).encode()
+        return self._id_written
+
+    def _learn(self, blocks: list[bytes]) -> None:
+        """Take what is ordinary from the last two of some frames that held nothing."""
+        if len(blocks) < 2 or self._lessons_left <= 0:
+            return
+        self._lessons_left -= 1
+        self._ordinary = learn(
+            blocks[-2],
+            blocks[-1],
+            marks=(*self._marks, *self._dialect.call_marks),
+            text_marks=self._dialect.text_marks,
+            must=self._id_needle(),
+            measures_text=self._text.is_measured,
+        )
+
+    def _read_block(self, block: bytes) -> None:
+        assert self._framing is not None
+        frame = self._framing.parse(block)
+        if frame is not None:
+            self._read(frame)
+
+    def _read(self, frame: Frame) -> None:
+        self._parsed += 1
+        facts = self.facts
+        if frame.data.startswith(_DONE):
+            facts.ended = True
+            return
+        body = json_values.loads(frame.data)
+        if body is None:
+            if self._is_error and facts.is_document:
+                see_error_text(facts, frame.data)
+            return
+        if self._is_error:
+            see_error_body(facts, body)
+        before = facts.usage
+        self._dialect.read(facts, frame.event, body)
+        if facts.usage is not before:
+            self._usage_frame = (frame.data, body)
+        if facts.is_document:
+            facts.ended = facts.usage_final = True
+        if self._confirms is not None and not self._is_error:
+            self._confirm(self._confirms, body)
+
+    def _confirm(
+        self, confirms: Callable[[Facts, dict[str, Any]], bool], body: dict[str, Any]
+    ) -> None:
+        if confirms(self.facts, body):
+            self._confirms = None
+            if self._on_confirmed is not None:
+                self._on_confirmed()
+
+
+def _any_strikes(marks: list[Mark], block: bytes) -> bool:
+    return any(mark.strikes(block) for mark in marks)

@@ -1,0 +1,84 @@
+"""Pure. How much generated text has passed in a stream, for an estimate that few streams need.
+
+What is asked for must not hang on how the stream was cut, and must cost next to nothing where
+nobody asks: runs are kept unmeasured up to a bound, and measured by one regular expression.
+"""
+
+from addon.dialects.dialect import Dialect
+from addon.metering.answers import estimate
+from addon.metering.answers.templates import PADDING
+
+UNMEASURED_BYTES_MAX = 4096
+"""What short answers pass is kept until someone asks; longer ones are measured on the way."""
+LAST_BYTES_MAX = 16 * 1024
+"""What is kept behind the figures of a stream, whose measure nobody asks for as a rule."""
+
+
+class PassedText:
+    """The generated text of one stream."""
+
+    __slots__ = (
+        "_bytes",
+        "_call_marks",
+        "_calls",
+        "_frames_before",
+        "_is_padded",
+        "_text_marks",
+        "_unmeasured",
+        "_waiting",
+    )
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._text_marks = dialect.text_marks
+        self._call_marks = dialect.call_marks
+        self._is_padded = False
+        self._frames_before = 0
+        self._bytes = 0
+        self._calls = 0
+        self._unmeasured: list[bytes] = []
+        self._waiting = 0
+
+    def begin(self, block: bytes, *, frames_before: int, has_running_figure: bool) -> None:
+        """The first frame with text. What holds for it is taken to hold for the stream."""
+        self._frames_before = frames_before
+        self._is_padded = PADDING in block
+        if has_running_figure:
+            self._text_marks = ()
+            self._unmeasured.clear()
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the bytes of the text are what the estimate is made from."""
+        return bool(self._text_marks) and not self._is_padded
+
+    def keep(self, run: bytes, *, is_last: bool = False) -> None:
+        """A run whose text is to be measured, if it ever has to be. `is_last`: the figures have
+        come, so that little will follow and hardly anybody will ask."""
+        if not self._text_marks:
+            return
+        self._unmeasured.append(run)
+        self._waiting += len(run)
+        if self._waiting > (LAST_BYTES_MAX if is_last else UNMEASURED_BYTES_MAX):
+            self._measure()
+
+    def add(self, text_bytes: int) -> None:
+        """Text that has been measured already, without tool calls."""
+        self._bytes += text_bytes
+
+    def tokens(self, frames: int) -> int | None:
+        """Output tokens in so many frames of the stream; None if that cannot be told."""
+        if not self._text_marks:
+            return None
+        self._measure()
+        frames -= self._frames_before
+        # Padding hides how long a text is, from us too: a frame is a token then.
+        text_bytes = frames if self._is_padded else self._bytes
+        return estimate.output_tokens_of(frames=frames, text_bytes=text_bytes, calls=self._calls)
+
+    def _measure(self) -> None:
+        for run in self._unmeasured:
+            self._calls += sum(mark.count(run) for mark in self._call_marks)
+            if not self._is_padded:
+                self._bytes += estimate.text_bytes_of(run, self._text_marks)
+        self._unmeasured.clear()
+        self._waiting = 0

@@ -1,0 +1,132 @@
+"""Pure. What is written beside a flow: one line for the list, and a page for the content view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from addon.metering.answers.transcript import Transcript
+from ledger.model.charge import Charge
+from ledger.model.exchange import Exchange, Outcome
+from ledger.model.money import usd_text
+from ledger.model.reading import Reading, UsageSource
+from ledger.pricing.price_lines import TOKEN_LINES
+
+CENT = 10**10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booked:
+    """One exchange as it was committed."""
+
+    exchange: Exchange
+    reading: Reading
+    charges: tuple[Charge, ...]
+
+
+def comment_of(booked: Sequence[Booked]) -> str:
+    """`in 1 204 (1 024 cached) out 87 · $0.0031`; of a WebSocket, over all its responses."""
+    parts = []
+    if len(booked) > 1:
+        parts.append(f"{_spaced(len(booked))} responses")
+    parts.append(_tokens(booked))
+    parts.append(_cost(booked))
+    outcome = booked[-1].exchange.outcome
+    if outcome not in (None, Outcome.COMPLETE):
+        parts.append(str(outcome).replace("_", " "))
+    if any(each.exchange.degraded for each in booked):
+        parts.append("degraded")
+    return " · ".join(filter(None, parts))
+
+
+def page_of(booked: Booked, transcript: Transcript | None) -> str:
+    """The answer, the tools that it calls, its usage and its charge lines."""
+    return "\n".join(_page(booked, transcript)) + "\n"
+
+
+def _page(booked: Booked, transcript: Transcript | None) -> Iterator[str]:
+    exchange, reading = booked.exchange, booked.reading
+    yield comment_of([booked])
+    model = exchange.response_model or exchange.request_model or "no model named"
+    about = (model, exchange.provider, exchange.dialect, exchange.finish_reason)
+    yield " · ".join(filter(None, about))
+    if exchange.degraded:
+        yield f"degraded: {exchange.degraded}"
+    if transcript is not None:
+        if transcript.reasoning:
+            yield from ("", "Reasoning", "---------", transcript.reasoning)
+        yield from ("", "Answer", "------", transcript.text or "(no text)")
+        if transcript.is_cut:
+            yield "(cut here: the rest is not shown)"
+        if transcript.calls:
+            yield from ("", "Tool calls", "----------")
+            yield from (
+                f"{call.name or '(no name)'}({call.arguments})" for call in transcript.calls
+            )
+    yield from ("", "Usage, as reported", "------------------")
+    yield reading.usage_json or "(none)"
+    if reading.usage_source is not UsageSource.REPORTED:
+        yield f"usage source: {reading.usage_source}"
+    yield from ("", "Charges", "-------")
+    if not booked.charges:
+        yield "(none)"
+    yield from (_line(charge) for charge in booked.charges)
+    yield from ("", f"tokentee show {exchange.id}")
+
+
+def _line(charge: Charge) -> str:
+    name = charge.line + (f" ({charge.model})" if charge.model else "")
+    if charge.unit_picousd is None or charge.amount_picousd is None:
+        return (
+            f"{name:<24} {_spaced(charge.quantity):>12}  no price: {charge.reason or ''}".rstrip()
+        )
+    is_token = charge.line.rpartition(".")[2] in TOKEN_LINES
+    unit = f"${usd_text(charge.unit_picousd * (10**6 if is_token else 1))}"
+    per = "per 1M" if is_token else "each"
+    amount = f"${usd_text(charge.amount_picousd)}"
+    return (
+        f"{name:<24} {_spaced(charge.quantity):>12} x {unit} {per} = {amount}  "
+        f"({charge.price_source})"
+    )
+
+
+def _tokens(booked: Sequence[Booked]) -> str:
+    known = [each for each in booked if each.reading.usage_source is not UsageSource.NONE]
+    if not known:
+        return "no usage reported"
+    about = "~" if any(each.reading.usage_source is UsageSource.ESTIMATED for each in known) else ""
+    total_in = _sum([each.reading.usage.input_tokens for each in known])
+    cached = _sum([each.reading.usage.cache_read_tokens for each in known])
+    total_out = _sum([each.reading.usage.output_tokens for each in known])
+    part = f" ({_spaced(cached)} cached)" if cached else ""
+    return f"in {_count(total_in, about)}{part} out {_count(total_out, about)}"
+
+
+def _cost(booked: Sequence[Booked]) -> str:
+    """A cost with lines missing is a lower bound; one with none known is not zero."""
+    charges = [charge for each in booked for charge in each.charges]
+    known = [each.amount_picousd for each in charges if each.amount_picousd is not None]
+    has_usage = any(each.reading.usage_source is not UsageSource.NONE for each in booked)
+    if not known:
+        return "unpriced" if has_usage else ""
+    amount = sum(known)
+    places = 4 if amount >= CENT // 10 else 6
+    exact = Decimal(amount).scaleb(-12)
+    text = f"{exact:.{places}f}" if amount >= 10**6 else usd_text(amount)
+    bound = "≥ " if len(known) < len(charges) else ""
+    estimated = any(each.reading.usage_source is UsageSource.ESTIMATED for each in booked)
+    return f"{bound}{'~' if estimated else ''}${text}"
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _count(count: int | None, about: str) -> str:
+    return "?" if count is None else f"{about}{_spaced(count)}"
+
+
+def _spaced(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}".replace(",", " ")

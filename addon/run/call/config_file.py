@@ -1,0 +1,65 @@
+"""Edge. Which config file is in force, and reading it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from addon.run.call.settings import Settings, read
+from ledger.settings import toml_tables
+from ledger.settings.places import config_directory
+from ledger.settings.small_files import read_text
+from ledger.settings.toml_tables import Problem
+
+NAME = "tokentee.toml"
+SYSTEM_FOLDER = Path("/etc/tokentee")
+
+
+def path_of(named: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The file that `--config` or TOKENTEE_CONFIG names; else the first of `places` that is there;
+    None if none is."""
+    if named or (named := environment.get("TOKENTEE_CONFIG")):
+        return Path(named)
+    return next((path for path in places() if path.is_file()), None)
+
+
+def places() -> tuple[Path, ...]:
+    """Where a config file is looked for, in this order."""
+    return (Path(NAME), config_directory() / NAME, SYSTEM_FOLDER / NAME)
+
+
+def check(path: Path) -> tuple[Settings, list[Problem]]:
+    """The settings of a file as far as they are valid, and each problem. LedgerError if the file
+    cannot be read."""
+    text = read_text(path, "config file")
+    settings, problems = read(text)
+    for key in ("prices", "names", "budgets", "ledger_file"):
+        named = getattr(settings, key)
+        if named is not None and not beside(path, named).is_file():
+            problems.append(Problem(line=_line_of(text, key), text=f"{key}: no file {named!r}"))
+    return settings, problems
+
+
+def load(path: Path) -> Settings:
+    """The settings of a file. LedgerError for the first problem."""
+    settings, problems = check(path)
+    if problems:
+        raise toml_tables.refusal(path, problems, "tokentee config check")
+    return settings
+
+
+def beside(path: Path, named: str) -> Path:
+    """A file that a config file names: relative to the config file's folder."""
+    return path.parent / Path(named).expanduser()
+
+
+def ledger_url(settings: Settings, path: Path) -> str | None:
+    """The ledger's URL, out of the file that `ledger_file` names if there is one."""
+    if settings.ledger_file is None:
+        return settings.ledger
+    return read_text(beside(path, settings.ledger_file), "file with the ledger URL").strip()
+
+
+def _line_of(text: str, key: str) -> int | None:
+    from ledger.settings.toml_tables import line_of_key
+
+    return line_of_key(text, key)

@@ -1,0 +1,191 @@
+"""Pure. The text of a config file -> settings, with the line of every mistake."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ledger.settings.toml_tables import (
+    FaultError,
+    Problem,
+    converted,
+    fault_of,
+    line_in_table,
+    line_of_key,
+    parse,
+    unknown_tables,
+)
+from ledger.text.passwords import without_credentials
+
+UPSTREAMS_MAX = 100
+"""Listeners of one process; each is a socket and a mode of mitmproxy's."""
+
+
+class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One upstream and the address where clients find it."""
+
+    name: str
+    url: str
+    """scheme://host[:port]; a reverse proxy's target has no path."""
+    listen: str
+    """HOST:PORT."""
+    provider: str | None = None
+    """Who answers, where the host does not tell."""
+
+
+class Metrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where `/healthz`, `/readyz` and `/metrics` are served."""
+
+    listen: str
+
+
+class Otlp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where OpenTelemetry spans and metrics go."""
+
+    endpoint: str
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A config file. None and empty: not given."""
+
+    ledger: str | None = None
+    ledger_file: str | None = None
+    """A file with the ledger's URL in it, for URLs with passwords."""
+    listen: str | None = None
+    """HOST:PORT of a regular proxy, beside the upstreams' listeners."""
+    commit: str | None = None
+    inject: str | None = None
+    hosts: tuple[str, ...] = ()
+    capture: str | None = None
+    prices: str | None = None
+    names: str | None = None
+    budgets: str | None = None
+    """A file with budgets, as `tokentee budget` reads it."""
+    workers: int | None = None
+    """Processes of a proxy without a command."""
+    client_tags: str | None = None
+    log: str | None = None
+    log_format: str | None = None
+    tags: Mapping[str, str] = {}
+    metrics: Metrics | None = None
+    otlp: Otlp | None = None
+    upstream: tuple[Upstream, ...] = ()
+
+
+WORKERS_MAX = 64
+"""As of the option `--workers`."""
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "commit": ("before_end", "async"),
+    "inject": ("auto", "always", "never"),
+    "client_tags": ("allow", "ignore"),
+    "log": ("off", "exchanges"),
+    "log_format": ("text", "json"),
+}
+"""Keys that take one of a few words."""
+_KEYS = tuple(field.encode_name for field in msgspec.structs.fields(Settings))
+_TYPES = {field.encode_name: field.type for field in msgspec.structs.fields(Settings)}
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})")
+
+
+def read(text: str) -> tuple[Settings, list[Problem]]:
+    """The settings as far as they are valid, and each problem in the order of the lines."""
+    document, problems = parse(text)
+    if problems:
+        return Settings(), problems
+    problems += unknown_tables(text, document, _KEYS)
+    upstreams, found = converted(text, document, "upstream", Upstream)
+    problems += found
+    values: dict[str, Any] = {"upstream": tuple(value for _, value in upstreams)}
+    for key, value in document.items():
+        if key not in _KEYS or key == "upstream":
+            continue
+        try:
+            values[key] = msgspec.convert(value, _TYPES[key], strict=True)
+        except msgspec.ValidationError as error:
+            problems.append(_problem_of(text, key, error))
+    settings = Settings(**values)
+    problems += _mistakes(text, settings, dict(upstreams))
+    return settings, sorted(problems, key=lambda problem: problem.line or 0)
+
+
+def address_of(text: str) -> tuple[str, int] | None:
+    """HOST:PORT as host and port; None if it is none."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None or not 0 < int(found["port"]) < 65_536:
+        return None
+    return found["host"].strip("[]"), int(found["port"])
+
+
+def _problem_of(text: str, key: str, error: msgspec.ValidationError) -> Problem:
+    kinds: dict[str, type[msgspec.Struct]] = {"metrics": Metrics, "otlp": Otlp}
+    kind = kinds.get(key, Settings)
+    fault = fault_of(error, kind)
+    name = "" if fault.key == "the table" else f".{fault.key}"
+    line = line_of_key(text, fault.key) if name else None
+    reason = str(fault).partition(": ")[2]
+    if key == "tags":  # msgspec does not say which
+        return Problem(line=line_of_key(text, key), text='tags: write every value as text: "…"')
+    return Problem(line=line or line_of_key(text, key), text=f"{key}{name}: {reason}")
+
+
+def _mistakes(
+    text: str, settings: Settings, upstreams: Mapping[int, Upstream]
+) -> Iterator[Problem]:
+    """What is valid TOML of the right kinds, and cannot be meant."""
+
+    def at(key: str, reason: str) -> Problem:
+        return Problem(line=line_of_key(text, key), text=f"{key}: {reason}")
+
+    for key, choices in CHOICES.items():
+        value = getattr(settings, key)
+        if value is not None and value not in choices:
+            yield at(key, f"{value!r} is not one of {', '.join(choices)}")
+    if settings.workers is not None and not 0 < settings.workers <= WORKERS_MAX:
+        yield at("workers", f"{settings.workers} is not a number from 1 to {WORKERS_MAX}")
+    if settings.ledger is not None and settings.ledger_file is not None:
+        yield at("ledger_file", "ledger is given, too; keep one of them")
+    if settings.listen is not None and address_of(settings.listen) is None:
+        yield at("listen", f"{settings.listen!r} is not HOST:PORT")
+    if settings.metrics is not None and address_of(settings.metrics.listen) is None:
+        yield at("metrics", f"listen: {settings.metrics.listen!r} is not HOST:PORT")
+    if settings.otlp is not None and not _is_origin(settings.otlp.endpoint, with_path=True):
+        yield at("otlp", f"endpoint: {without_credentials(settings.otlp.endpoint)!r} is not a URL")
+    if len(upstreams) > UPSTREAMS_MAX:
+        yield at("upstream", f"{len(upstreams)} of them; at most {UPSTREAMS_MAX}")
+    taken: dict[str, str] = {}
+    if settings.listen is not None:
+        taken[settings.listen] = "the proxy itself"
+    if settings.metrics is not None:
+        taken[settings.metrics.listen] = "metrics"
+    for place, upstream in upstreams.items():
+        for fault in _faults_of(upstream, taken):
+            line = line_in_table(text, "upstream", place, fault.key)
+            yield Problem(line=line, text=f"upstream {place + 1}: {fault}")
+
+
+def _faults_of(upstream: Upstream, taken: dict[str, str]) -> Iterator[FaultError]:
+    """The mistakes of one upstream; notes its name and address as taken."""
+    if not _is_origin(upstream.url, with_path=False):
+        yield FaultError(
+            "url",
+            f"{without_credentials(upstream.url)!r} is not http(s)://HOST[:PORT]; it takes no path",
+        )
+    if address_of(upstream.listen) is None:
+        yield FaultError("listen", f"{upstream.listen!r} is not HOST:PORT")
+    for key, value in (("name", f"name {upstream.name}"), ("listen", upstream.listen)):
+        if value in taken:
+            yield FaultError(key, f"{getattr(upstream, key)!r} is taken by {taken[value]}")
+        taken.setdefault(value, f"upstream {upstream.name!r}")
+
+
+def _is_origin(url: str, *, with_path: bool) -> bool:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  # it raises for a port that is none
+    except ValueError:
+        return False
+    has_more = parts.query or parts.fragment or parts.username
+    is_bare = with_path or parts.path in ("", "/")
+    return bool(parts.scheme in ("http", "https") and parts.hostname and is_bare and not has_more)

@@ -1,0 +1,186 @@
+"""Edge. Certificate authorities: what is trusted on the way out, and bundles for the child.
+
+The child has to trust the proxy as well as everything that it trusted before. Most clients read
+one file that replaces their default, so each variable gets a bundle: what it named, or the default
+roots, and the proxy's authority behind it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import certifi
+
+from ledger.settings.small_files import first_bytes
+
+SYSTEM_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Alpine, Arch
+    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL
+    "/etc/ssl/ca-bundle.pem",  # openSUSE
+    "/etc/ssl/cert.pem",  # macOS, BSD
+)
+FOLDER_FILES_MAX = 2_000
+"""Files read of one folder of certificates; distributions ship about 300."""
+BUNDLE_BYTES_MAX = 16 * 2**20
+"""Certificates read of one file or folder. The common root stores have 0.2-0.6 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """An environment variable that names trusted certificates."""
+
+    name: str
+    read_by: str
+    falls_back_to: tuple[str, ...] = ()
+    """Variables that the same client reads where this one is not set."""
+    is_added: bool = False
+    """The client adds the file to its default roots, so the proxy's authority alone will do."""
+    always: bool = True
+    """False: clients of LLM hosts do not read it; it is set where the user has set it, and where
+    everything is decrypted."""
+
+
+VARIABLES = (
+    Variable(name="SSL_CERT_FILE", read_by="OpenSSL, Python's ssl, httpx, Go, rustls, Ruby"),
+    Variable(name="REQUESTS_CA_BUNDLE", read_by="requests", falls_back_to=("CURL_CA_BUNDLE",)),
+    Variable(name="CURL_CA_BUNDLE", read_by="curl", falls_back_to=("SSL_CERT_FILE",)),
+    Variable(name="NODE_EXTRA_CA_CERTS", read_by="Node.js, Bun", is_added=True),
+    Variable(name="DENO_CERT", read_by="Deno", is_added=True),
+    Variable(
+        name="AWS_CA_BUNDLE",
+        read_by="botocore, AWS CLI",
+        falls_back_to=("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+    ),
+    Variable(name="HTTPLIB2_CA_CERTS", read_by="google-api-python-client"),
+    Variable(name="GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", read_by="gRPC"),
+    Variable(name="NIX_SSL_CERT_FILE", read_by="OpenSSL of Nix", always=False),
+    Variable(name="CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", read_by="gcloud", always=False),
+    Variable(name="GIT_SSL_CAINFO", read_by="git", always=False),
+    Variable(name="PIP_CERT", read_by="pip", falls_back_to=("REQUESTS_CA_BUNDLE",), always=False),
+    Variable(name="CARGO_HTTP_CAINFO", read_by="cargo", always=False),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """What the parent's environment trusts."""
+
+    roots: bytes
+    """The default roots: certifi's, the machine's store, SSL_CERT_DIR."""
+    named: Mapping[str, bytes]
+    """Variable -> the certificates that it names."""
+    troubles: tuple[str, ...] = ()
+    """One line for each variable that names nothing readable."""
+
+    @property
+    def everything(self) -> bytes:
+        """All of it: what the proxy trusts on the way out."""
+        return b"\n".join(dict.fromkeys([self.roots, *self.named.values()]))
+
+
+def read_trust(environment: Mapping[str, str]) -> Trust:
+    """Read what the environment names, and the default roots."""
+    troubles = []
+    folders = filter(None, environment.get("SSL_CERT_DIR", "").split(":"))
+    parts = [
+        Path(certifi.where()).read_bytes(),
+        *_system_store(),
+        *(_read_folder(Path(folder)) for folder in folders),
+    ]
+    named = {}
+    for variable in VARIABLES:
+        value = environment.get(variable.name)
+        if not value:
+            continue
+        try:
+            named[variable.name] = _read(Path(value))
+        except OSError as error:
+            troubles.append(
+                f"{variable.name} names {value}, which cannot be read ({error.strerror}); "
+                "the default certificates are used in its place"
+            )
+    return Trust(roots=b"\n".join(dict.fromkeys(parts)), named=named, troubles=tuple(troubles))
+
+
+def write_bundles(
+    folder: Path,
+    environment: Mapping[str, str],
+    trust: Trust,
+    authority: bytes,
+    *,
+    everything: bool,
+) -> dict[str, str]:
+    """Write the child's bundles into `folder`; variable -> file, for each that is to be set."""
+    written = {}
+    for variable in VARIABLES:
+        if not (variable.always or everything or environment.get(variable.name)):
+            continue
+        names = (variable.name, *variable.falls_back_to)
+        own = next((trust.named[name] for name in names if name in trust.named), None)
+        if own is None:
+            own = b"" if variable.is_added else trust.roots
+        written[variable.name] = str(write(folder, [own, authority]))
+    written["WGETRC"] = write_wgetrc(folder, environment, written["SSL_CERT_FILE"])
+    return written
+
+
+def write_wgetrc(folder: Path, environment: Mapping[str, str], bundle: str) -> str:
+    """A start-up file for wget, which reads no certificate variable: the user's and the bundle.
+
+    A later line counts in it, so the user's own `ca_certificate` has to be in the bundle: its
+    certificates are appended to a bundle of wget's own.
+    """
+    home = environment.get("HOME", "")
+    own = Path(environment.get("WGETRC") or f"{home}/.wgetrc")
+    text = _read(own).decode(errors="replace") if own.is_file() else ""
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        if name.strip().replace("-", "").replace("_", "").lower() == "cacertificate":
+            path = Path(value.strip()).expanduser()
+            if path.is_file():
+                bundle = str(write(folder, [Path(bundle).read_bytes(), _read(path)]))
+    path = folder / "wgetrc"
+    path.write_text(f"{text}\nca_certificate = {bundle}\n")
+    return str(path)
+
+
+def write(folder: Path, parts: Iterable[bytes]) -> Path:
+    """A bundle of these certificates, named by its content, so that equal ones are one file."""
+    content = b"\n".join(filter(None, parts))
+    path = folder / f"ca-{hashlib.sha256(content).hexdigest()[:16]}.pem"
+    path.write_bytes(content)
+    return path
+
+
+def _system_store() -> list[bytes]:
+    for name in SYSTEM_BUNDLES:
+        path = Path(name)
+        if path.is_file():
+            return [_read(path)]
+    return []
+
+
+def _read(path: Path) -> bytes:
+    if path.is_dir():
+        return _read_folder(path)
+    return first_bytes(path, BUNDLE_BYTES_MAX)
+
+
+def _read_folder(folder: Path) -> bytes:
+    """The certificates in a folder; each is there twice or more, under its name and its hash."""
+    if not folder.is_dir():
+        return b""
+    found: dict[bytes, None] = {}
+    size = 0
+    for path in sorted(folder.iterdir())[:FOLDER_FILES_MAX]:
+        try:
+            content = _read(path) if path.is_file() else b""
+        except OSError:
+            continue  # as OpenSSL does: what cannot be read is not trusted
+        if b"BEGIN CERTIFICATE" in content and content not in found:
+            size += len(content)
+            if size > BUNDLE_BYTES_MAX:
+                break
+            found[content] = None
+    return b"\n".join(found)

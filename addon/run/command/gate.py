@@ -1,0 +1,230 @@
+"""Edge. The door of the child's proxy: who may come in, what is decrypted, which way it goes out.
+
+It stands where mitmproxy chooses the protocol of a connection, before a byte has been answered:
+
+    new connection   its first request must carry the run's credential, else it gets 407;
+                     a listener that stands in for a local server wants the secret in the path
+    after CONNECT    an LLM host goes on to TLS and HTTP, anything else is tunnelled untouched
+    going out        through the proxy that the parent's environment names for this host
+
+The listeners are on loopback, which all users of a machine share; the credential is what keeps
+the others out. Rows of theirs would be on this user's bill.
+"""
+
+from __future__ import annotations
+
+import binascii
+import ipaddress
+import re
+import secrets
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from mitmproxy.addons.next_layer import NextLayer
+from mitmproxy.connection import Server
+from mitmproxy.net.tls import starts_like_tls_record
+from mitmproxy.proxy import commands, events, layer, layers
+from mitmproxy.proxy.layers.http import HTTPMode
+from mitmproxy.proxy.layers.tls import parse_client_hello
+
+from addon.run.command.hosts import LlmHosts
+from addon.run.command.outbound import Outbound, Proxy
+
+if TYPE_CHECKING:
+    from mitmproxy import http
+    from mitmproxy.proxy.context import Context
+
+USER = "tokentee"
+HEAD_BYTES_MAX = 64 * 2**10
+"""Of a connection's first request, its head: what the longest cookies and tokens need."""
+REFUSAL = (
+    b"HTTP/1.1 407 Proxy Authentication Required\r\n"
+    b'Proxy-Authenticate: Basic realm="tokentee"\r\n'
+    b"Content-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+)
+REFUSAL_TEXT = b"This proxy belongs to one command that `tokentee run` has started.\n"
+NOT_HERE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_CREDENTIAL = re.compile(rb"^proxy-authorization:[ \t]*basic[ \t]+(\S+)[ \t]*\r?$", re.I | re.M)
+
+
+class Refused(layer.Layer):
+    """Answers a connection once and closes it."""
+
+    def __init__(self, context: Context, answer: bytes) -> None:
+        super().__init__(context)
+        self._answer: bytes | None = answer
+
+    def _handle_event(self, _: events.Event) -> layer.CommandGenerator[None]:
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            yield commands.SendData(self.context.client, answer)
+            yield commands.CloseConnection(self.context.client)
+
+
+class Gate(NextLayer):
+    """mitmproxy's NextLayer, with the door before it."""
+
+    name = "nextlayer"
+
+    def __init__(
+        self, *, secret: str, proxies: set[str], listeners: Mapping[str, str], hosts: LlmHosts,
+        outbound: Outbound,
+    ) -> None:  # fmt: skip
+        """`proxies`: specs of the listeners that are the child's proxy; `listeners`: spec -> the
+        origin that a listener stands in for."""
+        self._secret = secret
+        self._proxies = proxies
+        self._listeners = listeners
+        self.hosts = hosts
+        self._outbound = outbound
+
+    # Hooks
+
+    def next_layer(self, nextlayer: layer.NextLayer) -> None:
+        """Refuse, tunnel, or leave the choice to mitmproxy."""
+        context = nextlayer.context
+        spec = context.client.proxy_mode.full_spec
+        if nextlayer.layer is None and spec in self._proxies:
+            if len(context.layers) == 1:
+                self._first_of_proxy(nextlayer)
+                return
+            if not context.client.tls_established and self._is_tunnelled(nextlayer):
+                nextlayer.layer = layers.TCPLayer(context, ignore=True)
+                return
+            if nextlayer.layer is None and self._needs_more(nextlayer):
+                return
+        elif nextlayer.layer is None and spec in self._listeners and len(context.layers) == 1:
+            head = _head(nextlayer.data_client())
+            if head is None:
+                return
+            if not _path_of(head).startswith(f"/{self._secret}/".encode()):
+                nextlayer.layer = Refused(context, NOT_HERE)
+                return
+        super().next_layer(nextlayer)
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """Take our secret out of the request, and choose the way of a plain HTTP request."""
+        spec = flow.client_conn.proxy_mode.full_spec
+        if spec in self._listeners:
+            prefix = f"/{self._secret}"
+            if not flow.request.path.startswith(f"{prefix}/"):
+                flow.kill()
+                return
+            flow.request.path = flow.request.path.removeprefix(prefix)
+        elif spec in self._proxies:
+            # What is between the child and this proxy. wget says the latter to the server, too.
+            flow.request.headers.pop("proxy-authorization", None)
+            flow.request.headers.pop("proxy-connection", None)
+            if flow.request.scheme == "http" and self._outbound.any_proxy is not None:
+                self._send_plain(flow)
+
+    def http_connect(self, flow: http.HTTPFlow) -> None:
+        """Choose the way of a tunnel."""
+        if flow.client_conn.proxy_mode.full_spec not in self._proxies:
+            return
+        flow.request.headers.pop("proxy-authorization", None)
+        via = self._way_to("https", flow.request.host, flow.request.port)
+        flow.server_conn.via = (via.scheme, (via.host, via.port)) if via else None  # type: ignore[assignment]
+
+    def http_connect_upstream(self, flow: http.HTTPFlow) -> None:
+        """Show our credential to the proxy on the way out."""
+        via = self._way_to("https", flow.request.host, flow.request.port)
+        if via is not None and via.authorization:
+            flow.request.headers["Proxy-Authorization"] = via.authorization
+
+    # Decisions
+
+    def _first_of_proxy(self, nextlayer: layer.NextLayer) -> None:
+        context = nextlayer.context
+        head = _head(nextlayer.data_client())
+        if head is None:
+            return
+        if not self._is_authorized(head):
+            answer = REFUSAL % (len(REFUSAL_TEXT), REFUSAL_TEXT)
+            nextlayer.layer = Refused(context, answer)
+            return
+        scheme, host, port = _target_of(head)
+        goes_via = self._way_to(scheme, host, port) is not None
+        mode = HTTPMode.upstream if goes_via else HTTPMode.regular
+        nextlayer.layer = layers.HttpLayer(context, mode)
+
+    def _is_authorized(self, head: bytes) -> bool:
+        found = _CREDENTIAL.search(head)
+        if found is None:
+            return False
+        try:
+            given = b64decode(found[1], validate=True)
+        except (ValueError, binascii.Error):
+            return False
+        return secrets.compare_digest(given, f"{USER}:{self._secret}".encode())
+
+    def _is_tunnelled(self, nextlayer: layer.NextLayer) -> bool:
+        address = nextlayer.context.server.address
+        if address is None or (address[0], address[1]) in self.hosts:
+            return False
+        name = _name_in_hello(nextlayer)
+        return name is None or (name != "" and (name, address[1]) not in self.hosts)
+
+    def _needs_more(self, nextlayer: layer.NextLayer) -> bool:
+        address = nextlayer.context.server.address
+        is_llm = address is not None and (address[0], address[1]) in self.hosts
+        return not is_llm and _name_in_hello(nextlayer) == ""
+
+    def _send_plain(self, flow: http.HTTPFlow) -> None:
+        """Choose the way of a plain HTTP request; a connection may carry requests to many hosts."""
+        request = flow.request
+        via = self._way_to("http", request.host, request.port)
+        if via is None:
+            flow.server_conn = Server(address=(request.host, request.port))
+            return
+        flow.server_conn.via = (via.scheme, (via.host, via.port))  # type: ignore[assignment]
+        if via.authorization and request.is_http11:
+            request.headers["Proxy-Authorization"] = via.authorization
+
+    def _way_to(self, scheme: str, host: str, port: int) -> Proxy | None:
+        return self._outbound.proxy_for(scheme, host, port)
+
+
+def _head(data: bytes) -> bytes | None:
+    """The first request's head; None while it is not all there."""
+    end = data.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX)
+    if end < 0 and len(data) < HEAD_BYTES_MAX:
+        return None
+    return data[: end + 2] if end >= 0 else b""
+
+
+def _path_of(head: bytes) -> bytes:
+    words = head.split(b"\r\n", 1)[0].split(b" ")
+    return words[1] if len(words) == 3 else b""
+
+
+def _target_of(head: bytes) -> tuple[str, str, int]:
+    """Scheme, host and port of a request to a proxy."""
+    words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+    if len(words) != 3:
+        return "http", "", 0
+    scheme = "https" if words[0] == "CONNECT" else "http"
+    try:
+        parts = urlsplit(f"//{words[1]}" if scheme == "https" else words[1])
+        return scheme, parts.hostname or "", parts.port or (443 if scheme == "https" else 80)
+    except ValueError:
+        return scheme, "", 0
+
+
+def _name_in_hello(nextlayer: layer.NextLayer) -> str | None:
+    """The host name in a TLS greeting to a bare address; None if there is none, "" if it is not
+    all there yet."""
+    address = nextlayer.context.server.address
+    data = nextlayer.data_client()
+    if address is None or not starts_like_tls_record(data):
+        return None
+    try:
+        ipaddress.ip_address(address[0])
+        hello = parse_client_hello(data)
+    except ValueError:
+        return None
+    if hello is None:
+        return ""
+    return hello.sni

@@ -1,0 +1,131 @@
+"""Pure. Which hosts are LLM hosts: those whose TLS `tokentee run` decrypts.
+
+The provider table names them; so do the option `tee_hosts` and the base URLs that the user's own
+environment sets. Everything else is tunnelled.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from addon.run.command.outbound import covers
+from ledger.model import providers
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+NOT_REDIRECTED = {"OLLAMA_HOST"}
+"""`ollama serve` listens where this says, so its value is never changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A host named beside the table. `port` None: any port."""
+
+    name: str
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmHosts:
+    """Answers whether a host is an LLM host."""
+
+    named: tuple[Host, ...] = ()
+    everything: bool = False
+    """All hosts count: `--everything`."""
+
+    def __contains__(self, address: tuple[str, int]) -> bool:
+        host, port = address[0].lower().rstrip("."), address[1]
+        return (
+            self.everything
+            or any(each.name == host and each.port in (None, port) for each in self.named)
+            or providers.TABLE.at(host) is not None
+        )
+
+
+def javascript_pattern(hosts: LlmHosts) -> str:
+    """The same question as a regular expression of JavaScript's, asked of `host:port`."""
+    if hosts.everything:
+        return "."
+    parts = [f"{re.escape(each.name)}:{each.port or r'[0-9]+'}" for each in hosts.named]
+    for row in providers.TABLE.rows:
+        for host in (*row.hosts, *row.unlisted_hosts):
+            below = "" if "*" in host else r"(?:[^:]*\.)?"
+            name = re.escape(host).replace(r"\*", "[^:]*")
+            parts.append(f"{below}{name}:[0-9]+")
+    # `re.escape` writes `\-`, which JavaScript refuses in patterns with the flag `u` alone.
+    return f"^(?:{'|'.join(parts)})$"
+
+
+def from_base_urls(environment: Mapping[str, str]) -> tuple[Host, ...]:
+    """The hosts that the user's base-URL variables name, bar this machine."""
+    found = []
+    for url in set_base_urls(environment).values():
+        host, port = address_of(url)
+        if host not in LOOPBACK:
+            found.append(Host(name=host, port=port))
+    return tuple(dict.fromkeys(found))
+
+
+def set_base_urls(environment: Mapping[str, str]) -> dict[str, str]:
+    """Base-URL variable -> its value, for those that the user has set to a whole http(s) URL."""
+    found = {}
+    for entry in providers.TABLE.base_urls():
+        url = environment.get(entry.variable, "")
+        if url.startswith(("http://", "https://")) and address_of(url)[0]:
+            found[entry.variable] = url
+    return found
+
+
+def local_base_urls(environment: Mapping[str, str]) -> dict[str, str]:
+    """Of those, the ones that lead to a plain HTTP server on this machine.
+
+    No client sends requests for loopback through a proxy, so these are led to a listener instead.
+    """
+    return {
+        variable: url
+        for variable, url in set_base_urls(environment).items()
+        if url.startswith("http://")
+        and address_of(url)[0] in LOOPBACK
+        and variable not in NOT_REDIRECTED
+    }
+
+
+def default_hosts() -> tuple[str, ...]:
+    """Names of the hosts that SDKs call by default: the ones worth resolving."""
+    urls = [entry.default for entry in providers.TABLE.base_urls() if entry.default]
+    return tuple(dict.fromkeys(address_of(url)[0] for url in urls))
+
+
+def address_of(url: str) -> tuple[str, int]:
+    """Host and port of a URL; an empty host if it has none."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "", 0
+    return (parts.hostname or ""), port or (443 if parts.scheme == "https" else 80)
+
+
+def origin_of(url: str) -> str:
+    """scheme://host[:port], what a reverse proxy's spec takes."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def no_proxy_for(before: str, hosts: LlmHosts) -> list[str]:
+    """The child's NO_PROXY: the user's entries that name no LLM host, and loopback.
+
+    An entry that names one would lead the child past the recorder; it holds for the way that the
+    proxy itself takes. Loopback is left out if the user names a host on it in `tee_hosts`.
+    """
+    named = [(each.name, each.port or 443) for each in hosts.named]
+    named += [(name, 443) for name in default_hosts()]
+
+    def is_kept(entry: str) -> bool:
+        name = entry.lstrip("*.").partition(":")[0]
+        if any(covers(entry, host, port) for host, port in named):
+            return False
+        return (name, 443) not in hosts or name in LOOPBACK
+
+    entries = dict.fromkeys([*before.replace(",", " ").split(), *LOOPBACK])
+    return [entry for entry in entries if is_kept(entry)]

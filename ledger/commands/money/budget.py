@@ -1,0 +1,113 @@
+"""Wiring. `tokentee budget`: how far budgets are used, for people, CI and cron."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ledger.commands.options import Format, LedgerOption, NamesOption, TableFormat
+from ledger.commands.output import say, write
+
+if TYPE_CHECKING:
+    from ledger.budgets.status import Status
+
+Budgets = Annotated[
+    str | None,
+    typer.Option(
+        "--budgets",
+        metavar="FILE",
+        envvar="TOKENTEE_BUDGETS",
+        help="Your budgets (TOML); default: budgets.toml in your configuration directory.",
+        show_default=False,
+    ),
+]
+budget = typer.Typer(
+    invoke_without_command=True,
+    help="How far budgets are used, and where they will end. Advisory: nothing is ever stopped.",
+)
+
+
+@budget.callback()
+def show_budgets(
+    context: typer.Context,
+    *,
+    budgets: Budgets = None,
+    format: TableFormat = Format.TABLE,  # noqa: A002
+    names: NamesOption = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Show each budget in its current period, with a forecast to the period's end."""
+    if context.invoked_subcommand is None:
+        _show(budgets, names, ledger, format)
+
+
+@budget.command("check")
+def check_budgets(
+    *,
+    budgets: Budgets = None,
+    format: TableFormat = Format.TABLE,  # noqa: A002
+    names: NamesOption = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """As `tokentee budget`; exit code 1 if one is over. For CI and cron."""
+    if any(status.is_over for status in _show(budgets, names, ledger, format)):
+        raise typer.Exit(1)
+
+
+@budget.command("alert")
+def alert(
+    *, budgets: Budgets = None, names: NamesOption = None, ledger: LedgerOption = None
+) -> None:
+    """Send the alerts that are due, as a running proxy does by itself; exit code 1 if one failed.
+
+    Each is sent once per budget, period and threshold, whoever sends it.
+    """
+    import time
+
+    from ledger.budgets import alerts, files
+    from ledger.budgets.sender import send
+    from ledger.figures.queries import open_ledger
+    from ledger.reports.layout import counted
+    from ledger.settings import names_file as name_files
+
+    now, found = datetime.now(UTC), files.load(budgets)
+    engine = open_ledger(ledger)
+    due = alerts.check_budgets(engine, found, name_files.load(names), now)
+    sent = [
+        each
+        for each in due
+        if send(each, found.destinations, log=lambda _, line: say(line), pause=time.sleep)
+    ]
+    alerts.mark_sent(engine, sent, now)
+    say(f"sent: {counted(len(sent), 'alert')}")
+    if len(sent) < len(due):
+        raise typer.Exit(1)
+
+
+def _show(
+    budgets: str | None,
+    names: str | None,
+    ledger: str | None,
+    format: Format,  # noqa: A002
+) -> "list[Status]":
+    from ledger.budgets import files, status
+    from ledger.budgets.spending import statuses
+    from ledger.figures.queries import open_ledger
+    from ledger.model.errors import LedgerError
+    from ledger.settings import names_file as name_files
+    from ledger.settings.places import config_directory
+
+    path = files.path_of(budgets)
+    if path is None:
+        where = config_directory() / "budgets.toml"
+        raise LedgerError(f"there are no budgets: write {where}, or name a file with --budgets")
+    found = statuses(
+        open_ledger(ledger),
+        files.load(str(path)).budgets,
+        name_files.load(names),
+        datetime.now(UTC),
+    )
+    write(format, status.table(found), status.document(found), "Budgets, UTC")
+    for note in status.notes(found):
+        say(note)
+    return found

@@ -1,0 +1,62 @@
+"""Wiring. `tokentee prices`: what a model costs, and whether a price file is valid."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from ledger.commands.options import Prices
+from ledger.commands.output import print_table, say
+
+prices = typer.Typer(
+    no_args_is_help=True, help="What a model costs, and whether your price file is sound."
+)
+
+
+@prices.command("check")
+def check_prices(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A price file (TOML).")],
+) -> None:
+    """Say what is wrong in a price file; exit code 1 if anything is."""
+    from ledger.pricing import overrides
+    from ledger.reports.layout import counted
+
+    found, problems = overrides.check(file)
+    for problem in problems:
+        say(f"{file}: {problem}")
+    if problems:
+        raise typer.Exit(1)
+    count = f"{counted(len(found.entries), 'price')}, {counted(len(found.gateways), 'gateway')}"
+    if found.litellm:
+        count += f", {counted(len(found.litellm.models), 'model')} of LiteLLM's"
+    typer.echo(f"{file}: {count}; sha256:{found.digest}")
+
+
+@prices.command("show")
+def show_prices(
+    model: Annotated[str, typer.Argument(help="The model as the wire names it.")],
+    *,
+    host: Annotated[str, typer.Option(help="The host it is asked at.")] = "",
+    provider: Annotated[str, typer.Option(help="The provider, as the ledger names it.")] = "",
+    tier: Annotated[str | None, typer.Option(help="The service tier of the answer.")] = None,
+    at: Annotated[str, typer.Option(metavar="WHEN", help="The moment of the request.")] = "now",
+    prices: Prices = None,
+) -> None:
+    """What each line of a model costs at a host and a moment, and where that price stands."""
+    from ledger.model.providers import VENDOR
+    from ledger.pricing.price_lists import Question
+    from ledger.pricing.prices import PriceBook
+    from ledger.reports.price_tables import sheet_table, sheet_title
+    from ledger.text import period
+
+    moment = period.moment(at, datetime.now(UTC))
+    question = Question(
+        origin=f"https://{host}" if host else "",
+        provider=provider or host or VENDOR,
+        response_model=model,
+    )
+    sheet = PriceBook.load(prices).look_up(question, tier=tier, at=moment)
+    if not sheet.rates and sheet.rest is None:
+        say(sheet.absent)
+        raise typer.Exit(1)
+    print_table(sheet_table(sheet), sheet_title(sheet, model, moment))

@@ -1,0 +1,111 @@
+"""Wiring. `tokentee reconcile`: compare vendors' statements with the ledger."""
+
+from decimal import Decimal, InvalidOperation
+from typing import Annotated
+
+import typer
+
+from ledger.commands.options import (
+    Format,
+    LedgerOption,
+    NamesOption,
+    Only,
+    Since,
+    TableFormat,
+    Until,
+)
+from ledger.commands.output import say, write
+from ledger.commands.scope import scope_of
+from ledger.reconcile.comparison import Dimension
+
+ITEMS_SHOWN_MAX = 10
+"""Items without a model that are listed; the row of the table has the sum of all."""
+
+
+def reconcile(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Exports of a vendor: OpenAI usage and costs (JSON), Anthropic usage and cost "
+            "(JSON or CSV), OpenRouter activity, AWS Cost and Usage Report, Azure cost details, "
+            "Google Cloud billing export (JSON lines), or a CSV of day, model, tokens, cost_usd.",
+        ),
+    ],
+    *,
+    since: Since = None,
+    until: Until = None,
+    only: Only = None,
+    provider: Annotated[
+        str | None, typer.Option(help="Whose statement it is, where the export does not say.")
+    ] = None,
+    by: Annotated[
+        Dimension, typer.Option(help="Compare by model, or by the vendor's keys or projects.")
+    ] = Dimension.MODEL,
+    same: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="THEIRS=OURS",
+            help="With --by key or project: the vendor's id, and the end of the ledger's name "
+            "for the same key or project; may be repeated.",
+        ),
+    ] = None,
+    tolerance: Annotated[
+        str, typer.Option(metavar="PERCENT", help="What may differ and still agree.")
+    ] = "0.1",
+    differences: Annotated[
+        bool, typer.Option("--differences", help="Leave out what agrees.")
+    ] = False,
+    format: TableFormat = Format.TABLE,  # noqa: A002
+    names: NamesOption = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Compare vendors' statements with the ledger; exit code 1 if they do not agree."""
+    from ledger.figures.queries import open_ledger
+    from ledger.reconcile import output, reading, reconciliation
+    from ledger.reconcile.comparison import AGREES, unnamed_items
+    from ledger.reports.layout import counted, short_usd
+
+    scope, part = scope_of(since, until, only, names), _percent(tolerance)
+    alike = _pairs(same or [])
+    statements = [reading.load(file, provider=provider) for file in files]
+    for file, statement in zip(files, statements, strict=True):
+        of = f" of {statement.provider}" if statement.provider else ""
+        say(f"{file}: {statement.kind}{of}, {counted(len(statement.lines), 'line')}")
+        for warning in statement.warnings:
+            say(f"{file}: {warning}")
+    engine = open_ledger(ledger)
+    entries = reconciliation.reconcile(engine, statements, scope, by=by, same=alike, tolerance=part)
+    shown = [entry for entry in entries if not differences or entry.verdict not in AGREES]
+    write(format, output.table(shown, by), output.document(entries))
+    if by is Dimension.MODEL and any(entry.item for entry in entries):
+        items = unnamed_items([line for statement in statements for line in statement.lines])
+        for item, amount in sorted(items.items(), key=lambda pair: -pair[1])[:ITEMS_SHOWN_MAX]:
+            say(f"without a model: {item}: {short_usd(amount) or 0} USD")
+    say(output.summary(entries) or "the statements report nothing for this period")
+    if any(entry.verdict not in AGREES for entry in entries):
+        raise typer.Exit(1)
+
+
+def _pairs(words: list[str]) -> dict[str, str]:
+    from ledger.model.errors import LedgerError
+
+    pairs = {}
+    for word in words:
+        theirs, equals, ours = word.partition("=")
+        if not equals or not theirs or not ours:
+            raise LedgerError(f"--same {word!r} is not THEIRS=OURS; write --same key_abc=1111")
+        pairs[theirs] = ours
+    return pairs
+
+
+def _percent(text: str) -> Decimal:
+    from ledger.model.errors import WrongCallError
+
+    try:
+        percent = Decimal(text.removesuffix("%"))
+    except InvalidOperation:
+        percent = Decimal(-1)
+    if not 0 <= percent <= 100:
+        raise WrongCallError(f"not a percentage: {text!r}; write --tolerance 0.1")
+    return percent / 100

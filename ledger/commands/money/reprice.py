@@ -1,0 +1,47 @@
+"""Wiring. `tokentee reprice`: price booked readings again."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from ledger.commands.options import LedgerOption, NamesOption, Only, Prices, Since, Until
+from ledger.commands.output import print_table, say
+from ledger.commands.scope import scope_of
+
+
+def reprice(
+    *,
+    since: Since = None,
+    until: Until = None,
+    only: Only = None,
+    reason: Annotated[
+        str, typer.Option(help="Why; it stands on every charge that is added.")
+    ] = "repriced",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+    ] = False,
+    prices: Prices = None,
+    names: NamesOption = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Price what is booked once more. Superseding charges are added; the old ones stay."""
+    from ledger.figures.queries import open_ledger
+    from ledger.maintenance import reprice as repricing
+    from ledger.pricing.prices import PriceBook
+    from ledger.reports.layout import counted
+    from ledger.reports.price_tables import difference
+
+    book = PriceBook.load(prices)
+    scope, now = scope_of(since, until, only, names), datetime.now(UTC)
+    engine = open_ledger(ledger)
+    changes = repricing.changes(engine, book, scope, now=now)
+    if not changes:
+        say("nothing changes: every line has the price it would get today")
+        return
+    print_table(difference(changes))
+    if dry_run:
+        say("nothing was written")
+        return
+    added = repricing.apply(engine, book, scope, now=now, reason=reason)
+    say(f"added: {counted(added, 'charge')}; the ones they replace stay in the table charges")

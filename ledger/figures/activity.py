@@ -1,0 +1,118 @@
+"""Database. What is running now, and what today has cost: what `tokentee top` shows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.figures.figures import Figures, Key
+from ledger.figures.queries import groups_of
+from ledger.store.requests_view import requests
+from ledger.store.scope import Scope, snapshot
+from ledger.store.tables import exchanges
+from ledger.text.period import day_of
+
+RUNNING_MAX = 100
+"""Open requests that are looked at, the newest first."""
+RUNNING_HOURS_MAX = 24
+"""An older open row belongs to a process that died and was not found dead yet."""
+SPEED_SECONDS = 60
+"""Tokens a second are those of requests that ended within this time."""
+SPEED_HOURS_MAX = 2
+"""Requests that ended within it and began before that are not looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """One request under way."""
+
+    opened_at: datetime
+    model: str | None
+    provider: str
+    session: str | None
+    has_first_token: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """A moment of a ledger."""
+
+    now: datetime
+    running: tuple[Running, ...]
+    running_count: int
+    ended: int
+    """Requests that ended in the last SPEED_SECONDS."""
+    output_tokens: int
+    """Of these."""
+    today: Figures
+    sessions: Mapping[Key, Figures]
+    models: Mapping[Key, Figures]
+
+
+def take(engine: Engine, scope: Scope, now: datetime) -> Activity:
+    """The activity of the requests that meet the scope's conditions; its period is today."""
+    now = now.astimezone(UTC)
+    today = day_of(now)
+    of_today = Scope(since=today.start, until=today.end, only=scope.only, names=scope.names)
+    found = groups_of(engine, ("session", "model"), of_today)
+    with snapshot(engine) as connection:
+        running, count = _running(connection, now)
+        ended, output = _speed(connection, now)
+    return Activity(
+        now=now,
+        running=running,
+        running_count=count,
+        ended=ended,
+        output_tokens=output,
+        today=sum(found.values(), Figures()),
+        sessions=_by(found, 0),
+        models=_by(found, 1),
+    )
+
+
+def _by(found: Mapping[Key, Figures], place: int) -> dict[Key, Figures]:
+    groups: dict[Key, Figures] = {}
+    for key, figures in found.items():
+        one = (key[place],)
+        groups[one] = groups.get(one, Figures()) + figures
+    return groups
+
+
+def _running(connection: Connection, now: datetime) -> tuple[tuple[Running, ...], int]:
+    e = exchanges.c
+    is_running = (
+        e.state == "open",
+        e.opened_at >= now - timedelta(hours=RUNNING_HOURS_MAX),
+    )
+    rows = connection.execute(
+        sa.select(e.opened_at, e.request_model, e.provider, e.session_id, e.first_token_at)
+        .where(*is_running)
+        .order_by(e.opened_at.desc())
+        .limit(RUNNING_MAX)
+    )
+    running = tuple(
+        Running(
+            opened_at=row.opened_at,
+            model=row.request_model,
+            provider=row.provider,
+            session=row.session_id,
+            has_first_token=row.first_token_at is not None,
+        )
+        for row in rows
+    )
+    count = sa.select(sa.func.count()).select_from(exchanges).where(*is_running)
+    return running, connection.execute(count).scalar_one()
+
+
+def _speed(connection: Connection, now: datetime) -> tuple[int, int]:
+    r = requests.c
+    row = connection.execute(
+        sa.select(sa.func.count(), sa.func.sum(sa.cast(r.output_tokens, sa.BigInteger))).where(
+            r.opened_at >= now - timedelta(hours=SPEED_HOURS_MAX),
+            r.settled_at >= now - timedelta(seconds=SPEED_SECONDS),
+            r.usage_source != "estimated",
+        )
+    ).one()
+    return row[0], int(row[1] or 0)

@@ -1,0 +1,332 @@
+"""Database. Figures by model, key, day …, of the requests that count.
+
+The database does the summing, so no row passes through Python that is not part of the result
+(`sums.py`). All questions of a report are asked in one snapshot. What is added up from requests
+alone (`--exact`) is compared with the view's own sums before it is shown.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.figures import sums
+from ledger.figures.figures import (
+    Figures,
+    Key,
+    Report,
+    Row,
+    Times,
+    order,
+    percentiles,
+    top_of,
+    total_of,
+)
+from ledger.figures.spans import stale_count
+from ledger.figures.sums import Wanted
+from ledger.settings.names import WORDS
+from ledger.store import db
+from ledger.store.adding_up import whole
+from ledger.store.dimensions import TIMES, NameFacts, dimension, matches
+from ledger.store.engines import urls
+from ledger.store.requests_view import requests
+from ledger.store.schema.sums import COUNTS
+from ledger.store.scope import Scope, conditions, snapshot, within
+from ledger.store.tables import exchanges
+
+SPLIT = 10**6
+"""The view's own sums are asked for in two parts: SQLite's sum ends at 64 bits."""
+
+_NAMES = tuple(each.name for each in fields(Figures))
+_TIMES = {"first_token_ms": "first_token_times", "duration_ms": "duration_times"}
+"""Time -> the times of a group, as the sums have them."""
+
+
+NO_TIMES: Counter[str] = Counter()
+SMALL_GROUP = 200
+"""Times that differ."""
+
+
+def report(
+    engine: Engine,
+    by: Sequence[str],
+    scope: Scope,
+    *,
+    top: int | None = None,
+    now: datetime | None = None,
+    is_exact: bool = False,
+) -> Report:
+    """The figures of a ledger. LedgerError for a word that nothing is by.
+
+    Days that are over are read from their sums, unless `is_exact`; the figures are the same.
+    """
+    words = tuple(by)
+    with snapshot(engine) as connection:
+        groups = _groups(connection, words, scope, is_exact=is_exact, with_times=True)
+        still_open = connection.execute(_still_open(scope)).scalar_one()
+        first, last = _extent(connection, scope)
+        stale_days = 0 if is_exact else stale_count(connection)
+    every = _Every()
+    rows = [
+        Row(
+            key=key,
+            figures=group.figures,
+            times=every.spread(group.times),
+            hint=group.hint,
+            name=_key_name(words, key, group.hint, scope),
+        )
+        for key, group in groups.items()
+    ]
+    total = total_of(row.figures for row in rows)
+    rows.sort(key=order(words, TIMES))
+    rows = top_of(rows, top)
+    assert total_of(row.figures for row in rows) == total
+    return Report(
+        by=words,
+        since=scope.since,
+        until=scope.until,
+        rows=tuple(rows),
+        total=Row(key=(), figures=total, times=every.times()),
+        open_requests=still_open,
+        now=now or datetime.now(UTC),
+        first=first,
+        last=last,
+        only=scope.only,
+        stale_days=stale_days,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Group:
+    """What the requests of one key add up to."""
+
+    figures: Figures
+    hint: str | None
+    times: dict[str, list[str]] = field(default_factory=dict)
+    """Times of its requests, as texts with spaces between."""
+
+
+def groups_of(engine: Engine, by: tuple[str, ...], scope: Scope) -> dict[Key, Figures]:
+    """The figures of each group, without times."""
+    with snapshot(engine) as connection:
+        return {key: group.figures for key, group in _groups(connection, by, scope).items()}
+
+
+def totals(engine: Engine, scope: Scope) -> Figures:
+    """What all requests of a scope add up to, without their times."""
+    return total_of(groups_of(engine, (), scope).values())
+
+
+def open_ledger(url: str | None) -> Engine:
+    """A ledger to ask; by default the one that is recorded into. LedgerError if there is none:
+    asking must not make one."""
+    url = url or urls.default_url()
+    db.open_existing(url).dispose()
+    return db.ensure(url)
+
+
+def _groups(
+    connection: Connection,
+    by: tuple[str, ...],
+    scope: Scope,
+    *,
+    is_exact: bool = False,
+    with_times: bool = False,
+) -> dict[Key, _Group]:
+    dialect = connection.dialect.name
+    keys = _Keys(by, scope, dialect)
+    wanted = Wanted(
+        by=keys.columns,
+        words=frozenset((*by, *scope.wanted())),
+        figures=(*_NAMES, *(_TIMES.values() if with_times else ())),
+        scope=keys.rest,
+        is_exact=is_exact,
+    )
+    groups: dict[Key, _Group] = {}
+    everything: list[Figures] = []
+    is_split = None
+    for row in sums.grouped(connection, wanted):
+        if is_split is None:
+            is_split = sums.is_split(row)
+        figures = _figures(row, keys.columns_count, is_split=is_split)
+        everything.append(figures)
+        key = keys.key_of(row)
+        if key is None:
+            continue
+        hint = keys.hint_of(row)
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = _Group(figures=figures, hint=hint)
+        else:
+            group.figures += figures
+            group.hint = max((each for each in (hint, group.hint) if each), default=None)
+        if with_times:
+            for name, text in zip(_TIMES.values(), row[-len(_TIMES) :], strict=True):
+                if text:
+                    group.times.setdefault(name, []).append(text)
+    if is_exact:
+        _compare(connection, total_of(everything), conditions(keys.rest, dialect))
+    return groups
+
+
+class _Every:
+    """The times of all groups, which are counted together."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {name: Counter() for name in _TIMES.values()}
+        self._few: dict[str, list[str]] = {name: [] for name in _TIMES.values()}
+
+    def spread(self, times: Mapping[str, list[str]]) -> Times:
+        """The percentiles of a group, whose times are kept for those of all."""
+        counts = {name: counted(texts) for name, texts in times.items()}
+        for name, each in counts.items():
+            # Small groups are quicker counted once more, all at once, than added one by one.
+            if len(each) < SMALL_GROUP:
+                self._few[name] += times[name]
+            else:
+                self._counts[name].update(each)
+        return _times_of(counts)
+
+    def times(self) -> Times:
+        """The percentiles of all."""
+        return _times_of(
+            {name: each + counted(self._few[name]) for name, each in self._counts.items()}
+        )
+
+
+def _times_of(counts: Mapping[str, Counter[str]]) -> Times:
+    found: dict[str, int | None] = {}
+    for name, kept in _TIMES.items():
+        middle, high = percentiles_of(counts.get(kept, NO_TIMES))
+        found |= {f"{name}_p50": middle, f"{name}_p95": high}
+    return Times(**found)
+
+
+def counted(texts: Iterable[str]) -> Counter[str]:
+    """How often each time is in texts as the sums keep them."""
+    return Counter(" ".join(texts).split())
+
+
+def percentiles_of(counts: Counter[str]) -> tuple[int | None, int | None]:
+    """p50 and p95 of times."""
+    if not counts:
+        return None, None
+    return percentiles(sorted((int(value), count) for value, count in counts.items()))
+
+
+class _Keys:
+    """What the rows of a report are by: columns to group by, and the key of a group.
+
+    A team or person is no column: the facts that decide it are grouped by, and the groups of one
+    name are added up. Conditions on such words choose among the groups.
+    """
+
+    def __init__(self, by: tuple[str, ...], scope: Scope, dialect: str) -> None:
+        self._wanted = {word: want for word, want in scope.wanted().items() if word in WORDS}
+        words = tuple(dict.fromkeys((*(word for word in by if word in WORDS), *self._wanted)))
+        self._facts = NameFacts(scope.names, words, dialect)
+        self._by = by
+        self._dialect = dialect
+        self._plain = [word for word in by if word not in WORDS]
+        for word in self._plain:
+            dimension(word, dialect)  # refuses what nothing is by
+        self._width = self.columns_count = 0
+        self.rest = replace(
+            scope, only=tuple(pair for pair in scope.only if pair[0] not in self._wanted)
+        )
+        """The scope without the conditions that are not SQL's."""
+
+    def columns(self, of: sa.FromClause) -> list[sa.ColumnElement[Any]]:
+        """What to group by; where the rows are by key, its last characters too."""
+        found = [dimension(word, self._dialect, of) for word in self._plain]
+        found += self._facts.columns(of)
+        self._width = len(found)
+        if "key" in self._by:
+            found.append(of.c.key_hint)
+        self.columns_count = len(found)
+        return found
+
+    def key_of(self, row: Any) -> Key | None:
+        """The key of the group that a row of the database belongs to; None: it is not wanted."""
+        facts = tuple(row[len(self._plain) : self._width])
+        for word, want in self._wanted.items():
+            if not matches(self._facts.word_of(word, facts), want):
+                return None
+        plain = iter(row[: len(self._plain)])
+        return tuple(
+            self._facts.word_of(word, facts) if word in WORDS else next(plain) for word in self._by
+        )
+
+    def hint_of(self, row: Any) -> str | None:
+        """The last characters of the row's key."""
+        hint: str | None = row[self._width] if "key" in self._by else None
+        return hint
+
+
+def _figures(row: Any, first: int, *, is_split: bool) -> Figures:
+    """The figures of a row, which begin at a place of it."""
+    if is_split:
+        found: dict[str, Any] = {
+            name: int(row._mapping[name]) if name in COUNTS else whole(row, name, is_split=True)
+            for name in _NAMES
+        }
+    else:
+        values = row[first : first + len(_NAMES)]
+        found = {
+            name: None if value is None else int(value)
+            for name, value in zip(_NAMES, values, strict=True)
+        }
+    # Both are counted as unpriced.
+    found["unpriced"] -= found["partial"]
+    return Figures(**found)
+
+
+def _compare(
+    connection: Connection, total: Figures, where: Sequence[sa.ColumnElement[bool]]
+) -> None:
+    """What the groups add up to is what the view adds up to."""
+    r = requests.c
+    is_reported = r.usage_source != "estimated"
+    names = ("input_tokens", "output_tokens", "cost_picousd")
+    values = {name: sa.case((is_reported, r[name])) for name in names}
+    row = connection.execute(
+        sa.select(sa.func.count().label("requests"), *_split(values)).where(*where)
+    ).one()
+    assert row.requests == total.requests
+    for name in names:
+        high, low = row._mapping[f"{name}_high"], row._mapping[f"{name}_low"]
+        found = None if high is None else int(high) * SPLIT + int(low)
+        assert found == getattr(total, name), name
+
+
+def _still_open(scope: Scope) -> sa.Select[Any]:
+    return (
+        sa.select(sa.func.count())
+        .select_from(exchanges)
+        .where(exchanges.c.state == "open", *within(scope, exchanges.c.opened_at))
+    )
+
+
+def _key_name(by: tuple[str, ...], key: Key, hint: str | None, scope: Scope) -> str | None:
+    fingerprint = key[by.index("key")] if "key" in by else None
+    return scope.names.key_name(fingerprint, hint) if fingerprint else None
+
+
+def _extent(connection: Connection, scope: Scope) -> tuple[datetime | None, datetime | None]:
+    """The first and the last exchange of the period: two looks at the ends of the primary key."""
+    at = exchanges.c.opened_at
+    found: list[datetime | None] = [
+        connection.scalar(sa.select(at).where(*within(scope, at)).order_by(order).limit(1))
+        for order in (at, at.desc())
+    ]
+    return found[0], found[1]
+
+
+def _split(sums_: Mapping[str, sa.ColumnElement[Any]]) -> Iterator[sa.ColumnElement[Any]]:
+    for name, value in sums_.items():
+        yield sa.func.sum(value // SPLIT).label(f"{name}_high")
+        yield sa.func.sum(value % SPLIT).label(f"{name}_low")

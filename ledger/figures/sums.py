@@ -1,0 +1,197 @@
+"""Database. What the requests of a period add up to, by anything that a report can be by.
+
+    daily          days that are over, by provider, model and key: few rows, for years
+    hourly_usage   the same by hour and everything else: some rows per session, for months
+    requests       what has no sums (`spans.py`)
+
+One statement asks for all parts of a period and adds them up, so how a question is answered
+changes how long it takes, never what it shows.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from ledger.figures.spans import DAY, HOUR, Span, spans
+from ledger.settings.names import WORDS
+from ledger.store.adding_up import added_up, charged_requests, halves, is_overflow, joined
+from ledger.store.dimensions import NONE
+from ledger.store.schema.columns import Instant
+from ledger.store.schema.sums import COUNTS, DAILY_DIMENSIONS, DIMENSIONS, TIMES
+from ledger.store.scope import Scope, limits
+from ledger.store.tables import daily, hourly_usage
+
+DAILY_WORDS = frozenset(("provider", "model", "key", "day", "week", "month"))
+"""What `daily` can be by."""
+FINGERPRINT = re.compile("[0-9a-f]{32}")
+
+type By = Callable[[sa.FromClause], list[sa.ColumnElement[Any]]]
+"""What an answer is by: columns of anything that has the columns of `requests`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A question for sums."""
+
+    by: By
+    words: frozenset[str]
+    """The words of reports that `by` needs."""
+    figures: tuple[str, ...]
+    """Of `schema.sums.FIGURES`."""
+    scope: Scope
+    is_exact: bool = False
+    """Add up requests, whatever has sums."""
+
+
+def grouped(connection: Connection, wanted: Wanted) -> Sequence[Row[Any]]:
+    """A row for each group: the columns of `by` as by_0, by_1 …, then the figures."""
+    dialect = connection.dialect.name
+
+    def question(parts: sa.Subquery, *, is_split: bool) -> sa.Select[Any]:
+        by = [column for column in parts.c if column.name.startswith("by_")]
+        return sa.select(
+            *by, *figures_of(parts, wanted.figures, dialect, is_split=is_split)
+        ).group_by(*by)
+
+    return asked(connection, wanted, question)
+
+
+def asked(
+    connection: Connection, wanted: Wanted, question: Callable[..., sa.Select[Any] | Any]
+) -> Sequence[Row[Any]]:
+    """The rows of a question about the parts of an answer.
+
+    SQLite refuses a sum beyond 64 bits; then all are asked for once more, in two columns each.
+    """
+    dialect = connection.dialect.name
+    covered = _covered(connection, wanted)
+    try:
+        parts = _parts(wanted, covered, dialect, is_split=False)
+        return connection.execute(question(parts, is_split=False)).all()
+    except sa.exc.DBAPIError as error:
+        if not is_overflow(error):
+            raise
+    parts = _parts(wanted, covered, dialect, is_split=True)
+    return connection.execute(question(parts, is_split=True)).all()
+
+
+def figures_of(
+    parts: sa.FromClause, names: Sequence[str], dialect: str, *, is_split: bool
+) -> list[sa.ColumnElement[Any]]:
+    """The figures of several parts, added up."""
+    found: list[sa.ColumnElement[Any]] = []
+    for name in names:
+        if name in TIMES:
+            found.append(joined(parts.c[name], dialect).label(name))
+        elif is_split and name not in COUNTS:
+            found += [
+                sa.func.sum(parts.c[each]).label(each) for each in (f"{name}_high", f"{name}_low")
+            ]
+        else:
+            added = sa.func.sum(parts.c[name])
+            found.append((sa.func.coalesce(added, 0) if name in COUNTS else added).label(name))
+    return found
+
+
+def is_split(row: Row[Any]) -> bool:
+    """Whether the sums of a row have two columns each."""
+    return any(name.endswith("_high") for name in row._fields)
+
+
+def uses_daily(wanted: Wanted) -> bool:
+    """Whether provider, model, key and day are all that is asked for."""
+    scope = wanted.scope
+    words = {*wanted.words, *scope.wanted()}
+    names = tuple(word for word in words if word in WORDS)
+    return (
+        words <= {*DAILY_WORDS, *WORDS}
+        and scope.names.facts_of(names) <= {"key"}
+        and all(_is_fingerprint(value) for value in scope.wanted().get("key", ()))
+        and _is_midnight(scope.since)
+        and _is_midnight(scope.until)
+    )
+
+
+def _covered(connection: Connection, wanted: Wanted) -> list[Span]:
+    scope = wanted.scope
+    if wanted.is_exact:
+        return [Span(since=scope.since, until=scope.until, has_sums=False)]
+    step = DAY if uses_daily(wanted) else HOUR
+    return spans(connection, scope.since, scope.until, step=step)
+
+
+def _parts(wanted: Wanted, covered: Sequence[Span], dialect: str, *, is_split: bool) -> sa.Subquery:
+    table = daily if uses_daily(wanted) else hourly_usage
+    return sa.union_all(
+        *(
+            _kept(wanted, table, span, dialect, is_split=is_split)
+            if span.has_sums
+            else _from_requests(wanted, span, dialect, is_split=is_split)
+            for span in covered
+        )
+    ).subquery("parts")
+
+
+def _kept(
+    wanted: Wanted, table: sa.Table, span: Span, dialect: str, *, is_split: bool
+) -> sa.Select[Any]:
+    """Rows of the sums, as they are."""
+    at = table.c.day if table is daily else table.c.hour
+    dimensions = (*DAILY_DIMENSIONS, "key_hint") if table is daily else DIMENSIONS
+    period: list[sa.ColumnElement[bool]] = []
+    if span.since is not None:
+        period.append(at >= (span.since.date() if table is daily else span.since))
+    if span.until is not None:
+        period.append(at < (span.until.date() if table is daily else span.until))
+    rows = (
+        sa.select(
+            (_begin_of(at, dialect) if table is daily else at).label("opened_at"),
+            *(table.c[name] for name in (*dimensions, *wanted.figures)),
+        )
+        .where(*period)
+        .subquery("kept")
+    )
+    figures: list[sa.ColumnElement[Any]] = []
+    for name in wanted.figures:
+        value = rows.c[name]
+        if is_split and name not in COUNTS and name not in TIMES:
+            figures += [part.label(half) for half, part in halves(value, name)]
+        else:
+            figures.append(value)
+    return sa.select(*_labelled(wanted, rows), *figures).where(*limits(wanted.scope, dialect, rows))
+
+
+def _from_requests(wanted: Wanted, span: Span, dialect: str, *, is_split: bool) -> sa.Select[Any]:
+    """Groups of requests."""
+    scope = replace(wanted.scope, since=span.since, until=span.until)
+    e = charged_requests(scope, dialect)
+    by = _labelled(wanted, e)
+    figures = added_up(wanted.figures, dialect, is_split=is_split)
+    return sa.select(*by, *figures).select_from(e).group_by(*(column.element for column in by))
+
+
+def _labelled(wanted: Wanted, of: sa.FromClause) -> list[sa.Label[Any]]:
+    return [column.label(f"by_{place}") for place, column in enumerate(wanted.by(of))]
+
+
+def _begin_of(day: sa.ColumnElement[Any], dialect: str) -> sa.ColumnElement[Any]:
+    """The moment at which a day begins."""
+    if dialect == "postgresql":
+        return sa.func.timezone("UTC", sa.cast(day, sa.DateTime), type_=Instant())
+    return sa.type_coerce(
+        sa.cast(day, sa.Text).op("||")(sa.literal_column("' 00:00:00.000000Z'")), Instant()
+    )
+
+
+def _is_fingerprint(value: str) -> bool:
+    """Whether a condition on keys means one fingerprint, and not the key's last characters."""
+    return value == NONE or bool(FINGERPRINT.fullmatch(value))
+
+
+def _is_midnight(moment: datetime | None) -> bool:
+    return moment is None or moment.astimezone(UTC).time() == time()

@@ -1,0 +1,111 @@
+"""Pure. What the address of a live page asks for: period and filters, and addresses for links.
+
+days=30            whole days that end today; or
+since=… until=…    as `report` takes them
+only=WORD=VALUE    as often as needed
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import urlencode
+
+from ledger.model.errors import LedgerError
+from ledger.pages.period import PRESETS, Period, last_days
+from ledger.pages.sections import Question, Row
+from ledger.settings.names import NO_NAMES, Names
+from ledger.text import period as moments
+
+DAYS_DEFAULT = 30
+DAYS_MAX = 3660
+CONDITIONS_MAX = 10
+LENGTH_MAX = 512
+"""Characters of one value: no name in a ledger is longer."""
+
+type Pairs = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question and the parts of the address that it came from."""
+
+    question: Question
+    time: tuple[tuple[str, str], ...]
+    """days, or since and until, as written."""
+
+    def address(self, path: str, only: Pairs, more: Pairs = ()) -> str:
+        """The same period with these conditions."""
+        conditions = [("only", f"{word}={value}") for word, value in only]
+        query = urlencode([*self.time, *conditions, *more], errors="surrogatepass")
+        return f"{path}?{query}"
+
+    def link(self, row: Row | None, kind: str = "page") -> str:
+        """A page about one line of a table, its latest requests, or all requests."""
+        only = self.question.only
+        if row is None:
+            return self.address("/requests", only)
+        if kind == "rows":
+            at = [("at", row.last_time)] if row.last_time else []
+            (condition,) = row.only
+            return self.address("/rows", only, [*at, ("row", "=".join(condition))])
+        others = tuple(pair for pair in only if pair[0] != row.word)
+        return self.address("/", (*others, *row.only))
+
+    def section(self, name: str) -> str:
+        """One part of the page."""
+        return self.address(f"/section/{name}", self.question.only)
+
+    def presets(self) -> Iterable[tuple[str, str, bool]]:
+        """Name, address and whether it is the one that is shown."""
+        for name, days in PRESETS:
+            time = (("days", str(days)),)
+            address = Asked(question=self.question, time=time).address("/", self.question.only)
+            yield name, address, time == self.time
+
+    def removals(self) -> Iterable[tuple[str, str, str]]:
+        """Word, value and the address without that condition."""
+        for condition in self.question.only:
+            rest = [each for each in self.question.only if each != condition]
+            yield (*condition, self.address("/", rest))
+
+    def word(self, name: str) -> str:
+        """What was written for since or until."""
+        return dict(self.time).get(name, "")
+
+
+def parse(pairs: Pairs, *, now: datetime, names: Names = NO_NAMES) -> Asked:
+    """The question of an address. LedgerError names what cannot be read."""
+    given = dict(pairs)
+    conditions = tuple(condition_of(value) for name, value in pairs if name == "only")
+    if len(conditions) > CONDITIONS_MAX:
+        raise LedgerError(f"{len(conditions)} conditions; at most {CONDITIONS_MAX}")
+    since, until = given.get("since", "").strip(), given.get("until", "").strip()
+    time: list[tuple[str, str]] = []
+    if since or until:
+        time += [(name, text) for name, text in (("since", since), ("until", until)) if text]
+        period = Period(
+            since=moments.moment(since, now) if since else None,
+            until=moments.moment(until, now) if until else None,
+            now=now,
+        )
+        if period.since is not None and period.since >= period.end:
+            raise LedgerError(f"nothing lies between {since} and {until or 'now'}: turn them round")
+    else:
+        days = _days(given.get("days", str(DAYS_DEFAULT)))
+        time.append(("days", str(days)))
+        period = last_days(days, now)
+    return Asked(question=Question(period=period, only=conditions, names=names), time=tuple(time))
+
+
+def condition_of(text: str) -> tuple[str, str]:
+    """`model=gpt-5` as word and value."""
+    word, separator, value = text.partition("=")
+    if not separator or not word or len(text) > LENGTH_MAX:
+        raise LedgerError(f"not a condition: {text[:60]!r}; write only=model=gpt-5")
+    return word, value
+
+
+def _days(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= DAYS_MAX:
+        raise LedgerError(f"not a number of days: {text[:20]!r}; write 1 to {DAYS_MAX}")
+    return int(text)

@@ -1,0 +1,381 @@
+"""Edge. The live page: its routes, and the server that answers them.
+
+Reads only. Each answer has an ETag made of the ledger's version, so a page that is looked at asks
+again and again and costs nothing until something is written. The slow parts of a page are routes
+of their own. No more than `QUESTIONS_MAX` questions are put to the ledger at once.
+"""
+
+import hashlib
+import secrets
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from threading import Lock, Semaphore
+from typing import Any
+from urllib.parse import quote
+
+import uvicorn
+from sqlalchemy.engine import Engine
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from ledger.budgets import spending
+from ledger.budgets.budgets import NO_BUDGETS, Budgets
+from ledger.model.errors import LedgerError
+from ledger.pages import rendering, sections
+from ledger.pages.exchanges import LISTED_MAX, ChargeLine, latest
+from ledger.pages.live import asked, reading
+from ledger.pages.live.asked import Asked
+from ledger.pages.live.guard import Guard
+from ledger.pages.problems import Shipping
+from ledger.pages.sections import Row
+from ledger.pages.sums import Sums
+from ledger.reports import explain
+from ledger.reports.lookup import find
+from ledger.settings.names import NO_NAMES, Names
+from ledger.store.scope import snapshot
+
+QUESTIONS_MAX = 2
+"""Questions to the ledger at once: the database has traffic to record."""
+KEPT_MAX = 64
+"""Answers kept for those who ask again; a page is some 100 KB."""
+SLOW_SECONDS = 1.0
+REST_FACTOR = 20
+"""An answer that took longer than `SLOW_SECONDS` is given out for so many times as long, so that
+a page that refreshes itself keeps a busy ledger at work for a twentieth of the time at most."""
+CONNECTIONS_MAX = 50
+STOP_SECONDS_MAX = 2
+STATIC = {
+    "page.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "chart.js": "text/javascript; charset=utf-8",
+}
+
+type Shippings = Callable[[], tuple[Shipping, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A page as it was made."""
+
+    tag: str
+    text: str
+    good_until: float
+    """On the monotonic clock: until then it is given out, whatever was written since."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """The latest answers, by address."""
+
+    answers: OrderedDict[str, Answer] = field(default_factory=OrderedDict)
+    lock: Lock = field(default_factory=Lock)
+
+    def get(self, address: str, tag: str) -> Answer | None:
+        """An answer that still holds."""
+        with self.lock:
+            found = self.answers.get(address)
+            if found is None or (found.tag != tag and time.monotonic() >= found.good_until):
+                return None
+            self.answers.move_to_end(address)
+            return found
+
+    def put(self, address: str, answer: Answer) -> None:
+        """Keep an answer, and let go of the oldest."""
+        with self.lock:
+            self.answers[address] = answer
+            self.answers.move_to_end(address)
+            while len(self.answers) > KEPT_MAX:
+                self.answers.popitem(last=False)
+
+
+class Pages:
+    """The routes."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        ledger: str = "",
+        names: Names = NO_NAMES,
+        shipping: Shippings = tuple,
+        budgets: Budgets = NO_BUDGETS,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._engine = engine
+        self._names = names
+        self._shipping = shipping
+        self._budgets = budgets
+        self._now = now
+        self._kept = Kept()
+        self._turns = Semaphore(QUESTIONS_MAX)
+        self._ledger = ledger
+
+    def routes(self) -> list[Route]:
+        """Path -> answer. Starlette runs these on threads of its own."""
+        return [
+            Route("/", self.report),
+            Route("/section/{name}", self.section),
+            Route("/rows", self.rows),
+            Route("/requests", self.requests),
+            Route("/exchange", self.exchange_of),
+            Route("/exchange/{id:path}", self.exchange),
+            Route("/static/{name}", self.static),
+        ]
+
+    def report(self, request: Request) -> Response:
+        """The first screen."""
+        return self._answer(request, self._report)
+
+    def section(self, request: Request) -> Response:
+        """One of the parts that take longer."""
+        return self._answer(request, self._section)
+
+    def rows(self, request: Request) -> Response:
+        """The latest requests of one line of a table."""
+        return self._answer(request, self._rows)
+
+    def requests(self, request: Request) -> Response:
+        """The latest requests of a period."""
+        return self._answer(request, self._requests)
+
+    def exchange(self, request: Request) -> Response:
+        """One request to the last line."""
+        return self._answer(request, self._exchange)
+
+    def exchange_of(self, request: Request) -> Response:
+        """From the field in which an id is typed to its page."""
+        word = request.query_params.get("id", "").strip()[: asked.LENGTH_MAX]
+        return RedirectResponse(f"/exchange/{quote(word, safe='')}" if word else "/", 303)
+
+    def static(self, request: Request) -> Response:
+        """Style and scripts; their address names their version, so they are kept for good."""
+        name = request.path_params["name"]
+        if name not in STATIC:
+            return PlainTextResponse("Not found.", 404)
+        return Response(
+            rendering.asset(name),
+            media_type=STATIC[name],
+            headers={"cache-control": "private, max-age=31536000, immutable"},
+        )
+
+    def _answer(self, request: Request, make: Callable[[Request, datetime], str]) -> Response:
+        now = self._now()
+        try:
+            with reading.deadline():
+                version = reading.version_of(self._engine)
+                address = str(request.url)
+                tag = _tag(version, str(now.date()), address)
+                answer = self._kept.get(address, tag)
+                if answer is None:
+                    with self._turns:
+                        began = time.monotonic()
+                        text = make(request, now)
+                    ended = time.monotonic()
+                    is_slow = ended - began >= SLOW_SECONDS
+                    rest = REST_FACTOR * (ended - began) if is_slow else 0
+                    answer = Answer(tag=tag, text=text, good_until=ended + rest)
+                    self._kept.put(address, answer)
+            headers = {"etag": answer.tag, "cache-control": "private, no-cache"}
+            if answer.tag in request.headers.get("if-none-match", ""):
+                return Response(status_code=304, headers=headers)
+            return HTMLResponse(answer.text, headers=headers)
+        except reading.TooLongError as error:
+            return HTMLResponse(self._message(str(error)), 503)
+        except LedgerError as error:
+            return HTMLResponse(self._message(str(error)), 400)
+
+    def _asked(self, request: Request, now: datetime) -> Asked:
+        return asked.parse(request.query_params.multi_items(), now=now, names=self._names)
+
+    def _report(self, request: Request, now: datetime) -> str:
+        wanted = self._asked(request, now)
+        overview = sections.overview(self._engine, wanted.question, self._shipping())
+        return self._page(
+            "report.html",
+            now,
+            wanted,
+            title=f"Tokentee: {overview.period}",
+            overview=overview,
+            stacks=overview.stacks,
+            has_budgets=bool(self._budgets.budgets),
+            section=wanted.section,
+            presets=list(wanted.presets()),
+            removals=list(wanted.removals()),
+            since=wanted.word("since"),
+            until=wanted.word("until"),
+        )
+
+    def _section(self, request: Request, now: datetime) -> str:
+        wanted = self._asked(request, now)
+        question, link = wanted.question, wanted.link
+        name = request.path_params["name"]
+        if name == "odd":
+            return rendering.macro("odd", sections.odd(self._engine, question))
+        if name == "budgets":
+            found = spending.statuses(self._engine, self._budgets.budgets, self._names, now)
+            return rendering.macro("budgets", found)
+        if name == "speed":
+            return rendering.macro("speed", sections.speed(self._engine, question))
+        if name == "sessions":
+            costliest = sections.sessions(self._engine, question)
+            return rendering.macro("ranking", costliest, link, True)
+        if name == "teams":
+            stack, ranking = sections.teams(self._engine, question)
+            # Last: a script that comes first would be parsed into the document's head.
+            table = rendering.macro("ranking", ranking, link, True)
+            return table + rendering.macro("stack_data", stack)
+        raise LedgerError(f"no part of a page is called {name[:40]!r}")
+
+    def _rows(self, request: Request, now: datetime) -> str:
+        given = request.query_params
+        wanted = self._asked(request, now)
+        word, value = asked.condition_of(given.get("row", ""))
+        row = Row(
+            word=word,
+            value=value,
+            label=value,
+            sums=Sums(),
+            share=Decimal(0),
+            last_time=_day_of(given.get("at")),
+        )
+        with snapshot(self._engine) as connection:
+            scope = sections.row_scope(row, wanted.question)
+            found = latest(connection, scope, limit=sections.REQUESTS_IN_ROW)
+        more = scope.only
+        return rendering.macro("requests", found, None, _exchange_address) + rendering.macro(
+            "more_requests", wanted.address("/requests", more)
+        )
+
+    def _requests(self, request: Request, now: datetime) -> str:
+        wanted = self._asked(request, now)
+        with snapshot(self._engine) as connection:
+            found = latest(connection, wanted.question.scope, limit=LISTED_MAX)
+        return self._page(
+            "requests.html",
+            now,
+            wanted,
+            title="Tokentee: requests",
+            found=found,
+            is_full=len(found) == LISTED_MAX,
+            period=wanted.question.period,
+            open=_exchange_address,
+            back=wanted.address("/", wanted.question.only),
+        )
+
+    def _exchange(self, request: Request, now: datetime) -> str:
+        found = find(self._engine, request.path_params["id"][: asked.LENGTH_MAX])
+        return self._page(
+            "exchange.html",
+            now,
+            None,
+            title="Tokentee: one request",
+            id=found.exchange["id"],
+            facts=list(explain.facts(found)),
+            readings=[list(explain.reading_facts(one)) for one in found.readings],
+            charges=[_line(each) for each in found.charges],
+            past=[_line(each) for each in found.past_charges],
+            cost=explain.cost_of(found),
+        )
+
+    def _message(self, text: str) -> str:
+        return self._page("message.html", self._now(), None, title="Tokentee", text=text)
+
+    def _page(self, template: str, now: datetime, wanted: Asked | None, **values: Any) -> str:
+        shared: Mapping[str, object] = {
+            "is_live": True,
+            "asset": _asset_address,
+            "ledger": self._ledger,
+            "made": now,
+            "only": wanted.question.only if wanted else (),
+            "link": wanted.link if wanted else None,
+        }
+        return rendering.render(template, {**shared, **values})
+
+
+def application(pages: Pages, *, port: int, is_loopback: bool, token: str) -> Guard:
+    """The guarded pages, as a server takes them."""
+    return Guard(
+        app=Starlette(routes=pages.routes()), port=port, is_loopback=is_loopback, token=token
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens. LedgerError if the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        made.listen(CONNECTIONS_MAX)  # a browser that comes before the server is ready waits
+    except (OSError, OverflowError) as error:
+        made.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LedgerError(
+            f"cannot listen on {host}:{port}: {reason}; name another with --port, 0 for any"
+        ) from error
+    return made
+
+
+def new_token() -> str:
+    """For one run of the server."""
+    return secrets.token_urlsafe(24)
+
+
+def serve(app: Guard, on: socket.socket) -> None:
+    """Answer until Ctrl-C or SIGTERM."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,  # its lines would hold the token
+        server_header=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_graceful_shutdown=STOP_SECONDS_MAX,
+        http="h11",
+        ws="none",
+        lifespan="off",
+    )
+    uvicorn.Server(config).run(sockets=[on])
+
+
+def _tag(*parts: str) -> str:
+    code = rendering.asset("page.js") + rendering.asset("page.css")
+    text = "\n".join((*parts, hashlib.sha256(code.encode()).hexdigest()))
+    return f'"{hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]}"'
+
+
+def _asset_address(name: str) -> str:
+    digest = hashlib.sha256(rendering.asset(name).encode()).hexdigest()[:12]
+    return f"/static/{name}?v={digest}"
+
+
+def _exchange_address(one: Any) -> str:
+    return f"/exchange/{quote(one.id, safe='', errors='surrogatepass')}"
+
+
+def _day_of(text: str | None) -> str | None:
+    """The day of a row's last request; None if there is none."""
+    if text is None:
+        return None
+    try:
+        return str(datetime.fromisoformat(text[:10]).date())
+    except ValueError:
+        raise LedgerError(f"not a day: {text[:20]!r}") from None
+
+
+def _line(charge: explain.Facts) -> ChargeLine:
+    source = charge["price_source"] if charge["unit_picousd"] is not None else ""
+    return ChargeLine(
+        line=charge["line"],
+        model=charge["model"],
+        quantity=charge["quantity"],
+        unit_picousd=charge["unit_picousd"],
+        amount_picousd=charge["amount_picousd"],
+        source="; ".join(filter(None, (source, charge["reason"]))),
+    )

@@ -1,0 +1,222 @@
+"""Pure. What the names file holds, and the name of a request.
+
+    [[name]]                      # read from top to bottom; the first entry that fits and gives
+    key = "3f2a9c81"              # a word decides it
+    name = "CI runner"            # what the key is called
+    team = "search"
+    person = "Ada"
+    cost_centre = "4711"
+    from = 2026-09-01             # in force from this day (UTC) ...
+    until = 2027-01-01            # ... up to, not including, this one
+
+    [[name]]
+    tag = "team=growth*"
+    team = "growth"
+
+An entry fits if everything that it names fits: `key` (a fingerprint, or its first characters),
+`key_hint` (the last characters of the key), `host`, `tag` (`NAME=VALUE`), `session`, `project`.
+`*` and `?` stand for any characters. A list means any of its values.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time
+from fnmatch import translate
+from functools import lru_cache
+from re import Pattern
+from re import compile as compiled
+
+import msgspec
+
+from ledger.settings import toml_tables
+from ledger.settings.toml_tables import FaultError, Problem
+
+WORDS = ("team", "person", "cost_centre")
+"""What a report can be by, beside the ledger's own columns."""
+KEY_CHARACTERS_MIN = 6
+"""Fewer characters of a fingerprint fit too many keys."""
+ENTRIES_MAX = 10_000
+"""Far more than anybody writes by hand; every row of a question is matched with all of them."""
+PATTERNS_CACHED = 4_096
+
+type Texts = str | list[str] | None
+
+
+class Entry(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"since": "from"}
+):
+    """One `[[name]]`."""
+
+    key: Texts = None
+    key_hint: Texts = None
+    host: Texts = None
+    tag: Texts = None
+    session: Texts = None
+    project: Texts = None
+    since: date | None = None
+    until: date | None = None
+    name: str | None = None
+    team: str | None = None
+    person: str | None = None
+    cost_centre: str | None = None
+
+    def __post_init__(self) -> None:
+        """FaultError if it fits nothing, gives nothing, or can never be in force."""
+        fields = {word: getattr(self, word) for word in (*FACTS, "name", *WORDS)}
+        for word, value in fields.items():
+            if value is not None and not (texts(value) and all(texts(value))):
+                raise FaultError(word, "empty")
+        if not any(fields[word] for word in FACTS):
+            raise FaultError("name", f"one of {', '.join(FACTS)} must say what is named")
+        if not any(fields[word] for word in ("name", *WORDS)):
+            raise FaultError("name", "give a name, team, person or cost_centre")
+        if self.name and not (self.key or self.key_hint):
+            raise FaultError("name", "it is the name of a key; give key or key_hint beside it")
+        for word in texts(self.key):
+            if len(word.rstrip("*")) < KEY_CHARACTERS_MIN:
+                raise FaultError("key", f"{word!r} is too short; {KEY_CHARACTERS_MIN} characters")
+        for word in texts(self.tag):
+            if not word.partition("=")[1]:
+                raise FaultError("tag", f"{word!r} is not NAME=VALUE")
+        if self.since and self.until and self.until <= self.since:
+            raise FaultError("until", "it is not after from")
+
+
+FACTS = ("key", "key_hint", "host", "tag", "session", "project")
+"""What an entry can fit by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of the requests of one group."""
+
+    key: str | None = None
+    key_hint: str | None = None
+    host: str | None = None
+    tags: Mapping[str, str | None] = field(default_factory=dict)
+    session: str | None = None
+    project: str | None = None
+    day: date | None = None
+    """A day of the group: all of them lie between the same dates of the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The names file."""
+
+    entries: tuple[Entry, ...] = ()
+
+    def word_of(self, word: str, facts: Facts) -> str | None:
+        """The `team`, `person`, `cost_centre` or `name` of requests; None: they have none."""
+        for entry in self.entries:
+            value: str | None = getattr(entry, word)
+            if value is not None and fits(entry, facts):
+                return value
+        return None
+
+    def key_name(self, key: str, hint: str | None) -> str | None:
+        """What a key is called today: the first entry for it that gives a name."""
+        for entry in self.entries:
+            by_key_alone = not (entry.host or entry.tag or entry.session or entry.project)
+            if entry.name and by_key_alone and _fits_key(entry, key, hint):
+                return entry.name
+        return None
+
+    def facts_of(self, words: tuple[str, ...]) -> frozenset[str]:
+        """Which facts decide these words, so that only those are asked for."""
+        entries = self.for_words(words)
+        return frozenset(fact for fact in FACTS for entry in entries if getattr(entry, fact))
+
+    def for_words(self, words: tuple[str, ...]) -> tuple[Entry, ...]:
+        """The entries that give one of these words."""
+        return tuple(each for each in self.entries if any(getattr(each, word) for word in words))
+
+    def tags_of(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """The names of the tags that decide these words."""
+        pairs = (tag for each in self.for_words(words) for tag in texts(each.tag))
+        return tuple(dict.fromkeys(pair.partition("=")[0] for pair in pairs))
+
+    def boundaries(self, words: tuple[str, ...]) -> tuple[datetime, ...]:
+        """The moments at which a name may change, in order."""
+        entries = self.for_words(words)
+        days = {day for each in entries for day in (each.since, each.until) if day}
+        return tuple(datetime.combine(day, time(), UTC) for day in sorted(days))
+
+
+NO_NAMES = Names()
+
+
+def read(text: str) -> tuple[Names, list[Problem]]:
+    """The names of a TOML text as far as it is valid, and each problem."""
+    document, problems = toml_tables.parse(text)
+    problems += toml_tables.unknown_tables(text, document, ("name",))
+    entries, wrong = toml_tables.converted(text, document, "name", Entry)
+    problems += wrong
+    if len(entries) > ENTRIES_MAX:
+        problems.append(Problem(line=None, text=f"more than {ENTRIES_MAX} names"))
+    problems += _never_reached(text, entries)
+    return Names(entries=tuple(entry for _, entry in entries[:ENTRIES_MAX])), problems
+
+
+def fits(entry: Entry, facts: Facts) -> bool:
+    """Whether everything that the entry names is so."""
+    if (entry.since or entry.until) and not _in_force(entry, facts.day):
+        return False
+    return (
+        _fits_key(entry, facts.key, facts.key_hint)
+        and _any(entry.host, facts.host)
+        and _any(entry.session, facts.session)
+        and _any(entry.project, facts.project)
+        and _fits_tag(entry, facts.tags)
+    )
+
+
+def texts(value: Texts) -> tuple[str, ...]:
+    """One text or several, as a tuple."""
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+
+
+@lru_cache(maxsize=PATTERNS_CACHED)
+def pattern(glob: str) -> Pattern[str]:
+    """`*` and `?` as anywhere; brackets stand for themselves."""
+    return compiled(translate(glob.replace("[", "[[]")))
+
+
+def _fits_key(entry: Entry, key: str | None, hint: str | None) -> bool:
+    if entry.key and not any((key or "").startswith(each.rstrip("*")) for each in texts(entry.key)):
+        return False
+    hints = [each.lstrip("….") for each in texts(entry.key_hint)]
+    return not hints or hint in hints
+
+
+def _fits_tag(entry: Entry, tags: Mapping[str, str | None]) -> bool:
+    if not entry.tag:
+        return True
+    pairs = (each.partition("=") for each in texts(entry.tag))
+    return any(_any(value, tags.get(name)) for name, _, value in pairs)
+
+
+def _any(globs: Texts, value: str | None) -> bool:
+    if not globs:
+        return True
+    return value is not None and any(pattern(glob).match(value) for glob in texts(globs))
+
+
+def _in_force(entry: Entry, day: date | None) -> bool:
+    since, until = entry.since or date.min, entry.until or date.max
+    return day is not None and since <= day < until
+
+
+def _never_reached(text: str, entries: list[tuple[int, Entry]]) -> Iterator[Problem]:
+    """An entry after an equal one that gives the same words is a slip."""
+    seen: dict[tuple[object, ...], int] = {}
+    for place, entry in entries:
+        facts = tuple(texts(getattr(entry, fact)) for fact in FACTS)
+        for word in ("name", *WORDS):
+            if getattr(entry, word) is None:
+                continue
+            same = (*facts, entry.since, entry.until, word)
+            if same in seen:
+                fault = FaultError(word, f"entry {seen[same] + 1} decides it already")
+                yield toml_tables.problem_of(text, "name", place, fault)
+            seen.setdefault(same, place)

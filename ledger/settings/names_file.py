@@ -1,0 +1,31 @@
+"""Edge. Where the names file lies, and reading it."""
+
+from pathlib import Path
+
+from ledger.settings import small_files, toml_tables
+from ledger.settings.names import NO_NAMES, Names, read
+from ledger.settings.places import file_in_force
+from ledger.settings.toml_tables import Problem
+
+
+def path_of(named: str | None) -> Path | None:
+    """The file that an option or `TOKENTEE_NAMES` names, or `names.toml` among the settings if it
+    is there."""
+    return file_in_force(named, "TOKENTEE_NAMES", "names.toml")
+
+
+def check(path: Path) -> tuple[Names, list[Problem]]:
+    """The names of a file as far as it is valid, and each problem; LedgerError if it cannot be
+    read."""
+    return read(small_files.read_text(path, "names file"))
+
+
+def load(named: str | None) -> Names:
+    """The names that are in force here; none without a file. LedgerError for a wrong file."""
+    path = path_of(named)
+    if path is None:
+        return NO_NAMES
+    names, problems = check(path)
+    if problems:
+        raise toml_tables.refusal(path, problems, "tokentee names check")
+    return names

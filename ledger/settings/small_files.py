@@ -1,0 +1,56 @@
+"""Edge. Reads files that operators write or download: whole, at most so large, errors in one line.
+
+Every such file is read here, so that a wrong path to a dump or a device is refused before it fills
+the memory, and every refusal has the same words.
+"""
+
+from pathlib import Path
+
+from ledger.model.errors import LedgerError
+
+FILE_BYTES_MAX = 4 * 1024 * 1024
+"""Far more than anybody writes by hand."""
+WRONG_FILE = "check that it is the right file"
+
+
+def read_bytes(
+    path: Path, kind: str, *, bytes_max: int = FILE_BYTES_MAX, advice: str = WRONG_FILE
+) -> bytes:
+    """The content of a file; LedgerError if it cannot be read or is larger than `bytes_max`.
+
+    `kind` names in the error what the file was taken for, `advice` says what to do about one that
+    is something else.
+    """
+    try:
+        data = first_bytes(path, bytes_max + 1)
+    except OSError as error:
+        raise LedgerError(f"cannot read the {kind} {path}: {error.strerror}") from None
+    except ValueError as error:  # a path with a zero byte
+        raise LedgerError(f"cannot read the {kind} {path}: {error}") from None
+    if len(data) > bytes_max:
+        raise LedgerError(f"{path} is not a {kind}: it is larger than {_size(bytes_max)}; {advice}")
+    return data
+
+
+def read_text(
+    path: Path, kind: str, *, bytes_max: int = FILE_BYTES_MAX, advice: str = WRONG_FILE
+) -> str:
+    """The same for a file of UTF-8 text."""
+    data = read_bytes(path, kind, bytes_max=bytes_max, advice=advice)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise LedgerError(
+            f"{path} is not a {kind}: not UTF-8 text at byte {error.start}; {advice}"
+        ) from None
+
+
+def first_bytes(path: Path, bytes_max: int) -> bytes:
+    """The first bytes of a file, of which the rest does not matter. Raises OSError, and ValueError
+    for a path with a zero byte."""
+    with path.open("rb") as file:
+        return file.read(bytes_max)
+
+
+def _size(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1024 * 1024 else f"{size} bytes"

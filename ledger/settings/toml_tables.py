@@ -1,0 +1,173 @@
+"""Pure. `[[tables]]` of a TOML text, validated by msgspec, with the line of every problem."""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from ledger.model.errors import LedgerError
+from ledger.text.nearest import suggestion
+
+NATIVE = (Decimal, date, datetime, time)
+"""TOML has these itself: a text is none of them."""
+_UNKNOWN = re.compile(r"unknown field `(?P<key>[^`]*)`")
+_PLACE = re.compile(r"^(?P<text>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
+_MISSING = re.compile(r"missing required field `(?P<key>[^`]*)`")
+
+
+_EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `(?P<found>[^`]*)`")
+_WORDS = {
+    "str": "a text",
+    "int": "a whole number",
+    "decimal": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a table { ... }",
+    "array": "a list [ ... ]",
+    "date": "a date",
+    "datetime": "a time",
+}
+"""msgspec's names of kinds -> words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What is wrong, and where: `line 3: price 1: modle: unknown …`."""
+
+    line: int | None
+    """From 1; None: the file as a whole."""
+    text: str
+
+    def __str__(self) -> str:
+        return self.text if self.line is None else f"line {self.line}: {self.text}"
+
+
+class FaultError(ValueError):
+    """What is wrong in one table: its key, and the reason."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"{key}: {reason}")
+        self.key = key
+
+
+def refusal(path: object, problems: Sequence[object], command: str) -> LedgerError:
+    """The first problem of a file, and the command that shows the rest."""
+    more = f" (and {len(problems) - 1} more: {command})" if problems[1:] else ""
+    return LedgerError(f"{path}: {problems[0]}{more}")
+
+
+def parse(text: str) -> tuple[dict[str, Any], list[Problem]]:
+    """The document, figures as decimals; a problem if it is not TOML."""
+    try:
+        return tomllib.loads(text, parse_float=_decimal), []
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        return {}, [Problem(line=int(line[1]) if line else None, text=f"not TOML: {error}")]
+    except (RecursionError, ValueError) as error:
+        return {}, [Problem(line=None, text=f"not TOML that can be read: {error}"[:200])]
+
+
+def unknown_tables(
+    text: str, document: Mapping[str, Any], known: tuple[str, ...]
+) -> Iterator[Problem]:
+    """A problem for every top-level key that is none of these."""
+    for key in document:
+        if key not in known:
+            hint = suggestion(key, known)
+            yield Problem(
+                line=line_of_key(text, key),
+                text=f"{key}: unknown{hint}; the file has {', '.join(known)}",
+            )
+
+
+def converted[T](
+    text: str, document: Mapping[str, Any], name: str, kind: type[T]
+) -> tuple[list[tuple[int, T]], list[Problem]]:
+    """The `[[name]]` tables as (place, value), and the problem of each that is no such value."""
+    tables = document.get(name, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        line = line_of_key(text, name)
+        return [], [Problem(line=line, text=f"{name}: write [[{name}]] for each")]
+    values: list[tuple[int, T]] = []
+    problems: list[Problem] = []
+    for place, table in enumerate(tables):
+        try:
+            values.append((place, msgspec.convert(table, kind, builtin_types=NATIVE)))
+        except (msgspec.ValidationError, FaultError) as error:
+            problems.append(problem_of(text, name, place, fault_of(error, kind)))
+    return values, problems
+
+
+def fault_of(error: Exception, kind: Any) -> FaultError:
+    """msgspec's error as a key and a reason; our own error, raised while it converted, as it is."""
+    cause = error.__cause__ or error.__context__
+    for each in (error, cause):
+        if isinstance(each, FaultError):
+            return each
+    message = str(error)
+    known = sorted(field.encode_name for field in msgspec.structs.fields(kind))
+    placed = _PLACE.match(message)
+    assert placed is not None  # it matches any text
+    path = (placed["path"] or "").lstrip(".")
+    if unknown := _UNKNOWN.search(message):
+        key = unknown["key"]
+        hint = suggestion(key, known)
+        names = "" if path else f"; one of {', '.join(known)}"
+        return FaultError(f"{path}.{key}" if path else key, f"unknown{hint}{names}")
+    if missing := _MISSING.search(message):
+        return FaultError(missing["key"], "missing")
+    reason = _EXPECTED.sub(_in_words, placed["text"])
+    return FaultError(path or "the table", f"{reason[:1].lower()}{reason[1:]}".replace("`", ""))
+
+
+def _in_words(found: re.Match[str]) -> str:
+    kinds = [kind for kind in found["wanted"].split(" | ") if kind != "null"]
+    wanted = " or ".join(dict.fromkeys(_WORDS.get(kind, kind) for kind in kinds))
+    return f"not {wanted} but {_WORDS.get(found['found'], found['found'])}"
+
+
+def problem_of(text: str, name: str, place: int, fault: FaultError) -> Problem:
+    """The problem with the line it is in."""
+    key = re.sub(r"\[[^\]]*\]", "", fault.key).rpartition(".")[2]
+    line = line_in_table(text, name, place, key)
+    return Problem(line=line, text=f"{name} {place + 1}: {fault}")
+
+
+def line_in_table(text: str, name: str, place: int, key: str) -> int | None:
+    """The line of a key in the table at this place: tomllib keeps no positions, so the headers are
+    counted and the key is looked for below; the header's line where it is not found."""
+    lines = text.splitlines()
+    headers = [at for at, line in enumerate(lines) if _is_header(line, name)]
+    if place >= len(headers):
+        return None
+    start = headers[place]
+    end = headers[place + 1] if place + 1 < len(headers) else len(lines)
+    return next((at for at in range(start, end) if _mentions(lines[at], key)), start) + 1
+
+
+def line_of_key(text: str, key: str) -> int | None:
+    """The first line that gives this key or opens this table."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if _mentions(line, key) or re.match(rf"\s*\[{{1,2}}\s*{re.escape(key)}\b", line):
+            return number
+    return None
+
+
+def _mentions(line: str, key: str) -> bool:
+    return re.search(rf"(^|[\s{{,.\"'])({re.escape(key)})[\"']?\s*=", line) is not None
+
+
+def _is_header(line: str, name: str) -> bool:
+    return re.match(rf"\s*\[\[\s*{re.escape(name)}\s*\]\]", line) is not None
+
+
+def _decimal(figure: str) -> Decimal:
+    try:
+        return Decimal(figure)
+    except ArithmeticError:  # an exponent beyond what a Decimal has: refused as `inf` is
+        return Decimal("Infinity")

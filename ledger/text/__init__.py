@@ -1,0 +1,11 @@
+"""Text: words that operators type, and text that they are shown.
+
+    period     `last-month`, `7d` -> moments
+    nearest    the known word that is nearest to a mistyped one
+    printable  text without what would control a terminal
+    passwords  text without passwords
+    extras     which optional package is missing, and how to install it
+
+In and out: text and times. Pure.
+Uses: model.
+"""

@@ -1,0 +1,125 @@
+"""Pure. Words for periods: `2026-11`, `2026-11-01`, `last-month`, `this-week`, `7d`, ISO times.
+
+A word names a span of time. Where one moment is asked for (`--since`, `--until`), it is the first
+instant of that span, so `--since last-month --until this-month` is exactly the last month. All
+times are UTC. Weeks begin on Monday, as in ISO 8601.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from ledger.model.errors import WrongCallError
+from ledger.text.nearest import suggestion
+
+NAMED = (
+    "now",
+    "today",
+    "yesterday",
+    "this-week",
+    "last-week",
+    "this-month",
+    "last-month",
+    "this-year",
+    "last-year",
+)
+ACCEPTED = (
+    "2026-11, 2026-11-01, 2026-11-01T12:00:00Z, 12h, 30d, 1w, today, yesterday, "
+    "this-week, last-week, this-month or last-month"
+)
+"""What an error and `--help` name."""
+
+DAY = timedelta(days=1)
+WEEK = timedelta(weeks=1)
+
+_AGO = re.compile(r"(\d{1,6})-?(m|h|d|w)")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_YEAR = re.compile(r"\d{4}")
+_MONTH = re.compile(r"(\d{4})-(\d{2})")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}")
+_WEEK = re.compile(r"\d{4}-?W\d{2}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A span of time in UTC; `end` is not part of it."""
+
+    start: datetime
+    end: datetime
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """The first instant of what the word names, in UTC. LedgerError for a word that is none."""
+    return span(text, now).start
+
+
+def span(text: str, now: datetime) -> Span:
+    """What the word names: a day, week, month or year; `7d` and a single moment reach to now."""
+    now = now.astimezone(UTC)
+    word = re.sub(r"[\s_]+", "-", text.strip().lower())
+    try:
+        found = _named(word, now) or _dated(text.strip(), now)
+    except (OverflowError, ValueError):
+        found = None
+    if found is None:
+        hint = suggestion(word, NAMED)
+        raise WrongCallError(f"not a moment: {text[:60]!r}{hint}; write {ACCEPTED}")
+    return found
+
+
+def day_of(at: datetime) -> Span:
+    """The UTC day that a moment is in."""
+    start = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return Span(start=start, end=start + DAY)
+
+
+def week_of(at: datetime) -> Span:
+    """The ISO week, from Monday, that a moment is in."""
+    day = day_of(at).start
+    start = day - DAY * day.weekday()
+    return Span(start=start, end=start + WEEK)
+
+
+def month_of(at: datetime) -> Span:
+    """The calendar month that a moment is in."""
+    start = day_of(at).start.replace(day=1)
+    # The 28th is in every month, and four days after it is the next one.
+    return Span(start=start, end=(start.replace(day=28) + 4 * DAY).replace(day=1))
+
+
+def year_of(at: datetime) -> Span:
+    """The calendar year that a moment is in."""
+    start = month_of(at).start.replace(month=1)
+    return Span(start=start, end=start.replace(year=start.year + 1))
+
+
+SPANS = {"day": day_of, "week": week_of, "month": month_of, "year": year_of}
+"""Name of a kind of span -> the span of that kind around a moment."""
+
+
+def _named(word: str, now: datetime) -> Span | None:
+    if ago := _AGO.fullmatch(word):
+        return Span(start=now - timedelta(**{_UNITS[ago[2]]: int(ago[1])}), end=now)
+    if word not in NAMED:
+        return None
+    if word == "now":
+        return Span(start=now, end=now)
+    if word in ("today", "yesterday"):
+        return day_of(now if word == "today" else now - DAY)
+    which, _, kind = word.partition("-")
+    current = SPANS[kind](now)
+    return current if which == "this" else SPANS[kind](current.start - timedelta(microseconds=1))
+
+
+def _dated(text: str, now: datetime) -> Span | None:
+    if _YEAR.fullmatch(text):
+        return year_of(datetime(int(text), 1, 1, tzinfo=UTC))
+    if month := _MONTH.fullmatch(text):
+        return month_of(datetime(int(month[1]), int(month[2]), 1, tzinfo=UTC))
+    found = datetime.fromisoformat(text)
+    found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    if _DATE.fullmatch(text):
+        return day_of(found)
+    if _WEEK.fullmatch(text):
+        return week_of(found)
+    return Span(start=found, end=max(found, now))

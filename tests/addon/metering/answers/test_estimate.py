@@ -1,0 +1,52 @@
+"""Estimates are simple and bounded; how far off they are is measured in tests/bench."""
+
+import pytest
+
+from addon.metering.answers import estimate
+
+MARKS = (b'"content"', b'"arguments"')
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        pytest.param(b'{"content":"abc"}', 3, id="text"),
+        pytest.param(b'{"content" : "abc"}', 3, id="spaced"),
+        pytest.param(b'{"content":""}', 0, id="empty"),
+        pytest.param(b'{"content":null}', 0, id="null"),
+        pytest.param(b'{"content":["x"]}', 0, id="list"),
+        pytest.param(b'{"other":"abc"}', 0, id="another-key"),
+        pytest.param(rb'{"content":"a\"b"}', 4, id="escaped-quote"),
+        pytest.param(rb'{"content":"a\\"}', 3, id="escaped-backslash"),
+        pytest.param(b'{"content":"ab"}{"arguments":"{}"}', 4, id="two"),
+        pytest.param(b'{"content":"cut of', 6, id="cut"),
+    ],
+)
+def test_text_bytes(run: bytes, expected: int) -> None:
+    assert estimate.text_bytes_of(run, MARKS) == expected
+
+
+@pytest.mark.parametrize(
+    ("frames", "text_bytes", "calls", "expected"),
+    [(10, 0, 0, 0), (10, 20, 0, 10), (10, 400, 0, 100), (0, 3, 0, 0), (1, 3, 0, 1), (9, 0, 2, 60), (9, 40, 1, 40)],
+)  # fmt: skip
+def test_a_frame_is_a_token_at_least(
+    frames: int, text_bytes: int, calls: int, expected: int
+) -> None:
+    got = estimate.output_tokens_of(frames=frames, text_bytes=text_bytes, calls=calls)
+    assert got == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param(b"", None, id="none"),
+        pytest.param(b"{}", 1, id="one-at-least"),
+        pytest.param(b"x" * 400, 100, id="four-bytes-a-token"),
+        pytest.param(b'{"u":"data:image/png;base64,' + b"A" * 4_000 + b'"}', 5, id="picture"),
+        pytest.param(b'{"u":"data:image/png;base64,' + b"A" * 4_000, 1_007, id="picture-cut"),
+    ],
+)
+def test_input_is_estimated_by_length_without_pictures(body: bytes, expected: int | None) -> None:
+    """A picture is billed by its size in pixels: its base64 would count for thousands."""
+    assert estimate.input_tokens_of(body) == expected

@@ -1,0 +1,441 @@
+"""The one meter: decoding, framing and dialect together."""
+
+import gzip
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from addon.dialects import routes, unknown
+from addon.dialects.dialect import Dialect
+from addon.dialects.openai import chat as openai_chat
+from addon.dialects.vendors import anthropic, bedrock, gemini
+from addon.framing.choice import FRAMINGS
+from addon.metering.answers import meter as meter_module
+from addon.metering.answers.meter import Meter
+from ledger.model.usage import NO_USAGE
+from tests.addon.feeding import cuts_of, pieces
+
+ID = "chatcmpl-0123456789"
+
+
+def chunk(content: str, finish: str | None = None, **more: Any) -> bytes:
+    choice = {"index": 0, "delta": {"content": content}, "finish_reason": finish}
+    body = {
+        "id": ID,
+        "object": "chat.completion.chunk",
+        "created": 5,
+        "model": "m",
+        "choices": [choice],
+    }
+    return b"data: " + json.dumps(body | more, separators=(",", ":")).encode() + b"\n\n"
+
+
+USAGE = {"prompt_tokens": 7, "completion_tokens": 200, "total_tokens": 207}
+END = chunk("", "stop", usage=USAGE) + b"data: [DONE]\n\n"
+WORDS = [chunk(f" word{n % 7}") for n in range(200)]
+STREAM = b"".join([*WORDS, END])
+
+
+def meter_of(dialect: Dialect = openai_chat.CHAT, **more: Any) -> Meter:
+    return Meter(dialect, **({"content_type": "text/event-stream"} | more))
+
+
+def read(body: bytes, dialect: Dialect = openai_chat.CHAT, *, size: int = 0, **more: Any) -> Meter:
+    meter = meter_of(dialect, **more)
+    for piece in pieces(body, range(0, len(body), size)) if size else [body]:
+        meter.feed(piece)
+    meter.end()
+    return meter
+
+
+@pytest.mark.parametrize("size", [0, 1, 17, 1_900, 4_000])
+def test_a_stream_reads_the_same_in_any_batches(size: int) -> None:
+    meter = read(STREAM, size=size)
+    facts = meter.facts
+    assert (facts.response_id, facts.response_model, facts.finish_reason) == (ID, "m", "stop")
+    assert facts.ended
+    assert facts.usage_final
+    assert not facts.id_unstable
+    assert meter.usage_json == json.dumps(USAGE, separators=(",", ":"))
+    assert meter.usage().output_tokens == 200
+    assert meter.frames == 202
+    assert meter.trouble is None
+    # 200 times " word" and a digit are 1 200 bytes: 300 tokens of four.
+    assert meter.estimated_output_tokens() == 300
+
+
+def test_the_first_token_is_seen_when_it_passes() -> None:
+    meter = meter_of()
+    meter.feed(chunk(""))
+    assert not meter.token_seen
+    meter.feed(chunk("H")[:40])
+    assert not meter.token_seen
+    meter.feed(chunk("H")[40:])
+    assert meter.token_seen
+
+
+def test_the_end_mark_is_known_before_the_body_ends() -> None:
+    """A client that closes at `[DONE]` has missed nothing."""
+    meter = meter_of()
+    meter.feed(STREAM)
+    assert meter.facts.ended
+
+
+def test_ordinary_frames_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No JSON parse for frames that hold nothing for us."""
+    parsed = 0
+    real = meter_module.json_values.loads
+
+    def counting(data: bytes) -> dict[str, Any] | None:
+        nonlocal parsed
+        parsed += 1
+        return real(data)
+
+    monkeypatch.setattr(meter_module.json_values, "loads", counting)
+    assert read(STREAM, size=1_900).frames == 202
+    # The first frame, and the one with the finish reason and the usage.
+    assert parsed == 2
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(chunk("", usage=USAGE), id="usage-in-the-middle"),
+        pytest.param(chunk("x", "length"), id="finish-in-the-middle"),
+        pytest.param(b'data: {"error":{"message":"no","code":5}}\n\n', id="error-in-the-middle"),
+        pytest.param(chunk("x").replace(b'null}]', b'null}],"usage" : {"prompt_tokens": 1}'), id="odd-spacing"),
+        pytest.param(chunk('say \\"usage\\": {'), id="text-that-looks-like-a-mark"),
+        pytest.param(chunk("x", id="another"), id="another-id"),
+        pytest.param(chunk("x").replace(b"content", b"reasoning_content"), id="reasoning"),
+        pytest.param(b": comment\n\n", id="comment"),
+        pytest.param(b"data: [DONE]\n\n", id="done"),
+        pytest.param(b"data: {}\n\n", id="empty"),
+        pytest.param(b"event: ping\ndata: {}\n\n", id="ping"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("at", [1, 2, 50, 199])
+def test_nothing_odd_hides_among_ordinary_frames(
+    odd: bytes, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same is read by a meter that learns which frames are ordinary and by one that does not."""
+    body = b"".join([*WORDS[:at], odd, *WORDS[at:]])
+    with monkeypatch.context() as without_lessons:
+        without_lessons.setattr(meter_module, "LESSONS_MAX", 0)
+        one_by_one = meter_of()
+    for block in body.split(b"\n\n")[:-1]:
+        one_by_one.feed(block + b"\n\n")
+    one_by_one.end()
+    for size in (0, 700, 1_900):
+        assert picture(read(body, size=size)) == picture(one_by_one)
+
+
+def picture(meter: Meter) -> tuple[Any, ...]:
+    usage = meter.usage()
+    said = (meter.facts, usage, meter.usage_json, meter.frames, meter.trouble)
+    return (*said, meter.estimated_output_tokens())
+
+
+def test_running_figures_are_read_from_the_last_of_a_run() -> None:
+    """langchain-ai/langchainjs#8694: Gemini's usage is cumulative; summing it inflates it."""
+    body = b"".join(
+        b'data: {"candidates": [{"content": {"parts": [{"text": "w"}]}}],'
+        b'"usageMetadata": {"promptTokenCount": 4,"candidatesTokenCount": %d},"responseId": "r"}\r\n\r\n' % n
+        for n in range(1, 40)
+    )  # fmt: skip
+    for size in (0, 1, 300, 1_900):
+        meter = read(body, gemini.GENERATE_CONTENT, size=size)
+        assert meter.usage().output_tokens == 39
+        assert not meter.facts.usage_final
+
+
+def test_a_broken_frame_does_not_hide_the_figure_before_it() -> None:
+    """Found by fuzzing: the last frame of the run bore the mark and was no JSON."""
+    good = b'data: {"candidates":[{"content":{"parts":[{"text":"w"}]}}],"usageMetadata":{"candidatesTokenCount":%d}}\n\n'
+    bad = b'data: {"usageMetadata":{"candidatesTokenCount":9\n\n'
+    assert read(good % 1 + good % 2 + bad, gemini.GENERATE_CONTENT).usage().output_tokens == 2
+    assert (
+        read(good.replace(b"usageM", b"m") % 1 + bad + bad, gemini.GENERATE_CONTENT).usage()
+        is NO_USAGE
+    )
+
+
+def test_compressed_answers_are_read_on_a_decoded_copy() -> None:
+    encoded = gzip.compress(STREAM)
+    meter = read(encoded, content_encoding="gzip", size=50)
+    assert meter.usage().output_tokens == 200
+    broken = read(STREAM, content_encoding="gzip")
+    assert "broken" in (broken.trouble or "")
+    unknown_coding = read(encoded, content_encoding="rot13")
+    assert "rot13" in (unknown_coding.trouble or "")
+    assert unknown_coding.usage() is NO_USAGE
+
+
+def test_a_document_says_all_at_its_end() -> None:
+    body = json.dumps({"id": "x", "model": "m", "choices": [], "usage": USAGE}, indent=2).encode()
+    meter = read(body, content_type="application/json", size=10)
+    assert meter.frames == 1
+    assert meter.facts.ended
+    assert meter.facts.usage_final
+    assert meter.usage().input_tokens == 7
+    assert meter.estimated_output_tokens() is None
+
+
+def test_a_document_that_is_cut_has_not_ended() -> None:
+    meter = read(b'{"id":"x","usage":{"prompt_tokens":1', content_type="application/json")
+    assert not meter.facts.ended
+    assert meter.usage() is NO_USAGE
+
+
+def test_the_last_event_counts_without_its_blank_line() -> None:
+    assert read(STREAM.removesuffix(b"\n\n")).facts.ended
+    assert read(b"".join(WORDS) + chunk("", usage=USAGE).rstrip()).usage().input_tokens == 7
+
+
+@pytest.mark.parametrize("body", [b"", b"\n", b": only a comment\n\n"])
+def test_an_answer_of_nothing(body: bytes) -> None:
+    meter = read(body)
+    assert meter.usage() is NO_USAGE
+    assert meter.usage_json is None
+    assert meter.frames == 0
+    assert meter.estimated_output_tokens() == 0
+    assert not meter.facts.ended
+
+
+def test_what_cannot_be_estimated_is_not() -> None:
+    """InvokeModel's text is in base64."""
+    meter = read(STREAM, bedrock.INVOKE, content_type="application/vnd.amazon.eventstream")
+    assert meter.estimated_output_tokens() is None
+
+
+def test_a_padded_stream_is_estimated_by_its_frames() -> None:
+    body = b"".join(chunk("y", obfuscation="x" * (n % 9)) for n in range(60))
+    for size in (0, 500, 1_900):
+        assert read(body, size=size).estimated_output_tokens() == 60
+
+
+@pytest.mark.parametrize("size", [0, 100, 1_900])
+def test_a_tool_call_costs_more_than_its_arguments(size: int) -> None:
+    call = {"index": 0, "id": "call_1", "function": {"name": "f", "arguments": ""}}
+    frames = [{"tool_calls": [call]}] + [
+        {"tool_calls": [{"index": 0, "function": {"arguments": '{"n": 12'}}]} for _ in range(100)
+    ]
+    choices = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in frames]
+    body = b"".join(
+        b"data: " + json.dumps({"id": ID, "choices": one}, separators=(",", ":")).encode() + b"\n\n"
+        for one in choices
+    )
+    # 100 times ten bytes of arguments, their quotes escaped, and the call itself.
+    assert read(body, size=size).estimated_output_tokens() == 250 + 30
+
+
+def test_an_unknown_answer_gets_a_reading_of_nothing() -> None:
+    body = b'data: {"id":"a","tokens":5,"usage":{"total":5}}\n\ndata: {"error":"bad"}\n\n'
+    meter = read(body, unknown.UNKNOWN)
+    assert meter.usage() is NO_USAGE
+    assert meter.usage_json is None
+    assert meter.facts.error_message == "bad"
+    assert meter.facts.closes_without_mark
+
+
+def test_keys_never_seen_before_are_named_once_and_kept() -> None:
+    meter = read(chunk("", usage={**USAGE, "dream_tokens": 3}))
+    meter.usage()
+    assert meter.usage() is not NO_USAGE
+    assert meter.facts.unknown_keys == {"dream_tokens"}
+    assert '"dream_tokens":3' in (meter.usage_json or "")
+
+
+def test_a_plain_error_body_says_what_it_says() -> None:
+    meter = read(b"Not Found", content_type="text/plain", status=404)
+    assert (meter.facts.failed, meter.facts.error_message) == (True, "Not Found")
+    page = read(b"<html>no</html>", content_type="text/html", status=502)
+    assert (page.facts.failed, page.facts.error_message) == (True, None)
+
+
+def test_a_framing_may_be_named() -> None:
+    meter = read(b'{"id":"x"}\n{"error":"e"}\n', unknown.UNKNOWN, content_type="", framing="ndjson")
+    assert (meter.frames, meter.facts.response_id, meter.facts.error_message) == (2, "x", "e")
+
+
+def test_the_dialect_reads_the_headers_of_the_answer() -> None:
+    meter = meter_of(headers={"x-amzn-errortype": "T"})
+    assert meter.facts.headers == {"x-amzn-errortype": "T"}
+
+
+def test_a_message_is_a_frame() -> None:
+    meter = meter_of(anthropic.MESSAGES)
+    meter.feed_message(b'{"type":"message_delta","usage":{"output_tokens":4}}')
+    meter.end()
+    assert (meter.frames, meter.usage().output_tokens) == (1, 4)
+
+
+GARBAGE = st.binary(max_size=60) | st.lists(
+    st.sampled_from(
+        [
+            b"data: ", b"event: error", b"\n", b"\n\n", b"\r\n\r\n", b"{", b"}", b"[", b"]", b'"', b",",
+            b'"usage":', b'"id":', b'"choices":', b'"type":', b'"message":', b'"response":', b'"error":',
+            b'"delta":', b'"usageMetadata":', b'"candidates":', b'"iterations":', b'"bytes":"e30="',
+            b"null", b"true", b"-1", b"1e400", b'"x"', b"[DONE]", b"\x00\x00\x00\x10", b"\xff",
+        ]
+    ),
+    max_size=40,
+).map(b"".join)  # fmt: skip
+
+
+@given(body=GARBAGE, framing=st.sampled_from(["", *FRAMINGS]), status=st.sampled_from([200, 500]), data=st.data())  # fmt: skip
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_garbage_never_raises(body: bytes, framing: str, status: int, data: st.DataObject) -> None:
+    """Each example is given to every dialect: drawing it costs far more than metering it."""
+    chunks = pieces(body, data.draw(cuts_of(body)))
+    for name, dialect in sorted(routes.DIALECTS.items()):
+        note(name)
+        meter = Meter(
+            dialect, content_type="text/event-stream", framing=framing or None, status=status
+        )
+        for chunk in chunks:
+            meter.feed(chunk)
+        meter.end()
+        picture(meter)
+
+
+KEYS = st.sampled_from(
+    sorted(
+        {key for dialect in routes.DIALECTS.values() for key in dialect.known_keys}
+        | {
+            "type",
+            "id",
+            "model",
+            "choices",
+            "delta",
+            "message",
+            "usage",
+            "response",
+            "status",
+            "error",
+        }
+        | {"usageMetadata", "candidates", "content", "parts", "finishReason", "interaction", "meta"}
+        | {
+            "stop_reason",
+            "output",
+            "action",
+            "results",
+            "metadata",
+            "done",
+            "event_type",
+            "created",
+        }
+        | {
+            "predictions",
+            "embeddings",
+            "statistics",
+            "promptFeedback",
+            "groundingMetadata",
+            "object",
+        }
+    )
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@given(frames=st.lists(st.tuples(st.sampled_from(["", "error", "chunk", "metadata"]), st.dictionaries(KEYS, VALUES, max_size=6)), max_size=4), is_document=st.booleans())  # fmt: skip
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+def test_no_json_raises(frames: list[tuple[str, dict[str, Any]]], is_document: bool) -> None:
+    """Right keys with wrong values everywhere: neither reading nor converting may trip."""
+    for name, dialect in sorted(routes.DIALECTS.items()):
+        note(name)
+        meter = meter_of(dialect, path_model="m")
+        meter.facts.is_document = is_document
+        for event, body in frames:
+            dialect.read(meter.facts, event, deepcopy(body))
+        usage = meter.usage()
+        for value in (usage.input_tokens, usage.output_tokens, usage.reported_cost_picousd):
+            assert value is None or 0 <= value < 2**63
+        counts = usage.tool_units.values()
+        assert all(type(count) is int and 0 <= count < 2**63 for count in counts)
+
+
+def test_ordinary_events_that_are_framed_already_are_counted() -> None:
+    meter = meter_of()
+    for first in range(0, len(WORDS), 20):
+        meter.feed_events(b"".join(WORDS[first : first + 20]))
+    meter.feed_events(END)
+    meter.end()
+    assert meter.frames == 202
+    assert meter.usage().output_tokens == 200
+
+
+def test_a_body_of_a_type_that_is_not_read_ends_without_a_framing() -> None:
+    meter = meter_of(content_type="audio/mpeg")
+    meter.end()
+    assert meter.frames == 0
+    assert meter.usage() is NO_USAGE
+
+
+def test_usage_that_no_frame_holds_is_shown_as_it_was_read() -> None:
+    meter = meter_of()
+    meter.facts.see_usage({"prompt_tokens": 3}, final=True)
+    assert meter.usage_json == '{"prompt_tokens":3}'
+
+
+def test_frames_behind_the_last_figure_of_a_run_do_not_hide_it() -> None:
+    frame = b'data: {"candidates":[{"content":{"parts":[{"text":"w"}]}}],"responseId":"r"%s}\n\n'
+    usage = b',"usageMetadata":{"promptTokenCount":4,"candidatesTokenCount":7}'
+    body = frame % usage * 3 + frame % b"" * 3
+    assert read(body, gemini.GENERATE_CONTENT).usage().output_tokens == 7
+
+
+@pytest.mark.parametrize(
+    ("rest", "is_cut"),
+    [
+        (b": keep-alive", False),
+        (b"event: x", True),
+        (b"data: [DO", True),
+        (b"data: [DONE]", False),
+        (b'data: {"a":', True),
+        (b"data:", True),
+    ],
+)
+def test_whether_a_stream_ends_inside_an_event(rest: bytes, is_cut: bool) -> None:
+    meter = meter_of()
+    meter.feed(WORDS[0] + rest)
+    meter.end()
+    assert meter.facts.is_cut_inside is is_cut
+
+
+def test_steps_are_shorter_while_frames_must_be_parsed() -> None:
+    """An odd frame costs far more than an ordinary one."""
+    meter = meter_of()
+    odd = b"".join(b'data: {"error":{"code":%d}}\n\n' % n for n in range(2_000))
+    sizes = [meter.step_bytes for _ in meter.steps(odd)]
+    assert min(sizes) < meter_module.STEP_BYTES_MAX
+    meter.step_bytes = meter_module.STEP_BYTES_MIN
+    for first in range(0, len(WORDS), 20):
+        for _ in meter.steps(b"".join(WORDS[first : first + 20])):
+            pass
+    assert meter.step_bytes == meter_module.STEP_BYTES_MAX
+    for _ in meter.steps(END):
+        pass
+    meter.end()
+    assert meter.frames == 2_202
+    assert meter.usage().output_tokens == 200
+
+
+def test_ordinary_events_that_are_framed_already_do_not_shorten_steps() -> None:
+    meter = meter_of()
+    odd = b"".join(b'data: {"usage":null,"x%d":%d}\n\n' % (n, n) for n in range(200))
+    meter.feed_events(odd)
+    meter.feed_events(odd)
+    shortened = meter.step_bytes
+    assert shortened < meter_module.STEP_BYTES_MAX
+    for word in WORDS:
+        meter.feed_events(word)
+    assert meter.step_bytes >= shortened
+    assert meter.frames == 600

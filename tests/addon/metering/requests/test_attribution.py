@@ -1,0 +1,85 @@
+"""Keys are told apart and never kept."""
+
+import pytest
+
+from addon.metering.requests.attribution import (
+    TAG_LENGTH_MAX,
+    TAGS_MAX,
+    api_key_of,
+    fingerprint_of,
+    is_password,
+    is_signed,
+    tags_of_headers,
+)
+
+
+@pytest.mark.parametrize(
+    ("headers", "path", "expected"),
+    [
+        pytest.param({"authorization": "Bearer sk-abc"}, "/v1", "sk-abc", id="bearer"),
+        pytest.param({"authorization": "bearer  sk-abc"}, "/v1", "sk-abc", id="lower-case"),
+        pytest.param({"x-api-key": "sk-ant-1"}, "/v1", "sk-ant-1", id="anthropic"),
+        pytest.param({"api-key": "az-1"}, "/v1", "az-1", id="azure"),
+        pytest.param({"x-goog-api-key": "AIza1"}, "/v1", "AIza1", id="gemini-header"),
+        pytest.param({}, "/v1beta/models/g:x?alt=sse&key=AIza2", "AIza2", id="gemini-query"),
+        pytest.param(
+            {"authorization": "AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/20261120/us-east-1/bedrock"},
+            "/model/x/invoke",
+            "AKIAEXAMPLE",
+            id="aws-names-the-key-by-its-id",
+        ),
+        pytest.param(
+            {"sec-websocket-protocol": "realtime, openai-insecure-api-key.ek_1, openai-beta.x"},
+            "/v1/realtime",
+            "ek_1",
+            id="a WebSocket's protocol",
+        ),
+        pytest.param({}, "/v1", None, id="none"),
+    ],
+)
+def test_the_credential_is_found(headers: dict, path: str, expected: str | None):
+    assert api_key_of(headers, path) == expected
+
+
+def test_a_fingerprint_is_the_same_within_a_ledger_only():
+    key = "sk-proj-0123456789abcdef"
+    assert fingerprint_of(key, b"one") == fingerprint_of(key, b"one")
+    assert fingerprint_of(key, b"one")[0] != fingerprint_of(key, b"two")[0]
+    assert fingerprint_of(key, b"one")[1] == "cdef"
+    assert key not in repr(fingerprint_of(key, b"one"))
+
+
+def test_of_a_password_nothing_is_shown():
+    assert is_password({"authorization": "Basic YWxpY2U6aHVudGVyMg=="})
+    assert not is_password({"authorization": "Bearer sk-proj-0123456789abcdef"})
+    assert not is_password({})
+
+
+def test_a_short_key_shows_nothing():
+    assert fingerprint_of("sk-short", b"one")[1] is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "path", "expected"),
+    [
+        ({"authorization": "AWS4-HMAC-SHA256 Credential=A/1"}, "/", True),
+        ({"content-digest": "sha-256=:x:"}, "/", True),
+        ({"x-amz-content-sha256": "x"}, "/", True),
+        ({}, "/?X-Amz-Signature=1", True),
+        ({"authorization": "Bearer x"}, "/", False),
+    ],
+)
+def test_a_signed_body_is_recognised(headers: dict, path: str, expected: bool):
+    assert is_signed(headers, path) is expected
+
+
+def test_a_header_that_is_no_tag_is_left_out():
+    values = ["team=a, nonsense,=b", " env = prod ", "empty="]
+    assert tags_of_headers(values) == {"team": "a", "env": "prod", "empty": ""}
+
+
+def test_tags_are_bounded():
+    long = "k" * (TAG_LENGTH_MAX + 9)
+    assert tags_of_headers([f"{long}={long}"]) == {long[:TAG_LENGTH_MAX]: long[:TAG_LENGTH_MAX]}
+    many = ",".join(f"k{n}=v" for n in range(TAGS_MAX + 9))
+    assert len(tags_of_headers([many])) == TAGS_MAX

@@ -1,0 +1,164 @@
+"""Error texts hold neither the request's credentials nor its prompt, and stay readable."""
+
+import base64
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from addon.metering.requests.redaction import (
+    _WINDOW,
+    BODY_RUN,
+    CREDENTIAL_RUN,
+    REDACTED,
+    TEXT_LENGTH_MAX,
+    credentials_of,
+    redact,
+)
+from tests.addon.linear import assert_linear
+
+KEY = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
+PROMPT = "Our merger with Globex closes on Friday; tell nobody before that."
+BODY = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": PROMPT}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            f"Incorrect API key provided: {KEY}. You can find your API key at https://x.example.",
+            f"Incorrect API key provided: {REDACTED}. You can find your API key at https://x.example.",
+            id="key-in-a-401",
+        ),
+        pytest.param(
+            "Incorrect API key provided: sk-pr***********Mn34.",
+            "Incorrect API key provided: sk-pr***********Mn34.",
+            id="key-that-the-provider-masked",
+        ),
+        pytest.param(
+            "invalid token AIzaSyA1234567890abcdefghij in query",
+            f"invalid token {REDACTED} in query",
+            id="key-of-somebody-else",
+        ),
+        pytest.param(
+            f"messages.0: input should be a list, got '{PROMPT}'",
+            f"messages.0: input should be a list, got '{REDACTED}'",
+            id="prompt-in-a-validation-error",
+        ),
+        pytest.param(
+            "prompt is too long: 250000 tokens > 200000 maximum",
+            "prompt is too long: 250000 tokens > 200000 maximum",
+            id="nothing-to-redact",
+        ),
+        pytest.param(
+            "api_version_not_supported: use 2024-10-21",
+            "api_version_not_supported: use 2024-10-21",
+            id="words-that-begin-like-keys",
+        ),
+    ],
+)
+def test_what_providers_repeat(text: str, expected: str):
+    credentials = credentials_of({"authorization": f"Bearer {KEY}"}, "/v1/chat/completions")
+    assert redact(text, credentials=credentials, body=BODY) == expected
+
+
+def test_a_long_model_name_stays():
+    model = "anthropic.claude-sonnet-4-5-20250929-v1:0"
+    body = json.dumps({"model": model, "messages": []}).encode()
+    text = f"The model `{model}` does not exist"
+    assert redact(text, body=body, keep=(model,)) == text
+    assert model not in redact(text, body=body)
+
+
+@pytest.mark.parametrize(
+    ("headers", "path", "secret"),
+    [
+        ({"authorization": f"Bearer {KEY}"}, "/", KEY),
+        ({"x-api-key": KEY}, "/", KEY),
+        ({"authorization": "Basic " + base64.b64encode(b"me:hunter2hunter2").decode()}, "/",
+         "hunter2hunter2"),
+        ({"cookie": "a=1; session=abcdefghijklmnop"}, "/", "abcdefghijklmnop"),
+        ({"sec-websocket-protocol": f"realtime, openai-insecure-api-key.{KEY}"}, "/",
+         f"openai-insecure-api-key.{KEY}"),
+        ({}, "/v1beta/models/x:generateContent?key=AIza0123456789&alt=sse", "AIza0123456789"),
+        ({}, "/x?code=abc%2Fdefgh%3D%3D", "abc/defgh=="),
+    ],
+)  # fmt: skip
+def test_where_credentials_are(headers: dict[str, str], path: str, secret: str):
+    assert secret in credentials_of(headers, path)
+
+
+def test_what_is_no_credential():
+    assert credentials_of({"content-type": "application/json"}, "/x?api-version=2024-10-21") == ()
+    assert credentials_of({"authorization": "Basic !"}, "/x") == ()
+
+
+def runs(text: str, length: int) -> set[str]:
+    return {text[at : at + length] for at in range(len(text) - length + 1)}
+
+
+TEXTS = st.text(min_size=0, max_size=120)
+
+
+@given(
+    before=TEXTS, after=TEXTS, at=st.integers(0, 40), length=st.integers(8, 200),
+    key=st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=200),
+)  # fmt: skip
+def test_no_piece_of_a_credential_survives(before, after, at, length, key):
+    said = redact(before + key[at : at + length] + after, credentials=(key,))
+    for piece in said.split(REDACTED):
+        assert not runs(piece, CREDENTIAL_RUN) & runs(key, CREDENTIAL_RUN)
+
+
+@given(
+    before=TEXTS, after=TEXTS, at=st.integers(0, 40), length=st.integers(BODY_RUN, 400),
+    prompt=st.text(st.characters(exclude_categories=["Cs"]), min_size=BODY_RUN, max_size=400),
+    is_ascii=st.booleans(), quotes=st.booleans(),
+)  # fmt: skip
+@example("", "", 0, 60, 'é"\\/\n\t\x00<&>' * 10, True, False)
+@example("", "", 0, 60, 'é"\\/\n\t\x00<&>' * 10, False, True)
+@example("x" * 7, "", 3, 30, "abcdefghijklmnopqrstuvwxyz0123456789", False, False)
+def test_no_piece_of_a_prompt_survives(before, after, at, length, prompt, is_ascii, quotes):
+    """Said as it is or as JSON, whatever the body's encoder."""
+    body = json.dumps({"messages": [prompt, before]}, ensure_ascii=is_ascii).encode()
+    quoted = prompt[at : at + length]
+    if quotes:
+        quoted = json.dumps(quoted, ensure_ascii=is_ascii)[1:-1]
+        prompt = json.dumps(prompt, ensure_ascii=is_ascii)[1:-1]
+    said = redact(before + quoted + after, body=body)
+    for piece in said.split(REDACTED):
+        assert not runs(piece, BODY_RUN) & runs(prompt, BODY_RUN)
+
+
+def test_two_halves_that_only_meet_in_the_text_are_found():
+    left, right, middle = "abcdefghijklmnop", "qrstuvwxyz012345", "MIDDLE-OF-12"
+    body = f"{left}{middle} and {middle}{right}".encode()
+    assert redact(left + middle + right, body=body) == REDACTED
+
+
+def test_long_texts_are_cut():
+    assert len(redact("a " * TEXT_LENGTH_MAX)) == TEXT_LENGTH_MAX
+
+
+def test_beyond_the_bound_nothing_is_kept():
+    body = b"x" * (70 * 1024 * 1024)
+    assert redact("the quick brown fox jumps over the lazy dog", body=body) == REDACTED
+
+
+@pytest.mark.parametrize("unit", ["sk-", "eyJ.", "a-", "Bearer ", "AIza", "0" * 35 + " ", "\\u00"])
+def test_the_work_is_linear(unit: str):
+    def work(size: int) -> None:
+        text = (unit * size)[:size]
+        for _ in range(20):
+            redact(text, credentials=(text,), body=text.encode())
+
+    assert_linear(work, 200)
+
+
+def test_a_run_of_the_request_that_is_too_short_to_tell_anything_stays():
+    before, word, behind = "it is said: ", "quarterly ok", " has arrived"
+    assert len(before) == len(word) == _WINDOW < BODY_RUN
+    text = f"{before}{word}{behind}"
+    assert redact(text, body=f"no; {word}? yes".encode()) == text
+    assert redact(text, body=text.encode()) == REDACTED

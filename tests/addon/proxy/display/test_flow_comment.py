@@ -1,0 +1,106 @@
+"""Comments and pages of flows, by figures worked out by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from addon.metering.answers.transcript import ToolCall, Transcript
+from addon.proxy.display.flow_comment import Booked, comment_of, page_of
+from ledger.model.exchange import Outcome
+from ledger.model.reading import UsageSource
+from ledger.model.usage import Usage
+from tests.ledger.written import charge, reading, settled
+
+EXCHANGE = settled("one")
+
+
+def booked(*charges, outcome=Outcome.COMPLETE, **read):
+    exchange = replace(EXCHANGE, outcome=outcome, degraded=read.pop("degraded", None))
+    usage = Usage(input_tokens=1204, cache_read_tokens=1024, output_tokens=87)
+    return Booked(
+        exchange=exchange, reading=reading(exchange, **{"usage": usage, **read}), charges=charges
+    )
+
+
+IN = charge("uncached_input", 180, 10**7)
+"""0.0018 USD"""
+OUT = charge("output", 87, 1_494_253_0)
+UNKNOWN = charge("output", 87, None, reason="no price for 'x'")
+
+
+@pytest.mark.parametrize(
+    ("one", "comment"),
+    [
+        pytest.param(booked(IN), "in 1 204 (1 024 cached) out 87 · $0.0018", id="plain"),
+        pytest.param(booked(IN, OUT), "in 1 204 (1 024 cached) out 87 · $0.0031", id="sum"),
+        pytest.param(
+            booked(IN, UNKNOWN), "in 1 204 (1 024 cached) out 87 · ≥ $0.0018", id="lower-bound"
+        ),
+        pytest.param(booked(UNKNOWN), "in 1 204 (1 024 cached) out 87 · unpriced", id="unpriced"),
+        pytest.param(booked(), "in 1 204 (1 024 cached) out 87 · unpriced", id="no-line"),
+        pytest.param(
+            booked(charge("output", 1, 31), usage=Usage(output_tokens=1)),
+            "in ? out 1 · $0.000000000031",
+            id="tiny",
+        ),
+        pytest.param(
+            booked(IN, usage_source=UsageSource.ESTIMATED, outcome=Outcome.CLIENT_LEFT),
+            "in ~1 204 (1 024 cached) out ~87 · ~$0.0018 · client left",
+            id="estimated",
+        ),
+        pytest.param(
+            booked(usage_source=UsageSource.NONE, usage=Usage(), outcome=Outcome.HTTP_ERROR),
+            "no usage reported · http error",
+            id="error",
+        ),
+        pytest.param(
+            booked(IN, degraded="KeyError"),
+            "in 1 204 (1 024 cached) out 87 · $0.0018 · degraded",
+            id="degraded",
+        ),
+    ],
+)
+def test_a_comment_is_one_line(one, comment):
+    assert comment_of([one]) == comment
+
+
+def test_the_responses_of_a_websocket_are_added_up():
+    empty = booked(usage_source=UsageSource.NONE, usage=Usage())
+    assert comment_of([booked(IN), booked(IN), empty]) == (
+        "3 responses · in 2 408 (2 048 cached) out 174 · $0.0036"
+    )
+
+
+def test_a_page_has_the_answer_its_usage_and_its_lines():
+    transcript = Transcript(
+        text="Hello", reasoning="Hm", calls=[ToolCall(name="f", arguments="{}"), ToolCall()]
+    )
+    page = page_of(booked(IN, charge("web_searches", 2, 10**10), UNKNOWN), transcript)
+    for line in (
+        "model-1 · example · openai.chat",
+        "Hm",
+        "Hello",
+        "f({})",
+        "(no name)()",
+        '{"in": 100,  "out": 20}',
+        "uncached_input                    180 x $10 per 1M = $0.0018  (list 1)",
+        "web_searches                        2 x $0.01 each = $0.02  (list 1)",
+        "output                             87  no price: no price for 'x'",
+        "tokentee show one",
+    ):
+        assert line in page.split("\n")
+
+
+def test_a_page_without_an_answer():
+    page = page_of(
+        booked(
+            usage_source=UsageSource.NONE, usage=Usage(), usage_json=None, degraded="KeyError in x"
+        ),
+        None,
+    )
+    assert "degraded: KeyError in x" in page
+    assert "usage source: none" in page
+    assert "Answer" not in page
+    cut = page_of(booked(), Transcript(is_cut=True))
+    assert "(no text)" in cut
+    assert "the rest is not shown" in cut

@@ -1,0 +1,29 @@
+"""What `/readyz` knows of the threads of a process."""
+
+from addon.proxy.display.watching import Wanted, Watching
+from addon.recordings.capture_files import CaptureFiles
+from addon.telemetry.health import problems
+from ledger.store.processes import supervision
+from tests.addon.recordings.test_capture import captured
+from tests.ledger.written import writing
+
+
+def test_a_capture_writer_that_does_not_work_is_a_problem(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
+    captures = CaptureFiles(tmp_path / "captures", node="n")
+    watching = Watching(Wanted())
+    with writing(f"sqlite:///{tmp_path / 'ledger.sqlite3'}") as written:
+        watching.start(written.ledger, open_exchanges=lambda: 3, captures=lambda: captures)
+        try:
+            assert problems(watching.health()) == []
+            captures.write(captured(captures.begin()))
+            assert problems(watching.health()) == []
+            monkeypatch.setattr(CaptureFiles, "_write", lambda *_: 1 / 0)
+            for _ in range(supervision.FAILURES_AT_END_MAX + 2):
+                captures.write(captured(captures.begin()))
+            captures.close(30)
+            (problem,) = problems(watching.health())
+        finally:
+            watching.stop(10)
+    assert problem.startswith("a thread does not work: capture writer: ZeroDivisionError")
+    assert "the capture writer failed" in capfd.readouterr().err

@@ -1,0 +1,110 @@
+"""The words behind `tokentee run`."""
+
+import pytest
+
+from addon.run.call.arguments import Call, WrongCallError, open_addresses, parse
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "command"),
+    [
+        ("-- python x.py", "", "python x.py"),
+        ("python x.py", "", "python x.py"),
+        ("python -m mod --set a=b -- c", "", "python -m mod --set a=b -- c"),
+        ("--set a=b -- python --everything", "--set a=b", "python --everything"),
+        ("-s file.py claude", "-s file.py", "claude"),
+        ("-p8080 -qn claude", "-p8080 -qn", "claude"),
+        ("--mode=regular@1 claude", "--mode=regular@1", "claude"),
+        ("--mode regular@1", "--mode regular@1", ""),
+        ("", "", ""),
+    ],
+)
+def test_the_first_word_that_is_no_option_begins_the_command(
+    words: str, options: str, command: str
+):
+    call = parse(words.split())
+    assert list(call.options) == options.split()
+    assert list(call.command) == command.split()
+
+
+def test_our_own_options():
+    call = parse(["--everything", "--listen", "0.0.0.0:81", "~d", "-h"])
+    assert call == Call(everything=True, listen=("0.0.0.0", 81), is_help=True, filters=("~d",))
+
+
+@pytest.mark.parametrize(
+    ("value", "listen"),
+    [
+        ("0.0.0.0", ("0.0.0.0", None)),
+        ("8000", ("127.0.0.1", 8000)),
+        (":8000", ("127.0.0.1", 8000)),
+        ("::", ("::", None)),
+        ("[::1]:9", ("::1", 9)),
+        ("host:9", ("host", 9)),
+    ],
+)
+def test_where_to_listen(value: str, listen: tuple[str, int | None]):
+    assert parse([f"--listen={value}"]).listen == listen
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("--evrything true", "did you mean --everything?"),
+        ("--lisen 1", "did you mean --listen"),
+        ("-z true", "no option -z"),
+        ("--rfile x", "mitmdump -s"),
+        ("--", "no command behind --"),
+        ("--mode", "--mode needs a value"),
+        ("--set -- x", "--set needs a value"),
+        ("--listen=", "--listen needs HOST"),
+        ("--listen 1 true", "without a command"),
+        ("--workers 2 -- true", "--workers is for a proxy without a command"),
+        ("--workers two", "--workers: 'two' is not a number from 1 to 64"),
+        ("--workers=0", "--workers: '0' is not a number"),
+        ("--workers 65", "--workers: '65' is not a number"),
+        ("--worker 2", "did you mean --workers?"),
+        ("--live -- true", "--live shows what runs already"),
+        ("--live --workers 2", "--live shows what runs already"),
+        ("--liv", "did you mean --live?"),
+    ],
+)
+def test_a_wrong_call_is_refused(words: str, named: str):
+    with pytest.raises(WrongCallError) as raised:
+        parse(words.split())
+    assert named in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("", []),
+        ("--listen 127.0.0.2", []),
+        ("--listen 0.0.0.0", ["0.0.0.0"]),
+        ("--listen-host ::", ["::"]),
+        ("--mode reverse:https://api.openai.com@8080", []),
+        ("--mode reverse:https://api.openai.com@localhost:8080", []),
+        ("-m reverse:https://api.openai.com@10.0.0.1:8080", ["10.0.0.1"]),
+    ],
+)
+def test_addresses_beyond_loopback(words: str, found: list[str]):
+    assert open_addresses(parse(words.split())) == found
+
+
+def test_the_number_of_workers():
+    assert parse([]).workers is None
+    assert parse(["--workers", "3"]).workers == 3
+    assert parse(["--workers=1"]).workers == 1
+
+
+def test_values_that_the_call_sets():
+    call = parse(["--live", "--set", "a=1", "--set", "ab=2", "--set", "a=3=4"])
+    assert call.live
+    assert (call.value_of("a"), call.value_of("ab"), call.value_of("b")) == ("3=4", "2", None)
+
+
+def test_what_the_call_sets():
+    call = parse(["--set", "tee_hosts=x", "-s", "file", "--set", "proxyauth=a:b"])
+    assert call.set_names == {"tee_hosts", "proxyauth"}
+    assert call.asks_for_proxyauth
+    assert not parse([]).asks_for_proxyauth

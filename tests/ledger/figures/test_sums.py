@@ -1,0 +1,320 @@
+"""A report out of the sums of days is the report out of all requests, whatever was written since."""
+
+import random
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.figures import spans, sums
+from ledger.figures.queries import report
+from ledger.figures.sums import Wanted
+from ledger.maintenance import corrections, reprice, retention
+from ledger.maintenance.rollup import roll
+from ledger.model.exchange import Outcome, Source, State
+from ledger.model.reading import UsageSource
+from ledger.model.usage import FurtherUsage, Usage
+from ledger.pricing.prices import PriceBook
+from ledger.settings.names import WORDS, read
+from ledger.store import db
+from ledger.store.dimensions import COLUMNS
+from ledger.store.schema.sums import DIMENSIONS, FIGURES
+from ledger.store.scope import Scope
+from ledger.store.tables import charges, daily, hourly, hourly_usage, meta, stale_days
+from ledger.sync.merging import sync
+from tests.ledger.priced import BOTH, exchange, filled
+from tests.ledger.written import put, whole
+from tests.ledger.written import settled as settled_at
+
+BEGIN = datetime(2026, 10, 27, tzinfo=UTC)
+NOW = BEGIN + timedelta(days=11, hours=13)
+NAMES, _ = read(
+    """
+    [[name]]
+    key = "aaaaaa"
+    name = "CI"
+    team = "search"
+    until = 2026-11-03
+    [[name]]
+    key_hint = "1111"
+    team = "writers"
+    [[name]]
+    tag = "team=ads*"
+    team = "ads"
+    cost_centre = "4711"
+    [[name]]
+    host = "api.openai.com"
+    person = "Ada"
+    """
+)
+EVERY_WORD = [*COLUMNS, "hour", "day", "week", "month", "tag:team", *WORDS]
+TOGETHER = [
+    (),
+    ("provider", "model"),
+    ("week", "model"),
+    ("session", "model", "hour"),
+    ("team", "day"),
+]
+
+
+def entries(count=420, seed=7):
+    """Requests of all kinds over twelve days; the last day is not over."""
+    draw = random.Random(seed)  # the same entries each time
+    for number in range(count):
+        at = BEGIN + (NOW - BEGIN) * (number / count) + timedelta(microseconds=number)
+        provider, model = draw.choice(
+            [
+                ("openai", "gpt-4.1"),
+                ("openai", "gpt-5"),
+                ("anthropic", "claude-sonnet-4-5"),
+                ("anthropic", "house-model"),
+            ]
+        )
+        outcome = draw.choice([*[Outcome.COMPLETE] * 6, Outcome.HTTP_ERROR, Outcome.CLIENT_LEFT])
+        key = draw.choice(["a", "b", None])
+        first = draw.choice([None, *range(100, 900, 90)])
+        about = replace(
+            exchange(model, provider=provider, id=f"e{seed}-{number}", at=at),
+            state=State.SETTLED,
+            outcome=outcome,
+            settled_at=at + timedelta(milliseconds=draw.randrange(1000, 9000)),
+            first_token_at=at + timedelta(milliseconds=first) if first else None,
+            key_fingerprint=key and key * 32,
+            key_hint=draw.choice([None, "1111"]) if key == "b" else None,
+            session_id=draw.choice([None, *(f"s{at.day}-{n}" for n in range(4))]),
+            project=draw.choice([None, "p1", "p2"]),
+            git_branch=draw.choice([None, "main"]),
+            agent=draw.choice([None, "codex"]),
+            end_user=draw.choice([None, None, "u1"]),
+            user_agent=draw.choice(["a/1", "b/2"]),
+            service_tier=draw.choice([None, "flex"]),
+            source=draw.choice([Source.LIVE, Source.IMPORT]),
+            tags=draw.choice([{}, {"team": "ads"}, {"team": "ads-eu", "x": 'q"'}, {"x": "1"}]),
+        )
+        kind = draw.choice(
+            [
+                *[UsageSource.REPORTED] * 5,
+                UsageSource.PARTIAL,
+                UsageSource.ESTIMATED,
+                UsageSource.NONE,
+            ]
+        )
+        usage = Usage()
+        if kind is not UsageSource.NONE:
+            usage = Usage(
+                input_tokens=draw.randrange(50, 5000),
+                cache_read_tokens=draw.choice([None, 0, 40]),
+                output_tokens=draw.choice([None, *range(10, 500, 70)]),
+                reported_cost_picousd=draw.choice([None, None, 10**9 + number]),
+                further=(
+                    (FurtherUsage(kind="compaction", model=None, usage=Usage(input_tokens=9)),)
+                    if number % 40 == 0
+                    else ()
+                ),
+            )
+        estimate = 12 if kind is UsageSource.PARTIAL else None
+        yield (
+            about,
+            replace(
+                whole(settled_at("any"))[1],
+                usage_source=kind,
+                usage=usage,
+                estimated_output_tokens=estimate,
+                read_at=at,
+            ),
+        )
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def engine(request, tmp_path_factory):
+    """A ledger whose days were summed up, and written again in every way."""
+    for engine in filled(request, tmp_path_factory, entries()):
+        forget_sums(engine)  # the writer's keeper made them as of another today
+        roll(engine, now=NOW)
+        with engine.connect() as connection:
+            assert spans.stale_count(connection) == 0
+        late_arrival(engine)
+        correct(engine)
+        price_again(engine)
+        see_again(engine)
+        merge(engine, request, tmp_path_factory)
+        with engine.connect() as connection:
+            assert spans.stale_count(connection) > 3
+        yield engine
+
+
+def forget_sums(engine):
+    with db.writing(engine) as connection:
+        for table in (daily, hourly, hourly_usage, stale_days):
+            connection.execute(sa.delete(table))
+        connection.execute(sa.delete(meta).where(meta.c.key == "rolled_until"))
+
+
+def late_arrival(engine):
+    put(engine, whole(settled_at("late", at=BEGIN + timedelta(days=1, hours=5))))
+
+
+def correct(engine):
+    found = corrections.find(engine, ["e7-150"])["e7-150"]
+    again = replace(found.reading, usage=Usage(input_tokens=77, output_tokens=3), reason="test")
+    with db.writing(engine) as connection:
+        assert corrections.add_reading(connection, again, ())
+
+
+def price_again(engine):
+    book = PriceBook()
+    day = BEGIN + timedelta(days=5)
+    with db.writing(engine) as connection:
+        old = connection.execute(
+            sa.select(charges)
+            .where(charges.c.opened_at >= day, charges.c.unit_picousd > 0)
+            .order_by(charges.c.opened_at)
+            .limit(1)
+        ).one()
+        values = dict(old._mapping) | {
+            "id": "z",
+            "revision": 2,
+            "supersedes": old.id,
+            "unit_picousd": 1,
+            "amount_picousd": old.quantity,
+        }
+        connection.execute(sa.insert(charges).values(**values))
+    scope = Scope(since=day, until=day + timedelta(days=1))
+    assert reprice.apply(engine, book, scope, now=NOW, reason="test") == 1
+
+
+def see_again(engine):
+    """Two recordings of one response, of which the later comes second."""
+    at = BEGIN + timedelta(days=8)
+    about = {"response_id": "r", "content_digest": "d", "upstream_digest": "u"}
+    put(engine, whole(settled_at("one", at=at, **about)))
+    put(engine, whole(settled_at("two", at=at + timedelta(hours=30), **about)))
+
+
+def merge(engine, request, tmp_path_factory):
+    """Another ledger, of the same days."""
+    request.param = "sqlite"
+    for other in filled(request, tmp_path_factory, entries(60, seed=11)):
+        sync(str(other.url), engine.url.render_as_string(hide_password=False))
+    request.param = engine.dialect.name
+
+
+SCOPES = [
+    Scope(),
+    Scope(since=BEGIN + timedelta(days=2)),
+    Scope(since=BEGIN + timedelta(days=2), until=BEGIN + timedelta(days=9)),
+    Scope(since=BEGIN + timedelta(days=2, hours=7, minutes=20), until=NOW - timedelta(hours=31)),
+    Scope(since=NOW - timedelta(hours=3)),
+    Scope(until=BEGIN + timedelta(days=1, minutes=1)),
+    Scope(only=(("model", "gpt*"), ("model", "claude-9"), ("provider", "openai"))),
+    Scope(only=(("key", "…1111"),)),
+    Scope(only=(("key", "a" * 32),)),
+    Scope(only=(("key", "aaaaaa"), ("week", "2026-11-02"))),
+    Scope(only=(("key", "CI"),)),
+    Scope(only=(("team", "search"),)),
+    Scope(only=(("team", "(none)"), ("outcome", "complete"))),
+    Scope(only=(("tag:team", "ads*"), ("project", "p1"))),
+    Scope(only=(("model", "none-such"),)),
+]
+
+
+def comparable(found):
+    return {row.key: (row.figures, row.times, row.hint, row.name) for row in found.rows}
+
+
+@pytest.mark.parametrize("scope", SCOPES, ids=lambda scope: repr(scope.only or scope.since))
+def test_both_ways_give_equal_reports(engine, scope):
+    # Two periods by everything, the others by some.
+    words = [(word,) for word in EVERY_WORD] if scope in (SCOPES[0], SCOPES[3]) else []
+    scope = replace(scope, names=NAMES)
+    for by in (*words, *TOGETHER):
+        quick, exact = (report(engine, by, scope, is_exact=exact) for exact in (False, True))
+        assert comparable(quick) == comparable(exact), by
+        assert quick.total == exact.total
+
+
+def test_what_is_asked_of_days_that_are_over_reads_no_request(engine, monkeypatch):
+    asked = []
+    real = sums.charged_requests
+    monkeypatch.setattr(
+        sums, "charged_requests", lambda scope, dialect: asked.append(scope) or real(scope, dialect)
+    )
+    stale = BEGIN + timedelta(days=1)
+    roll(engine, now=NOW)
+    today = NOW.replace(hour=0)
+    for by in (*((word,) for word in EVERY_WORD), *TOGETHER):
+        report(engine, by, Scope(since=stale, until=today, names=NAMES))
+        assert asked == []
+        report(engine, by, Scope(names=NAMES))
+        assert [(scope.since, scope.until) for scope in asked] == [(today, None)]
+        asked.clear()
+
+
+def test_dropped_days_are_in_no_report(engine):
+    roll(engine, now=NOW)
+    middle = BEGIN + timedelta(days=6, hours=9, minutes=30)
+    retention.drop_before(engine, middle)
+    for by in (("model",), ("session",)):
+        quick, exact = (report(engine, by, Scope(), is_exact=exact) for exact in (False, True))
+        assert comparable(quick) == comparable(exact)
+        assert quick.total.figures.requests > 0
+    assert report(engine, ("model",), Scope(until=middle)).rows == ()
+
+
+def test_every_column_of_a_report_is_a_dimension_of_the_sums():
+    assert set(COLUMNS.values()) <= set(DIMENSIONS)
+    for table in (daily, hourly_usage):
+        assert set(FIGURES) < set(table.c.keys())
+
+
+def test_sums_beyond_64_bits_are_exact(new_sqlite):
+    """An upstream may name any cost; nobody's report may fail for it."""
+    engine = db.ensure(new_sqlite())
+    huge = 2**62 // 5
+    for day in range(4):
+        for number in range(4):
+            about, read_, lines = whole(
+                settled_at(str(uuid.uuid4()), at=BEGIN + timedelta(days=day, hours=number))
+            )
+            lines = (replace(lines[0], quantity=huge, unit_picousd=1, amount_picousd=huge),)
+            put(engine, (about, read_, lines))
+    for _ in range(2):
+        for by in (("model",), ("session",)):
+            (row,) = report(engine, by, Scope()).rows
+            assert row.figures.cost_picousd == 16 * huge
+        roll(engine, now=NOW)
+    engine.dispose()
+
+
+def test_without_sums_requests_are_asked(new_sqlite):
+    engine = db.ensure(new_sqlite())
+    put(engine, whole(settled_at("a", at=BEGIN)))
+    with engine.connect() as connection:
+        assert (
+            connection.scalar(sa.select(meta.c.value).where(meta.c.key == "rolled_until")) is None
+        )
+        found = spans.spans(connection, None, NOW, step=spans.HOUR)
+    assert found == [spans.Span(since=None, until=NOW, has_sums=False)]
+    assert report(engine, ("model",), Scope()).total.figures.requests == 1
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("words", "scope", "is_daily"),
+    [
+        ({"model", "day"}, Scope(), True),
+        ({"key"}, Scope(only=(("key", "a" * 32), ("key", "(none)"))), True),
+        ({"key"}, Scope(only=(("key", "1111"),)), False),
+        ({"hour"}, Scope(), False),
+        ({"session"}, Scope(), False),
+        ({"model"}, Scope(since=BEGIN + timedelta(hours=1)), False),
+        ({"model"}, Scope(only=(("project", "p"),)), False),
+        ({"team"}, Scope(names=NAMES), False),
+        ({"team"}, Scope(names=read('[[name]]\nkey = "aaaaaa"\nteam = "x"\n')[0]), True),
+    ],
+)
+def test_few_sums_answer_where_provider_model_and_key_are_all_that_is_asked(words, scope, is_daily):
+    wanted = Wanted(by=lambda _: [], words=frozenset(words), figures=(), scope=scope)
+    assert sums.uses_daily(wanted) is is_daily

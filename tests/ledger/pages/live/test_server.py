@@ -1,0 +1,210 @@
+"""The live page: what it answers, what it costs to ask again, and that it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from ledger.figures.queries import report
+from ledger.pages import figures
+from ledger.pages.live import reading, server
+from ledger.store import db
+from ledger.store.scope import Scope
+from tests.ledger.pages.conftest import NOW
+from tests.ledger.pages.serving import pages
+from tests.ledger.pages.test_html_file import HOSTILE, Elements, hostile_ledger
+from tests.ledger.written import put, settled, whole
+
+
+@pytest.fixture
+def site(weeks, weeks_url):
+    """The pages of some weeks, read-only."""
+    engine = reading.open_read_only(weeks_url)
+    with pages(engine, now=lambda: NOW) as client:
+        yield client
+    engine.dispose()
+
+
+def test_the_first_screen_has_the_reports_total(site, weeks):
+    answer = site.get("/?days=10")
+    assert answer.status == 200
+    since = NOW.replace(hour=0, minute=0) - timedelta(days=9)
+    total = report(weeks, ["model"], Scope(since=since)).total.figures
+    assert figures.exact_money(total.cost_picousd) in answer.text
+
+
+def test_filters_and_parts(site):
+    page = site.get("/?days=10&only=model%3Dgpt-5")
+    elements = Elements(page.text)
+    assert "model = gpt-5 ×" in elements.text
+    parts = [attrs["data-load"] for _, attrs in elements.tags if "data-load" in attrs]
+    assert len([part for part in parts if part.startswith("/section/")]) == 4
+    for part in parts:
+        answer = site.get(part)
+        assert answer.status == 200
+        assert "<html" not in answer.text
+    assert "first token" in site.get("/rows?days=10&row=model%3Dgpt-5").text
+
+
+def test_down_to_one_request(site, weeks):
+    listed = Elements(site.get("/requests?days=10&only=model%3Dgpt-5").text)
+    paths = [a["href"] for t, a in listed.tags if (a.get("href") or "").startswith("/exchange/")]
+    one = site.get(paths[0])
+    assert one.status == 200
+    assert "uncached_input" in one.text
+    assert "genai-prices 0.2.3" in one.text
+    name = paths[0].rpartition("/")[2]
+    assert site.get(f"/exchange?id={name}").headers["location"] == paths[0]
+    assert site.get("/exchange?id=").headers["location"] == "/"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "reason"),
+    [
+        ("/?days=x", 400, "not a number of days"),
+        ("/?only=nothing%3D1", 400, "nothing is by"),
+        ("/exchange/nothing-like-it", 400, "no exchange has the id"),
+        ("/section/none", 400, "no part of a page is called"),
+        ("/rows?days=1", 400, "not a condition"),
+        ("/rows?row=model%3Da&at=later", 400, "not a day"),
+        ("/static/none.js", 404, "Not found"),
+        ("/none", 404, "Not Found"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(site, path, status, reason):
+    answer = site.get(path)
+    assert answer.status == status
+    assert reason in Elements(answer.text).text
+
+
+def test_asking_again_costs_nothing_until_something_is_written(weeks, weeks_url, monkeypatch):
+    engine = reading.open_read_only(weeks_url)
+    monkeypatch.setattr(server, "SLOW_SECONDS", 60)  # also where the tests' machine is busy
+    asked = []
+    real = server.sections.overview
+    monkeypatch.setattr(
+        server.sections, "overview", lambda *args: asked.append(args) or real(*args)
+    )
+    with pages(engine, now=lambda: NOW) as site:
+        first = site.get("/")
+        tag = first.headers["etag"]
+        again = site.get("/", **{"If-None-Match": tag})
+        assert (again.status, again.text) == (304, "")
+        assert site.get("/").text == first.text
+        assert len(asked) == 1
+        put(weeks, whole(settled("new", at=NOW - timedelta(minutes=1))))
+        changed = site.get("/", **{"If-None-Match": tag})
+        assert changed.status == 200
+        assert changed.headers["etag"] != tag
+    engine.dispose()
+
+
+@pytest.mark.postgres
+def test_on_postgresql(new_postgres):
+    url = new_postgres()
+    writer = db.ensure(url)
+    put(writer, whole(settled("one", at=NOW - timedelta(minutes=1))))
+    engine = reading.open_read_only(url)
+    with pages(engine, now=lambda: NOW) as site:
+        assert "1 request" in site.get("/requests?days=1").text
+        assert site.get("/?days=2").status == 200
+        for part in ("odd", "speed", "teams", "sessions"):
+            assert site.get(f"/section/{part}?days=2").status == 200
+    engine.dispose()
+    writer.dispose()
+
+
+def test_hostile_text_on_every_page(new_sqlite):
+    url = new_sqlite()
+    writer = db.ensure(url)
+    hostile_ledger(writer)
+    writer.dispose()
+    engine = reading.open_read_only(url)
+    with pages(engine, now=lambda: NOW) as site:
+        first = Elements(site.get("/?days=2").text)
+        links = [
+            value
+            for _, attrs in first.tags
+            for name in ("href", "data-load")
+            if (value := attrs.get(name) or "").startswith("/") and not value.startswith("/static")
+        ]
+        listed = Elements(site.get("/requests?days=2").text)
+        links += [attrs["href"] for tag, attrs in listed.tags if tag == "a"]
+        assert len(set(links)) > 3 * len(HOSTILE)
+        for link in sorted(set(links)):
+            answer = site.get(link)
+            assert answer.status == 200, link
+            elements = Elements(answer.text)
+            assert elements.scripts[""] in ([], ["", ""])
+            assert "img" not in {tag for tag, _ in elements.tags}
+            assert not any(name.startswith("on") for _, attrs in elements.tags for name in attrs)
+            for character in "\x1b\x07\u202e\u2066":
+                assert character not in answer.text
+    engine.dispose()
+
+
+def answer(tag, good_until=0.0):
+    return server.Answer(tag=tag, text=tag, good_until=good_until)
+
+
+def test_only_so_many_answers_are_kept():
+    kept = server.Kept()
+    for number in range(server.KEPT_MAX + 5):
+        kept.put(str(number), answer("x"))
+        kept.get("0", "x")
+    assert len(kept.answers) == server.KEPT_MAX
+    assert kept.get("0", "x") is not None
+    assert kept.get("1", "x") is None
+
+
+def test_a_slow_answer_holds_for_some_time(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(server.time, "monotonic", lambda: now[0])
+    kept = server.Kept()
+    kept.put("/", answer("old", good_until=120))
+    assert kept.get("/", "new").text == "old"
+    now[0] = 120
+    assert kept.get("/", "new") is None
+    assert kept.get("/", "old").text == "old"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_prints_its_address_and_ends(weeks_url, how):
+    command = [
+        sys.executable,
+        "-c",
+        "from addon.cli import main; main()",
+    ]
+    process = subprocess.Popen(
+        [*command, "serve", "--port", "0", "--ledger", weeks_url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        url = process.stdout.readline().strip()
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(url, timeout=30) as answer:
+            assert "token" not in answer.url
+            assert b"Tokentee" in answer.read()
+        process.send_signal(how)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode in (0, -how)
+    assert "Traceback" not in said
+
+
+def test_a_read_only_engine_cannot_write(either):
+    url = either.url.render_as_string(hide_password=False)
+    engine = reading.open_read_only(url)
+    with engine.connect() as connection, pytest.raises(sa.exc.DBAPIError, match=r"(?i)read.?only"):
+        connection.execute(sa.text("DELETE FROM daily"))
+    engine.dispose()

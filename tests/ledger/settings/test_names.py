@@ -1,0 +1,154 @@
+"""Who is behind a request."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from ledger.settings.names import ENTRIES_MAX, NO_NAMES, Facts, pattern, read
+
+FILE = """
+[[name]]
+key = "3f2a9c81"
+name = "CI"
+team = "search"
+cost_centre = "4711"
+until = 2026-11-01
+
+[[name]]
+key = ["3f2a9c81", "aaaaaaaa*"]
+name = "CI"
+team = "platform"
+from = 2026-11-01
+
+[[name]]
+key_hint = "…1111"
+person = "Ada"
+
+[[name]]
+tag = "team=growth*"
+team = "growth"
+
+[[name]]
+host = "llm-*.example.com"
+session = "s?"
+project = "shop"
+team = "shop"
+"""
+KEY = "3f2a9c81" + "0" * 24
+OCTOBER, NOVEMBER = date(2026, 10, 31), date(2026, 11, 1)
+
+
+def names(text=FILE):
+    found, problems = read(text)
+    assert problems == []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("word", "facts", "expected"),
+    [
+        ("team", Facts(key=KEY, day=OCTOBER), "search"),
+        ("team", Facts(key=KEY, day=NOVEMBER), "platform"),
+        ("team", Facts(key=KEY), None),
+        ("cost_centre", Facts(key=KEY, day=OCTOBER), "4711"),
+        ("cost_centre", Facts(key=KEY, day=NOVEMBER), None),
+        ("name", Facts(key="aaaaaaaab", day=NOVEMBER), "CI"),
+        ("team", Facts(key="b" * 32, day=NOVEMBER), None),
+        ("person", Facts(key="b" * 32, key_hint="1111"), "Ada"),
+        ("person", Facts(key="b" * 32, key_hint="2222"), None),
+        ("team", Facts(tags={"team": "growth-eu"}), "growth"),
+        ("team", Facts(tags={"team": None}), None),
+        ("team", Facts(host="llm-1.example.com", session="s1", project="shop"), "shop"),
+        ("team", Facts(host="llm-1.example.com", session="s12", project="shop"), None),
+        ("team", Facts(host="llm-1.example.com", session="s1"), None),
+        ("team", Facts(host="other", session="s1", project="shop"), None),
+        ("team", Facts(), None),
+    ],
+)
+def test_the_name_of_a_request(word, facts, expected):
+    assert names().word_of(word, facts) == expected
+
+
+def test_the_first_entry_that_fits_decides_each_word_by_itself():
+    found = names(
+        '[[name]]\nhost = "a"\nteam = "one"\n[[name]]\nhost = "*"\nteam = "two"\nperson = "x"\n'
+    )
+    facts = Facts(host="a")
+    assert (found.word_of("team", facts), found.word_of("person", facts)) == ("one", "x")
+    assert found.word_of("team", Facts(host="b")) == "two"
+
+
+def test_what_must_be_asked_for():
+    found = names()
+    assert found.facts_of(("person",)) == {"key_hint"}
+    assert found.facts_of(("team",)) == {"key", "tag", "host", "session", "project"}
+    assert found.tags_of(("team", "person")) == ("team",)
+    assert found.boundaries(("team",)) == (datetime(2026, 11, 1, tzinfo=UTC),)
+    assert found.boundaries(("person",)) == ()
+    assert NO_NAMES.facts_of(("team",)) == frozenset()
+
+
+def test_what_a_key_is_called():
+    text = (
+        '[[name]]\nkey = "aaaaaa"\nhost = "x"\nname = "no"\n[[name]]\nkey = "aaaaaa"\nname = "yes"'
+    )
+    assert names(text).key_name("aaaaaabb", None) == "yes"
+    assert names(text).key_name("bb", None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[[name]\n", "line 1: not TOML"),
+        ('[name]\nteam = "x"', "line 1: name: write [[name]] for each"),
+        (
+            'nmae = 1\n[[name]]\nhost = "x"\nteam = "y"',
+            "line 1: nmae: unknown; did you mean 'name'",
+        ),
+        (
+            '[[name]]\n\nhots = "x"\nteam = "y"',
+            "line 3: name 1: hots: unknown; did you mean 'host'?; one of",
+        ),
+        (
+            '[[name]]\nhost = 1\nteam = "y"',
+            "line 2: name 1: host: not a text or a list [ ... ] but",
+        ),
+        ('[[name]]\nteam = "y"', "line 1: name 1: name: one of key, key_hint"),
+        ('[[name]]\nhost = "x"', "line 1: name 1: name: give a name, team"),
+        ('[[name]]\nhost = "x"\nname = "y"', "line 3: name 1: name: it is the name of a key"),
+        ('[[name]]\nhost = ""\nteam = "x"', "line 2: name 1: host: empty"),
+        ('[[name]]\nhost = []\nteam = "x"', "line 2: name 1: host: empty"),
+        ('[[name]]\nkey = "3f2"\nteam = "x"', "line 2: name 1: key: '3f2' is too short"),
+        ('[[name]]\ntag = "team"\nteam = "x"', "line 2: name 1: tag: 'team' is not NAME=VALUE"),
+        (
+            '[[name]]\nhost = "x"\nteam = "x"\nfrom = 2026-01-02\nuntil = 2026-01-02',
+            "line 5: name 1: until: it is not after from",
+        ),
+        (
+            '[[name]]\nhost = "x"\nteam = "x"\n[[name]]\nhost = "x"\nteam = "y"',
+            "line 6: name 2: team: entry 1 decides it already",
+        ),
+        ('[[name]]\nhost = "x"\nteam = "x"\nfrom = "soon"', "line 4: name 1: from: "),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(text, problem):
+    _, problems = read(text)
+    assert str(problems[0]).startswith(problem)
+    assert "\n" not in str(problems[0])
+
+
+def test_the_valid_entries_of_a_wrong_file_stay():
+    found, problems = read('[[name]]\nhost = "x"\nteam = "x"\n[[name]]\nteam = 1\n')
+    assert len(found.entries) == len(problems) == 1
+
+
+def test_there_is_a_bound():
+    entry = '[[name]]\nhost = "h{0}"\nteam = "x"\n'
+    found, problems = read("".join(entry.format(n) for n in range(ENTRIES_MAX + 1)))
+    assert len(found.entries) == ENTRIES_MAX
+    assert str(problems[0]) == "more than 10000 names"
+
+
+def test_brackets_are_no_pattern():
+    assert pattern("[a]*").match("[a]b")
+    assert not pattern("[a]*").match("ab")

@@ -1,0 +1,124 @@
+"""Tables of a TOML text, and the lines of what is wrong."""
+
+from decimal import Decimal
+
+import msgspec
+import pytest
+
+from ledger.settings.toml_tables import (
+    FaultError,
+    converted,
+    fault_of,
+    line_in_table,
+    line_of_key,
+    parse,
+    unknown_tables,
+)
+
+
+class Inner(msgspec.Struct, forbid_unknown_fields=True):
+    figure: int = 0
+
+
+class Kind(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    price: Decimal = Decimal(0)
+    inner: list[Inner] = []
+
+    def __post_init__(self):
+        if self.name == "bad":
+            raise FaultError("name", "it is bad")
+
+
+def problems(text):
+    document, wrong = parse(text)
+    assert wrong == []
+    return [str(problem) for problem in converted(text, document, "item", Kind)[1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[[item]]\nname = "x"\nprice = 1.5', []),
+        ("item = 1", ["line 1: item: write [[item]] for each"]),
+        ("item = [1]", ["line 1: item: write [[item]] for each"]),
+        ("[[item]]\nname = 1", ["line 2: item 1: name: not a text but a whole number"]),
+        ("[[item]]\nprice = 1.5", ["line 1: item 1: name: missing"]),
+        ('[[item]]\nname = "bad"', ["line 2: item 1: name: it is bad"]),
+        (
+            '[[item]]\nname = "x"\n[[item]]\nnam = "x"',
+            ["line 4: item 2: nam: unknown; did you mean 'name'?; one of inner, name, price"],
+        ),
+        (
+            '[[item]]\nname = "x"\n[[item.inner]]\nfigur = 1',
+            ["line 4: item 1: inner[0].figur: unknown"],
+        ),
+        (
+            '[[item]]\nname = "x"\n[[item.inner]]\nfigure = "y"',
+            ["line 4: item 1: inner[0].figure: not a whole number but a text"],
+        ),
+        ("item = [{name = 1}]", ["item 1: name: not a text but a whole number"]),
+    ],
+)
+def test_each_problem_has_its_line(text, expected):
+    assert problems(text) == expected
+
+
+def test_figures_are_decimals():
+    document, _ = parse('[[item]]\nname = "x"\nprice = 0.1\n')
+    ((place, value),), wrong = converted("", document, "item", Kind)
+    assert (place, value.price, wrong) == (0, Decimal("0.1"), [])
+
+
+@pytest.mark.parametrize("text", ["x = ", "x = 1\nx = 2", "a = " + "[" * 100_000])
+def test_what_is_not_toml(text):
+    document, (problem,) = parse(text)
+    assert document == {}
+    assert "not TOML" in str(problem)
+    assert "\n" not in str(problem)
+
+
+def test_unknown_keys_of_the_file():
+    text = "\nitems = 1\n[other]\n"
+    found = [str(each) for each in unknown_tables(text, parse(text)[0], ("item",))]
+    assert found == [
+        "line 2: items: unknown; did you mean 'item'?; the file has item",
+        "line 3: other: unknown; the file has item",
+    ]
+
+
+def test_lines_that_are_not_found():
+    assert line_in_table("x = 1", "item", 0, "x") is None
+    assert line_in_table("[[item]]\n", "item", 0, "x") == 1
+    assert line_of_key("[[item]]\n", "x") is None
+
+
+def test_a_table_that_is_no_object():
+    with pytest.raises(msgspec.ValidationError) as error:
+        msgspec.convert(1, Kind)
+    assert str(fault_of(error.value, Kind)) == "the table: not a table { ... } but a whole number"
+
+
+def test_nesting_is_bounded():
+    document = {"item": [{"name": "x"}]}
+    inner = document["item"][0]
+    for _ in range(100_000):
+        inner["name"] = [{}]
+        inner = inner["name"][0]
+    _, (problem,) = converted("[[item]]", document, "item", Kind)
+    assert str(problem).startswith("line 1: item 1: name: not a text")
+
+
+def test_known_tables_are_no_problem():
+    text = "price = 1\ngatewy = 2\nlitellm = 3\n"
+    document, _ = parse(text)
+    (problem,) = unknown_tables(text, document, ("price", "gateway", "litellm"))
+    assert problem.line == 2
+    assert problem.text.startswith("gatewy: unknown")
+    assert "gateway" in problem.text
+
+
+def test_an_exponent_beyond_all_decimals_is_no_figure():
+    document, problems = parse("a = 1e99999999999999999999")
+    assert problems == []
+    assert not document["a"].is_finite()

@@ -1,0 +1,66 @@
+"""What is shown can do nothing where it is read."""
+
+import sys
+from unicodedata import category
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.text.printable import printable, spreadsheet_text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("gpt-5", "gpt-5"),
+        ("größe 模型 é", "größe 模型 é"),
+        ("no\u00a0break", "no\u00a0break"),
+        ("\x1b[31mred\x1b]0;title\x07", "\\x1b[31mred\\x1b]0;title\\x07"),
+        ("a\r\nb\tc\x00", "a\\x0d\\x0ab\\x09c\\x00"),
+        ("\x9b31m", "\\x9b31m"),
+        ("abc\u202egpj.exe", "abc\\u202egpj.exe"),
+        ("zero\u200bwidth\ufeff", "zero\\u200bwidth\\ufeff"),
+        ("soft\u00adhyphen", "soft\\xadhyphen"),
+        ("\u180e \u3164 \u2800", "\\u180e \\u3164 \\u2800"),
+        ("tags\U000e0041", "tags\\U000e0041"),
+        ("\u2066isolate\u2069", "\\u2066isolate\\u2069"),
+        ("\u2028\ud800", "\\u2028\\ud800"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_shown_by_its_code(text, shown):
+    assert printable(text) == shown
+
+
+def test_every_control_format_and_separator_character_of_unicode_is_escaped():
+    hidden = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    characters = [chr(code) for code in range(sys.maxunicode + 1)]
+    text = "".join(each for each in characters if category(each) in hidden)
+    # A million characters have no meaning or a private one: one of 64 stands for its neighbours.
+    text += "".join(each for each in characters[::64] if category(each) in {"Co", "Cn"})
+    assert len(text) > 10_000
+    assert printable(text).isascii()
+
+
+@given(st.text())
+def test_printable_text_is_printable_and_stays_as_it_is(text):
+    shown = printable(text)
+    assert all(each.isprintable() or category(each) == "Zs" for each in shown)
+    assert printable(shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+        ("-2+3", "'-2+3"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\uff1d1+1", "'\uff1d1+1"),
+        (" =1", "' =1"),
+        ("\t=1", "\\x09=1"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_a_spreadsheet_gets_no_formulas(text, cell):
+    assert spreadsheet_text(text) == cell
