@@ -74,7 +74,7 @@ def test_asking_does_not_make_a_ledger(run, tmp_path):
         (["report", "--since", "soon"], "not a moment: 'soon'"),
         (["report", "--only", "gpt"], "not a condition: 'gpt'"),
         (["show", "nope"], "no exchange has the id"),
-        (["reconcile", "none.csv"], "cannot read none.csv"),
+        (["reconcile", "none.csv"], "cannot read the statement none.csv"),
         (["reconcile", "none.csv", "--tolerance", "much"], "not a percentage: 'much'"),
         (["reconcile", "none.csv", "--tolerance", "-1"], "not a percentage: '-1'"),
         (["reprice", "--prices", "none.toml"], "cannot read the price file none.toml"),
