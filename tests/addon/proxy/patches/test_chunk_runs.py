@@ -1,5 +1,6 @@
 """Chunks that came in one read go on together, cut where they were cut."""
 
+import itertools
 from typing import Any
 
 import h11
@@ -43,7 +44,7 @@ def pieces_of(reads: list[bytes], *, taken_together: bool) -> list[bytes | str]:
 
 def cut(body: bytes, cuts: list[int]) -> list[bytes]:
     places = sorted({0, len(body), *(place % (len(body) + 1) for place in cuts)})
-    return [body[a:b] for a, b in zip(places, places[1:], strict=False)]
+    return [body[a:b] for a, b in itertools.pairwise(places)]
 
 
 SIZES = st.sampled_from(
