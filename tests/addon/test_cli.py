@@ -98,6 +98,33 @@ def test_help_imports_no_heavy_package():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.process
+def test_a_report_of_a_current_sqlite_ledger_imports_nothing_that_it_does_not_use(tmp_path):
+    """Each of these costs 30 to 200 ms of CPU at every call."""
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    db.ensure(url).dispose()
+    unused = [
+        "alembic",
+        "genai_prices",
+        "jinja2",
+        "mitmproxy",
+        "pydantic",
+        "sqlalchemy.dialects.postgresql",
+        "sqlalchemy.orm",
+        "starlette",
+    ]
+    code = (
+        f"import sys; sys.argv = ['tokentee', 'report', '--ledger', {url!r}]\n"
+        "from addon import cli\n"
+        "try:\n    cli.main()\n"
+        f"finally:\n    print([name for name in {unused} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [

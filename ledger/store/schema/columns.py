@@ -7,7 +7,6 @@ from types import NoneType
 from typing import Any, get_args, get_origin
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
@@ -24,7 +23,7 @@ class Instant(TypeDecorator[datetime]):
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         """`timestamptz` on PostgreSQL, text on SQLite."""
         if dialect.name == "postgresql":
-            return dialect.type_descriptor(postgresql.TIMESTAMP(timezone=True))
+            return dialect.type_descriptor(sa.TIMESTAMP(timezone=True))
         return dialect.type_descriptor(sa.Text())
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
@@ -67,7 +66,7 @@ class Document(TypeDecorator[str]):
 
     def compare_against_backend(self, dialect: Dialect, found: TypeEngine[Any]) -> bool:
         """What `alembic check` asks."""
-        return isinstance(found, postgresql.JSON if dialect.name == "postgresql" else sa.Text)
+        return isinstance(found, sa.JSON if dialect.name == "postgresql" else sa.Text)
 
 
 def instant_text(moment: datetime) -> str:
