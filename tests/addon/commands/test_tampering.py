@@ -1,11 +1,13 @@
 """`tokentee verify` against a ledger in which one field was changed: each column of each table in
 turn. What finds the change is listed here, and what cannot be found, with the reason."""
 
+import base64
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,26 @@ from addon.commands.verify import _FACTS, CAPTURED, held_against
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.reread import Seen
-from ledger.maintenance import corrections, rollup
+from ledger.maintenance import corrections, reprice, rollup
 from ledger.maintenance.audit import verify as promises_of
+from ledger.pricing.prices import PriceBook
 from ledger.store import db
+from ledger.store.engines import migration
+from ledger.store.scope import Scope
 from ledger.store.tables import charges, exchanges, readings
 from ledger.sync import merging
-from tests.addon.recorded_exchanges import HANDED, PRICES, captures, recording
+from tests.addon.recorded_exchanges import (
+    HANDED,
+    NOON,
+    PRICES,
+    captures,
+    entry,
+    exchange,
+    misread,
+    reading,
+    recording,
+)
+from tests.ledger.written import put
 
 app = application()
 LATER = datetime(2027, 3, 1, tzinfo=UTC)
@@ -34,10 +50,13 @@ NOT_FOUND = {
     "exchanges.node": "says only which process wrote the row",
     "exchanges.source": "says only by which door the row came",
     "exchanges.capture": "a name of a file, which may have been moved",
-    "exchanges.key_fingerprint": "the key is neither in the ledger nor in captures",
     "exchanges.key_hint": "the key is neither in the ledger nor in captures",
     "exchanges.tags": "the header is removed before the capture; options are not recorded",
     "exchanges.session_id": "the header is removed before the capture",
+    "exchanges.parent_session_id": "agents' headers are redacted in a capture",
+    "exchanges.project": "the folder that a command ran in is not recorded",
+    "exchanges.git_branch": "the folder that a command ran in is not recorded",
+    "exchanges.tool_calls": "only agents' own logs have it",
     "exchanges.first_byte_at": "times are measured beside the wire, some microseconds apart",
     "exchanges.first_token_at": "times are measured beside the wire, some microseconds apart",
     "exchanges.settled_at": "times are measured beside the wire, some microseconds apart",
@@ -72,28 +91,142 @@ OTHER_WORDS = {
 }
 
 
+CLAUDE = {
+    "id": "msg-1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m-1",
+    "content": [{"type": "tool_use", "id": "t", "name": "look", "input": {}}],
+    "stop_reason": "tool_use",
+    "usage": {
+        "input_tokens": 5,
+        "cache_read_input_tokens": 7,
+        "cache_creation_input_tokens": 11,
+        "cache_creation": {"ephemeral_5m_input_tokens": 8, "ephemeral_1h_input_tokens": 3},
+        "output_tokens": 13,
+        "output_tokens_details": {"thinking_tokens": 2},
+        "service_tier": "priority",
+        "iterations": [
+            {"type": "message", "input_tokens": 5, "output_tokens": 13,
+             "cache_read_input_tokens": 7, "cache_creation_input_tokens": 11},
+            {"type": "compaction", "model": "m-2", "input_tokens": 17, "output_tokens": 19},
+        ],
+    },
+}  # fmt: skip
+"""Every kind of cached tokens, and a part that another model answered."""
+ROUTED = {
+    "id": "r-9",
+    "object": "chat.completion",
+    "model": "m-1",
+    "choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}],
+    "usage": {
+        "prompt_tokens": 20,
+        "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 6},
+        "completion_tokens": 10,
+        "completion_tokens_details": {"reasoning_tokens": 3, "audio_tokens": 2},
+        "cost": 0.5,
+        "is_byok": True,
+        "cost_details": {"upstream_inference_cost": 0.25},
+    },
+}
+"""Audio, and what the provider says that it costs."""
+MORE_PRICES = """
+[[price]]
+model = "m-*"
+usd_per_mtok = { cache_read = 1, cache_write_5m = 2, cache_write_1h = 3, input_audio = 4, output_audio = 5 }
+
+[[price]]
+model = "m-2"
+usd_per_mtok = { uncached_input = 1, output = 10 }
+"""
+
+
+def document(name: str, answer: dict[str, Any], asked: dict[str, Any], path: str, **headers: str):
+    """A recorded answer in one piece, with a request of its own."""
+    line = json.loads(
+        recording(
+            name,
+            json.dumps(answer).encode(),
+            path=path,
+            headers={"content-type": "application/json"},
+        )
+    )
+    line["request"]["body_b64"] = base64.b64encode(json.dumps(asked).encode()).decode()
+    line["request"]["headers"].update({key.replace("_", "-"): headers[key] for key in headers})
+    return json.dumps(line).encode() + b"\n"
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A ledger that was filled from captures, and the captures."""
+    """A ledger in which every column has a value somewhere, and the captures of its exchanges.
+
+    What a capture gives comes from a replay. What only a live proxy knows is booked beside it. One
+    reading was rebuilt, and some charges were priced again.
+    """
     folder = tmp_path_factory.mktemp("tampering")
-    (folder / "prices.toml").write_text(PRICES)
+    prices, dearer = folder / "prices.toml", folder / "dearer.toml"
+    prices.write_text(PRICES + MORE_PRICES)
+    dearer.write_text(prices.read_text().replace("cache_read = 1", "cache_read = 6"))
+    chat = {
+        "model": "m-1",
+        "messages": [],
+        "stream_options": {"include_usage": True},
+    }
     lines = captures(
         folder / "captures",
         recording("passed", HANDED),
         recording("asked", more={"usage_injected": True, "end": "finished"}),
         recording("failed", FAILED, status=400, headers={"content-type": "application/json"}),
+        document(
+            "claude",
+            CLAUDE,
+            {"model": "m-1", "max_tokens": 9, "messages": [], "metadata": {"user_id": "u-1"}},
+            "/v1/messages",
+            user_agent="claude-cli/2.0",
+            x_claude_code_session_id="s-1",
+            x_claude_code_agent_id="a-1",
+        ),
+        document("routed", ROUTED, chat, "/v1/chat/completions"),
+        document("routed again", ROUTED, chat, "/v1/chat/completions"),
+        recording("live"),
+        recording("degraded"),
+        recording("misread"),
     )
-    ledger = folder / "ledger.sqlite3"
-    done = CliRunner().invoke(
-        app,
-        ["replay", str(lines), "--ledger", f"sqlite:///{ledger}", "--prices",
-         str(folder / "prices.toml")],
-    )  # fmt: skip
-    assert done.exit_code == 0, done.stderr
-    engine = db.open_engine(f"sqlite:///{ledger}")
+    ledger = f"sqlite:///{folder / 'ledger.sqlite3'}"
+    engine = db.open_engine(ledger)
+    migration.upgrade(engine)
+    live = exchange(
+        "live",
+        response_id="r-2",
+        first_byte_at=NOON + timedelta(milliseconds=1),
+        first_token_at=NOON + timedelta(milliseconds=2),
+        key_fingerprint="ab" * 16,
+        key_hint="wxyz",
+        tags={"team": "search"},
+        session_id="s-2",
+        project="p",
+        git_branch="main",
+        tool_calls=1,
+        node="host/1/1",
+        capture="20261102T12.jsonl.gz",
+    )
+    degraded = exchange("degraded", degraded="KeyError in addon.metering:1", response_id="r-3")
+    wrong = exchange("misread", response_id="r-4")
+    put(
+        engine,
+        entry(live, reading(live), prices),
+        entry(degraded, reading(degraded), prices),
+        entry(wrong, misread(wrong), prices),
+    )
+    for command in ("replay", "rebuild"):
+        words = [command, str(lines), "--ledger", ledger, "--prices", str(prices)]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.stderr
+    book = PriceBook.load(str(dearer))
+    assert reprice.apply(engine, book, Scope(), now=LATER, reason="dearer") > 0
     rollup.roll(engine, now=LATER)
     engine.dispose()
-    return ledger, lines
+    return folder / "ledger.sqlite3", lines
 
 
 def breaches(engine: sa.Engine, lines: Path) -> dict[str, list[str]]:
@@ -222,8 +355,8 @@ def test_one_changed_field(copy, table: sa.Table, name: str):
         if found:
             assert f"{table.name}.{name}" not in NOT_FOUND, f"it is found now: {found}"
             return
-    if tried:
-        assert f"{table.name}.{name}" in NOT_FOUND, f"{tried} changes were not found"
+    assert tried, "no row has a value to change: add one to the ledger of this test"
+    assert f"{table.name}.{name}" in NOT_FOUND, f"{tried} changes were not found"
 
 
 def test_a_figure_that_vanishes(copy):
