@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from addon.metering.answers.decoding import Decoder
@@ -233,6 +233,49 @@ class Tap:
         except Exception as failure:  # noqa: BLE001  # as above
             self._give_way(failure)
         return kept or []
+
+    def edit_run(self, run: bytes, chunks: Sequence[bytes]) -> list[bytes]:
+        """What goes on of each of these chunks, which came together and of which `run` is made."""
+        stripper = self._stripper
+        kept: list[bytes] = []
+        at = 0
+        if stripper is not None and self._decoder is None and self._capture is None:
+            while at < len(chunks) and not stripper.is_between_events:
+                kept += _as_list(self._edit(chunks[at]))
+                run = run[len(chunks[at]) :]
+                at += 1
+            passed = self._edit_events(run, chunks[at:] if at else chunks)
+            if passed is not None:
+                return kept + passed
+        for chunk in chunks[at:]:
+            kept += _as_list(self.callable(chunk))
+        return kept
+
+    def _edit_events(self, run: bytes, chunks: Sequence[bytes]) -> list[bytes] | None:
+        """As `_edit` for chunks each of which is one event; None where they are not."""
+        stripper = self._stripper
+        if stripper is None or self.gave_way or self._unframed_bytes or not chunks:
+            return None
+        try:
+            passed = stripper.feed_events(run, chunks)
+        except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the client
+            self._stripper = None
+            self._give_way(failure)
+            return list(chunks)
+        if passed is None:
+            return None
+        passed = [chunk for chunk in passed if chunk]
+        try:
+            self._kept += passed
+            if self._times is not None:
+                self._note_time(self._times, has_events=True)
+            self._pending.append(run)
+            self._pending_bytes += len(run)
+            if self._pending_bytes >= BATCH_BYTES:
+                self._look()
+        except Exception as failure:  # noqa: BLE001  # as above
+            self._give_way(failure)
+        return passed
 
     def _edit_decoded(self, data: bytes) -> bytes | list[bytes]:
         """As `_edit`, for an answer that is encoded although identity was asked for.
@@ -472,6 +515,12 @@ class Tap:
         self._steps = None
         self.meter.give_up()
         self._give_back()
+
+
+def _as_list(passed: bytes | list[bytes]) -> list[bytes]:
+    if isinstance(passed, list):
+        return passed
+    return [passed] if passed else []
 
 
 def _hash(digest: hashlib._Hash, data: bytes) -> None:

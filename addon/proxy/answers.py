@@ -60,7 +60,7 @@ def begin(running: Running, live: Live, response: http.Response) -> None:
     if tap.decodes:
         # Upstream compressed although identity was asked for; what goes on is identity.
         del response.headers["content-encoding"]
-    into: StreamCallable = _chunk_by_chunk(tap.callable) if tap.edits else tap.callable
+    into: StreamCallable = _run_by_run(tap) if tap.edits else tap.callable
     if holds_end and not tap.edits and running.can_hold_end:
         into = running.held_ends[live.flow.id] = _held(into, values)
     live.stream = response.stream = into
@@ -128,16 +128,14 @@ def _held(into: StreamCallable, response: Response) -> HeldEnd:
     return HeldEnd(into, _length_of(response))
 
 
-def _chunk_by_chunk(into: StreamCallable) -> StreamCallable:
+def _run_by_run(tap: Tap) -> StreamCallable:
     """What is taken out of a run of chunks is taken out of each; the others stay as they were."""
+    into = tap.callable
 
     def edit(data: bytes) -> bytes | list[bytes]:
         if type(data) is not ChunkRun:
             return into(data)
-        kept: list[bytes] = []
-        for chunk in data.chunks:
-            passed = into(chunk)
-            kept += [passed] if isinstance(passed, bytes) else passed
+        kept = tap.edit_run(data, data.chunks)
         return ChunkRun.of(kept) if kept else []
 
     return edit

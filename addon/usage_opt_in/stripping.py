@@ -11,7 +11,7 @@ Of a large event only the end is parsed.
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from addon.framing import json_values
 from addon.framing.sse import SSE
@@ -33,6 +33,8 @@ _ENVELOPE = frozenset(
 carries nothing."""
 _USAGE = b'"usage"'
 _NULL_USAGE = b',"usage":null'
+_LAST_NULL_USAGE = b',"usage":null}\n\n'
+"""How an ordinary event ends, as OpenAI writes it."""
 _SPACED_NULL_USAGE = re.compile(rb' ?, ?"usage" ?: ?null')
 """As Python's JSON writer spaces it, and a few others."""
 _SPACED_BYTES_MAX = 16
@@ -79,6 +81,11 @@ class Stripper:
         """Why usage may be left in the stream; None if none is."""
 
     @property
+    def is_between_events(self) -> bool:
+        """Whether no incomplete event waits for its end."""
+        return self._is_between_events
+
+    @property
     def held(self) -> bytes:
         """The incomplete event that waits for its end."""
         return self._framing.held
@@ -97,6 +104,40 @@ class Stripper:
         run = self.framed = self._framing.feed(data)
         self._is_between_events = not self._framing.is_holding
         return self._strip(run) if _may_hold_usage(run) else run
+
+    def feed_events(self, run: bytes, chunks: Sequence[bytes]) -> list[bytes] | None:
+        """What goes on of each of these chunks, of which `run` is made, where each is one event.
+
+        None: they are not, and nothing was done; the same for what has an odd line end.
+        """
+        if (
+            not self._is_between_events
+            or run.count(b"\n\n") != len(chunks)
+            or b"\r" in run
+            or b"\n\n\n" in run
+            or not all(chunk.endswith(b"\n\n") for chunk in chunks)
+        ):
+            return None
+        self.framed = run
+        if not _may_hold_usage(run):
+            return list(chunks)
+        is_escaped = json_values.has_escaped_key(run)
+        removed = self.removed
+        kept = []
+        for chunk in chunks:
+            first = chunk.find(_USAGE)
+            if first < 0 and not is_escaped:
+                kept.append(chunk)
+            elif (
+                first == len(chunk) - len(_LAST_NULL_USAGE) + 1
+                and chunk.endswith(_LAST_NULL_USAGE)
+                and chunk.startswith(b"data:")
+            ):
+                removed.append(_NULL_USAGE)
+                kept.append(chunk[: -len(_LAST_NULL_USAGE)] + b"}\n\n")
+            else:
+                kept.append(self._strip_block(chunk))
+        return kept
 
     def end(self) -> bytes:
         """What is left at the end of the body."""

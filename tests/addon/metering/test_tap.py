@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import brotli
@@ -106,6 +106,78 @@ def test_editing_gives_the_unasked_stream_whatever_the_cuts(edges: list[int]):
     assert passed.removed_bytes == len(removed)
     assert passed.client_bytes == len(UNASKED)
     assert passed.stripped
+
+
+@pytest.mark.parametrize("run_chunks", [1, 2, 7, 1000])
+@pytest.mark.parametrize("size", [1, 50, 100, len(WORD), 1000])
+def test_chunks_that_come_together_are_edited_as_those_that_come_apart(size: int, run_chunks: int):
+    """With the length of an event each chunk is one event, as servers write them."""
+    whole = [*[WORD] * 60, LAST, DONE]
+    chunks = whole if size == len(WORD) else [BODY[i : i + size] for i in range(0, len(BODY), size)]
+    together, apart = tap_of(strips=True), tap_of(strips=True)
+    for run in itertools.batched(chunks, run_chunks):
+        alone = [piece for piece in map(apart.callable, run) if piece]
+        assert together.edit_run(b"".join(run), run) == alone
+    assert together.callable(b"") == apart.callable(b"") == []
+    for tap in (together, apart):
+        tap.end()
+        assert tap.meter.usage().output_tokens == 2
+    assert digests(together) == digests(apart)
+
+
+def test_a_run_behind_an_unfinished_event_is_edited_from_its_end_on():
+    tap = tap_of(strips=True)
+    edited = WORD.replace(b',"usage":null', b"")
+    assert tap.edit_run(WORD + WORD[:9], [WORD, WORD[:9]]) == [edited]
+    run = [WORD[9:], WORD, WORD]
+    assert tap.edit_run(b"".join(run), run) == [edited] * 3
+
+
+def digests(tap: Tap) -> tuple[object, ...]:
+    passed = tap.passed()
+    return (
+        passed.upstream_digest,
+        passed.client_digest,
+        passed.removed_digest,
+        passed.client_bytes,
+        tap.meter.frames,
+    )
+
+
+def test_a_bug_while_editing_a_run_hands_it_on_as_it_came():
+    class Broken(Stripper):
+        def feed_events(self, run: bytes, chunks: Sequence[bytes]) -> list[bytes] | None:
+            super().feed_events(run, chunks)
+            raise ZeroDivisionError
+
+    troubles = Troubles()
+    tap = tap_of(strips=True, stripper=Broken(), troubles=troubles)
+    assert tap.edit_run(WORD + LAST, [WORD, LAST]) == [WORD, LAST]
+    assert tap.edit_run(WORD + DONE, [WORD, DONE]) == [WORD, DONE]
+    tap.end()
+    assert "ZeroDivisionError" in (troubles.text or "")
+
+
+def test_a_bug_in_the_meter_leaves_the_editing_of_runs_at_work():
+    class FailingEvents(Failing):
+        def feed_events(self, run: bytes) -> None:
+            self.feed(run)
+
+    tap = tap_of(strips=True, metered=FailingEvents(1))
+    run = [WORD] * 60
+    for _ in range(2):
+        assert b"".join(tap.edit_run(b"".join(run), run)) == UNASKED[: -len(DONE)]
+    assert tap.edit_run(LAST + DONE, [LAST, DONE]) == [DONE]
+    tap.end()
+    assert tap.gave_way
+
+
+def test_a_capture_gets_the_chunks_of_an_edited_run():
+    captured: list[bytes] = []
+    tap = tap_of(strips=True, capture=captured.append)
+    run = [WORD, WORD, LAST]
+    assert tap.edit_run(b"".join(run), run) == [UNASKED[: UNASKED.index(b"data", 1)]] * 2
+    assert captured == run
 
 
 def test_an_edited_chunk_does_not_wait_for_the_next():

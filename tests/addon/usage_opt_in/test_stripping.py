@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from addon.usage_opt_in.stripping import Stripper
@@ -215,3 +215,53 @@ def test_the_work_for_an_event_is_linear_in_its_usage_keys(event):
         Stripper().feed(b"data: " + event(size) + b"\n\n")
 
     assert_linear(feed, 1_000)
+
+
+EVENTS = [
+    *(chunk(c, b',"usage":null') for c in (ROLE, WORD, STOP)),
+    chunk(WORD),
+    chunk(WORD, b',"usage": null'),
+    chunk(WORD, b',"us\\u0061ge":null'),
+    chunk(b'[{"delta":{"usage":null}}]', b',"usage":null'),
+    chunk(b"[]", b',"usage":' + USAGE),
+    b'event: x\ndata: {"id":"x","usage":null}\n\n',
+    b": ping\n\n",
+    DONE,
+]
+
+
+@given(st.lists(st.sampled_from(EVENTS), min_size=1, max_size=12))
+@example([chunk(WORD), DONE])
+@example(EVENTS)
+@example(EVENTS[:4])
+def test_events_that_came_together_lose_what_each_of_them_would_lose(events: list[bytes]):
+    together, apart = Stripper(), Stripper()
+    run = b"".join(events)
+    assert together.feed_events(run, events) == [apart.feed(event) for event in events]
+    assert b"".join(together.removed) == b"".join(apart.removed)
+    assert together.framed == run
+    assert together.is_between_events
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        pytest.param([EVENTS[0] + EVENTS[1]], id="two-in-one-chunk"),
+        pytest.param([EVENTS[0], EVENTS[1][:30]], id="the-last-is-cut"),
+        pytest.param([EVENTS[0][:30], EVENTS[0][30:]], id="one-in-two-chunks"),
+        pytest.param([EVENTS[0], EVENTS[1] + b"\n"], id="a-line-end-more"),
+        pytest.param([EVENTS[0].replace(b"\n", b"\r\n")], id="crlf"),
+        pytest.param([EVENTS[0][:-1], b"\n" + EVENTS[1]], id="cut-in-a-blank-line"),
+    ],
+)
+def test_chunks_that_are_not_one_event_each_are_left_to_the_framing(chunks: list[bytes]):
+    stripper = Stripper()
+    assert stripper.feed_events(b"".join(chunks), chunks) is None
+    assert stripper.removed == []
+    assert stripped(b"".join(chunks), []) == b"".join(map(stripper.feed, chunks)) + stripper.end()
+
+
+def test_while_an_event_waits_for_its_end_none_is_taken_for_a_whole_one():
+    stripper = Stripper()
+    assert stripper.feed(EVENTS[0][:30]) == b""
+    assert stripper.feed_events(EVENTS[1], [EVENTS[1]]) is None
