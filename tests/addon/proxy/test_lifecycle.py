@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from addon.metering.budget import Budget
+from addon.metering.settlement import End
+from addon.metering.troubles import Troubles
 from addon.proxy import lifecycle
 from addon.proxy.recorder import Recorder
 from ledger.store.processes.health import Health, ThreadHealth
@@ -124,6 +126,21 @@ def test_a_stop_waits_for_open_answers_and_no_longer_than_its_bound(monkeypatch)
         assert running.live
 
     asyncio.run(play())
+
+
+def test_a_session_that_was_ended_at_the_stop_is_not_ended_again():
+    """mitmproxy may still report the end of the connection while the process stops."""
+    ends = []
+    session = SimpleNamespace(
+        handshake=SimpleNamespace(troubles=Troubles()),
+        end=lambda how, at: ends.append(how) or (),
+    )
+    running = SimpleNamespace(live={}, sessions={"flow": session}, ledger=None)
+    lifecycle.end_all(running, settle=lambda live: None)
+    assert not session.handshake.troubles.text
+    assert running.sessions == {}
+    lifecycle.end_all(running, settle=lambda live: None)
+    assert ends == [End.STOPPED]
 
 
 def test_captures_go_where_the_settings_name_them(tmp_path):

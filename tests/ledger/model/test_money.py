@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.model.money import AMOUNT_MAX, decimal_of, picousd_of, usd_text
+from ledger.model.money import AMOUNT_MAX, DIGITS_MAX, decimal_of, picousd_of, usd_text
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,12 @@ def test_a_number_that_is_too_long_costs_no_arithmetic(usd):
     assert picousd_of(usd) is None
     assert picousd_of(Decimal(usd)) is None
     assert time.process_time() - started < 1.0
+
+
+def test_a_number_is_read_up_to_64_characters():
+    longest = "0.5" + "0" * (DIGITS_MAX - 3)
+    assert decimal_of(longest) == Decimal("0.5")
+    assert decimal_of(f"{longest}0") is None
 
 
 def test_a_huge_int_is_not_turned_into_text():
