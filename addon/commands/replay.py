@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +18,7 @@ from addon.recordings.archives import files_in, is_url
 from addon.recordings.files import files_of, read
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.replay import Tally
-from addon.recordings.replay_processes import JOBS_MAX, Job, replay_here, replay_with
+from addon.recordings.replay_processes import JOBS_MAX, Job, Log, replay_here, replay_with
 from ledger.commands.options import LedgerOption
 from ledger.model.errors import LedgerError
 from ledger.reports.layout import Column, Table
@@ -103,23 +103,37 @@ def replay_archive(paths: Sequence[str], address: str, job: Job, *, workers: int
     from addon.recordings.replay_dask import replay_on_dask
 
     files = files_in(paths, bodies_too=job.url is not None)
-    if not files:
-        raise LedgerError(f"nothing to replay in {', '.join(paths)}")
-    console = console_on_stderr()
 
-    def log(_level: str, line: str) -> None:
-        console.print(escape(printable(line)))
+    def run(console: Console, log: Log) -> Tally:
+        total = sum(file.size for file in files)
+        with progress(console, "replaying", total, is_bytes=True) as advance:
+            return replay_on_dask(address, job, files, workers=workers, log=log, advance=advance)
 
-    total = sum(file.size for file in files)
-    with progress(console, "replaying", total, is_bytes=True) as advance:
-        tally = replay_on_dask(address, job, files, workers=workers, log=log, advance=advance)
-    _show(console, tally, shown(job.ledger_url))
-    return _exit_code(tally)
+    return _replayed(paths, files, job, run)
 
 
 def main(paths: Sequence[Path], job: Job, *, jobs: int) -> int:
     """Replay the files; 0 if every exchange in them is in the ledger, 1 if not."""
     files = files_of(paths, bodies_too=job.url is not None)
+
+    def run(console: Console, log: Log) -> Tally:
+        if jobs == 1:
+            with files_progress(console, "replaying", files) as advance:
+                return replay_here(job, files, log=log, advance=advance)
+        total = sum(path.stat().st_size for path in files)
+        with progress(console, "replaying", total, is_bytes=True) as advance_all:
+            return replay_with(jobs, job, files, log=log, advance=advance_all)
+
+    return _replayed(paths, files, job, run)
+
+
+def _replayed(
+    paths: Sequence[object],
+    files: Sequence[object],
+    job: Job,
+    run: Callable[[Console, Log], Tally],
+) -> int:
+    """Run a replay of these files and show its result; the exit code."""
     if not files:
         raise LedgerError(f"nothing to replay in {', '.join(map(str, paths))}")
     console = console_on_stderr()
@@ -127,18 +141,8 @@ def main(paths: Sequence[Path], job: Job, *, jobs: int) -> int:
     def log(_level: str, line: str) -> None:
         console.print(escape(printable(line)))
 
-    if jobs == 1:
-        with files_progress(console, "replaying", files) as advance:
-            tally = replay_here(job, files, log=log, advance=advance)
-    else:
-        total = sum(path.stat().st_size for path in files)
-        with progress(console, "replaying", total, is_bytes=True) as advance_all:
-            tally = replay_with(jobs, job, files, log=log, advance=advance_all)
+    tally = run(console, log)
     _show(console, tally, shown(job.ledger_url))
-    return _exit_code(tally)
-
-
-def _exit_code(tally: Tally) -> int:
     return 1 if tally.faults or tally.refused or not tally.new + tally.known else 0
 
 

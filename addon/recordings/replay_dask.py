@@ -37,6 +37,7 @@ from addon.recordings.replay_processes import CLOSE_SECONDS_MAX, Job, Log
 from ledger import recording
 from ledger.maintenance.partial import PartMerged, PartsMerger
 from ledger.model.errors import LedgerError
+from ledger.settings import small_files
 from ledger.text.extras import missing_extra
 
 LOCAL = "local"
@@ -201,10 +202,7 @@ def _part_job(job: Job, *, log: Log) -> PartJob:
     node = f"replay/{os.getpid()}/{int(time.time())}"
     ledger = recording.open_ledger(job.ledger_url, node=node, log=log)
     ledger.close(CLOSE_SECONDS_MAX)
-    try:
-        prices = Path(job.prices).read_text() if job.prices else None
-    except OSError as error:
-        raise LedgerError(f"{job.prices}: {error.strerror or error}") from error
+    prices = small_files.read_text(Path(job.prices), "price file") if job.prices else None
     return PartJob(node=node, secret=ledger.secret, url=job.url, prices=prices)
 
 

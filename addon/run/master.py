@@ -31,6 +31,7 @@ from mitmproxy.tools import cmdline, main
 from addon.proxy.recorder import Recorder
 from addon.run.workspace import NO_WORKSPACE, Workspace
 from addon.telemetry.seat import Seat
+from ledger.settings.small_files import FILE_BYTES_MAX, first_bytes
 
 REQUEST_BODY_BYTES_MAX = 64 * 2**20
 """A larger request body goes upstream as it comes: an upload of a file, not a prompt. Providers
@@ -160,7 +161,9 @@ def wants_proxyauth(confdir: str) -> bool:
     """Whether mitmproxy's configuration file sets `proxyauth`, whose addon is slow to import."""
     folder = Path(confdir).expanduser()
     paths = (folder / "config.yaml", folder / "config.yml")
-    return any(path.is_file() and "proxyauth" in path.read_text() for path in paths)
+    return any(
+        path.is_file() and b"proxyauth" in first_bytes(path, FILE_BYTES_MAX) for path in paths
+    )
 
 
 def _filters(arguments: Any) -> dict[str, str]:
