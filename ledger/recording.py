@@ -15,7 +15,6 @@ from ledger.store.writing.batches import Price
 from ledger.store.writing.jobs import Receipt
 from ledger.store.writing.trouble import Log
 from ledger.store.writing.writer import Ledger
-from ledger.sync.shipper import open_spool
 
 
 def open_ledger(
@@ -40,6 +39,8 @@ def open_ledger(
                 companions=(keeper, *watcher_of(parsed, log)),
             )
         )
+    from ledger.sync.shipper import open_spool
+
     engine, shipper = open_spool(parsed, log=log)
     return _started(
         Ledger(

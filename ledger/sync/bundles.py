@@ -18,8 +18,7 @@ from typing import Any
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.engine import Connection, Dialect
+from sqlalchemy.engine import Connection
 
 from ledger.store.keys import Key
 from ledger.store.schema import links
@@ -29,8 +28,6 @@ from ledger.store.writing import batch_insert
 
 LINK_LOCK = 0x746F6B656E6C6E6B
 """`tokenlnk` as a number: who links holds it on PostgreSQL, so that two agree on a group."""
-
-_POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]  # not annotated
 
 _SENT = {
     exchanges: batch_insert.EXCHANGE_COLUMNS,
@@ -136,8 +133,11 @@ def _writing(dialect: str, table: sa.Table, names: tuple[str, ...]) -> sa.TextCl
         values = ", ".join(f"r.value ->> {at}" for at in range(len(names)))
         source = "json_each(:rows) r"
     else:
+        from sqlalchemy.dialects import postgresql  # slow to import, and not for a SQLite ledger
+
+        spelling = postgresql.dialect()  # type: ignore[no-untyped-call]  # not annotated
         values = ", ".join(
-            f"CAST(r ->> {at} AS {table.c[name].type.compile(_POSTGRESQL)})"
+            f"CAST(r ->> {at} AS {table.c[name].type.compile(spelling)})"
             for at, name in enumerate(names)
         )
         source = "jsonb_array_elements(CAST(:rows AS jsonb)) r"

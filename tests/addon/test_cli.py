@@ -125,6 +125,32 @@ def test_a_report_of_a_current_sqlite_ledger_imports_nothing_that_it_does_not_us
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
+@pytest.mark.process
+def test_a_run_imports_nothing_that_a_sqlite_ledger_without_metrics_and_budgets_does_not_use():
+    unused = [
+        "alembic",
+        "flask",
+        "genai_prices",
+        "ldap3",
+        "ledger.budgets.alerts",
+        "ledger.figures.queries",
+        "ledger.sync.shipper",
+        "prometheus_client",
+        "pydantic",
+        "sqlalchemy.dialects.postgresql",
+        "sqlalchemy.orm",
+        "typer",
+    ]
+    code = (
+        "import sys; from addon.run import lean; lean.install(); import addon.run.around; "
+        f"print([name for name in {unused} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [

@@ -1,22 +1,31 @@
-"""Edge. Telemetry of this process: built from the options, fed by the ledger, stopped with it."""
+"""Edge. Telemetry of this process: built from the options, fed by the ledger, stopped with it.
+
+What serves health and metrics is imported when it is wanted: a start without it is shorter.
+"""
+
+from __future__ import annotations
 
 import logging
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from addon.recordings.capture_files import CaptureFiles
-from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health
-from addon.telemetry.metrics import Metrics
 from addon.telemetry.observer import Observer, Sink
-from addon.telemetry.seat import Seat
 from ledger.model.errors import LedgerError
-from ledger.store.writing.writer import Ledger
-from ledger.sync import spool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from addon.recordings.capture_files import CaptureFiles
+    from addon.telemetry.endpoint import Endpoint
+    from addon.telemetry.metrics import Metrics
+    from addon.telemetry.seat import Seat
+    from ledger.store.writing.writer import Ledger
+    from ledger.sync.spool import Status
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +57,7 @@ class Watching:
         self._open_exchanges: Callable[[], int] = lambda: 0
         self._captures: Callable[[], CaptureFiles | None] = lambda: None
         self._ledger: Ledger | None = None
-        self._spool: tuple[float, spool.Status] | None = None
+        self._spool: tuple[float, Status] | None = None
         sinks: list[Sink] = []
         self._endpoint: Endpoint | None = None
         if wanted.metrics is not None and wanted.seat is not None:
@@ -60,6 +69,8 @@ class Watching:
                 )
             )
         elif wanted.metrics is not None:
+            from addon.telemetry.metrics import Metrics
+
             metrics = Metrics(self.health, dropped_observations=lambda: self.observer.dropped)
             sinks.append(metrics)
             self._endpoint = _listening(*wanted.metrics, self.health, metrics)
@@ -130,7 +141,9 @@ class Watching:
             captures_dropped=captures.dropped if captures is not None else None,
         )
 
-    def _status(self, path: Path) -> spool.Status | None:
+    def _status(self, path: Path) -> Status | None:
+        from ledger.sync import spool
+
         now = time.monotonic()
         if self._spool is None or now - self._spool[0] > SPOOL_LOOK_SECONDS:
             try:
@@ -141,6 +154,8 @@ class Watching:
 
 
 def _listening(host: str, port: int, health: Callable[[], Health], metrics: Metrics) -> Endpoint:
+    from addon.telemetry.endpoint import Endpoint
+
     try:
         return Endpoint(host, port, health=health, metrics=metrics)
     except OSError as error:
