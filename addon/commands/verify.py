@@ -203,6 +203,9 @@ def _client_side(booked: Exchange, again: Exchange) -> list[str]:
 def _show(console: Console, verdict: Verdict) -> int:
     """Say what becomes of a promise; how many breaches those are."""
     promise = verdict.promise
+    if not verdict.is_checked:
+        console.print(escape(f"skipped {promise.holds}: it needs the whole ledger, not --since"))
+        return 0
     if not verdict.count:
         console.print(escape(f"holds   {promise.holds}"))
         return 0

@@ -5,8 +5,7 @@ The database does the summing, so no row passes through Python that is not part 
 alone (`--exact`) is compared with the view's own sums before it is shown.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -22,10 +21,10 @@ from ledger.figures.figures import (
     Row,
     Times,
     order,
-    percentiles,
     top_of,
     total_of,
 )
+from ledger.figures.percentiles import Percentiles, Pool
 from ledger.figures.spans import stale_count
 from ledger.figures.sums import Wanted
 from ledger.settings.names import WORDS
@@ -44,11 +43,6 @@ SPLIT = 10**6
 _NAMES = tuple(each.name for each in fields(Figures))
 _TIMES = {"first_token_ms": "first_token_times", "duration_ms": "duration_times"}
 """Time -> the times of a group, as the sums have them."""
-
-
-NO_TIMES: Counter[str] = Counter()
-SMALL_GROUP = 200
-"""Times that differ."""
 
 
 def report(
@@ -70,12 +64,14 @@ def report(
         still_open = connection.execute(_still_open(scope)).scalar_one()
         first, last = _extent(connection, scope)
         stale_days = 0 if is_exact else stale_count(connection)
-    every = _Every()
+    pools = {name: Pool() for name in _TIMES}
     rows = [
         Row(
             key=key,
             figures=group.figures,
-            times=every.spread(group.times),
+            times=_times_of(
+                {name: pools[name].add(group.times.get(kept, ())) for name, kept in _TIMES.items()}
+            ),
             hint=group.hint,
             name=_key_name(words, key, group.hint, scope),
         )
@@ -83,14 +79,19 @@ def report(
     ]
     total = total_of(row.figures for row in rows)
     rows.sort(key=order(words, TIMES))
-    rows = top_of(rows, top)
-    assert total_of(row.figures for row in rows) == total
+    if top is not None:
+        rows = top_of(rows, top)
+        assert total_of(row.figures for row in rows) == total
     return Report(
         by=words,
         since=scope.since,
         until=scope.until,
         rows=tuple(rows),
-        total=Row(key=(), figures=total, times=every.times()),
+        total=Row(
+            key=(),
+            figures=total,
+            times=_times_of({name: pool.all() for name, pool in pools.items()}),
+        ),
         open_requests=still_open,
         now=now or datetime.now(UTC),
         first=first,
@@ -173,49 +174,12 @@ def _groups(
     return groups
 
 
-class _Every:
-    """The times of all groups, which are counted together."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, Counter[str]] = {name: Counter() for name in _TIMES.values()}
-        self._few: dict[str, list[str]] = {name: [] for name in _TIMES.values()}
-
-    def spread(self, times: Mapping[str, list[str]]) -> Times:
-        """The percentiles of a group, whose times are kept for those of all."""
-        counts = {name: counted(texts) for name, texts in times.items()}
-        for name, each in counts.items():
-            # Small groups are quicker counted once more, all at once, than added one by one.
-            if len(each) < SMALL_GROUP:
-                self._few[name] += times[name]
-            else:
-                self._counts[name].update(each)
-        return _times_of(counts)
-
-    def times(self) -> Times:
-        """The percentiles of all."""
-        return _times_of(
-            {name: each + counted(self._few[name]) for name, each in self._counts.items()}
-        )
-
-
-def _times_of(counts: Mapping[str, Counter[str]]) -> Times:
-    found: dict[str, int | None] = {}
-    for name, kept in _TIMES.items():
-        middle, high = percentiles_of(counts.get(kept, NO_TIMES))
-        found |= {f"{name}_p50": middle, f"{name}_p95": high}
-    return Times(**found)
-
-
-def counted(texts: Iterable[str]) -> Counter[str]:
-    """How often each time is in texts as the sums keep them."""
-    return Counter(" ".join(texts).split())
-
-
-def percentiles_of(counts: Counter[str]) -> tuple[int | None, int | None]:
-    """p50 and p95 of times."""
-    if not counts:
-        return None, None
-    return percentiles(sorted((int(value), count) for value, count in counts.items()))
+def _times_of(found: Mapping[str, Percentiles]) -> Times:
+    """Percentiles by the names that a report has for them."""
+    times: dict[str, int | None] = {}
+    for name, (middle, high) in found.items():
+        times |= {f"{name}_p50": middle, f"{name}_p95": high}
+    return Times(**times)
 
 
 class _Keys:

@@ -46,33 +46,48 @@ class Verdict:
     promise: Promise
     count: int
     examples: tuple[tuple[str, str], ...]
+    is_checked: bool = True
+    """False: it was left out, because it cannot be checked for a period alone."""
 
 
 def verify(engine: Engine, since: datetime | None = None) -> Iterator[Verdict]:
-    """What becomes of each promise, one after the other; only of what was opened `since` then."""
+    """The verdict on each promise, one after the other; only on what was opened `since` then.
+
+    With `since` the work is that of the period: the file as a whole is not checked.
+    """
     if engine.dialect.name == "sqlite":
-        with engine.connect() as connection:
-            yield _integrity(connection)
+        if since is None:
+            with engine.connect() as connection:
+                yield _integrity(connection)
+        else:
+            yield Verdict(INTEGRITY, 0, (), is_checked=False)
     for promise in PROMISES:
         # Each in a snapshot of its own: a long one would hold back the clean-up of a live ledger.
         with snapshot(engine) as connection:
-            yield _ask(connection, promise, since or BEGINNING)
+            yield _ask(connection, promise, since)
     with snapshot(engine) as connection:
         yield _digests(connection, since or BEGINNING)
 
 
-def _ask(connection: Connection, promise: Promise, since: datetime) -> Verdict:
-    day = _DAY[connection.dialect.name]
+def _ask(connection: Connection, promise: Promise, begin: datetime | None) -> Verdict:
+    words = {
+        "day": _DAY[connection.dialect.name],
+        "of_period": "true" if begin is None else _OF_PERIOD[connection.dialect.name],
+    }
+    since = begin or BEGINNING
     midnight = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     bounds: dict[str, sa.BindParameter[Any]] = {
         "since": sa.bindparam("since", since, Instant()),
         "midnight": sa.bindparam("midnight", midnight, Instant()),
         "day": sa.bindparam("day", midnight.date(), sa.Date()),
     }
-    text = sa.text(promise.broken.replace("{day}", day))
-    used = [bound for name, bound in bounds.items() if f":{name}" in promise.broken]
+    broken = promise.broken
+    for word, meant in words.items():
+        broken = broken.replace(f"{{{word}}}", meant)
+    used = [bound for name, bound in bounds.items() if f":{name}" in broken]
     found = (
-        text.bindparams(*used)
+        sa.text(broken)
+        .bindparams(*used)
         .columns(sa.column("id", sa.Text), sa.column("detail", sa.Text))
         .subquery()
     )
@@ -120,6 +135,14 @@ _DAY = {
     "sqlite": "date(v.opened_at)",
     "postgresql": "CAST(v.opened_at AT TIME ZONE 'UTC' AS date)",
 }
+
+_IDS = "SELECT p.response_id FROM exchanges p WHERE p.opened_at >= :since"
+_OF_PERIOD = {
+    "sqlite": f"response_id IN ({_IDS})",
+    # As an array, since PostgreSQL would rather read all exchanges than join these to them.
+    "postgresql": f"response_id = ANY (ARRAY({_IDS}))",
+}
+"""What an answer of the period is compared with may be older, and is found by its id."""
 
 _CURRENT_READINGS = """(
   SELECT * FROM (
@@ -275,8 +298,8 @@ WHERE opened_at >= :since AND removed_bytes = 0
         """
 SELECT e.id, 'ended as ' || e.state AS detail FROM exchanges e
 WHERE e.opened_at >= :since AND e.state <> 'open' AND NOT EXISTS (
-  SELECT 1 FROM readings r WHERE r.opened_at = e.opened_at AND r.exchange_id = e.id
-    AND (r.revision >= 1 OR e.state = 'lost'))""",
+  SELECT 1 FROM readings r WHERE r.opened_at >= :since AND r.opened_at = e.opened_at
+    AND r.exchange_id = e.id AND (r.revision >= 1 OR e.state = 'lost'))""",
     ),
     Promise(
         "belonging",
@@ -284,11 +307,13 @@ WHERE e.opened_at >= :since AND e.state <> 'open' AND NOT EXISTS (
         """
 SELECT r.exchange_id AS id, 'reading ' || r.id AS detail FROM readings r
 WHERE r.opened_at >= :since AND NOT EXISTS (
-  SELECT 1 FROM exchanges e WHERE e.opened_at = r.opened_at AND e.id = r.exchange_id)
+  SELECT 1 FROM exchanges e
+  WHERE e.opened_at >= :since AND e.opened_at = r.opened_at AND e.id = r.exchange_id)
 UNION ALL
 SELECT c.exchange_id, 'charge ' || c.id FROM charges c
 WHERE c.opened_at >= :since AND NOT EXISTS (
-  SELECT 1 FROM readings r WHERE r.opened_at = c.opened_at AND r.exchange_id = c.exchange_id
+  SELECT 1 FROM readings r
+  WHERE r.opened_at >= :since AND r.opened_at = c.opened_at AND r.exchange_id = c.exchange_id
     AND r.id = c.reading_id)""",
     ),
     Promise(
@@ -390,7 +415,7 @@ WHERE e.opened_at >= :since AND e.duplicate_of IS NOT NULL
 SELECT MIN(id) AS id, COUNT(*) || ' exchanges of ' || origin || ' answered with ' || response_id
   || ', with the same key, request and answer' AS detail
 FROM exchanges
-WHERE response_id IS NOT NULL AND {_COUNTS} AND source = 'live'
+WHERE response_id IS NOT NULL AND {{of_period}} AND {_COUNTS} AND source = 'live'
   AND (upstream_digest IS NOT NULL OR content_digest IS NOT NULL)
 GROUP BY origin, response_id, key_fingerprint, request_digest, upstream_digest,
   CASE WHEN upstream_digest IS NULL THEN content_digest END
@@ -400,7 +425,7 @@ SELECT e.id, 'a recording of ' || MIN(o.id) FROM exchanges e
 JOIN exchanges o ON {_is_same_response("o", "e")} AND {_ranks_before("o", "e")}
 WHERE e.opened_at >= :since AND e.source <> 'live' AND e.duplicate_of IS NULL
   AND e.state <> 'open'
-GROUP BY e.id""",
+GROUP BY e.opened_at, e.id""",
     ),
     Promise(
         "collisions",
@@ -409,7 +434,8 @@ GROUP BY e.id""",
 SELECT MIN(id) AS id, COUNT(CASE WHEN duplicate_of IS NULL THEN 1 END) || ' exchanges of '
   || origin || ' count with ' || response_id AS detail
 FROM exchanges
-WHERE response_id IS NOT NULL AND (upstream_digest IS NOT NULL OR content_digest IS NOT NULL)
+WHERE response_id IS NOT NULL AND {{of_period}}
+  AND (upstream_digest IS NOT NULL OR content_digest IS NOT NULL)
 GROUP BY origin, response_id
 HAVING MAX(opened_at) >= :since
   AND (COUNT(CASE WHEN id_collision THEN 1 END) NOT IN (0, COUNT(*))

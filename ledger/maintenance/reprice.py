@@ -18,18 +18,33 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.charge import Charge
+from ledger.model.exchange import Exchange
 from ledger.pricing.charges import NO_SOURCE, charge
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.requests_view import requests
-from ledger.store.rows import exchange_of, reading_of
-from ledger.store.scope import Scope, conditions
-from ledger.store.tables import charges, exchanges, readings
+from ledger.store.rows import reading_of
+from ledger.store.scope import Scope, conditions, within
+from ledger.store.tables import charges, readings
 
 BATCH = 1000
 """Exchanges read and written at once: a transaction of some milliseconds beside a live proxy."""
 
 _FIGURES = ("line", "model", "quantity", "unit_picousd", "amount_picousd")
+
+_PRICED_BY = (
+    "id",
+    "opened_at",
+    "origin",
+    "provider",
+    "dialect",
+    "operation",
+    "path",
+    "request_model",
+    "response_model",
+    "service_tier",
+)
+"""What of an exchange its prices depend on, and what every exchange has."""
 
 type Row = Mapping[str, Any]
 
@@ -100,55 +115,53 @@ def _all(
             yield _reprice(row, booked[row["reading_id"]], book, now)
 
 
-def _batches(connection: Connection, scope: Scope) -> Iterator[list[Row]]:
+def _batches(connection: Connection, scope: Scope) -> Iterator[Sequence[Row]]:
     """Exchanges with their current reading, in the order of their keys."""
-    names = {column.name: column.label(f"exchange_{column.name}") for column in exchanges.c}
+    r = requests.c
+    names = [r[name].label(f"exchange_{name}") for name in _PRICED_BY]
     query = (
-        sa.select(*names.values(), *readings.c, requests.c.model, requests.c.reading_id)
+        sa.select(*names, *readings.c, r.model, r.reading_id)
         .select_from(
             requests.join(
-                exchanges,
-                (exchanges.c.opened_at == requests.c.opened_at) & (exchanges.c.id == requests.c.id),
-            ).join(
                 readings,
-                (readings.c.opened_at == requests.c.opened_at)
-                & (readings.c.exchange_id == requests.c.id)
-                & (readings.c.id == requests.c.reading_id),
+                (readings.c.opened_at == r.opened_at)
+                & (readings.c.exchange_id == r.id)
+                & (readings.c.id == r.reading_id),
             )
         )
-        .where(*conditions(scope, connection.dialect.name))
-        .order_by(requests.c.opened_at, requests.c.id)
+        # PostgreSQL does not see by itself that readings are of the period, too.
+        .where(*conditions(scope, connection.dialect.name), *within(scope, readings.c.opened_at))
+        .order_by(r.opened_at, r.id)
         .limit(BATCH)
     )
-    key = sa.tuple_(requests.c.opened_at, requests.c.id)
     rows = connection.execute(query).mappings().all()
     while rows:
-        yield [dict(row) for row in rows]
-        last = sa.tuple_(
-            sa.literal(rows[-1]["opened_at"], requests.c.opened_at.type),
-            sa.literal(rows[-1]["exchange_id"]),
-        )
-        rows = connection.execute(query.where(key > last)).mappings().all()
+        yield rows
+        at = sa.literal(rows[-1]["opened_at"], r.opened_at.type)
+        is_later = sa.tuple_(r.opened_at, r.id) > sa.tuple_(at, sa.literal(rows[-1]["exchange_id"]))
+        rest = query.where(is_later, r.opened_at >= at, readings.c.opened_at >= at)
+        rows = connection.execute(rest).mappings().all()
 
 
 def _booked(connection: Connection, batch: Sequence[Row]) -> dict[str, list[Row]]:
     """The current charges of each reading, in their order."""
+    c = charges.c
     query = (
-        sa.select(charges)
-        .where(charges.c.opened_at.between(batch[0]["opened_at"], batch[-1]["opened_at"]))
-        .order_by(charges.c.reading_id, charges.c.ordinal, charges.c.revision.desc(), charges.c.id)
+        sa.select(c.id, c.reading_id, c.ordinal, c.revision, *(c[name] for name in _FIGURES))
+        .where(c.opened_at.between(batch[0]["opened_at"], batch[-1]["opened_at"]))
+        .order_by(c.reading_id, c.ordinal, c.revision.desc(), c.id)
     )
     wanted = {row["reading_id"] for row in batch}
     found: dict[str, list[Row]] = defaultdict(list)
     for row in connection.execute(query).mappings():
         lines = found[row["reading_id"]]
         if row["reading_id"] in wanted and len(lines) == row["ordinal"]:
-            lines.append(dict(row))
+            lines.append(row)
     return found
 
 
 def _reprice(row: Row, booked: list[Row], book: PriceBook, now: datetime) -> _Repriced:
-    exchange = exchange_of({each.name: row[f"exchange_{each.name}"] for each in exchanges.c})
+    exchange = Exchange(**{name: row[f"exchange_{name}"] for name in _PRICED_BY})
     worked_out = charge(exchange, reading_of(row), book, priced_at=now)
     lines = [*worked_out, *_gone(worked_out, booked[len(worked_out) :], now)]
     appended = []

@@ -8,7 +8,7 @@ ones at once and the slow ones when they come.
     sessions   the costliest sessions                                              from the sums
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -16,7 +16,8 @@ from decimal import Decimal
 
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.figures.queries import counted, percentiles_of, totals
+from ledger.figures.percentiles import Pool
+from ledger.figures.queries import totals
 from ledger.pages import charts, figures, sums
 from ledger.pages.exchanges import Request, latest
 from ledger.pages.period import DAY, Period
@@ -247,12 +248,9 @@ def speed(engine: Engine, question: Question) -> Speed:
 def _spread(title: str, times: Mapping[str, str]) -> tuple[Spread, charts.Lines]:
     """Median and 95th percentile, and both over time."""
     bars = sorted(bar for bar, text in times.items() if text)
-    counts = [counted([times[bar]]) for bar in bars]
-    found = [percentiles_of(each) for each in counts]
-    every: Counter[str] = Counter()
-    for each in counts:
-        every.update(each)
-    middle, high = percentiles_of(every)
+    pool = Pool()
+    found = [pool.add((times[bar],)) for bar in bars]
+    middle, high = pool.all()
     chart = charts.Lines(
         title=title,
         unit="ms",

@@ -20,7 +20,7 @@ def exchange_of(row: Mapping[str, Any]) -> Exchange:
     known = {name: row[name] for name in _EXCHANGE if row[name] is not None}
     known["state"] = State(row["state"])
     known["source"] = Source(row["source"])
-    known["tags"] = json.loads(row["tags"])
+    known["tags"] = _document(row["tags"])
     if row["outcome"] is not None:
         known["outcome"] = Outcome(row["outcome"])
     return Exchange(**known)
@@ -36,15 +36,20 @@ def reading_of(row: Mapping[str, Any]) -> Reading:
         usage_source=UsageSource(row["usage_source"]),
         usage=Usage(
             **{name: row[name] for name in _COUNTS},
-            tool_units=json.loads(row["tool_units"]),
-            further=tuple(_further_of(further) for further in json.loads(row["further"])),
-            remarks=tuple(json.loads(row["remarks"])),
+            tool_units=_document(row["tool_units"]),
+            further=tuple(_further_of(further) for further in _document(row["further"])),
+            remarks=tuple(_document(row["remarks"])),
         ),
         usage_json=row["usage_json"],
         estimated_output_tokens=row["estimated_output_tokens"],
         read_at=row["read_at"],
         reason=row["reason"],
     )
+
+
+def _document(text: str) -> Any:
+    """Most documents are empty, which takes no parser to see."""
+    return {} if text == "{}" else [] if text == "[]" else json.loads(text)
 
 
 def _further_of(further: Mapping[str, Any]) -> FurtherUsage:

@@ -91,7 +91,10 @@ def test_every_breach_is_a_line_and_counted(book, verify):
     assert lines[-1] == ["bytes", "", "… and 1 more"]
     assert len(lines) == SHOWN_MAX + 1
     assert f"{SHOWN_MAX + 1} breaches" in done.stderr
-    assert verify("--since", "2026-11-03").exit_code == 0
+    done = verify("--since", "2026-11-03")
+    assert done.exit_code == 0
+    assert "skipped the SQLite file is sound" in done.stderr
+    assert done.stderr.count("holds   ") == len(PROMISES) + len(["digests"])
 
 
 def test_a_remark_breaks_nothing(book, verify):

@@ -1,12 +1,10 @@
 """Sums that keep what is not known apart from zero."""
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.figures.figures import Figures, Row, order, percentiles, top_of
+from ledger.figures.figures import Figures, Row, order, top_of
 
 
 def test_not_reported_is_not_zero():
@@ -31,32 +29,6 @@ def test_not_reported_is_not_zero():
 )
 def test_the_cost_state_of_a_sum(figures, state):
     assert figures.cost_state == state
-
-
-@pytest.mark.parametrize(
-    ("counts", "expected"),
-    [
-        ([], (None, None)),
-        ([(7, 1)], (7, 7)),
-        ([(1, 1), (2, 1)], (1, 2)),
-        # 1 … 20: the tenth and the nineteenth
-        ([(value, 1) for value in range(1, 21)], (10, 19)),
-        ([(5, 94), (9, 6)], (5, 9)),
-        ([(5, 95), (9, 5)], (5, 5)),
-    ],
-)
-def test_percentiles_by_nearest_rank(counts, expected):
-    assert percentiles(counts) == expected
-
-
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=200))
-def test_percentiles_of_counts_are_those_of_the_values(values):
-    counts = [(value, values.count(value)) for value in sorted(set(values))]
-    ranked = sorted(values)
-    assert percentiles(counts) == (
-        ranked[math.ceil(len(values) * 0.5) - 1],
-        ranked[math.ceil(len(values) * 95 / 100) - 1],
-    )
 
 
 def row(name, cost, requests=1):
