@@ -19,6 +19,11 @@ from ledger.store.tables import PARTITIONED, REVISION
 
 MIGRATION_LOCK = 0x746F6B656E746565
 """`tokentee` as a number: the advisory lock on PostgreSQL."""
+EMPTY_LEDGER = "empty_sqlite.sql"
+"""What all migrations together make of an empty SQLite file. A test compares it with them, and
+`python -m tests.ledger.store.engines.empty_ledger` writes it anew when one is added."""
+STATEMENT_END = ";\n--\n"
+"""A semicolon alone stands in triggers, too."""
 LINKS_SINCE = "0005"
 """The schema since which links are as `schema/links.py` has them."""
 
@@ -40,7 +45,10 @@ def upgrade(engine: Engine) -> str | None:
             copy = None
             if path and found:
                 copy = private_files.copy_before(path, found, new_revision=REVISION)
-            run_alembic("upgrade", connection, "head")
+            if path and found is None:
+                _create(connection)
+            else:
+                run_alembic("upgrade", connection, "head")
             if found is not None and found < LINKS_SINCE:
                 derived.relink_all(connection)
     except sa.exc.DBAPIError as error:
@@ -94,6 +102,14 @@ def is_ours(thing: Any, name: str | None, kind: str, _reflected: bool, _other: A
     if kind == "index":
         name = thing.table.name
     return not (name or "").startswith(tuple(f"{table}_p" for table in PARTITIONED))
+
+
+def _create(connection: Connection) -> None:
+    """Make an empty SQLite ledger, as all migrations one after the other would. Alembic and what it
+    imports would cost the first start 0.35 s and the proxy 13 MB for good (measured)."""
+    for statement in (_migrations() / EMPTY_LEDGER).read_text().split(STATEMENT_END)[:-1]:
+        connection.exec_driver_sql(statement)
+    derived.derive(connection)
 
 
 def _revision(connection: Connection) -> str | None:

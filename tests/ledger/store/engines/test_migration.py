@@ -1,6 +1,8 @@
 """The schema of a ledger: the newest one, and what differs from it."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration
 from ledger.store.tables import REVISION
+from tests.ledger.store.engines import empty_ledger
 
 MIGRATIONS = Path(__file__).parents[4] / "migrations"
 
@@ -33,6 +36,27 @@ def test_no_migration_imports_todays_code():
 def test_the_schema_is_what_the_tables_say(engine):
     assert migration.revision_of(engine) == REVISION
     assert migration.differences(engine) == []
+
+
+def test_an_empty_ledger_is_what_the_migrations_make(tmp_path):
+    assert empty_ledger.FILE.read_text() == empty_ledger.text()
+    schemas = []
+    for make in (migration._create, empty_ledger.migrated):
+        engine = db.create(f"sqlite:///{tmp_path}/{len(schemas)}.db")
+        with migration.migrating(engine) as connection:
+            make(connection)
+            schemas.append(dict(empty_ledger.schema_of(connection)))
+            assert migration._revision(connection) == REVISION
+        engine.dispose()
+    assert schemas[0] == schemas[1]
+
+
+def test_a_new_sqlite_ledger_needs_no_alembic(tmp_path):
+    code = (
+        f"import sys; from ledger.store import db; db.ensure('sqlite:///{tmp_path}/a.db').dispose()"
+        "; sys.exit('alembic' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_difference_is_found(engine):

@@ -1,0 +1,528 @@
+CREATE TABLE alembic_version (
+	version_num VARCHAR(32) NOT NULL, 
+	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+--
+CREATE TABLE exchanges (
+	id TEXT NOT NULL, 
+	opened_at TEXT NOT NULL, 
+	state TEXT NOT NULL, 
+	outcome TEXT, 
+	source TEXT NOT NULL, 
+	origin TEXT NOT NULL, 
+	provider TEXT NOT NULL, 
+	dialect TEXT NOT NULL, 
+	operation TEXT NOT NULL, 
+	path TEXT NOT NULL, 
+	request_model TEXT, 
+	response_model TEXT, 
+	response_id TEXT, 
+	id_unstable BOOLEAN DEFAULT 0 NOT NULL, 
+	content_digest TEXT, 
+	duplicate_of TEXT, 
+	id_collision BOOLEAN DEFAULT 0 NOT NULL, 
+	streamed BOOLEAN DEFAULT 0 NOT NULL, 
+	http_status INTEGER, 
+	finish_reason TEXT, 
+	error_type TEXT, 
+	error_code TEXT, 
+	error_message TEXT, 
+	service_tier TEXT, 
+	first_byte_at TEXT, 
+	first_token_at TEXT, 
+	settled_at TEXT, 
+	request_bytes BIGINT, 
+	response_bytes BIGINT, 
+	client_bytes BIGINT, 
+	removed_bytes BIGINT, 
+	upstream_digest TEXT, 
+	client_digest TEXT, 
+	removed_digest TEXT, 
+	events BIGINT, 
+	usage_asked BOOLEAN, 
+	usage_injected BOOLEAN DEFAULT 0 NOT NULL, 
+	usage_stripped BOOLEAN DEFAULT 0 NOT NULL, 
+	resent BOOLEAN DEFAULT 0 NOT NULL, 
+	degraded TEXT, 
+	key_fingerprint TEXT, 
+	key_hint TEXT, 
+	user_agent TEXT, 
+	end_user TEXT, 
+	session_id TEXT, 
+	tags TEXT NOT NULL, 
+	node TEXT, 
+	capture TEXT, request_digest TEXT, project TEXT, git_branch TEXT, agent TEXT, parent_session_id TEXT, tool_calls BIGINT CONSTRAINT ck_exchanges_tool_calls_not_negative CHECK (tool_calls >= 0), 
+	CONSTRAINT pk_exchanges PRIMARY KEY (opened_at, id), 
+	CONSTRAINT ck_exchanges_state CHECK (state IN ('open', 'settled', 'lost')), 
+	CONSTRAINT ck_exchanges_source CHECK (source IN ('live', 'replay', 'import')), 
+	CONSTRAINT ck_exchanges_outcome CHECK (outcome IN ('complete', 'client_left', 'upstream_cut', 'error_frame', 'http_error', 'lost')), 
+	CONSTRAINT ck_exchanges_outcome_when_ended CHECK ((state = 'open') = (outcome IS NULL)), 
+	CONSTRAINT ck_exchanges_settled_at_when_ended CHECK ((state = 'open') = (settled_at IS NULL)), 
+	CONSTRAINT ck_exchanges_lost_is_lost CHECK (state = 'open' OR (state = 'lost') = (outcome = 'lost')), 
+	CONSTRAINT ck_exchanges_not_its_own_duplicate CHECK (duplicate_of <> id), 
+	CONSTRAINT ck_exchanges_request_bytes_not_negative CHECK (request_bytes >= 0), 
+	CONSTRAINT ck_exchanges_response_bytes_not_negative CHECK (response_bytes >= 0), 
+	CONSTRAINT ck_exchanges_client_bytes_not_negative CHECK (client_bytes >= 0), 
+	CONSTRAINT ck_exchanges_removed_bytes_not_negative CHECK (removed_bytes >= 0), 
+	CONSTRAINT ck_exchanges_events_not_negative CHECK (events >= 0), 
+	CONSTRAINT ck_exchanges_tags_is_json CHECK (tags IS NULL OR json_valid(tags)), 
+	CONSTRAINT ck_exchanges_opened_at_is_instant CHECK (opened_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-9][0-9]:[0-9][0-9]:[0-9][0-9].[0-9][0-9][0-9][0-9][0-9][0-9]Z')
+);
+--
+CREATE INDEX ix_exchanges_id ON exchanges (id);
+--
+CREATE INDEX ix_exchanges_open ON exchanges (node) WHERE state = 'open';
+--
+CREATE INDEX ix_exchanges_session_id ON exchanges (session_id, opened_at) WHERE session_id IS NOT NULL;
+--
+CREATE INDEX ix_exchanges_key_fingerprint ON exchanges (key_fingerprint, opened_at);
+--
+CREATE TABLE readings (
+	id TEXT NOT NULL, 
+	exchange_id TEXT NOT NULL, 
+	opened_at TEXT NOT NULL, 
+	revision INTEGER NOT NULL, 
+	meter_version TEXT NOT NULL, 
+	usage_source TEXT NOT NULL, 
+	input_tokens BIGINT, 
+	cache_read_tokens BIGINT, 
+	cache_write_tokens BIGINT, 
+	cache_write_5m_tokens BIGINT, 
+	cache_write_1h_tokens BIGINT, 
+	output_tokens BIGINT, 
+	reasoning_tokens BIGINT, 
+	input_audio_tokens BIGINT, 
+	output_audio_tokens BIGINT, 
+	tool_units TEXT NOT NULL, 
+	further TEXT NOT NULL, 
+	remarks TEXT NOT NULL, 
+	usage_json TEXT, 
+	estimated_output_tokens BIGINT, 
+	reported_cost_picousd BIGINT, 
+	reported_upstream_cost_picousd BIGINT, 
+	is_byok BOOLEAN, 
+	read_at TEXT NOT NULL, 
+	reason TEXT, 
+	CONSTRAINT pk_readings PRIMARY KEY (opened_at, exchange_id, id), 
+	CONSTRAINT fk_readings_exchanges FOREIGN KEY(opened_at, exchange_id) REFERENCES exchanges (opened_at, id), 
+	CONSTRAINT ck_readings_usage_source CHECK (usage_source IN ('reported', 'partial', 'estimated', 'none')), 
+	CONSTRAINT ck_readings_revision_not_negative CHECK (revision >= 0), 
+	CONSTRAINT ck_readings_input_tokens_not_negative CHECK (input_tokens >= 0), 
+	CONSTRAINT ck_readings_cache_read_tokens_not_negative CHECK (cache_read_tokens >= 0), 
+	CONSTRAINT ck_readings_cache_write_tokens_not_negative CHECK (cache_write_tokens >= 0), 
+	CONSTRAINT ck_readings_cache_write_5m_tokens_not_negative CHECK (cache_write_5m_tokens >= 0), 
+	CONSTRAINT ck_readings_cache_write_1h_tokens_not_negative CHECK (cache_write_1h_tokens >= 0), 
+	CONSTRAINT ck_readings_output_tokens_not_negative CHECK (output_tokens >= 0), 
+	CONSTRAINT ck_readings_reasoning_tokens_not_negative CHECK (reasoning_tokens >= 0), 
+	CONSTRAINT ck_readings_input_audio_tokens_not_negative CHECK (input_audio_tokens >= 0), 
+	CONSTRAINT ck_readings_output_audio_tokens_not_negative CHECK (output_audio_tokens >= 0), 
+	CONSTRAINT ck_readings_estimated_output_tokens_not_negative CHECK (estimated_output_tokens >= 0), 
+	CONSTRAINT ck_readings_reported_cost_picousd_not_negative CHECK (reported_cost_picousd >= 0), 
+	CONSTRAINT ck_readings_reported_upstream_cost_picousd_not_negative CHECK (reported_upstream_cost_picousd >= 0), 
+	CONSTRAINT ck_readings_tool_units_is_json CHECK (tool_units IS NULL OR json_valid(tool_units)), 
+	CONSTRAINT ck_readings_further_is_json CHECK (further IS NULL OR json_valid(further)), 
+	CONSTRAINT ck_readings_remarks_is_json CHECK (remarks IS NULL OR json_valid(remarks)), 
+	CONSTRAINT ck_readings_usage_json_is_json CHECK (usage_json IS NULL OR json_valid(usage_json))
+);
+--
+CREATE TABLE charges (
+	id TEXT NOT NULL, 
+	exchange_id TEXT NOT NULL, 
+	opened_at TEXT NOT NULL, 
+	reading_id TEXT NOT NULL, 
+	ordinal INTEGER NOT NULL, 
+	revision INTEGER NOT NULL, 
+	line TEXT NOT NULL, 
+	model TEXT, 
+	quantity BIGINT NOT NULL, 
+	unit_picousd BIGINT, 
+	amount_picousd BIGINT, 
+	price_source TEXT NOT NULL, 
+	priced_at TEXT NOT NULL, 
+	supersedes TEXT, 
+	reason TEXT, 
+	CONSTRAINT pk_charges PRIMARY KEY (opened_at, exchange_id, reading_id, ordinal, revision, id), 
+	CONSTRAINT fk_charges_readings FOREIGN KEY(opened_at, exchange_id, reading_id) REFERENCES readings (opened_at, exchange_id, id), 
+	CONSTRAINT ck_charges_ordinal_not_negative CHECK (ordinal >= 0), 
+	CONSTRAINT ck_charges_quantity_not_negative CHECK (quantity >= 0), 
+	CONSTRAINT ck_charges_unit_picousd_not_negative CHECK (unit_picousd >= 0), 
+	CONSTRAINT ck_charges_amount_picousd_not_negative CHECK (amount_picousd >= 0), 
+	CONSTRAINT ck_charges_revision_from_1 CHECK (revision >= 1), 
+	CONSTRAINT ck_charges_revisions_supersede CHECK ((revision = 1) = (supersedes IS NULL)), 
+	CONSTRAINT ck_charges_priced_or_not CHECK ((unit_picousd IS NULL) = (amount_picousd IS NULL)), 
+	CONSTRAINT ck_charges_amount_is_exact CHECK (amount_picousd = quantity * unit_picousd)
+)
+ WITHOUT ROWID
+
+;
+--
+CREATE INDEX ix_charges_revised ON charges (opened_at, exchange_id, reading_id) WHERE revision > 1;
+--
+CREATE INDEX ix_charges_further ON charges (opened_at, exchange_id, reading_id) WHERE line LIKE '%.%';
+--
+CREATE INDEX ix_charges_unpriced ON charges (opened_at, exchange_id, reading_id) WHERE amount_picousd IS NULL;
+--
+CREATE TABLE meta (
+	"key" TEXT NOT NULL, 
+	value TEXT NOT NULL, 
+	CONSTRAINT pk_meta PRIMARY KEY ("key")
+);
+--
+CREATE TABLE learned (
+	origin TEXT NOT NULL, 
+	path TEXT NOT NULL, 
+	verdict TEXT NOT NULL, 
+	learned_at TEXT NOT NULL, 
+	expires_at TEXT NOT NULL, 
+	CONSTRAINT pk_learned PRIMARY KEY (origin, path)
+);
+--
+CREATE TABLE nodes (
+	node TEXT NOT NULL, 
+	seen_at TEXT NOT NULL, 
+	CONSTRAINT pk_nodes PRIMARY KEY (node)
+);
+--
+CREATE TABLE outbox (
+	seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	exchange_id TEXT NOT NULL, 
+	opened_at TEXT NOT NULL
+);
+--
+CREATE TABLE set_aside (
+	exchange_id TEXT NOT NULL, 
+	opened_at TEXT NOT NULL, 
+	error TEXT NOT NULL, 
+	refused_at TEXT NOT NULL, 
+	CONSTRAINT pk_set_aside PRIMARY KEY (opened_at, exchange_id)
+);
+--
+CREATE TRIGGER exchanges_settled BEFORE UPDATE OF 
+    state, outcome, source, origin, provider, dialect, operation, path, request_model,
+    response_model, response_id, id_unstable, content_digest, streamed, http_status,
+    finish_reason, error_type, error_code, error_message, service_tier, first_byte_at,
+    first_token_at, settled_at, request_bytes, response_bytes, client_bytes, removed_bytes,
+    upstream_digest, client_digest, removed_digest, events, usage_asked, usage_injected,
+    usage_stripped, resent, degraded, key_fingerprint, key_hint, user_agent, end_user,
+    session_id, tags, node, capture
+ ON exchanges WHEN OLD.state = 'settled' OR (OLD.state = 'lost' AND NEW.state <> 'settled') BEGIN SELECT RAISE(ABORT, 'a settled exchange does not change'); END;
+--
+CREATE TRIGGER exchanges_identity BEFORE UPDATE OF id, opened_at ON exchanges BEGIN SELECT RAISE(ABORT, 'id and opened_at of an exchange do not change'); END;
+--
+CREATE TRIGGER readings_append_only BEFORE UPDATE ON readings BEGIN SELECT RAISE(ABORT, 'readings are append-only'); END;
+--
+CREATE TRIGGER charges_append_only BEFORE UPDATE ON charges BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END;
+--
+CREATE TRIGGER exchanges_kept BEFORE DELETE ON exchanges WHEN NOT EXISTS (SELECT 1 FROM meta WHERE key = 'retention') BEGIN SELECT RAISE(ABORT, 'exchanges are only dropped by retention'); END;
+--
+CREATE TRIGGER exchanges_not_replaced BEFORE INSERT ON exchanges WHEN EXISTS (SELECT 1 FROM exchanges WHERE opened_at = NEW.opened_at AND id = NEW.id AND state = 'settled') BEGIN SELECT RAISE(IGNORE); END;
+--
+CREATE TRIGGER readings_kept BEFORE DELETE ON readings WHEN NOT EXISTS (SELECT 1 FROM meta WHERE key = 'retention') BEGIN SELECT RAISE(ABORT, 'readings are only dropped by retention'); END;
+--
+CREATE TRIGGER readings_not_replaced BEFORE INSERT ON readings WHEN EXISTS (SELECT 1 FROM readings WHERE opened_at = NEW.opened_at AND exchange_id = NEW.exchange_id AND id = NEW.id) BEGIN SELECT RAISE(IGNORE); END;
+--
+CREATE TRIGGER charges_kept BEFORE DELETE ON charges WHEN NOT EXISTS (SELECT 1 FROM meta WHERE key = 'retention') BEGIN SELECT RAISE(ABORT, 'charges are only dropped by retention'); END;
+--
+CREATE TRIGGER charges_not_replaced BEFORE INSERT ON charges WHEN EXISTS (SELECT 1 FROM charges WHERE opened_at = NEW.opened_at AND exchange_id = NEW.exchange_id AND reading_id = NEW.reading_id AND ordinal = NEW.ordinal AND revision = NEW.revision AND id = NEW.id) BEGIN SELECT RAISE(IGNORE); END;
+--
+CREATE VIEW requests AS
+SELECT
+  e.id, e.response_id, e.opened_at, e.state, e.outcome, e.source,
+  e.origin, e.provider, e.dialect, e.operation, e.path,
+  COALESCE(NULLIF(e.response_model, ''), NULLIF(e.request_model, '')) AS model, e.request_model, e.response_model, e.streamed,
+  e.http_status, e.finish_reason, e.error_type, e.error_code, e.error_message, e.service_tier,
+  e.first_byte_at, e.first_token_at, e.settled_at,
+  CAST(ROUND((julianday(e.first_token_at) - julianday(e.opened_at)) * 86400000) AS INTEGER) AS first_token_ms,
+  CAST(ROUND((julianday(e.settled_at) - julianday(e.opened_at)) * 86400000) AS INTEGER) AS duration_ms,
+  r.usage_source, r.input_tokens,
+  CASE WHEN r.input_tokens - COALESCE(r.cache_read_tokens, 0) - COALESCE(r.cache_write_tokens, 0) < 0 THEN 0 ELSE r.input_tokens - COALESCE(r.cache_read_tokens, 0) - COALESCE(r.cache_write_tokens, 0) END AS uncached_input_tokens,
+  r.cache_read_tokens, r.cache_write_tokens, r.cache_write_5m_tokens, r.cache_write_1h_tokens,
+  r.output_tokens, r.reasoning_tokens, r.input_audio_tokens, r.output_audio_tokens,
+  r.estimated_output_tokens, r.tool_units,
+  CAST((SELECT SUM(c.quantity) FROM charges c
+    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
+      AND NOT EXISTS (
+    SELECT 1 FROM charges n
+    WHERE n.opened_at = c.opened_at AND n.exchange_id = c.exchange_id
+      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal AND n.revision > 1
+      AND (n.revision > c.revision OR (n.revision = c.revision AND n.id < c.id))) AND c.line LIKE '%.%' AND (c.line LIKE '%.uncached_input' OR c.line LIKE '%.cache_%' OR c.line LIKE '%.input_%')) AS INTEGER) AS extra_input_tokens,
+  CAST((SELECT SUM(c.quantity) FROM charges c
+    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
+      AND NOT EXISTS (
+    SELECT 1 FROM charges n
+    WHERE n.opened_at = c.opened_at AND n.exchange_id = c.exchange_id
+      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal AND n.revision > 1
+      AND (n.revision > c.revision OR (n.revision = c.revision AND n.id < c.id))) AND c.line LIKE '%.%' AND (c.line LIKE '%.output%' OR c.line LIKE '%.reasoning' OR c.line LIKE '%.citation')) AS INTEGER) AS extra_output_tokens,
+  CAST((SELECT SUM(c.amount_picousd) FROM charges c
+    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
+      AND NOT EXISTS (
+    SELECT 1 FROM charges n
+    WHERE n.opened_at = c.opened_at AND n.exchange_id = c.exchange_id
+      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal AND n.revision > 1
+      AND (n.revision > c.revision OR (n.revision = c.revision AND n.id < c.id)))) AS INTEGER) AS cost_picousd,
+  ROUND((SELECT SUM(c.amount_picousd) FROM charges c
+    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
+      AND NOT EXISTS (
+    SELECT 1 FROM charges n
+    WHERE n.opened_at = c.opened_at AND n.exchange_id = c.exchange_id
+      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal AND n.revision > 1
+      AND (n.revision > c.revision OR (n.revision = c.revision AND n.id < c.id)))) / 1e12, 12) AS cost_usd,
+  (SELECT CASE
+     WHEN COUNT(*) = 0 THEN CASE WHEN COALESCE(r.usage_source, 'none') = 'none' THEN NULL ELSE 'unpriced' END
+     WHEN COUNT(c.amount_picousd) = 0 THEN 'unpriced'
+     WHEN COUNT(c.amount_picousd) < COUNT(*) THEN 'partial'
+     WHEN MIN(c.price_source) = 'provider' AND MAX(c.price_source) = 'provider' THEN 'reported'
+     ELSE 'priced' END
+   FROM charges c
+    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
+      AND NOT EXISTS (
+    SELECT 1 FROM charges n
+    WHERE n.opened_at = c.opened_at AND n.exchange_id = c.exchange_id
+      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal AND n.revision > 1
+      AND (n.revision > c.revision OR (n.revision = c.revision AND n.id < c.id)))) AS cost_state,
+  r.reported_cost_picousd, ROUND((r.reported_cost_picousd) / 1e12, 12) AS reported_cost_usd,
+  r.reported_upstream_cost_picousd, r.is_byok,
+  r.usage_json, r.remarks, r.id AS reading_id, r.revision AS reading_revision, r.meter_version,
+  e.key_fingerprint, e.key_hint, e.user_agent, e.end_user, e.session_id, e.tags,
+  e.usage_asked, e.usage_injected, e.usage_stripped, e.resent, e.degraded,
+  e.request_bytes, e.response_bytes, e.client_bytes, e.removed_bytes, e.events,
+  e.id_unstable, e.id_collision, e.node, e.capture
+FROM exchanges e
+LEFT JOIN readings r
+  ON r.opened_at = e.opened_at AND r.exchange_id = e.id AND true
+  AND NOT EXISTS (
+    SELECT 1 FROM readings n
+    WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id
+      AND (n.revision > r.revision OR (n.revision = r.revision
+           AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))
+WHERE e.state <> 'open' AND e.duplicate_of IS NULL;
+--
+CREATE VIEW unpriced AS
+SELECT
+  c.opened_at, c.exchange_id, e.response_id, e.provider,
+  COALESCE(c.model, COALESCE(NULLIF(e.response_model, ''), NULLIF(e.request_model, ''))) AS model, e.service_tier, c.line, c.quantity, c.reason
+FROM charges c
+JOIN exchanges e ON e.opened_at = c.opened_at AND e.id = c.exchange_id
+JOIN readings r
+  ON r.opened_at = e.opened_at AND r.exchange_id = e.id AND r.id = c.reading_id
+  AND NOT EXISTS (
+    SELECT 1 FROM readings n
+    WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id
+      AND (n.revision > r.revision OR (n.revision = r.revision
+           AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))
+WHERE c.amount_picousd IS NULL AND NOT EXISTS (
+    SELECT 1 FROM charges n
+    WHERE n.opened_at = c.opened_at AND n.exchange_id = c.exchange_id
+      AND n.reading_id = c.reading_id AND n.ordinal = c.ordinal AND n.revision > 1
+      AND (n.revision > c.revision OR (n.revision = c.revision AND n.id < c.id))) AND e.state <> 'open' AND e.duplicate_of IS NULL
+UNION ALL
+SELECT
+  e.opened_at, e.id, e.response_id, e.provider, COALESCE(NULLIF(e.response_model, ''), NULLIF(e.request_model, '')), e.service_tier, NULL, NULL,
+  'no line was charged'
+FROM exchanges e
+JOIN readings r
+  ON r.opened_at = e.opened_at AND r.exchange_id = e.id AND true
+  AND NOT EXISTS (
+    SELECT 1 FROM readings n
+    WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id
+      AND (n.revision > r.revision OR (n.revision = r.revision
+           AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))
+WHERE r.usage_source <> 'none' AND e.state <> 'open' AND e.duplicate_of IS NULL
+  AND NOT EXISTS (
+    SELECT 1 FROM charges c
+    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id);
+--
+CREATE TABLE hourly (
+	day DATE NOT NULL, 
+	hour TEXT NOT NULL, 
+	opened BIGINT NOT NULL, 
+	still_open BIGINT NOT NULL, 
+	settled BIGINT NOT NULL, 
+	lost BIGINT NOT NULL, 
+	without_usage BIGINT NOT NULL, 
+	estimated BIGINT NOT NULL, 
+	errors BIGINT NOT NULL, 
+	degraded BIGINT NOT NULL, 
+	duplicates BIGINT NOT NULL, 
+	CONSTRAINT pk_hourly PRIMARY KEY (hour)
+);
+--
+CREATE INDEX ix_hourly_day ON hourly (day);
+--
+CREATE TABLE stale_days (
+	day DATE NOT NULL, 
+	starts_at TEXT NOT NULL, 
+	ends_at TEXT NOT NULL, 
+	writes BIGINT NOT NULL, 
+	CONSTRAINT pk_stale_days PRIMARY KEY (day)
+);
+--
+CREATE VIEW live_hourly AS
+SELECT s.day AS stale_day, strftime('%Y-%m-%d %H:00:00.000000Z', e.opened_at) AS hour,
+  COUNT(*) AS opened,
+  COUNT(CASE WHEN e.state = 'open' THEN 1 END) AS still_open,
+  COUNT(CASE WHEN e.state = 'settled' THEN 1 END) AS settled,
+  COUNT(CASE WHEN e.state = 'lost' THEN 1 END) AS lost,
+  COUNT(CASE WHEN e.state <> 'open' AND COALESCE(r.usage_source, 'none') = 'none' THEN 1 END) AS without_usage,
+  COUNT(CASE WHEN r.usage_source = 'estimated' THEN 1 END) AS estimated,
+  COUNT(CASE WHEN e.outcome IN ('error_frame', 'http_error') THEN 1 END) AS errors,
+  COUNT(e.degraded) AS degraded,
+  COUNT(e.duplicate_of) AS duplicates
+FROM (
+    SELECT day, starts_at, ends_at FROM stale_days UNION ALL
+    SELECT NULL, COALESCE((SELECT value FROM meta WHERE key = 'rolled_until'), ''), '9999') s
+CROSS JOIN exchanges e ON e.opened_at >= s.starts_at AND e.opened_at < s.ends_at
+LEFT JOIN readings r ON r.opened_at = e.opened_at AND r.exchange_id = e.id
+  AND NOT EXISTS (
+    SELECT 1 FROM readings n
+    WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id
+      AND (n.revision > r.revision OR (n.revision = r.revision
+           AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))
+GROUP BY s.day, strftime('%Y-%m-%d %H:00:00.000000Z', e.opened_at);
+--
+CREATE VIEW completeness AS
+SELECT d.hour, opened, still_open, settled, lost, without_usage, estimated, errors, degraded, duplicates FROM hourly d WHERE NOT EXISTS (SELECT 1 FROM stale_days s WHERE s.day = d.day)
+UNION ALL
+SELECT hour, opened, still_open, settled, lost, without_usage, estimated, errors, degraded, duplicates FROM live_hourly;
+--
+CREATE TRIGGER exchanges_added_late AFTER INSERT ON exchanges WHEN  NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN 
+  INSERT INTO stale_days (day, starts_at, ends_at, writes)
+  VALUES (date(NEW.opened_at), strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at),
+          strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at, '+1 day'), 1)
+  ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
+--
+CREATE TRIGGER exchanges_changed_late AFTER UPDATE OF state, duplicate_of ON exchanges WHEN  NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN 
+  INSERT INTO stale_days (day, starts_at, ends_at, writes)
+  VALUES (date(NEW.opened_at), strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at),
+          strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at, '+1 day'), 1)
+  ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
+--
+CREATE TRIGGER exchanges_dropped AFTER DELETE ON exchanges WHEN  OLD.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN 
+  INSERT INTO stale_days (day, starts_at, ends_at, writes)
+  VALUES (date(OLD.opened_at), strftime('%Y-%m-%d 00:00:00.000000Z', OLD.opened_at),
+          strftime('%Y-%m-%d 00:00:00.000000Z', OLD.opened_at, '+1 day'), 1)
+  ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
+--
+CREATE TRIGGER readings_added_late AFTER INSERT ON readings WHEN  NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN 
+  INSERT INTO stale_days (day, starts_at, ends_at, writes)
+  VALUES (date(NEW.opened_at), strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at),
+          strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at, '+1 day'), 1)
+  ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
+--
+CREATE TRIGGER charges_added_late AFTER INSERT ON charges WHEN NEW.revision > 1 AND NEW.opened_at < (SELECT value FROM meta WHERE key = 'rolled_until') BEGIN 
+  INSERT INTO stale_days (day, starts_at, ends_at, writes)
+  VALUES (date(NEW.opened_at), strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at),
+          strftime('%Y-%m-%d 00:00:00.000000Z', NEW.opened_at, '+1 day'), 1)
+  ON CONFLICT (day) DO UPDATE SET writes = writes + 1; END;
+--
+CREATE INDEX ix_exchanges_response ON exchanges (response_id, origin, duplicate_of, id_collision, upstream_digest, request_digest, key_fingerprint, content_digest) WHERE response_id IS NOT NULL;
+--
+CREATE INDEX ix_exchanges_recorded ON exchanges (response_id, origin, upstream_digest, content_digest) WHERE response_id IS NOT NULL AND source <> 'live';
+--
+CREATE TABLE alerts (
+	budget TEXT NOT NULL, 
+	period_start TEXT NOT NULL, 
+	threshold INTEGER NOT NULL, 
+	claimed_at TEXT NOT NULL, 
+	attempts INTEGER NOT NULL, 
+	sent_at TEXT, 
+	CONSTRAINT pk_alerts PRIMARY KEY (budget, period_start, threshold)
+);
+--
+CREATE TABLE daily (
+	day DATE NOT NULL, 
+	provider TEXT NOT NULL, 
+	model TEXT, 
+	key_fingerprint TEXT, 
+	key_hint TEXT, 
+	requests BIGINT NOT NULL, 
+	errors BIGINT NOT NULL, 
+	without_usage BIGINT NOT NULL, 
+	complete_without_usage BIGINT NOT NULL, 
+	estimated BIGINT NOT NULL, 
+	priced BIGINT NOT NULL, 
+	partial BIGINT NOT NULL, 
+	reported BIGINT NOT NULL, 
+	unpriced BIGINT NOT NULL, 
+	input_tokens BIGINT, 
+	uncached_input_tokens BIGINT, 
+	cache_read_tokens BIGINT, 
+	cache_write_tokens BIGINT, 
+	cache_write_5m_tokens BIGINT, 
+	cache_write_1h_tokens BIGINT, 
+	output_tokens BIGINT, 
+	reasoning_tokens BIGINT, 
+	extra_input_tokens BIGINT, 
+	extra_output_tokens BIGINT, 
+	estimated_input_tokens BIGINT, 
+	estimated_output_tokens BIGINT, 
+	cacheable_input_tokens BIGINT, 
+	cost_picousd BIGINT, 
+	estimated_cost_picousd BIGINT, 
+	reported_cost_picousd BIGINT, 
+	saved_picousd BIGINT, 
+	difference_picousd BIGINT, 
+	generation_ms BIGINT, 
+	generated_tokens BIGINT, 
+	first_token_times TEXT, 
+	duration_times TEXT
+);
+--
+CREATE INDEX ix_daily_day ON daily (day);
+--
+CREATE TABLE hourly_usage (
+	hour TEXT NOT NULL, 
+	provider TEXT NOT NULL, 
+	model TEXT, 
+	key_fingerprint TEXT, 
+	key_hint TEXT, 
+	origin TEXT, 
+	dialect TEXT, 
+	operation TEXT, 
+	service_tier TEXT, 
+	outcome TEXT, 
+	source TEXT, 
+	session_id TEXT, 
+	project TEXT, 
+	git_branch TEXT, 
+	agent TEXT, 
+	end_user TEXT, 
+	user_agent TEXT, 
+	tags TEXT, 
+	requests BIGINT NOT NULL, 
+	errors BIGINT NOT NULL, 
+	without_usage BIGINT NOT NULL, 
+	complete_without_usage BIGINT NOT NULL, 
+	estimated BIGINT NOT NULL, 
+	priced BIGINT NOT NULL, 
+	partial BIGINT NOT NULL, 
+	reported BIGINT NOT NULL, 
+	unpriced BIGINT NOT NULL, 
+	input_tokens BIGINT, 
+	uncached_input_tokens BIGINT, 
+	cache_read_tokens BIGINT, 
+	cache_write_tokens BIGINT, 
+	cache_write_5m_tokens BIGINT, 
+	cache_write_1h_tokens BIGINT, 
+	output_tokens BIGINT, 
+	reasoning_tokens BIGINT, 
+	extra_input_tokens BIGINT, 
+	extra_output_tokens BIGINT, 
+	estimated_input_tokens BIGINT, 
+	estimated_output_tokens BIGINT, 
+	cacheable_input_tokens BIGINT, 
+	cost_picousd BIGINT, 
+	estimated_cost_picousd BIGINT, 
+	reported_cost_picousd BIGINT, 
+	saved_picousd BIGINT, 
+	difference_picousd BIGINT, 
+	generation_ms BIGINT, 
+	generated_tokens BIGINT, 
+	first_token_times TEXT, 
+	duration_times TEXT
+);
+--
+CREATE INDEX ix_hourly_usage_hour ON hourly_usage (hour);
+--
+INSERT INTO alembic_version (version_num) VALUES ('0007');
+--
