@@ -66,7 +66,9 @@ def arena(tmp_path_factory: pytest.TempPathFactory, peer: Peer) -> Iterator[Aren
         stack.callback(thread.join)
         stack.callback(server.shutdown)
         port = server.socket.getsockname()[1]
-        running = Arena(tmp_path_factory.mktemp("attacks"), upstream, beside=port)
+        running = Arena(
+            tmp_path_factory.mktemp("attacks"), upstream, beside=f"http://127.0.0.1:{port}"
+        )
         stack.callback(running.drop, is_ours=True)
         stack.callback(running.drop, is_ours=False)
         yield running
