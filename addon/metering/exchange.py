@@ -9,7 +9,7 @@ Live traffic, `mitmdump -nr`, replay, rebuild and verify all take this way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from datetime import datetime
 from typing import Any
 
@@ -38,6 +38,9 @@ from addon.usage_opt_in.stripping import Stripper
 from ledger.model.exchange import Exchange, Source
 from ledger.model.records import changed
 
+REQUEST_PIECES_MAX = 8_192
+"""Steps of decoding a request: one of 32 MB takes as many, of 4 KB each. Empty members of gzip are
+steps, too, of 2 µs."""
 REQUEST_BYTES_MAX = 64 * 1024 * 1024
 """A request that decodes to more is not read: a compressed body can claim any size."""
 REFUSAL_BYTES_MAX = 64 * 1024
@@ -296,19 +299,36 @@ def may_refuse(response: Response, *, injected: bool) -> bool:
 
 def decoded_body(body: bytes, content_encoding: str, troubles: Troubles) -> bytes:
     """A request body with its content-encoding undone; what cannot be is noted, and left out."""
+    steps = decoded_body_in_steps(body, content_encoding, troubles)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            decoded: bytes = end.value
+            return decoded
+
+
+def decoded_body_in_steps(
+    body: bytes, content_encoding: str, troubles: Troubles
+) -> Generator[None, None, bytes]:
+    """As `decoded_body`, with a pause after each piece."""
     if not body or not content_encoding:
         return body
     decoder = Decoder(content_encoding)
     if decoder.is_identity:
         return body
-    pieces = []
+    pieces: list[bytes] = []
     size = 0
     for piece in decoder.decode(body):
         size += len(piece)
         if size > REQUEST_BYTES_MAX:
             troubles.add(f"a request that decodes to more than {REQUEST_BYTES_MAX} bytes")
             return b""
+        if len(pieces) >= REQUEST_PIECES_MAX:
+            troubles.add(f"a request encoded in more than {REQUEST_PIECES_MAX} pieces")
+            return b""
         pieces.append(piece)
+        yield
     if decoder.trouble is not None:
         troubles.add(f"request: {decoder.trouble}")
         return b""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import parse_qs, urlsplit
 
 from addon.dialects import routes
 from addon.dialects.facts import clean
-from addon.dialects.request import RequestFacts, read_request
+from addon.dialects.request import TOKENS_MAX, RequestFacts, is_shortened, read_request
+from addon.framing.large_json import shortened_in_steps
 from addon.metering.budget import Budget
-from addon.metering.exchange import MeteredExchange, decoded_body
+from addon.metering.exchange import MeteredExchange, decoded_body, decoded_body_in_steps
 from addon.metering.requests import attribution
 from addon.metering.requests.agents import NO_AGENT, agent_of
 from addon.metering.requests.messages import Request
@@ -26,6 +27,8 @@ HEADER_LENGTH_MAX = 256
 MODEL_LENGTH_MAX = 256
 PATHS_MAX = 256
 """Paths that are remembered as they are redacted: most clients ask for one path again and again."""
+LARGE_BYTES = 256 * 1024
+"""A body up to this is read at once, in 5 ms at worst."""
 QUERY_LENGTH_MAX = 4_096
 """Characters of a query that are searched for `model=`."""
 
@@ -73,33 +76,29 @@ def open_exchange(
     source: Source,
     troubles: Troubles,
     is_llm: bool = False,
+    readable: bytes | None = None,
 ) -> MeteredExchange | None:
     """The exchange of a request to an LLM; None for any other traffic.
 
     A request whose path says nothing is one if its host was configured, or if the caller knows
     (`is_llm`); it is then recorded under dialect `unknown`. A request whose path fits and whose
     host and body do not confirm an LLM call gives an exchange that is not confirmed yet: only its
-    answer can make it one. What cannot be read is left out and noted in `troubles`.
+    answer can make it one. What cannot be read is left out and noted in `troubles`. `readable`:
+    what `readable_in_steps` made of the body, where it has been called already.
     """
     headers = request.headers
     path, _, query = request.path.partition("?")
-    upstream = rules.upstream(request.host, request.port)
-    if upstream is None and request.address is not None:
-        upstream = rules.upstream(request.address, request.port)
-    is_handshake = headers.get("upgrade", "").lower() == "websocket"
-    route = (
-        routes.match_websocket(request.host, path)
-        if is_handshake
-        else routes.match(request.method, request.host, path)
-    )
+    upstream = _upstream_of(request, rules)
+    is_handshake = _is_handshake(request)
+    route = _route_of(request, is_named=upstream is not None or is_llm)
     if route is None:
-        if is_handshake or request.method != "POST" or (upstream is None and not is_llm):
-            return None
-        route = routes.UNKNOWN
+        return None
     is_named = upstream is not None or is_llm
     attempt = troubles.attempt
     encoding = headers.get("content-encoding", "")
-    body = attempt(decoded_body, request.body, encoding, troubles) or b""
+    body = readable
+    if body is None:
+        body = attempt(decoded_body, request.body, encoding, troubles) or b""
     facts = attempt(read_request, route, body, headers) or RequestFacts()
     model = facts.model
     if is_handshake and model is None and query:
@@ -150,6 +149,46 @@ def open_exchange(
         troubles=troubles,
         budget=rules.budget,
     )
+
+
+def is_read_in_steps(request: Request, rules: Rules) -> bool:
+    """Whether the body of a live request is so much work that others must get turns."""
+    # A few encoded bytes may stand for a megabyte.
+    if len(request.body) <= LARGE_BYTES and "content-encoding" not in request.headers:
+        return False
+    is_named = _upstream_of(request, rules) is not None
+    return _route_of(request, is_named=is_named) is not None
+
+
+def readable_in_steps(request: Request, troubles: Troubles) -> Generator[None, None, bytes]:
+    """A request's body as it is parsed: decoded, and shortened if it is long. With pauses."""
+    encoding = request.headers.get("content-encoding", "")
+    body = yield from decoded_body_in_steps(request.body, encoding, troubles)
+    if not is_shortened(body):
+        return body
+    return (yield from shortened_in_steps(body, tokens_max=TOKENS_MAX))
+
+
+def _upstream_of(request: Request, rules: Rules) -> Upstream | None:
+    upstream = rules.upstream(request.host, request.port)
+    if upstream is None and request.address is not None:
+        upstream = rules.upstream(request.address, request.port)
+    return upstream
+
+
+def _is_handshake(request: Request) -> bool:
+    return request.headers.get("upgrade", "").lower() == "websocket"
+
+
+def _route_of(request: Request, *, is_named: bool) -> routes.Route | None:
+    """How to read the exchange; None: it is no call of an LLM."""
+    path = request.path.partition("?")[0]
+    if _is_handshake(request):
+        return routes.match_websocket(request.host, path)
+    route = routes.match(request.method, request.host, path)
+    if route is None and is_named and request.method == "POST":
+        return routes.UNKNOWN
+    return route
 
 
 _redacted = lru_cache(maxsize=PATHS_MAX)(redacted_path)

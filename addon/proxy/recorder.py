@@ -26,15 +26,18 @@ from mitmproxy.flow import Error
 
 from addon.metering.answers.meter import Meter
 from addon.metering.exchange import MeteredExchange
-from addon.metering.opening import open_exchange
+from addon.metering.opening import is_read_in_steps, open_exchange, readable_in_steps
+from addon.metering.requests.messages import Request
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import End, Settled
 from addon.metering.troubles import Troubles
+from addon.metering.websocket import short_message_in_steps
 from addon.proxy import answers, capturing, lifecycle, opt_in, options, websockets
 from addon.proxy.commits import wait_for_commit
 from addon.proxy.display import exchange_log
 from addon.proxy.host import connections, flows
 from addon.proxy.host.host_process import tune_garbage_collector
+from addon.proxy.host.turns import in_turns
 from addon.proxy.options import Settings
 from addon.proxy.patches import chunk_runs, hook_lists, http_stream
 from addon.proxy.running import Live, Running
@@ -164,28 +167,28 @@ class Recorder:
 
     # Traffic
 
-    def request(self, flow: http.HTTPFlow) -> None:
-        """mitmproxy's hook: open an exchange, before the request goes upstream."""
+    def request(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+        """mitmproxy's hook: open an exchange, before the request goes upstream. mitmproxy awaits
+        what comes back for a large body."""
         if self._stopping and flow.live:
             # mitmproxy serves to the very end: what begins now could pass unseen, and would keep
             # the stop waiting for its like.
             flow.kill()
-            return
+            return None
         running = self._running
         if running is None or (_is_killed(flow) and flow.response is None):
-            return  # killed by another addon: nothing goes upstream
+            return None  # killed by another addon: nothing goes upstream
         if not flow.live and not flows.has_answer(flow):
             self._skipped += 1
-            return
+            return None
         troubles = Troubles()
-        exchange = troubles.attempt(self._open, running, flow, troubles)
-        if exchange is None:
-            return
-        live = running.live[flow.id] = Live(flow=flow, exchange=exchange)
-        if exchange.is_handshake or not exchange.is_confirmed:
-            return  # its answer may confirm it, which opens its row then
-        troubles.attempt(opt_in.ask, running, live)
-        troubles.attempt(running.ledger.open, exchange.opened)
+        request = troubles.attempt(flows.request_of, flow)
+        if request is None:
+            return None
+        if flow.live and is_read_in_steps(request, running.rules):
+            return self._begin_in_turns(running, flow, request, troubles)
+        self._begin(running, flow, request, troubles)
+        return None
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """mitmproxy's hook: decide how the body is read, before any of it arrives."""
@@ -260,7 +263,8 @@ class Recorder:
             return
         message = flow.websocket.messages[-1]
         attempt = session.handshake.troubles.attempt
-        short = await websockets.short(message, session.handshake.troubles)
+        steps = short_message_in_steps(message.content)
+        short = await in_turns(steps, session.handshake.troubles)
         receipts = attempt(websockets.read_message, running.ledger, session, message, short) or []
         if not session.handshake.is_recorded:
             if (capture := running.session_captures.get(flow.id)) is not None:
@@ -329,10 +333,39 @@ class Recorder:
 
     # One exchange
 
+    async def _begin_in_turns(
+        self, running: Running, flow: http.HTTPFlow, request: Request, troubles: Troubles
+    ) -> None:
+        """As `_begin`, with turns of other connections while the body is read."""
+        readable = await in_turns(readable_in_steps(request, troubles), troubles)
+        if self._running is running:
+            self._begin(running, flow, request, troubles, readable)
+
+    def _begin(
+        self,
+        running: Running,
+        flow: http.HTTPFlow,
+        request: Request,
+        troubles: Troubles,
+        readable: bytes | None = None,
+    ) -> None:
+        exchange = troubles.attempt(self._open, running, flow, request, troubles, readable)
+        if exchange is None:
+            return
+        live = running.live[flow.id] = Live(flow=flow, exchange=exchange)
+        if exchange.is_handshake or not exchange.is_confirmed:
+            return  # its answer may confirm it, which opens its row then
+        troubles.attempt(opt_in.ask, running, live)
+        troubles.attempt(running.ledger.open, exchange.opened)
+
     def _open(
-        self, running: Running, flow: http.HTTPFlow, troubles: Troubles
+        self,
+        running: Running,
+        flow: http.HTTPFlow,
+        request: Request,
+        troubles: Troubles,
+        readable: bytes | None,
     ) -> MeteredExchange | None:
-        request = flows.request_of(flow)
         flows.remove_own_headers(flow, request)
         return open_exchange(
             request,
@@ -340,6 +373,7 @@ class Recorder:
             exchange_id=flows.exchange_id_of(flow, request),
             source=Source.LIVE if flow.live else Source.REPLAY,
             troubles=troubles,
+            readable=readable,
         )
 
     def _settle(self, running: Running, live: Live, end: End, cause: str | None) -> Receipt | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -11,30 +9,9 @@ from mitmproxy import http, websocket
 
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import End, Settled
-from addon.metering.tap import TURN_SECONDS
-from addon.metering.troubles import Troubles
-from addon.metering.websocket import short_message_in_steps
 from ledger.model.exchange import Exchange
 from ledger.store.writing.jobs import Receipt
 from ledger.store.writing.writer import Ledger
-
-
-async def short(message: websocket.WebSocketMessage, troubles: Troubles) -> bytes:
-    """What there is to be read of a message; of a long one, found in several turns of the loop."""
-    steps = short_message_in_steps(message.content)
-    turn_ends = time.monotonic() + TURN_SECONDS
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: bytes = end.value
-            return found
-        except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the traffic
-            troubles.add_failure(failure, "a message is not read")
-            return b""
-        if time.monotonic() >= turn_ends:
-            await asyncio.sleep(0)
-            turn_ends = time.monotonic() + TURN_SECONDS
 
 
 def read_message(

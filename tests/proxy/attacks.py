@@ -7,120 +7,45 @@ proxy without us shows what the client of an edited stream must see.
 
 import gzip
 import json
-import struct
-import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
-from zlib import crc32
 
 import brotli
 
-from tests.proxy.upstream import Answer
+from tests.proxy.attack import (
+    CHAT,
+    CONVERSE,
+    DONE,
+    EDITED,
+    EVENTSTREAM,
+    FORM,
+    GEMINI,
+    GZIP,
+    JSON,
+    MB,
+    MESSAGES,
+    OLLAMA,
+    PLAIN,
+    SSE,
+    STOP,
+    USAGE,
+    WORD,
+    Attack,
+    chunk,
+    deflated_zeros,
+    document,
+    either,
+    gzipped,
+    in_bits,
+    message,
+    multipart,
+    nested,
+    whole,
+    zstd_bomb,
+)
+from tests.proxy.http1_attacks import ATTACKS as HTTP1_ATTACKS
+from tests.proxy.upstream import Answer, Raw
 
-CHAT = "/v1/chat/completions"
-EDITED = "/edited/v1/chat/completions"
-"""Where the client does not ask for usage and the stream carries what asking brings."""
-MESSAGES = "/v1/messages"
-RESPONSES = "/v1/responses"
-CONVERSE = "/model/x/converse-stream"
-GEMINI = "/v1beta/models/gemini-2.5-flash:streamGenerateContent"
-OLLAMA = "/api/chat"
-JSON = "application/json"
-SSE = "text/event-stream"
-EVENTSTREAM = "application/vnd.amazon.eventstream"
-STREAMING = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}'
-PLAIN = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
-MB = 1_000_000
-DONE = b"data: [DONE]\n\n"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attack:
-    """A request, and the answer to it."""
-
-    name: str
-    target: str | bytes = CHAT
-    body: bytes | Callable[[], bytes] = STREAMING
-    headers: tuple[tuple[str, str], ...] = ()
-    raw_headers: bytes = b""
-    answer: Callable[[], Callable[[bool], Answer]] | None = None
-    """`answer()(asked)`; None: a short JSON document."""
-    is_compared: bool = True
-    """Not for a bomb that we decode, so that its client gets a beginning of what it stands for."""
-    is_quick: bool = False
-    """Runs by default, without `-m soak`."""
-
-
-def whole(body: bytes, content_type: str = SSE, encoding: str = "") -> Callable[[bool], Answer]:
-    """An answer that comes in pieces of 16 KB."""
-    headers = (("content-encoding", encoding),) if encoding else ()
-    pieces = tuple(body[at : at + 16_384] for at in range(0, len(body), 16_384))
-    answer = Answer(pieces=pieces, content_type=content_type, headers=headers)
-    return lambda _asked: answer
-
-
-def in_bits(body: bytes, bits: bytes, content_type: str = SSE) -> Callable[[bool], Answer]:
-    """A beginning that comes whole, and then single bytes."""
-    pieces = (body, *(bits[at : at + 1] for at in range(len(bits))))
-    answer = Answer(pieces=pieces, content_type=content_type)
-    return lambda _asked: answer
-
-
-def either(asked: bytes, unasked: bytes, encode: Callable[[bytes], bytes] = bytes, name: str = ""):
-    """An answer that differs by whether usage was asked for."""
-    both = whole(unasked), whole(encode(asked), encoding=name)
-    return lambda is_asked: both[is_asked](is_asked)
-
-
-def gzipped(body: bytes, times: int = 1) -> bytes:
-    for _ in range(times):
-        body = gzip.compress(body, 9)
-    return body
-
-
-def deflated_zeros(size: int) -> bytes:
-    return zlib.compress(bytes(size), 9)
-
-
-def zstd_bomb(blocks: int) -> bytes:
-    """Blocks of four bytes that stand for 64 KB each."""
-    return bytes.fromhex("28b52ffd0058") + b"\x02\x00\x08 " * blocks
-
-
-def message(payload: bytes, kind: bytes = b"contentBlockDelta") -> bytes:
-    name = b":event-type"
-    head = bytes([len(name)]) + name + b"\x07" + struct.pack(">H", len(kind)) + kind
-    prelude = struct.pack(">II", 16 + len(head) + len(payload), len(head))
-    start = prelude + struct.pack(">I", crc32(prelude)) + head + payload
-    return start + struct.pack(">I", crc32(start))
-
-
-def chunk(choices: bytes, tail: bytes = b"") -> bytes:
-    head = b'"id":"chatcmpl-7Qx","object":"chat.completion.chunk","created":1761000000,"model":"m"'
-    return b"data: {" + head + b',"choices":' + choices + tail + b"}\n\n"
-
-
-WORD = b'[{"index":0,"delta":{"content":"a"},"finish_reason":null}]'
-STOP = b'[{"index":0,"delta":{},"finish_reason":"stop"}]'
-USAGE = b'{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}'
-
-
-def document(usage: bytes, more: bytes = b"") -> bytes:
-    """A plain answer with a usage object of any kind."""
-    return b'{"id":"x","model":"m","choices":[],"usage":' + usage + more + b"}"
-
-
-def multipart(head: bytes, filler: bytes) -> bytes:
-    return b"--b\r\n" + head + filler + b"\r\n--b--\r\n"
-
-
-def nested(depth: int) -> bytes:
-    return b"[" * depth + b"]" * depth
-
-
-FORM = (("content-type", "multipart/form-data; boundary=b"),)
-GZIP = (("content-encoding", "gzip"),)
 DUPLICATES = b",".join([b'"usage":null'] * 3_000)
 NESTED_USAGE = b'"a":[' + b",".join([b'{"usage":1}'] * 1_500) + b"]"
 
@@ -449,10 +374,11 @@ ATTACKS = (
             chunk(WORD, b',"\\u0075sage":null') * 500 + DONE, chunk(WORD) * 500 + DONE
         ),
     ),
+    *HTTP1_ATTACKS,
 )
 
 
-def script(attack_name: str, asked: bool) -> Answer:
+def script(attack_name: str, asked: bool) -> Answer | Raw:
     """What the upstream answers in one attack."""
     attack = BY_NAME[attack_name]
     if attack.answer is None:
@@ -461,7 +387,7 @@ def script(attack_name: str, asked: bool) -> Answer:
 
 
 @lru_cache(maxsize=1)
-def _answer_of(attack_name: str) -> Callable[[bool], Answer]:
+def _answer_of(attack_name: str) -> Callable[[bool], Answer | Raw]:
     """Made when it is wanted: all together are hundreds of megabytes."""
     answer = BY_NAME[attack_name].answer
     assert answer is not None

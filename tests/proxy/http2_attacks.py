@@ -17,7 +17,8 @@ import h2.exceptions
 import hpack
 from hyperframe import frame as frames
 
-from tests.proxy.attacks import CHAT, MESSAGES, PLAIN, normal_answer
+from tests.proxy.attack import CHAT, MESSAGES, PLAIN
+from tests.proxy.attacks import normal_answer
 
 SSE_EVENT = b'event: ping\ndata: {"type":"ping"}\n\n'
 QUIET_SECONDS = 4

@@ -27,10 +27,11 @@ import pytest
 
 from tests.conftest import Say
 from tests.proxy import attacks, mitmdump, rows
-from tests.proxy.attacks import ATTACKS, BY_NAME, Attack
+from tests.proxy.attack import CHAT, EDITED, JSON, PLAIN, STREAMING, Attack
+from tests.proxy.attacks import ATTACKS, BY_NAME
 from tests.proxy.mitmdump import BARE, Mitmdump
 from tests.proxy.pair import new_tag
-from tests.proxy.upstream import Answer, Request, Upstream
+from tests.proxy.upstream import Answer, Raw, Request, Upstream
 from tests.proxy.wires.wire import asks
 
 pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
@@ -86,7 +87,7 @@ class Neighbour(threading.Thread):
         while not self.stopping.wait(PAUSE_SECONDS):
             self.works_ms.append(work_ms())
             before = cpu_ms(self.proxy)
-            status, body = exchange(self.proxy.address(), attacks.CHAT, attacks.PLAIN)
+            status, body = exchange(self.proxy.address(), CHAT, PLAIN)
             self.longest_ms = max(self.longest_ms, cpu_ms(self.proxy) - before)
             if (status, body) != (200, attacks.normal_answer()):
                 self.failure = f"{status} {body[:80]!r}"
@@ -124,8 +125,8 @@ class Arena:
             )
             self._proxies[is_ours] = proxy.start()
             for _ in range(5):  # what is done once is done before anything is measured
-                exchange(proxy.address(), attacks.CHAT, attacks.PLAIN)
-                exchange(proxy.address(), attacks.EDITED, attacks.STREAMING)
+                exchange(proxy.address(), CHAT, PLAIN)
+                exchange(proxy.address(), EDITED, STREAMING)
         return self._proxies[is_ours]
 
     def drop(self, *, is_ours: bool) -> None:
@@ -232,11 +233,11 @@ def memory_mb(proxy: Mitmdump, name: str) -> float:
 
 @pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
-    def script(request: Request) -> Answer:
+    def script(request: Request) -> Answer | Raw:
         name = request.header("x-attack")
         if name is not None:
             return attacks.script(name, asks(request.body) is True)
-        return Answer(pieces=(attacks.normal_answer(),), content_type=attacks.JSON)
+        return Answer(pieces=(attacks.normal_answer(),), content_type=JSON)
 
     # Starting takes seconds of CPU time, and beside other processes many of the clock.
     patch = pytest.MonkeyPatch()
@@ -262,6 +263,8 @@ def params() -> list[object]:
 
 def sent(attack: Attack, proxy: Mitmdump) -> bytes:
     """Status and body of the answer to an attack."""
+    if attack.play is not None:
+        return attack.play(proxy.address(), attack.name)
     status, body = exchange(
         proxy.address(),
         attack.target,
@@ -337,7 +340,7 @@ def loads_of(ours: Seen, bare: Seen) -> Iterator[str]:
 def is_recorded_exactly(proxy: Mitmdump) -> bool:
     tag = new_tag()
     headers = ("x-tokentee-tag", f"case={tag}")
-    status, body = exchange(proxy.address(), attacks.CHAT, attacks.PLAIN, headers)
+    status, body = exchange(proxy.address(), CHAT, PLAIN, headers)
     found = rows.by_tag(proxy.ledger, "case").get(tag, [])
     figures = [
         (

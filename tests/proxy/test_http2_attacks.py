@@ -15,6 +15,7 @@ from h2.exceptions import ProtocolError
 
 from tests.conftest import Say
 from tests.proxy import attacks, certificates, http2_attacks, mitmdump
+from tests.proxy.attack import JSON
 from tests.proxy.http2_attacks import ATTACKS, BY_NAME, Http2Attack, Peer
 from tests.proxy.mitmdump import Mitmdump
 from tests.proxy.test_attacks import ATTACK_SECONDS_MAX, Arena, check
@@ -62,7 +63,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     context = certificates.server_context(certificates.make_certificate(folder), http2=True)
     patch = pytest.MonkeyPatch()
     patch.setattr(mitmdump, "START_SECONDS_MAX", ATTACK_SECONDS_MAX)
-    normal = Answer(pieces=(attacks.normal_answer(),), content_type=attacks.JSON)
+    normal = Answer(pieces=(attacks.normal_answer(),), content_type=JSON)
     with (
         contextlib.ExitStack() as stack,
         Upstream(lambda _: normal) as upstream,

@@ -16,6 +16,7 @@ from websockets.sync.server import ServerConnection, serve
 
 from tests.conftest import Say
 from tests.proxy import attacks, mitmdump
+from tests.proxy.attack import JSON
 from tests.proxy.mitmdump import Mitmdump
 from tests.proxy.test_attacks import ATTACK_SECONDS_MAX, Arena, check
 from tests.proxy.upstream import Answer, Upstream
@@ -54,7 +55,7 @@ def peer() -> Peer:
 def arena(tmp_path_factory: pytest.TempPathFactory, peer: Peer) -> Iterator[Arena]:
     patch = pytest.MonkeyPatch()
     patch.setattr(mitmdump, "START_SECONDS_MAX", ATTACK_SECONDS_MAX)
-    normal = Answer(pieces=(attacks.normal_answer(),), content_type=attacks.JSON)
+    normal = Answer(pieces=(attacks.normal_answer(),), content_type=JSON)
     with (
         contextlib.ExitStack() as stack,
         Upstream(lambda _: normal) as upstream,

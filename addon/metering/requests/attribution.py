@@ -15,6 +15,9 @@ HINT_LENGTH = 4
 KEY_LENGTH_MIN = 16
 """Of a shorter key the last four characters would be too much of it."""
 
+PATH_LENGTH_MAX = 64 * 1024
+"""Characters of a path with its query that are searched for a key."""
+
 _KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key", "ocp-apim-subscription-key")
 _BEARER = re.compile(r"(?:bearer|token|basic)\s+(\S+)", re.IGNORECASE)
 _PROTOCOL_KEY = re.compile(r"openai-insecure-api-key\.([^\s,]+)")
@@ -28,7 +31,7 @@ def tags_of_headers(values: Sequence[str]) -> dict[str, str]:
     """Tags of a client's headers: what is not KEY=VALUE is left out, for a request is not to fail
     over a label."""
     tags: dict[str, str] = {}
-    for part in ",".join(values).split(",")[:TAGS_MAX]:
+    for part in ",".join(values).split(",", TAGS_MAX)[:TAGS_MAX]:
         key, equals, value = part.partition("=")
         if equals and key.strip():
             tags[key.strip()[:TAG_LENGTH_MAX]] = value.strip()[:TAG_LENGTH_MAX]
@@ -47,7 +50,7 @@ def api_key_of(headers: Mapping[str, str], path: str) -> str | None:
             return key
     if in_protocol := _PROTOCOL_KEY.search(headers.get("sec-websocket-protocol", "")):
         return in_protocol[1]
-    query = _QUERY_KEY.search(path)
+    query = _QUERY_KEY.search(path, 0, PATH_LENGTH_MAX)
     return query[1] if query else None
 
 

@@ -32,7 +32,8 @@ BODY_RUN = 24
 SEARCHED_BYTES_MAX = 64 * 1024 * 1024
 """About 30 ms. A message of 100 characters takes ten searches of the request's body."""
 CREDENTIALS_LENGTH_MAX = 64 * 1024
-"""Characters of all credentials of a request; mitmproxy refuses longer headers."""
+"""Characters of all credentials of a request that are searched for, and of a query or a header that
+are searched for credentials."""
 
 _WINDOW = BODY_RUN // 2
 """Of windows of this length, one after the other, every run of `BODY_RUN` holds at least one."""
@@ -61,8 +62,8 @@ def credentials_of(headers: Mapping[str, str], path: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for name, value in headers.items():
         if _may_hold_credential(name):
-            found.update(dict.fromkeys(_secrets_in(name, value)))
-    query = path.partition("?")[2]
+            found.update(dict.fromkeys(_secrets_in(name, value[:CREDENTIALS_LENGTH_MAX])))
+    query = path.partition("?")[2][:CREDENTIALS_LENGTH_MAX]
     for pair in query.split("&") if query else ():
         name, _, value = pair.partition("=")
         if "version" in name.lower():

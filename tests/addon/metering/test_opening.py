@@ -1,13 +1,21 @@
 """A request becomes the exchange that is to be metered, or none."""
 
 import gzip
+import time
+from collections.abc import Generator
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from addon.metering.exchange import MeteredExchange
-from addon.metering.opening import Rules, Upstream, open_exchange
+from addon.metering.exchange import MeteredExchange, decoded_body
+from addon.metering.opening import (
+    Rules,
+    Upstream,
+    is_read_in_steps,
+    open_exchange,
+    readable_in_steps,
+)
 from addon.metering.requests.messages import Request, header_map
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
@@ -140,3 +148,55 @@ def test_any_post_to_a_named_upstream_is_an_exchange():
     assert exchange.is_confirmed
     assert opened(replace(request, method="GET"), rules) is None
     assert opened(replace(request, host="other.example"), rules) is None
+
+
+MANY = b",".join(b'{"role":"user","content":"%d"}' % number for number in range(50_000))
+LONG = b'{"messages":[' + MANY + b'],"model":"m"}'
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        pytest.param(LONG, "", id="long"),
+        pytest.param(gzip.compress(LONG), "gzip", id="encoded"),
+    ],
+)
+def test_a_large_body_is_read_in_steps_with_the_same_result(body: bytes, encoding: str) -> None:
+    headers = {"content-encoding": encoding} if encoding else {}
+    request = replace(REQUEST, body=body, headers=headers)
+    assert is_read_in_steps(request, RULES)
+    troubles = Troubles()
+    found: list[bytes] = []
+
+    def run() -> Generator[None, None, None]:
+        found.append((yield from readable_in_steps(request, troubles)))
+
+    assert len(list(run())) > 20
+    in_steps = open_exchange(
+        request, RULES, exchange_id="e", source=Source.LIVE, troubles=troubles, readable=found[0]
+    )
+    at_once = opened(request, RULES, troubles)
+    assert in_steps is not None
+    assert at_once is not None
+    assert in_steps.opened == at_once.opened
+    assert in_steps.opened.request_model == "m"
+    assert troubles.text is None
+
+
+def test_what_is_no_call_is_not_read_in_steps():
+    request = replace(REQUEST, path="/upload", body=LONG)
+    assert not is_read_in_steps(request, RULES)
+
+
+def test_a_query_of_a_megabyte_is_searched_at_its_beginning():
+    query = "&".join(["a=b"] * 250_000)
+    request = replace(REQUEST, path=f"/v1/chat/completions?{query}")
+    began = time.thread_time()
+    opened(request)
+    assert time.thread_time() - began < 0.1
+
+
+def test_a_body_of_empty_members_is_not_decoded_to_its_end():
+    troubles = Troubles()
+    assert decoded_body(gzip.compress(b"") * 100_000, "gzip", troubles) == b""
+    assert "pieces" in (troubles.text or "")

@@ -1,0 +1,253 @@
+"""Attacks by the framing of HTTP/1.1, and by what a client does with its connections."""
+
+import asyncio
+import contextlib
+import gzip
+import random
+import socket
+import time
+from collections.abc import Callable
+
+from tests.proxy.attack import (
+    CHAT,
+    FORM,
+    GZIP,
+    JSON,
+    MB,
+    MESSAGES,
+    PLAIN,
+    SSE,
+    Attack,
+    document,
+    whole,
+)
+from tests.proxy.upstream import Answer, Raw, Request
+
+QUIET_SECONDS = 3
+"""How long a proxy that sends nothing is waited for."""
+SLOW_CONNECTIONS = 200
+EVENT = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+
+def bytes_of_upstream(data: bytes, content_type: str = SSE) -> Callable[[bool], Raw]:
+    """A chunked answer whose body is written as it is."""
+
+    async def write(
+        _request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ntransfer-encoding: chunked\r\n\r\n"
+        writer.write(head % content_type.encode() + data)
+        await writer.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(QUIET_SECONDS):
+                await reader.read(1)
+
+    return lambda _asked: write
+
+
+def with_extension(piece: bytes, extension: bytes) -> bytes:
+    return b"%x;%s\r\n%s\r\n" % (len(piece), extension, piece)
+
+
+def received(connection: socket.socket, is_enough: Callable[[bytes], bool]) -> bytes:
+    """What comes until it is enough, or nothing more does."""
+    connection.settimeout(QUIET_SECONDS)
+    got = b""
+    with contextlib.suppress(OSError):
+        while not is_enough(got) and (data := connection.recv(262_144)):
+            got += data
+    return got
+
+
+def head_of(name: str, *more: bytes, target: bytes = CHAT.encode()) -> bytes:
+    lines = (b"POST %s HTTP/1.1" % target, b"host: x", b"content-type: application/json", *more)
+    return b"\r\n".join((*lines, b"x-attack: " + name.encode(), b"\r\n"))
+
+
+def sent_raw(rest: Callable[[], bytes], *more: bytes) -> Callable[[tuple[str, int], str], bytes]:
+    """A request whose body is framed by hand, on a connection that is closed after it."""
+
+    def play(address: tuple[str, int], name: str) -> bytes:
+        with socket.create_connection(address) as connection:
+            with contextlib.suppress(OSError):
+                connection.sendall(head_of(name, b"connection: close", *more) + rest())
+            return received(connection, lambda _: False)
+
+    return play
+
+
+def chunked_in_bytes() -> bytes:
+    body = PLAIN[:-1] + b" " * 20_000 + b"}"
+    parts = [with_extension(body[at : at + 1], b"a=b") for at in range(len(body))]
+    return b"".join(parts) + b"0\r\n\r\n"
+
+
+CHUNKED = b"transfer-encoding: chunked"
+
+
+def many_requests(address: tuple[str, int], name: str) -> bytes:
+    """One after the other on one connection."""
+    request = head_of(name, b"content-length: %d" % len(PLAIN)) + PLAIN
+    answers = set()
+    with socket.create_connection(address) as connection:
+        for _ in range(300):
+            connection.sendall(request)
+            answers.add(received(connection, lambda got: got.endswith(b"0\r\n\r\n")))
+    return b"".join(answers)
+
+
+def pipelined(address: tuple[str, int], name: str) -> bytes:
+    """Sent at once on one connection."""
+    request = head_of(name, b"content-length: %d" % len(PLAIN)) + PLAIN
+    with socket.create_connection(address) as connection:
+        connection.sendall(request * 200)
+        return received(connection, lambda got: got.count(b"HTTP/1.1 200") >= 200)
+
+
+def slow_bodies(address: tuple[str, int], name: str) -> bytes:
+    """Many connections whose bodies come byte by byte, and never end."""
+    head = head_of(name, b"content-length: 100000")
+    with contextlib.ExitStack() as stack:
+        opened = [
+            stack.enter_context(socket.create_connection(address)) for _ in range(SLOW_CONNECTIONS)
+        ]
+        for data in (head, *([b"{"] * 10)):
+            for connection in opened:
+                connection.sendall(data)
+            time.sleep(0.05)
+    return b""
+
+
+def slow_heads(address: tuple[str, int], name: str) -> bytes:
+    """Many connections whose headers do not end."""
+    with contextlib.ExitStack() as stack:
+        opened = [
+            stack.enter_context(socket.create_connection(address)) for _ in range(SLOW_CONNECTIONS)
+        ]
+        for data in (head_of(name)[:-2], *([b"x-a: b\r\n"] * 10)):
+            for connection in opened:
+                connection.sendall(data)
+            time.sleep(0.05)
+    return b""
+
+
+def odd_gzip() -> bytes:
+    """Gzip that breaks in its middle."""
+    body = bytearray(gzip.compress(random.Random(1).randbytes(3 * MB), 1))
+    body[len(body) // 2] ^= 0xFF
+    return bytes(body)
+
+
+def parts(count: int) -> bytes:
+    one = b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nx\r\n'
+    return one * count + b"--b--\r\n"
+
+
+def whole_with_headers() -> Answer:
+    many = tuple((f"x-h{number}", "v") for number in range(5_000))
+    return Answer(pieces=(document(b"{}"),), content_type=JSON, headers=many)
+
+
+TWICE = b'{"prompt_tokens":1,"completion_tokens":1},"usage":{"prompt_tokens":9}'
+
+ATTACKS = (
+    Attack(
+        name="20 000 chunks with an extension each",
+        target=MESSAGES,
+        answer=lambda: bytes_of_upstream(
+            b"".join(with_extension(EVENT[n % 37 : n % 37 + 1], b"a=b") for n in range(20_000))
+            + b"0\r\n\r\n"
+        ),
+    ),
+    Attack(
+        name="a chunk extension of 60 KB",
+        target=MESSAGES,
+        answer=lambda: bytes_of_upstream(with_extension(EVENT, b"a" * 60_000) + b"0\r\n\r\n"),
+    ),
+    Attack(
+        name="a chunk extension of 4 MB",
+        target=MESSAGES,
+        answer=lambda: bytes_of_upstream(with_extension(EVENT, b"a" * 4 * MB) + b"0\r\n\r\n"),
+    ),
+    Attack(
+        name="trailers of an answer",
+        answer=lambda: bytes_of_upstream(with_extension(EVENT, b"") + b"0\r\nx-a: b\r\n\r\n"),
+        play=sent_raw(lambda: PLAIN, b"content-length: %d" % len(PLAIN)),
+        is_quick=True,
+    ),
+    Attack(
+        name="10 000 trailers of an answer",
+        answer=lambda: bytes_of_upstream(
+            with_extension(EVENT, b"") + b"0\r\n" + b"x-a: b\r\n" * 10_000 + b"\r\n"
+        ),
+        play=sent_raw(lambda: PLAIN, b"content-length: %d" % len(PLAIN)),
+    ),
+    Attack(
+        name="20 000 chunks of a request with extensions",
+        play=sent_raw(chunked_in_bytes, CHUNKED),
+    ),
+    Attack(
+        name="trailers of a request",
+        play=sent_raw(
+            lambda: with_extension(PLAIN, b"a") + b"0\r\nx-usage: b\r\n\r\n",
+            CHUNKED,
+            b"trailer: x-usage",
+        ),
+    ),
+    Attack(
+        name="a chunk size of 40 digits",
+        play=sent_raw(lambda: b"f" * 40 + b"\r\n", CHUNKED),
+        is_compared=False,
+    ),
+    Attack(name="a query of 1 MB", target=CHAT + "?" + "key=" * 250_000),
+    Attack(name="a query of 1 MB of parameters", target=CHAT + "?" + "&".join(["a=b"] * 250_000)),
+    Attack(name="a header of 1 MB", headers=(("user-agent", "a/" * 500_000),)),
+    # Upstream never sees it, and refuses it where it does.
+    Attack(
+        name="a tag of 1 MB",
+        headers=(("x-tokentee-tag", "a=b," * 250_000),),
+        is_compared=False,
+    ),
+    Attack(name="a cookie of 1 MB", headers=(("cookie", "a=b; " * 200_000),)),
+    Attack(name="20 000 headers", headers=(("x-h", "v"),) * 20_000),
+    Attack(
+        name="an answer of 5 000 headers",
+        body=PLAIN,
+        answer=lambda: lambda _asked: whole_with_headers(),
+    ),
+    Attack(name="300 requests on one connection", play=many_requests),
+    Attack(name="200 requests at once on one connection", play=pipelined),
+    Attack(name="200 bodies that come byte by byte", play=slow_bodies, is_quick=True),
+    Attack(name="200 heads that come line by line", play=slow_heads),
+    Attack(name="a gzip body that breaks", body=odd_gzip, headers=GZIP),
+    Attack(
+        name="a gzip body of 100 000 members",
+        body=lambda: gzip.compress(b"") * 100_000,
+        headers=GZIP,
+    ),
+    Attack(
+        name="a form of 50 000 parts",
+        target="/v1/audio/transcriptions",
+        headers=FORM,
+        body=lambda: parts(50_000),
+    ),
+    Attack(
+        name="a body nested 100 000 objects deep",
+        body=lambda: b'{"model":"m","messages":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001,
+    ),
+    Attack(
+        name="a body of 100 000 models",
+        body=lambda: b"{" + b'"model":"m",' * 100_000 + b'"messages":[]}',
+    ),
+    Attack(
+        name="a body of 100 000 messages",
+        body=lambda: (
+            b'{"model":"m","messages":[' + b'{"role":"user","content":"a"},' * 100_000 + b"{}]}"
+        ),
+    ),
+    Attack(
+        name="usage twice",
+        body=PLAIN,
+        answer=lambda: whole(document(TWICE), JSON),
+    ),
+)
