@@ -2,6 +2,7 @@
 
 import threading
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -551,3 +552,20 @@ def test_whatever_a_step_raises_the_shipper_goes_on(target, shared, run, monkeyp
 
 def _raise(error):
     raise error
+
+
+def test_living_nodes_are_reported_once_a_minute(tmp_path, monkeypatch):
+    clock = [100.0]
+    reported = []
+    engine = db.ensure(f"sqlite:///{tmp_path / 'spool.sqlite3'}")
+    one = Shipper(tmp_path / "spool.sqlite3", urls.parse_url("postgresql+psycopg://h/d"), log=Log())
+    monkeypatch.setattr(shipper, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(shipper.recovery, "hear", lambda *_: reported.append(clock[0]))
+    monkeypatch.setattr(one, "_connected", lambda: engine)
+    one._housekeeping_at = one._give_up_at = float("inf")
+    for now in (100.0, 101.0, 159.0, 160.0, 219.0, 220.0):
+        clock[0] = now
+        one._keep_house()
+    engine.dispose()
+    one._spool.dispose()
+    assert reported == [100.0, 160.0, 220.0]

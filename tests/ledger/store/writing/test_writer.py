@@ -3,6 +3,8 @@
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +12,9 @@ from ledger.model.exchange import Source
 from ledger.model.learned import Learned
 from ledger.model.usage import Usage
 from ledger.store import db
+from ledger.store.processes import nodes
+from ledger.store.writing import batch_insert
+from ledger.store.writing.writer import Ledger
 from tests.ledger.written import (
     COST,
     NOON,
@@ -74,6 +79,63 @@ def test_what_gathers_while_a_batch_is_written_is_one_batch(new_sqlite):
         assert sum(sizes) == 21
         assert sizes[-1] >= 20
     assert totals(url) == (21, 2100, 21 * COST)
+
+
+def test_an_exchange_that_opens_and_settles_within_one_batch_is_written_once(
+    new_sqlite, monkeypatch
+):
+    gate = threading.Event()
+    written_rows = []
+    statement = batch_insert.statement
+
+    def watched(batch):
+        written_rows.extend(batch)
+        return statement(batch)
+
+    def hold(exchange, read):
+        gate.wait(30)
+        return priced(exchange, read)
+
+    monkeypatch.setattr(batch_insert, "statement", watched)
+    with writing(new_sqlite(), price=hold) as written:
+        first = later(written, settled("a"))
+        written.ledger.open(opened("b"))
+        second = later(written, settled("b"))
+        gate.set()
+        written.wait(first, second)
+    assert len(written_rows) == 2
+
+
+def test_the_threads_beside_the_writer_are_woken_after_each_batch(new_sqlite):
+    woken = threading.Event()
+    companion = SimpleNamespace(
+        start=lambda: None, stop=lambda seconds: None, wake=woken.set, health=lambda: None
+    )
+    engine = db.ensure(new_sqlite())
+    ledger = Ledger(
+        engine,
+        node="host/1/1",
+        price=None,
+        on_commit=None,
+        log=lambda *_: None,
+        companions=[companion],
+    )
+    ledger.start()
+    try:
+        assert not woken.is_set()
+        ledger.settle(settled("a"), reading(settled("a")))
+        assert woken.wait(30)
+    finally:
+        ledger.close(30)
+
+
+def test_a_ledger_that_is_closed_leaves_no_sign_of_its_process(new_sqlite):
+    url = new_sqlite()
+    file = Path(url.removeprefix("sqlite:///"))
+    with writing(url):
+        assert nodes.is_alive(file, "host/1/1")
+        (lock,) = file.with_name(f"{file.name}-nodes").iterdir()
+    assert not lock.exists()
 
 
 def test_an_open_row_does_not_wait_for_its_end(new_sqlite):
@@ -189,6 +251,26 @@ def test_lessons_are_kept_and_forgotten_in_time(new_sqlite):
         assert set(written.ledger.learned) == {("o", "/a"), ("o", "/b")}
     with writing(url) as written:
         assert written.ledger.learned == {("o", "/a"): lesson("/a", "refuses", 2)}
+
+
+def test_what_another_process_learned_later_is_taken_over(new_sqlite):
+    def lesson(verdict, hours):
+        at = datetime.now(UTC) + timedelta(hours=hours)
+        return Learned(
+            origin="o", path="/a", verdict=verdict, learned_at=at, expires_at=at + timedelta(1)
+        )
+
+    url = new_sqlite()
+    with writing(url) as written:
+        written.ledger.learn(lesson("opt_in", 0))
+        with writing(url, node="host/2/1") as other:
+            other.ledger.learn(lesson("refuses", 1))
+        written.ledger.refresh_lessons()
+        assert written.ledger.learned["o", "/a"].verdict == "refuses"
+        # What this process learned last stays.
+        written.ledger.learned["o", "/a"] = lesson("automatic", 2)
+        written.ledger.refresh_lessons()
+        assert written.ledger.learned["o", "/a"].verdict == "automatic"
 
 
 def test_two_ledgers_on_one_file(new_sqlite):

@@ -99,6 +99,7 @@ def test_a_locked_ledger_is_late_not_lost(new_sqlite):
             for number in range(3)
         ]
         assert [receipt.error for receipt in receipts] == ["database is locked"] * 3
+        assert written.ledger.health().queued_rows == 3
         other.execute("ROLLBACK")
         other.close()
         more = until_committed(written)
