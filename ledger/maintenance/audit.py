@@ -1,11 +1,11 @@
-"""Database. What a ledger promises, held against what is in it.
+"""Database. Checks whether the rows of a ledger keep its promises.
 
-Each promise is one question for the rows that break it, asked of the database: no row passes
-through Python that is not a breach, and of these only the first few. A question is written
-otherwise than the code that it checks: what the views pick with NOT EXISTS is ranked here.
+Each promise is one query for the rows that break it. Python reads only breaches, and of these only
+the first few. A query is written differently from the code that it checks: the views select with
+NOT EXISTS, the queries here rank.
 
-Some of what is strange is not the ledger's doing (a provider whose parts exceed its
-totals). It is counted as a remark, and breaks nothing.
+Some oddities come from a provider (its parts exceed its totals). They are counted as remarks and
+are no breach.
 """
 
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ from ledger.store.scope import snapshot
 from ledger.sync.merging import reason_of
 
 SHOWN_MAX = 20
-"""Breaches named of one promise; all are counted."""
+"""Breaches of one promise that are named; all are counted."""
 BEGINNING = datetime(1000, 1, 1, tzinfo=UTC)
 """Before every exchange, and with four digits of a year, so that it sorts as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What must hold, and the question for the rows (id, detail) of which it does not."""
+    """A rule, and the query for the rows (id, detail) that break it."""
 
     name: str
     holds: str
@@ -51,7 +51,7 @@ class Verdict:
 
 
 def verify(engine: Engine, since: datetime | None = None) -> Iterator[Verdict]:
-    """The verdict on each promise, one after the other; only on what was opened `since` then.
+    """Check each promise in turn, for the exchanges opened from `since` on.
 
     With `since` the work is that of the period: the file as a whole is not checked.
     """
@@ -62,7 +62,7 @@ def verify(engine: Engine, since: datetime | None = None) -> Iterator[Verdict]:
         else:
             yield Verdict(INTEGRITY, 0, (), is_checked=False)
     for promise in PROMISES:
-        # Each in a snapshot of its own: a long one would hold back the clean-up of a live ledger.
+        # Each in a snapshot of its own: a long snapshot would delay the clean-up of a live ledger.
         with snapshot(engine) as connection:
             yield _ask(connection, promise, since)
     with snapshot(engine) as connection:

@@ -47,7 +47,7 @@ class Booked:
 
 
 def find(engine: Engine, ids: Sequence[str]) -> dict[str, Booked]:
-    """What is booked of exchanges, by id. Those whose end the ledger does not know are left out.
+    """The booked exchanges of these ids. Those whose end the ledger does not know are left out.
     LedgerError for a row that is damaged.
 
     By id alone: a recording that was made elsewhere may have rounded the start.
@@ -94,14 +94,14 @@ def _booked(connection: Connection, row: Any) -> Booked | None:
 
 
 def differences(booked: Reading, reading: Reading) -> dict[str, tuple[Any, Any]]:
-    """The figures that are not what is booked: name -> (booked, now)."""
+    """The figures that differ from the booked ones: name -> (booked, now)."""
     before, now = _values(booked), _values(reading)
     return {name: (before[name], now[name]) for name in _FIGURES if before[name] != now[name]}
 
 
 def add_readings(engine: Engine, batch: Sequence[Further]) -> tuple[int, list[str]]:
-    """Add what differs of these, as one transaction; how many did, and in words what the database
-    refuses. LedgerError if it cannot be written now."""
+    """Add the readings that differ, in one transaction; how many, and a line for each that the
+    database refuses. LedgerError if the ledger cannot be written now."""
     added = 0
     refused = []
     try:
@@ -123,8 +123,8 @@ def add_readings(engine: Engine, batch: Sequence[Further]) -> tuple[int, list[st
 def add_reading(
     connection: Connection, reading: Reading, lines: Sequence[Charge]
 ) -> Reading | None:
-    """Add a reading and its charges, as the revision that counts from now on; what was added, or
-    None if the one that counts has the same figures.
+    """Add a reading and its charges as the current revision; the reading that was added, or None
+    if the current one has the same figures.
 
     The caller's connection is one that writes (`db.writing`).
     """
@@ -154,7 +154,7 @@ def add_reading(
 
 
 def _current(connection: Connection, opened_at: datetime, exchange_id: str) -> Any:
-    """The reading that counts."""
+    """The current reading."""
     return connection.execute(
         sa.select(readings)
         .where(readings.c.opened_at == opened_at, readings.c.exchange_id == exchange_id)

@@ -37,7 +37,7 @@ class KnownExchanges:
             """On every place where an exchange of this ledger may be."""
             return
         self.engines = [db.open_existing(f"sqlite:///{spool.path_for(target)}")]
-        # Where it is down, what is read waits in the spool, and is merged by its id.
+        # While it is down, exchanges wait in the spool and are merged by their id.
         with suppress(LedgerError):
             self.engines.append(db.open_existing(ledger_url))
 
@@ -50,7 +50,7 @@ class KnownExchanges:
         return found
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         for engine in self.engines:
             engine.dispose()
 

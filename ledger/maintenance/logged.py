@@ -1,7 +1,7 @@
-"""Database. Which answers that an agent's log tells of were recorded on the wire, too.
+"""Database. Which answers in an agent's log were recorded on the wire, too.
 
 A log that names the response is matched by its id. One that does not is matched by session, input
-and output tokens and time: each recorded row answers for one logged answer at most.
+and output tokens and time: each recorded row matches at most one logged answer.
 """
 
 from collections import defaultdict
@@ -96,7 +96,7 @@ def _rows(connection: Connection, sessions: Sequence[str]) -> dict[str, list[_Re
 
 
 def _take(rows: list[_Recorded], one: Logged) -> bool:
-    """Whether a row fits; it is taken out, so that it answers for no other."""
+    """Whether a row matches; it is removed, so that it matches no other answer."""
     for row in rows:
         is_same = (row.input_tokens, row.output_tokens) == (one.input_tokens, one.output_tokens)
         if is_same and row.begun - APART_MAX <= one.at <= row.ended + APART_MAX:

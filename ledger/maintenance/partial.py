@@ -1,10 +1,10 @@
-"""Database. Ledgers of parts of an archive, merged into the one that is meant.
+"""Database. Merges the ledgers of parts of an archive into the target ledger.
 
 A part is a SQLite ledger that another process, maybe on another machine, filled from recordings. It
-is merged as `sync` merges ledgers, so that a part that comes twice adds nothing. Two things that
-`sync` does not do: exchanges that the target has settled are left out, under whatever start the
-recording gives them; and one that the target has as open or lost takes the start that it has there,
-because the start is part of the key.
+is merged as `sync` merges ledgers, so a part that comes twice adds nothing. Two rules are added to
+`sync`: an exchange that the target has settled is left out, even if the recording gives it another
+start; and one that the target has as open or lost gets the start that it has there, because the
+start is part of the key.
 """
 
 from collections import Counter
@@ -90,7 +90,7 @@ class PartsMerger:
         return merged
 
     def close(self, *, log: Log) -> None:
-        """Leave a SQLite ledger with its sums, and let go of it."""
+        """Sum up the days of a SQLite ledger, and close it."""
         try:
             if urls.file_of(self._target.url) is not None:
                 roll(self._target, now=datetime.now(UTC), log=log)
@@ -143,7 +143,7 @@ def _rows(reader: Connection) -> Iterator[_Row]:
 
 
 def _move(source: Engine, moved: dict[str, datetime]) -> None:
-    """Give exchanges of a part, which is nobody's ledger yet, another start."""
+    """Change the start of exchanges in the ledger of a part."""
     if not moved:
         return
     pooled = source.raw_connection()
@@ -151,7 +151,7 @@ def _move(source: Engine, moved: dict[str, datetime]) -> None:
         connection = pooled.driver_connection
         assert connection is not None
         connection.execute("PRAGMA foreign_keys = OFF")
-        # They keep facts of a ledger from being changed.
+        # They refuse changes of settled facts.
         triggers = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
         for (name,) in triggers.fetchall():
             connection.execute(f'DROP TRIGGER "{name}"')

@@ -4,8 +4,8 @@ The id of a reading is a digest of it and of its first charges, so a change of a
 shows. This is the one promise for which every row passes through Python; it is asked for the
 period that is verified, in the order of the tables, and holds one reading at a time.
 
-A reading that the database took only without its charges has an id that counts them in: of one
-without charges nothing is said.
+The id of a reading that the database stored only without its charges includes these charges, so a
+reading without charges is not checked.
 """
 
 import hashlib
@@ -82,8 +82,7 @@ class Altered:
 
 
 def altered(connection: Connection, since: datetime) -> Iterator[Altered]:
-    """The readings opened since then whose id is not the digest of what they and their charges
-    say."""
+    """The readings opened since then whose id is not the digest of their columns and charges."""
     connection = connection.execution_options(yield_per=ROWS_AT_A_TIME)
     charged = _Charges(connection, since)
     rows = connection.execute(

@@ -1,8 +1,8 @@
-"""Database. Pricing what is booked once more: superseding charges are added, nothing is changed.
+"""Database. Prices booked readings again: superseding charges are added, nothing is changed.
 
-A line whose quantity, model or unit price comes out otherwise gets a charge of the next revision,
-which names the one it replaces and says why. A line that comes out the same gets none, even if the
-price now comes from elsewhere, so repricing twice adds nothing. Reports take the highest revision;
+A line whose quantity, model or unit price differs gets a charge of the next revision, which names
+the one it replaces and the reason. A line that is the same gets none, even if its price now comes
+from another source, so repricing twice adds nothing. Reports take the highest revision;
 the old figures stay where they were.
 """
 
@@ -178,7 +178,7 @@ def _reprice(row: Row, booked: list[Row], book: PriceBook, now: datetime) -> _Re
 
 
 def _gone(worked_out: tuple[Charge, ...], old: list[Row], now: datetime) -> Iterator[Charge]:
-    """Booked lines that are none any more: of nothing, at no cost, in the state of the rest."""
+    """Charges of zero for booked lines that today's pricing no longer has."""
     first = worked_out[0] if worked_out else None
     is_priced = any(line.amount_picousd is not None for line in worked_out)
     for line in old:

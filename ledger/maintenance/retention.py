@@ -1,6 +1,6 @@
-"""Database. Dropping whole exchanges that are older than somebody wants to keep.
+"""Database. Drops whole exchanges that are older than a moment.
 
-The only way on which settled facts leave a ledger. What is open stays. On PostgreSQL whole months
+Nothing else removes settled facts from a ledger. Open exchanges stay. On PostgreSQL whole months
 go with their partitions, without touching a row; the rest, and SQLite, goes in small transactions.
 """
 
@@ -18,7 +18,7 @@ from ledger.store.tables import daily, exchanges, hourly, hourly_usage, stale_da
 def drop_before(
     engine: Engine, before: datetime, *, on_progress: Callable[[int], None] = lambda _: None
 ) -> int:
-    """Drop what was opened before a moment, and has ended; how many exchanges that were."""
+    """Drop the exchanges that were opened before a moment and have ended; how many."""
     dropped = _drop_months(engine, before) if engine.dialect.name == "postgresql" else 0
     while count := drop(engine, _ended_before(before)):
         dropped += count

@@ -1,14 +1,15 @@
-"""Database. Summing up the days that are over, so that reports over years stay quick.
+"""Database. Sums up the days that are over, so that reports over years stay quick.
 
-`usage_daily` and `completeness` read the sums of a day that is over, and add up every other day
-from the exchanges themselves (migration 0004). So this changes how long they take, never what they
-show, and may run whenever, twice at once, or not at all:
+`usage_daily` and `completeness` read the stored sums of a day that is over, and add up every other
+day from its exchanges (migration 0004). So sums change how long they take and never what they show.
+Summing may run at any time, twice at once, or not at all:
 
-1. The end of what is over moves to the begin of today, and every day that it passes is stale.
-   From here on each write to such a day is counted in `stale_days`. No writer may be under way
-   that does not see that end yet: SQLite has one at a time, on PostgreSQL they are waited for.
-2. Each stale day is read from the view that adds it up, and kept as its sums if its count of
-   writes is still what it was before. If it is not, it stays stale for the next time.
+1. The boundary `rolled_until` moves to the begin of today, and every day before it that has rows
+   becomes stale. From then on each write to such a day is counted in `stale_days`. No transaction
+   may still write under the old boundary: SQLite has one writer at a time, on PostgreSQL a lock
+   waits for the others.
+2. The sums of each stale day are read, and stored if the count of writes has not changed
+   meanwhile. If it has, the day stays stale until the next run.
 """
 
 import contextlib
@@ -31,12 +32,12 @@ from ledger.store.tables import daily, exchanges, hourly, hourly_usage, meta, st
 from ledger.sync.merging import reason_of
 
 LOCK_MS_MAX = 3_000
-"""How long it waits for writers, which wait behind it meanwhile."""
+"""How long it waits for writers; new writers wait behind it."""
 FIRST_SECONDS = 60.0
-"""A proxy that only runs for one command has better things to do."""
+"""A proxy that runs for one command only should not spend its time on sums."""
 EVERY_SECONDS = 3600.0
 ANSWER_SECONDS_MAX = 900.0
-"""A shared database that takes longer for the sums of one day does not answer any more."""
+"""A shared database that needs longer for the sums of one day counts as not answering."""
 
 CLOSED_DAYS_MAX = 400
 """Days that one transaction closes, while writers wait: some 20 ms."""
@@ -59,11 +60,11 @@ def roll(
     is_stopping: Callable[[], bool] = lambda: False,
     on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> int:
-    """Sum up what is over and not summed up yet; how many days that were.
+    """Sum up the days that are over and stale; how many were summed up.
 
     Each day is a step of its own: one that cannot be summed up stays stale and is logged, and the
-    others go on. `is_stopping` is asked before each; `on_progress` is told after each how many of
-    how many are done.
+    others go on. `is_stopping` is asked before each; `on_progress` gets after each the number
+    done and the total.
     """
     today = now.astimezone(UTC).date()
     if not _notes_writes(engine):
@@ -102,7 +103,7 @@ def _notes_writes(engine: Engine) -> bool:
 
 
 def _close_days(engine: Engine, today: date) -> bool:
-    """Move the end of what is over towards the begin of today; whether it is there.
+    """Move the boundary towards the begin of today; whether it is there.
 
     One transaction takes `CLOSED_DAYS_MAX` days that have rows, however far they lie apart.
     """
@@ -142,7 +143,7 @@ def _close_days(engine: Engine, today: date) -> bool:
 
 
 def _days_with_rows(connection: Connection, start: datetime | None, end: datetime) -> list[date]:
-    """The first days of a span on which an exchange was opened; one look into an index for each."""
+    """The first days of a span on which an exchange was opened; one index lookup for each."""
     opened_at = exchanges.c.opened_at
     days: list[date] = []
     while len(days) < CLOSED_DAYS_MAX:
@@ -156,7 +157,7 @@ def _days_with_rows(connection: Connection, start: datetime | None, end: datetim
 
 
 def _sum_up(engine: Engine, day: date) -> bool:
-    """Keep the sums of a stale day, unless it is written meanwhile."""
+    """Store the sums of a stale day, unless the day is written meanwhile; whether it was done."""
     of_day = stale_days.c.day == day
     begin, end = _begin(day), _begin(day + timedelta(1))
     with engine.connect() as connection:
@@ -181,7 +182,7 @@ def _sum_up(engine: Engine, day: date) -> bool:
 
 
 class Keeper:
-    """Sums up what is over beside a running proxy, in a thread of its own."""
+    """Sums up days beside a running proxy, in a thread of its own."""
 
     def __init__(self, url: str | URL, *, log: Log) -> None:
         self._parsed = urls.parse_url(url) if isinstance(url, str) else url
@@ -198,7 +199,7 @@ class Keeper:
         """Sums are made at intervals, whatever is written."""
 
     def stop(self, timeout_seconds: float) -> None:
-        """Sum up what is over by now, for so long at most; the rest stays stale."""
+        """Sum up the days that are over, within the timeout, and stop; the rest stays stale."""
         self._deadline = time.monotonic() + timeout_seconds
         self._stopping.set()
         self._thread.join(timeout_seconds)
@@ -212,11 +213,11 @@ class Keeper:
         while not self._stopping.wait(pause_seconds):
             pause_seconds = EVERY_SECONDS
             self._roll(self._stopping.is_set)
-        # Whoever fills a ledger leaves it with its sums.
+        # A process that filled the ledger also leaves its sums.
         self._roll(lambda: time.monotonic() >= self._deadline)
 
     def _roll(self, is_stopping: Callable[[], bool]) -> None:
-        # Whoever writes the ledger says what is wrong with it.
+        # The writer logs errors of the ledger.
         with contextlib.suppress(sa.exc.SQLAlchemyError, LedgerError):
             engine = db.ensure(self._parsed, answer_seconds_max=ANSWER_SECONDS_MAX)
             try:

@@ -19,7 +19,7 @@ from ledger.store.schema.views import HOURLY
 from ledger.store.scope import Scope
 
 SUM_MAX = 9 * 10**18
-"""What 64 bits just hold."""
+"""The largest number that 64 bits hold."""
 
 type Values = Mapping[str, Any]
 
@@ -34,7 +34,7 @@ class SumsOfDay:
 
 
 def read(connection: Connection, day: date) -> SumsOfDay:
-    """What the requests and exchanges of a day add up to."""
+    """The sums of the requests and exchanges of a day."""
     groups = list(_groups(connection, day))
     states = connection.execute(_states_of(day))
     return SumsOfDay(
@@ -103,7 +103,7 @@ def _by_day(groups: Sequence[Values]) -> list[Values]:
 
 
 def _storable(group: Values) -> Iterator[Values]:
-    """The group as 64 bits hold it: what is beyond them stands in further rows, without counts."""
+    """The group as rows of 64-bit numbers: an excess stands in further rows, without counts."""
     row = {name: value for name, value in group.items() if not name.endswith(("_high", "_low"))}
     while True:
         rest = {
@@ -126,7 +126,7 @@ def _hour_of(opened_at: sa.ColumnElement[Any], dialect: str) -> sa.ColumnElement
 
 
 def _states_of(day: date) -> sa.Select[Any]:
-    """What became of the exchanges of each hour, from the view that counts them."""
+    """The counts of exchanges by state for each hour, from the view that counts them."""
     live = sa.table(
         "live_hourly",
         sa.column("stale_day", sa.Date),

@@ -1,14 +1,14 @@
 """Database. Exchanges from one ledger to another, as JSON that the databases write and read.
 
-The source puts whole exchanges, with their readings and charges, into one JSON text; the target
-takes it apart again. Python hands the text on and looks at no row, so a shipper beside a busy
-event loop costs it nearly nothing, and SQLite and PostgreSQL need one pair of statements each
-instead of four ways between them.
+The source database puts whole exchanges, with their readings and charges, into one JSON text. The
+target database parses it. Python passes the text on and reads no row, so a shipper costs a busy
+event loop nearly nothing, and each database needs one statement to read and one to write, whatever
+the other database is.
 
-Taking a bundle in is idempotent, and the order of bundles does not matter: readings and charges
-are sets keyed by digests of their content, and of an exchange the further state stays (open, lost,
-settled). Links depend on the set of exchanges alone (`duplicates.py`), and are worked out after the
-facts are in: whoever links later sees both members of a pair.
+Writing a bundle is idempotent, and the order of bundles does not matter: readings and charges have
+digests of their content as keys, and an exchange keeps the later state of open, lost and settled.
+Links depend on the set of exchanges alone (`duplicates.py`). They are computed after the facts are
+written, so the later of two writers sees both members of a pair.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,8 @@ from ledger.store.tables import charges, exchanges, readings
 from ledger.store.writing import batch_insert
 
 LINK_LOCK = 0x746F6B656E6C6E6B
-"""`tokenlnk` as a number: who links holds it on PostgreSQL, so that two agree on a group."""
+"""`tokenlnk` as a number: the advisory lock that a process holds while it links on PostgreSQL, so
+that two processes agree on a group."""
 
 _SENT = {
     exchanges: batch_insert.EXCHANGE_COLUMNS,
@@ -58,7 +59,7 @@ def read(connection: Connection, keys: Sequence[Key]) -> Bundle:
 
 
 def write(connection: Connection, bundle: Bundle) -> None:
-    """Add to a ledger what it does not have of a bundle; `link` comes after."""
+    """Insert the rows of a bundle that a ledger does not have. Call `link` afterwards."""
     for table, names, rows in zip(_SENT, bundle.columns, bundle.rows, strict=True):
         connection.execute(
             _writing(connection.dialect.name, table, names), {"rows": _storable(rows)}
@@ -66,7 +67,7 @@ def write(connection: Connection, bundle: Bundle) -> None:
 
 
 def link(connection: Connection, keys: Sequence[Key]) -> None:
-    """Work out the links of these exchanges, and of those that they change."""
+    """Compute the links of these exchanges, and of the exchanges whose links they change."""
     parameters = {"keys": orjson.dumps(keys).decode()}
     if connection.dialect.name == "sqlite":
         for text in batch_insert.relink_setup():
@@ -81,7 +82,7 @@ def link(connection: Connection, keys: Sequence[Key]) -> None:
 
 
 def _columns(connection: Connection, table: sa.Table) -> tuple[str, ...]:
-    """What the ledger has of the columns we know: an older one has fewer."""
+    """The columns that both this version and the ledger have: an older ledger has fewer."""
     if connection.dialect.name == "sqlite":
         # Asked with each bundle: reflection took a fifth of the CPU of a turn (measured).
         there = set(connection.scalars(_COLUMNS, {"table": table.name}))
@@ -91,7 +92,8 @@ def _columns(connection: Connection, table: sa.Table) -> tuple[str, ...]:
 
 
 def _storable(rows: str) -> str:
-    """PostgreSQL takes no NUL in a text; SQLite does, and upstreams are not to be trusted."""
+    """Rows that PostgreSQL can store: it refuses NUL in a text. SQLite stores it, and an
+    upstream may send it."""
     if "\\u0000" not in rows:
         return rows
     return orjson.dumps(_without_nul(orjson.loads(rows))).decode()

@@ -24,21 +24,21 @@ BUNDLE_EXCHANGES_MAX = 500
 """On SQLite a bundle holds the write lock for about 0.1 s; a proxy's own commits wait behind it."""
 
 STATEMENT_MS_MAX = 60_000
-"""A bundle takes a tenth of a second."""
+"""A bundle takes about 100 ms."""
 LOCK_MS_MAX = 20_000
 
 REFUSALS = (sa.exc.IntegrityError, sa.exc.DataError)
-"""The row is at fault, whenever it is tried."""
+"""Errors that the row causes: a retry fails as well."""
 _REFUSING_CLASSES = ("21", "22", "23", "2F", "38", "39", "44", "54", "P0")
-"""Classes of SQLSTATE in which the row is at fault: values, constraints, checks, limits of the
-server, and what a trigger raises."""
+"""Classes of SQLSTATE that the row causes: values, constraints, checks, limits of the server, and
+exceptions raised by a trigger."""
 ANSWER_SECONDS_MAX = STATEMENT_MS_MAX / 1_000 + 15
-"""A server that keeps its own limits has answered by then."""
+"""A server that enforces the limits above answers within this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An exchange that the target does not take."""
+    """An exchange that the target refuses."""
 
     key: Key
     error: str
@@ -46,7 +46,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """What a merge did."""
+    """The result of a merge."""
 
     exchanges: int
     refused: tuple[Refused, ...]
@@ -61,7 +61,7 @@ def sync(
     with_secret: bool = False,
     on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Merged:
-    """Merge a ledger into another; `on_progress` is told how many of how many are done.
+    """Merge a ledger into another; `on_progress` gets the number done and the total.
 
     `with_secret` lets an empty target hash keys as the source does.
     """
@@ -119,9 +119,9 @@ def _carry_secret(source: Engine, target: Engine) -> None:
 def deliver(
     source: Connection, target: Engine, keys: Sequence[Key], months: set[date]
 ) -> list[Refused]:
-    """Take these exchanges over; those that the target refuses, alone.
+    """Copy these exchanges into the target; the exchanges that it refuses.
 
-    `months` is the caller's memory of which months the target has been asked to make room for.
+    `months` holds the months for which the target has made partitions; this function adds to it.
     """
     if target.dialect.name == "postgresql":
         new = {partitions.month_of(opened_at) for opened_at, _ in keys} - months
@@ -132,7 +132,7 @@ def deliver(
         with db.writing(target) as connection:
             _bound(connection)
             bundles.write(connection, bundle)
-    except Exception as error:  # whatever an exchange raises, others are delivered
+    except Exception as error:  # one exchange must not stop the others
         if not is_refusal(error):
             raise
         if len(keys) == 1:
@@ -149,7 +149,7 @@ def deliver(
 
 
 def _bound(connection: Connection) -> None:
-    """A database that hangs is one in trouble, which is said and tried again."""
+    """Limit the time of a statement, so that a database that hangs raises an error."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(
             f"SET LOCAL statement_timeout = {STATEMENT_MS_MAX}; "
@@ -158,7 +158,7 @@ def _bound(connection: Connection) -> None:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether the row is at fault, and not the database, for now."""
+    """Whether the row causes the error; False: the database does, and a retry may succeed."""
     if isinstance(error, REFUSALS):
         return True
     if isinstance(error, sa.exc.DBAPIError):
@@ -167,7 +167,7 @@ def is_refusal(error: Exception) -> bool:
 
 
 def reason_of(error: Exception, *passwords: str | None) -> str:
-    """What the database said, without the row that it said it of, and without these passwords."""
+    """The database's message, without the row it is about and without these passwords."""
     if not isinstance(error, sa.exc.DBAPIError):
         return without_passwords(f"{type(error).__name__}: {error}", *passwords)[:300]
     diagnosis = getattr(error.orig, "diag", None)

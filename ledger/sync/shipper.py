@@ -1,14 +1,15 @@
-"""Database. The shipper: from a spool into the shared PostgreSQL, at the database's own pace.
+"""Database. The shipper: copies a spool into the shared PostgreSQL, as fast as that accepts it.
 
     writer ──commit──▶ spool, outbox ──bundle──▶ PostgreSQL ──committed──▶ outbox cleared
 
-A bundle is idempotent and its outbox is cleared only after the database has committed, so a crash
-or a cut anywhere in between ships it again, to no effect. Whatever is wrong with the database
-(down, slow, full, in failover, deadlocked, of another schema) is one condition: said once, tried
-again after up to `RETRY_SECONDS_MAX`, said once when it is over; meanwhile the outbox grows on
-disk. A row that the database refuses is set aside alone and tried again at the next start.
+A bundle is idempotent, and the outbox is cleared only after the database has committed. After a
+crash or a lost connection the same bundle is shipped again, which changes nothing. Every problem
+with the database (down, slow, full, in failover, deadlocked, another schema) is handled alike: it
+is logged once when it begins and once when it ends, the shipper retries after at most
+`RETRY_SECONDS_MAX`, and meanwhile the outbox grows on disk. A single row that the database refuses
+is set aside and retried at the next start.
 
-Of the processes that share a spool one ships; the next takes its turn when it ends.
+Of several processes that share a spool one ships. When it ends, another one takes over.
 """
 
 import contextlib
@@ -34,13 +35,14 @@ from ledger.sync import spool
 from ledger.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver, reason_of
 
 GATHER_SECONDS = 0.5
-"""How long changes gather before they are shipped: late by so much, and few statements."""
+"""How long changes gather before they are shipped: longer means later rows, shorter means more
+statements."""
 IDLE_SECONDS = 30.0
 TURN_SECONDS = 5.0
 TURN_BUNDLES_MAX = 20
-"""Bundles of one turn: some seconds."""
+"""Bundles of one turn, which then takes a few seconds."""
 MEETING_SECONDS = 1.0
-"""How long a proxy that has never met its shared ledger waits for it at the start."""
+"""How long a proxy that never had a connection to its shared ledger waits for one at the start."""
 PRUNING_BATCHES_MAX = 20
 """Batches of old exchanges that are dropped from the spool in one turn."""
 RETRY_SECONDS = 0.5
@@ -48,10 +50,11 @@ RETRY_SECONDS_MAX = 30.0
 HEARTBEAT_SECONDS = 60.0
 HOUSEKEEPING_SECONDS = 3600.0
 SETTLING_SECONDS = 600.0
-"""After a connection came back, nodes get so long to speak up before any is given up."""
+"""After a reconnect, nodes have this long to send a heartbeat before any is recorded as lost."""
 
 _UNWELCOME = ("authentication failed", "no pg_hba.conf entry", "does not exist")
-"""What PostgreSQL says to a wrong user, password, host or database name; libpq has no code."""
+"""Texts in PostgreSQL's refusal of a wrong user, password, host or database name; libpq has no
+error code for them."""
 _TROUBLE = (sa.exc.SQLAlchemyError, LedgerError, sqlite3.Error, OSError)
 
 
@@ -81,11 +84,11 @@ class Shipper:
         self._thread.start()
 
     def wake(self) -> None:
-        """There is something in the outbox."""
+        """Ship soon: the outbox has new rows."""
         self._changed.set()
 
     def stop(self, timeout_seconds: float) -> None:
-        """Ship what waits, for so long at most; the rest is shipped after the next start."""
+        """Ship the outbox within the timeout and stop; the rest is shipped after the next start."""
         self._stopping.set()
         self._changed.set()
         if self._thread.join(timeout_seconds):
@@ -124,9 +127,9 @@ class Shipper:
             os.close(self._turn)
 
     def _ship(self) -> bool:
-        """Ship what waits, for one turn; whether nothing waits any more.
+        """Ship bundles for one turn; whether the outbox is empty.
 
-        Under steady load something always waits: a turn ends, so that heartbeats and pruning go on.
+        Under steady load it never is. A turn is bounded, so that heartbeats and pruning go on.
         """
         target = self._connected()
         for _ in range(TURN_BUNDLES_MAX):
@@ -140,12 +143,12 @@ class Shipper:
             with db.writing(self._spool) as connection:
                 spool.settle_outbox(connection, last, refused, now=datetime.now(UTC))
             if len(keys) < BUNDLE_EXCHANGES_MAX // 2:
-                # Small bundles cost most: more may gather before the next turn.
+                # Small bundles cost most per row: let more gather before the next turn.
                 return True
         return False
 
     def _connected(self) -> Engine:
-        """The target, of our schema; looked at anew after every trouble."""
+        """The target, after its schema was checked; checked again after every problem."""
         if self._target is None:
             target = db.ensure(self._url, answer_seconds_max=ANSWER_SECONDS_MAX)
             try:
@@ -153,7 +156,7 @@ class Shipper:
             except BaseException:
                 target.dispose()
                 raise
-            # Not before: what failed half way is done again.
+            # Set last: after a failure half way, all of it is repeated.
             self._target = target
         return self._target
 
@@ -174,7 +177,8 @@ class Shipper:
             self._target = None
 
     def _keep_house(self) -> None:
-        """Do what is due; what raises is tried again soon, and does not keep the rest from it."""
+        """Run the periodic tasks that are due. One that raises is retried soon, and the others run
+        nevertheless."""
         now = time.monotonic()
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + RETRY_SECONDS_MAX
@@ -194,7 +198,7 @@ class Shipper:
             self._give_up_at = now + HOUSEKEEPING_SECONDS
 
     def _prune(self) -> bool:
-        """Drop what was shipped long ago, for one turn; whether there may be more."""
+        """Drop exchanges that were shipped long ago, for one turn; whether there may be more."""
         return all(
             spool.drop_shipped(self._spool, now=datetime.now(UTC))
             for _ in range(PRUNING_BATCHES_MAX)
@@ -235,11 +239,11 @@ class Shipper:
 
 
 def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Engine, Shipper]:
-    """The spool of a shared database, and who ships it.
+    """The spool of a shared database, and its shipper.
 
-    The database need not be there: the shipper meets it when it can. Only a proxy that has never
-    met it waits for it at the start, for `MEETING_SECONDS`, to hash keys as the others do. A
-    database that answers that we are not welcome at all is then an error of the operator.
+    The database may be down: the shipper connects when it can. Only a proxy that never had a
+    connection waits for one at the start, for `MEETING_SECONDS`, because it needs the shared secret
+    to hash keys as the other proxies do. If the database refuses the login, LedgerError is raised.
     """
     path = spool.path_for(target)
     engine = db.ensure(f"sqlite:///{path}")
@@ -264,7 +268,8 @@ def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Engine,
 def _first_meeting(
     path: Path, target: URL, log: Callable[[str, str], None], failed: list[LedgerError]
 ) -> None:
-    """Meet the shared ledger with connections of its own, which may outlast the start."""
+    """Fetch the secret of the shared ledger over connections of its own, which may outlast the
+    start."""
     own = db.open_engine(f"sqlite:///{path}")
     try:
         shared = db.ensure(target, answer_seconds_max=ANSWER_SECONDS_MAX)
@@ -282,8 +287,7 @@ def _first_meeting(
 
 
 def _meet(own: Engine, shared: Engine, log: Callable[[str, str], None]) -> None:
-    """All proxies of one database hash keys alike, or its reports could not tell one key from
-    two."""
+    """Share the secret of key fingerprints, so that all proxies of one database hash keys alike."""
     try:
         is_other = secret.share(own, shared)
     except sa.exc.ProgrammingError as error:
@@ -295,6 +299,7 @@ def _meet(own: Engine, shared: Engine, log: Callable[[str, str], None]) -> None:
     if is_other and has_rows:
         log(
             "warning",
-            "keys that were recorded before the shared ledger was met have other fingerprints, "
-            "until the next start; one TOKENTEE_SECRET_FILE for all proxies prevents this",
+            "keys that were recorded before the first connection to the shared ledger have other "
+            "fingerprints, until the next start; one TOKENTEE_SECRET_FILE for all proxies prevents "
+            "this",
         )

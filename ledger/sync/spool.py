@@ -1,10 +1,10 @@
-"""Database. A spool: the SQLite ledger that a proxy commits to before PostgreSQL hears of it.
+"""Database. A spool: the SQLite ledger that a proxy commits to before PostgreSQL gets the rows.
 
 One file per shared database, in the user's data directory; all proxies of this machine and user
-share it. It is a whole ledger, so nothing that can happen to the shared database can reach the
-proxy: what is not shipped yet is in its `outbox`, what the shared database refuses in `set_aside`.
-What is shipped stays for `KEPT_DAYS`, to be looked at, and is then dropped: the disk bounds the
-spool, and only what the shared database does not have yet grows it.
+share it. It is a complete ledger, so no failure of the shared database affects the proxy. `outbox`
+lists the exchanges that are not shipped yet, `set_aside` those that the shared database refuses.
+Shipped exchanges stay for `KEPT_DAYS`, for inspection, and are then dropped, so the spool grows
+only while exchanges cannot be shipped.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ KEPT_DAYS = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How a spool stands."""
+    """The state of a spool."""
 
     path: Path
     target: str
@@ -42,7 +42,7 @@ class Status:
 
 
 def path_for(target: URL) -> Path:
-    """The spool of a shared database: another password is the same database."""
+    """The spool of a shared database. The password does not matter: it does not name a database."""
     name = target.set(password=None).render_as_string()
     digest = hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
     return urls.data_directory() / "spool" / f"{digest}.sqlite3"
@@ -54,7 +54,7 @@ def all_paths() -> list[Path]:
 
 
 def status_of(path: Path) -> Status:
-    """How a spool stands, whether or not a proxy runs."""
+    """The state of a spool, whether or not a proxy runs."""
     engine = db.open_existing(f"sqlite:///{path}")
     try:
         with engine.connect() as connection:
@@ -86,20 +86,20 @@ def status_of(path: Path) -> Status:
 
 
 def note(connection: Connection, key: str, value: str | None) -> None:
-    """Keep a note for `status_of`; None takes it away."""
+    """Store a note for `status_of`; None deletes it."""
     connection.execute(sa.delete(meta).where(meta.c.key == key))
     if value is not None:
         connection.execute(sa.insert(meta).values(key=key, value=value))
 
 
 def has_met(engine: Engine) -> bool:
-    """Whether the shared ledger was ever met; then its secret is known."""
+    """Whether there was ever a connection to the shared ledger; its secret is known then."""
     with engine.connect() as connection:
         return connection.scalar(sa.select(meta.c.value).where(meta.c.key == "met")) is not None
 
 
 def pending(connection: Connection, count: int) -> tuple[list[Key], int | None]:
-    """The exchanges that changed first, and the place in the outbox up to which they stand."""
+    """The exchanges that changed first, and the number of their last row in the outbox."""
     rows = connection.execute(sa.select(outbox).order_by(outbox.c.seq).limit(count)).all()
     keys = dict.fromkeys((instant_text(row.opened_at), row.exchange_id) for row in rows)
     return list(keys), rows[-1].seq if rows else None
@@ -108,7 +108,7 @@ def pending(connection: Connection, count: int) -> tuple[list[Key], int | None]:
 def settle_outbox(
     connection: Connection, last: int, refused: list[Refused], *, now: datetime
 ) -> None:
-    """What stands up to `last` is shipped, but for what was refused."""
+    """Delete the outbox up to row `last`, and set aside the exchanges that were refused."""
     connection.execute(sa.delete(outbox).where(outbox.c.seq <= last))
     note(connection, "shipped_at", instant_text(now))
     for one in refused:
@@ -128,7 +128,7 @@ def settle_outbox(
 
 
 def retry_refused(connection: Connection) -> int:
-    """Put what was refused back into the outbox: an upgrade may have cured it."""
+    """Move refused exchanges back into the outbox: an upgrade may have removed the cause."""
     put_back = connection.execute(
         sa.insert(outbox).from_select(
             ["exchange_id", "opened_at"], sa.select(set_aside.c.exchange_id, set_aside.c.opened_at)
@@ -139,7 +139,7 @@ def retry_refused(connection: Connection) -> int:
 
 
 def drop_shipped(engine: Engine, *, now: datetime) -> int:
-    """Drop what the shared database has had for long."""
+    """Drop exchanges that were shipped more than `KEPT_DAYS` ago; how many."""
     waits = sa.exists().where(
         outbox.c.opened_at == exchanges.c.opened_at, outbox.c.exchange_id == exchanges.c.id
     )
