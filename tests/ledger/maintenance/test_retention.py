@@ -47,7 +47,12 @@ def test_a_month_that_is_old_goes_with_its_partitions(new_postgres):
         *(whole(settled(name, at=at)) for name, at in moments.items() if name != "open"),
         (opened("open", at=moments["open"]), None, ()),
     )
-    assert retention.drop_before(engine, NOON.replace(month=10, day=20)) == 3
+    # August goes as a partition. That it is gone is noted, as for rows that go one by one.
+    assert retention.drop_before(engine, NOON.replace(month=9, day=1)) == 1
+    assert row(engine, f"SELECT value FROM meta WHERE key = '{dropping.DROPPED_UNTIL}'") == (
+        "2026-09-01 00:00:00.000000Z",
+    )
+    assert retention.drop_before(engine, NOON.replace(month=10, day=20)) == 2
     assert rows(engine, "SELECT id FROM exchanges ORDER BY id") == [("d",), ("open",)]
     left = rows(
         engine,
