@@ -1,13 +1,13 @@
 """Edge. Puts the tap into the stream of a flow's answer.
 
-Nothing is held back but where its commit needs it:
+A body passes at once, except for the part that waits for the commit of its reading:
 
-    an event stream        nothing: its end comes after the response hook, which waits
+    an event stream        nothing waits: the response hook waits before the stream ends
     under a content-length the last chunk, until the reading is committed (`before_end` only)
     an error answer to a request in which we asked for usage: all of it, if it is short, to see
                            whether it refuses the question
 
-A plain answer that somebody else wants whole (`bodies.py`) is buffered, as mitmproxy does it.
+A plain answer that another addon needs whole (`bodies.py`) is buffered by mitmproxy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ committed; the client of a longer one may see its end first."""
 
 
 def begin(running: Running, live: Live, response: http.Response) -> None:
-    """Set the tap for an answer whose headers have come; `response.stream` is True before."""
+    """Set the tap for an answer whose headers have arrived; `response.stream` is True before."""
     values = flows.response_of(response)
     holds_end = running.settings.commit_before_end and _ends_by_length(values)
     is_plain = not metering.is_stream(values) and not live.exchange.opened.streamed
@@ -58,7 +58,7 @@ def begin(running: Running, live: Live, response: http.Response) -> None:
         if live.flow.request.http_version == "HTTP/1.1":
             response.headers["transfer-encoding"] = "chunked"
     if tap.decodes:
-        # Upstream compressed although identity was asked for; what goes on is identity.
+        # Upstream compressed although identity was requested; the client gets identity.
         del response.headers["content-encoding"]
     into: StreamCallable = _run_by_run(tap) if tap.edits else tap.callable
     if holds_end and not tap.edits and running.can_hold_end:
@@ -69,7 +69,7 @@ def begin(running: Running, live: Live, response: http.Response) -> None:
 def restore(running: Running, live: Live, response: http.Response) -> None:
     """Put the tap back where an addon behind this one, or mitmproxy, chose plain streaming.
 
-    A callable of its own stays: it may call the tap, and what it does to the stream is its own.
+    A callable of another addon stays: it may call the tap, and may change the stream.
     """
     if live.stream is not None and response.stream is True:
         response.stream = live.stream
@@ -80,8 +80,8 @@ def restore(running: Running, live: Live, response: http.Response) -> None:
 def is_cut_short(live: Live) -> bool:
     """Whether the client's body must not end as if it were whole.
 
-    Upstream compressed a stream that is edited, and what it sent cannot be decoded to its end. The
-    client was promised identity, so the rest cannot go on as it came.
+    Upstream compressed a stream that is edited, and its bytes cannot be decoded to the end. The
+    headers told the client identity, so the rest cannot be sent as it arrived.
     """
     tap = live.exchange.tap
     return tap is not None and tap.is_cut_short
@@ -97,7 +97,7 @@ def ends_by_closing(response: http.Response) -> bool:
 
 
 def note_if_unread(live: Live, response: http.Response) -> None:
-    """Say in the row if another addon took the tap out of the stream."""
+    """Note on the row if another addon removed the tap from the stream."""
     tap = live.exchange.tap
     if tap is None or live.stream is None or response.stream is live.stream:
         return
@@ -108,7 +108,7 @@ def note_if_unread(live: Live, response: http.Response) -> None:
 
 
 class StreamReplacedError(Exception):
-    """Another addon's callable stands in the stream, and does not call ours."""
+    """The callable of another addon replaced the tap and does not call it."""
 
 
 def read_whole(running: Running, live: Live, response: http.Response) -> None:
@@ -156,7 +156,7 @@ def _length_of(response: Response) -> int:
 
 
 def _by_chunk(listener: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """A capture keeps when each chunk came, and where it was cut."""
+    """Record the time and the length of each chunk in the capture."""
 
     def listen(data: bytes) -> None:
         for chunk in chunks_of(data):

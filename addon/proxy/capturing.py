@@ -1,4 +1,4 @@
-"""Edge. Captures of live flows: what passes is collected, and handed over when it is over."""
+"""Edge. Captures of live flows: collects the bytes of an exchange, and queues them at its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from addon.recordings.capture_files import CaptureFiles
 
 
 def begin(running: Running, live: Live) -> Capture | None:
-    """What an exchange is captured with; None where nothing is captured."""
+    """The capture of an exchange that begins; None if it is not captured."""
     if running.captures is None or live.exchange.is_recorded:
         return None
     return running.captures.begin(request_bytes=len(live.flow.request.raw_content or b""))
@@ -29,13 +29,13 @@ def add_message(capture: Capture, message: websocket.WebSocketMessage, at: datet
 
 
 def finish(running: Running, live: Live, settled: Settled, end: End, cause: str | None) -> Settled:
-    """Hand over an exchange that is over; its row then names the capture, or says why there is
-    none."""
+    """Queue the capture of an exchange that has ended; its row names the capture, or the reason
+    why there is none."""
     files, capture = running.captures, live.capture
     if files is None or (capture is None and live.exchange.is_recorded):
         return settled
     exchange, reading = settled
-    # What was refused before any headers came has no tap, and no capture yet.
+    # A request that failed before any response headers has no tap, and no capture yet.
     capture = capture or files.begin(request_bytes=len(live.flow.request.raw_content or b""))
     ending = _Ending(how=end, cause=cause, at=exchange.settled_at or exchange.opened_at)
     place = _write(files, live.flow, live.exchange, capture, ending)
@@ -54,7 +54,7 @@ def discard(live: Live) -> None:
 def finish_session(
     running: Running, flow: http.HTTPFlow, handshake: MeteredExchange, end: End, at: datetime
 ) -> None:
-    """Hand over a WebSocket that is over. The rows of its responses are in the ledger already."""
+    """Queue the capture of a WebSocket that has ended. Its responses are in the ledger already."""
     capture = running.session_captures.pop(flow.id, None)
     if running.captures is not None and capture is not None:
         _write(running.captures, flow, handshake, capture, _Ending(how=end, cause=None, at=at))

@@ -14,12 +14,12 @@ logger = logging.getLogger(__name__)
 
 COMMIT_WAIT_SECONDS_MAX = 5.0
 """How long the end of an answer waits for its commit. An fsync takes milliseconds; a disk that
-takes longer than this is in trouble, and the traffic is worth more than the promise: the wait
-ends, one line is logged, and the reading is written when the disk can."""
+takes longer than this has a problem, and delaying clients further would not help: the wait ends,
+one line is logged, and the reading is written as soon as the disk works again."""
 
 
 async def wait_for_commit(receipt: Receipt) -> None:
-    """Wait until a reading is on disk, or has been given up, or the bound is reached."""
+    """Wait until a reading is committed or refused, or the bound is reached."""
     if receipt.committed or receipt.error:
         return
     loop = asyncio.get_running_loop()
@@ -49,7 +49,7 @@ def notifier(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[Receipt]], N
 
     def resolve_all() -> None:
         nonlocal is_called
-        is_called = False  # first, so that what comes from here on calls again
+        is_called = False  # first, so that a later batch calls again
         while committed:
             receipt = committed.popleft()
             if receipt.context is not None:
@@ -61,7 +61,7 @@ def notifier(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[Receipt]], N
         if is_called:
             return
         is_called = True
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no hook waits any more
             loop.call_soon_threadsafe(resolve_all)
 
     return notify

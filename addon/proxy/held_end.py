@@ -1,7 +1,7 @@
 """Pure. Holds back the last chunk of a body under a content-length.
 
-Such a body is over for the client with its last byte, before any hook could wait for the ledger.
-`patches.http_stream` sends the chunk when the response hook has waited.
+The client sees such a body end with its last byte, before any hook can wait for the ledger.
+`patches.http_stream` sends the last chunk after the response hook.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ type StreamCallable = Callable[[bytes], bytes | list[bytes]]
 
 
 class HeldEnd:
-    """Stands in the stream behind the tap."""
+    """Wraps the tap as the callable of a stream."""
 
     __slots__ = ("_held", "_into", "_left_bytes")
 
@@ -25,7 +25,7 @@ class HeldEnd:
         self._left_bytes -= len(data)
         if self._left_bytes > 0 or not data:
             return passed
-        # More than was promised is mitmproxy's error to report; none of it may be lost here.
+        # mitmproxy reports a body longer than its content-length; all of it is passed on here.
         self._held += data
         return []
 

@@ -1,7 +1,7 @@
-"""Edge. The ledger and the exchanges under way: started, handed over at a reload, stopped.
+"""Edge. Starts and stops the recording, and keeps it over a reload of the script.
 
-start       opens the ledger, or takes over what a reload of the script left
-hand_over   keeps them for the recorder that a reload makes
+start       opens the ledger, or continues with the state that a reload of the script left
+hand_over   keeps the state for the recorder that a reload makes
 drain, end_all, close   the steps of stopping, in this order
 """
 
@@ -36,13 +36,13 @@ logger = logging.getLogger(__name__)
 type OnCommit = Callable[[Sequence[Receipt]], None]
 
 DRAIN_SECONDS_MAX = 5.0
-"""How long a stopping proxy lets open answers end by themselves. Container runtimes kill 10 s
-after they ask, and the ledger needs some of that."""
+"""How long a stopping proxy waits for open answers to end. Container runtimes kill a process 10 s
+after SIGTERM, and the ledger needs some of that time."""
 DRAIN_POLL_SECONDS = 0.02
 TELEMETRY_SECONDS_MAX = 1.0
-"""How long telemetry may take to export what is left."""
+"""How long telemetry may take to export its remaining data."""
 CLOSE_SECONDS_MAX = 4.0
-"""How long the writer may take to write what is left."""
+"""How long the writer may take to write its queue."""
 
 _handed_over: list[Running] = []
 """From the recorder that a reload of the script ends to the one that it starts. mitmproxy makes
@@ -54,7 +54,7 @@ _closing: set[asyncio.Task[None]] = set()
 
 
 def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running:
-    """A ledger that is being written, or what a reload handed over. Raises LedgerError.
+    """Open the ledger, or take the state that a reload left. Raises LedgerError.
 
     `seat`: where this process counts its metrics if it is one of several workers.
     """
@@ -109,7 +109,7 @@ def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running
 
 
 def _told(on_commit: OnCommit, notes: FlowNotes | None, watching: Watching | None) -> OnCommit:
-    """The callback of the writer: first those who wait, then notes, then telemetry."""
+    """The callback of the writer: first the waiting hooks, then notes, then telemetry."""
     told = notes.on_commit(on_commit) if notes else on_commit
     return watching.observer.on_commit(told) if watching else told
 
@@ -127,10 +127,10 @@ def set_captures(running: Running, *, node: str) -> None:
 
 
 def hand_over(running: Running, settle: Callable[[Live], object]) -> None:
-    """Keep what is running for the recorder that a reload of the script makes.
+    """Keep the running state for the recorder that a reload of the script makes.
 
-    A reload makes it at once, before the event loop turns. If none has come by then, the script
-    was removed: what is open is settled, and the ledger is closed.
+    A reload makes that recorder at once, before the next turn of the event loop. If there is none
+    by then, the script was removed: open exchanges are settled, and the ledger is closed.
     """
     _handed_over.append(running)
     asyncio.get_running_loop().call_soon(_close_if_left, running, settle)
@@ -148,7 +148,7 @@ def _close_if_left(running: Running, settle: Callable[[Live], object]) -> None:
 
 
 async def drain(running: Running) -> None:
-    """Let open answers end by themselves, within the bound."""
+    """Wait until open answers have ended, within the bound."""
     deadline = time.monotonic() + DRAIN_SECONDS_MAX
     if running.live:
         logger.info(
@@ -161,7 +161,7 @@ async def drain(running: Running) -> None:
 
 
 def end_all(running: Running, settle: Callable[[Live], object]) -> None:
-    """Settle everything that is still open."""
+    """Settle every exchange and end every WebSocket session that is still open."""
     for live in list(running.live.values()):
         settle(live)
     running.live.clear()
@@ -172,7 +172,7 @@ def end_all(running: Running, settle: Callable[[Live], object]) -> None:
 
 
 async def close(running: Running) -> None:
-    """Write what is left and close the ledger, off the loop and within the bound."""
+    """Write the queue and close the ledger, in threads and within the bounds."""
     if running.captures is not None:
         await asyncio.to_thread(running.captures.close, CLOSE_SECONDS_MAX)
     await asyncio.to_thread(running.ledger.close, CLOSE_SECONDS_MAX)

@@ -1,4 +1,4 @@
-"""Edge. Asking an upstream for usage in a client's name, and what its answers teach."""
+"""Edge. Adds the question for usage to a client's request, and learns from the answers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import UsageSource
 
 ENCODED_BYTES_MAX = 64 * 1024
-"""A larger compressed request is not asked in: to compress it again would hold up the loop."""
+"""A larger compressed request is not edited: compressing it again would block the event loop."""
 
 
 def ask(running: Running, live: Live) -> None:
-    """Ask for usage where the client did not and the policy says so; all of it or nothing."""
+    """Ask for usage if the client did not and the policy allows it. Either all of the request is
+    edited or nothing."""
     request = live.flow.request
     exchange = live.exchange
     if exchange.is_recorded or not exchange.opened.streamed or exchange.request.usage_asked:
@@ -47,7 +48,7 @@ def ask(running: Running, live: Live) -> None:
 
 
 def revert_if_refused(running: Running, live: Live) -> bool:
-    """Undo the question if the answer refuses it; True: the request is to be sent once more."""
+    """Remove the question if the answer refuses it; True: the request must be sent again."""
     response = live.flow.response
     opened = live.exchange.opened
     assert response is not None
@@ -72,7 +73,7 @@ def revert_if_refused(running: Running, live: Live) -> bool:
 
 
 def learn(running: Running, live: Live, settled: Settled) -> None:
-    """Remember what an exchange taught about asking its upstream for usage."""
+    """Remember whether the upstream of an exchange reports usage unasked, asked, or refuses."""
     exchange, reading = settled
     if live.exchange.route.dialect.asking is not Asking.STREAM_OPTIONS or not exchange.streamed:
         return
@@ -97,8 +98,8 @@ def learn(running: Running, live: Live, settled: Settled) -> None:
 
 
 def _is_no_openai_stream(live: Live) -> bool:
-    """Whether the wire only looks like OpenAI's (the `stream:chat:` endpoint). Its usage comes
-    and goes, and stripping it would take away what the client should have had."""
+    """Whether the wire only resembles OpenAI's (the `stream:chat:` endpoint). It reports usage in
+    some streams only, and stripping would remove usage that the client should get."""
     tap = live.exchange.tap
     return tap is not None and tap.meter.facts.closes_without_mark
 

@@ -24,7 +24,7 @@ from ledger.text.passwords import without_credentials, without_passwords
 
 
 class Log(StrEnum):
-    """What to log beside trouble."""
+    """What to log beside errors and warnings."""
 
     OFF = "off"
     EXCHANGES = "exchanges"
@@ -51,7 +51,7 @@ class Settings:
     tags: Mapping[str, str]
     takes_client_tags: bool = True
     project: str | None = None
-    """What the program that runs the proxy knows of every request; no option gives it."""
+    """Facts about every request that the program around the proxy knows; no option has them."""
     git_branch: str | None = None
     log: Log = Log.OFF
     log_as_json: bool = False
@@ -62,8 +62,8 @@ class Settings:
     """Base URL of an OTLP/HTTP receiver; None: nothing is exported."""
 
     def rules(self, *, node: str, secret: bytes, budget: Budget | None = None) -> Rules:
-        """What they say about every exchange. `secret` is the ledger's; `budget` is that of the
-        exchanges under way, if there are any."""
+        """The rules for every exchange. `secret` is the ledger's; `budget` is that of the exchanges
+        under way, if there are any."""
         return Rules(
             node=node,
             secret=secret,
@@ -77,7 +77,7 @@ class Settings:
 
 
 class Values(Protocol):
-    """What `parse` needs of mitmproxy's option manager."""
+    """The part of mitmproxy's option manager that `parse` needs."""
 
     ledger_url: str | None
     ledger_commit: str | None
@@ -124,12 +124,12 @@ NAME_LENGTH_MAX = 64
 def add(loader: Loader) -> None:
     """Declare the options to mitmproxy."""
     for name, text in HELP.items():
-        # mitmproxy takes `Optional[str]`, which its annotation does not say.
+        # mitmproxy accepts `Optional[str]`; its annotation does not.
         loader.add_option(name, str | None, None, text)  # type: ignore[arg-type]
 
 
 def parse(values: Values) -> Settings:
-    """The settings that the options say. Raises ValueError naming the option and the value."""
+    """The settings of these options. Raises ValueError naming the option and the value."""
     return Settings(
         ledger_url=_ledger_url(values.ledger_url or default_url()),
         commit_before_end=_one_of(
@@ -213,7 +213,7 @@ def _upstreams(text: str) -> tuple[Upstream, ...]:
 
 
 def _ledger_url(url: str) -> str:
-    """The URL, once it is known to name a ledger. No message repeats what could be a password."""
+    """The URL, checked to name a ledger. No message repeats a part that could be a password."""
     try:
         urlsplit(url)
         parse_url(url)

@@ -81,14 +81,14 @@ class Recorder:
         self._skipped = 0
         """Saved flows without an answer, in `mitmdump -nr`."""
         self._refused = False
-        """The options of the start were bad, and that was said."""
+        """The options of the start were bad, and the error is logged."""
 
     @property
     def running_state(self) -> Running | None:
         """The ledger and what is under way; None while nothing is recorded."""
         return self._running
 
-    # Life
+    # Start and stop
 
     def load(self, loader: Loader) -> None:
         """mitmproxy's hook: add the options."""
@@ -171,8 +171,8 @@ class Recorder:
         """mitmproxy's hook: open an exchange, before the request goes upstream. mitmproxy awaits
         what comes back for a large body."""
         if self._stopping and flow.live:
-            # mitmproxy serves to the very end: what begins now could pass unseen, and would keep
-            # the stop waiting for its like.
+            # mitmproxy accepts requests until it exits. One that begins now could pass without a
+            # row, and would delay the stop.
             flow.kill()
             return None
         running = self._running
@@ -202,7 +202,7 @@ class Recorder:
             return
         if exchange.is_recorded:
             return  # its body is there, and no stream will pass
-        # First of all: an exception before this would make mitmproxy hold the whole answer.
+        # Set first: an exception before this would make mitmproxy buffer the whole answer.
         flow.response.stream = True
         exchange.troubles.attempt(connections.limit_reads, ctx.master.addons, flow)
         exchange.troubles.attempt(answers.begin, running, live, flow.response)
@@ -252,7 +252,7 @@ class Recorder:
         message = flow.error.msg if flow.error else ""
         end = flows.end_of(flow, broken_by_client=live.broken_by_client)
         await _read_rest(exchange)
-        # What follows a bytes literal in mitmproxy's messages is what upstream sent.
+        # In mitmproxy's messages the text after a bytes literal comes from upstream.
         self._settle(running, live, end, cause=message.split("b'")[0].split('b"')[0])
 
     async def websocket_message(self, flow: http.HTTPFlow) -> None:
@@ -288,7 +288,7 @@ class Recorder:
         attempt(websockets.end_session, running.ledger, session, how, at)
         attempt(capturing.finish_session, running, flow, session.handshake, how, at)
 
-    # What `http_stream` asks
+    # Called by `http_stream`
 
     def broke(self, flow: http.HTTPFlow, *, by_client: bool) -> None:
         """Note which side broke the connection first."""
@@ -381,7 +381,7 @@ class Recorder:
         exchange = live.exchange
 
         def has_row(settled: Settled) -> bool:
-            """False for what is no LLM call after all, and for a result that is booked already."""
+            """False: the exchange is no LLM call, or its result is booked already."""
             if exchange.route.is_fetch and not running.is_new_result(settled.exchange):
                 return False
             return exchange.is_confirmed
@@ -449,7 +449,7 @@ class Recorder:
         return bool(lines)
 
     def _apply(self, settings: Settings) -> None:
-        # The program's own tags are those that `tokentee run` sums up by: nobody overrides them.
+        # `tokentee run` sums up by the program's own tags, so no option overrides them.
         settings = replace(
             settings,
             tags={**settings.tags, **self._tags},
@@ -492,6 +492,6 @@ def _is_killed(flow: http.HTTPFlow) -> bool:
 
 
 async def _read_rest(exchange: MeteredExchange) -> None:
-    """Read what is left of a long answer, with turns of the other connections in between."""
+    """Read the rest of a long answer, with turns of the other connections in between."""
     while exchange.tap is not None and exchange.tap.read_some():
         await asyncio.sleep(0)

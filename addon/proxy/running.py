@@ -1,6 +1,6 @@
-"""Edge. What the recorder knows of exchanges under way.
+"""Edge. The state of exchanges under way.
 
-Not in `flow.metadata`, which mitmproxy copies and saves.
+It is not in `flow.metadata`, because mitmproxy copies and saves that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from ledger.model.exchange import Exchange
 from ledger.store.writing.writer import Ledger
 
 PROVEN_MAX = 10_000
-"""Upstreams and paths remembered as answering; a client can invent paths without end."""
+"""Upstreams and paths that answered a question for usage; bounded, since a client can invent
+paths without end."""
 
 
 BOOKED_MAX = 10_000
@@ -33,7 +34,7 @@ BOOKED_MAX = 10_000
 
 @dataclass(slots=True)
 class OriginalRequest:
-    """What of a client's request was changed when usage was asked for in its name."""
+    """The parts of a client's request that were changed to ask for usage."""
 
     body: bytes | None
     accept_encoding: str | None
@@ -46,17 +47,17 @@ class Live:
     flow: http.HTTPFlow
     exchange: MeteredExchange
     original: OriginalRequest | None = None
-    """The client's request where usage was asked for in its name."""
+    """The original request, if usage was asked for in the client's name."""
     capture: Capture | None = None
     stream: StreamCallable | None = None
-    """What was set as `flow.response.stream`."""
+    """The callable that was set as `flow.response.stream`."""
     broken_by_client: bool | None = None
     """Which side broke it; None if neither has."""
 
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """What outlives a reload of the script: the ledger, and the exchanges under way."""
+    """The state that outlives a reload of the script: the ledger, and the exchanges under way."""
 
     settings: Settings
     rules: Rules
@@ -74,7 +75,7 @@ class Running:
     watching: Watching | None = None
     """Health, metrics and spans, where the options ask for them."""
     notes: FlowNotes | None = None
-    """For mitmweb and mitmproxy, where flows are looked at."""
+    """For mitmweb and mitmproxy, which show flows."""
     bodies: Bodies = field(default_factory=Bodies)
     """Whether other addons want plain answers whole."""
     held_ends: dict[str, HeldEnd] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Edge. WebSocket messages of mitmproxy's flows, into the ledger."""
+"""Edge. Writes the responses in WebSocket messages of mitmproxy's flows into the ledger."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_message(
 
 
 def end_session(ledger: Ledger, session: MeteredSession, how: End, at: datetime) -> list[Receipt]:
-    """The connection is over: the receipts of the responses that end with it."""
+    """End a session; the receipts of the responses that end with it."""
     return _write(ledger, session.end(how, at=at))
 
 

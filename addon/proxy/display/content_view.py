@@ -1,14 +1,14 @@
-"""Edge. What mitmweb and mitmproxy show of an exchange: a comment in the list, a content view.
+"""Edge. Shows an exchange in mitmweb and mitmproxy: a comment in the list, and a content view.
 
-Only where flows are looked at, which is where mitmproxy has its `view` addon; mitmdump has none
-and pays nothing. There, a bounded copy of what upstream sends is kept, as mitmproxy keeps no body
-of a stream ("Content is missing"), and given to the flow when the exchange is settled.
+This happens only where mitmproxy has its `view` addon; mitmdump has none and pays nothing.
+mitmproxy keeps no body of a stream ("Content is missing"), so a bounded copy of the answer is kept
+here and given to the flow when the exchange is settled.
 
     tap ──chunks──▶ copy ──settled──▶ flow.response
     writer thread: price ──▶ held until the commit ──▶ event loop ──▶ flow.comment, content view
 
 Both ways are bounded: a long answer is kept up to a length, and of many answers the oldest lose
-their body first. What a person wrote as a comment is never overwritten.
+their body first. A comment that a person wrote is never overwritten.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ type Listener = Callable[[bytes], None]
 
 
 class FlowNotes:
-    """What is known of the flows that a person may look at."""
+    """Bodies and figures of the flows that a person may open."""
 
     def __init__(self, master: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._master = master
@@ -60,7 +60,7 @@ class FlowNotes:
         self._bytes = 0
         self._booked: OrderedDict[str, deque[Booked]] = OrderedDict()
         self._comments: dict[str, str] = {}
-        """The comments that we wrote, to tell them from a person's."""
+        """The comments that we wrote, so that a person's are recognised."""
         self._priced: OrderedDict[str, Booked] = OrderedDict()
         """Of the writer's thread alone."""
         self._committed: deque[Booked] = deque()
@@ -69,7 +69,7 @@ class FlowNotes:
     # Bodies, on the event loop
 
     def listener(self, live: http.HTTPFlow, then: Listener | None) -> Listener:
-        """What is to be given each chunk of an answer; `then` is given it too."""
+        """A callable for each chunk of an answer, which also calls `then`."""
         body = self._bodies.setdefault(live.id, bytearray())
 
         def listen(chunk: bytes) -> None:
@@ -88,7 +88,7 @@ class FlowNotes:
         if body is None:
             return
         if live.response is None or not live.response.stream or live.response.data.content:
-            self._forget(live.id)  # mitmproxy has it, or there is nothing to show it in
+            self._forget(live.id)  # mitmproxy has the body, or there is no response to show it in
             return
         live.response.data.content = bytes(body)
         self._flows[live.id] = live
@@ -140,7 +140,7 @@ class FlowNotes:
         return committed
 
     def _take(self) -> None:
-        self._is_called = False  # first, so that what comes from here on calls again
+        self._is_called = False  # first, so that a later batch calls again
         changed: dict[str, http.HTTPFlow] = {}
         while self._committed:
             booked = self._committed.popleft()
@@ -156,7 +156,7 @@ class FlowNotes:
                 self._comment(found, comment_of(responses))
                 if booked.exchange.outcome is Outcome.COMPLETE and found.response is not None:
                     # A client that has read `[DONE]` may leave while we wait for the commit; its
-                    # answer was whole, and a red mark would be of our making.
+                    # answer was whole, and mitmweb would mark it red because of our wait.
                     found.error = None
                 changed[flow_id] = found
         if changed:
@@ -166,10 +166,10 @@ class FlowNotes:
         if found.comment in ("", self._comments.get(found.id)):
             found.comment = self._comments[found.id] = text
 
-    # What the content view asks
+    # Called by the content view
 
     def latest(self, flow_id: str) -> Booked | None:
-        """What was booked of a flow last."""
+        """The exchange of a flow that was booked last."""
         booked = self._booked.get(flow_id)
         return booked[-1] if booked else None
 
@@ -182,7 +182,7 @@ class ExchangeContentview(contentviews.Contentview):
 
     @property
     def name(self) -> str:
-        """As it stands in the list of views."""
+        """The name in the list of views."""
         return "Tokentee"
 
     def prettify(self, data: bytes, metadata: contentviews.Metadata) -> str:
@@ -208,7 +208,7 @@ class ExchangeContentview(contentviews.Contentview):
 
 
 def notes_if_viewed(master: Any, loop: asyncio.AbstractEventLoop) -> FlowNotes | None:
-    """Notes for the flows of a master in which they are looked at; None for every other one."""
+    """Notes for the flows of a master that shows flows; None for any other."""
     if master.addons.get("view") is None:
         return None
     notes = FlowNotes(master, loop)

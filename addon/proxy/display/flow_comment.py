@@ -1,4 +1,4 @@
-"""Pure. What is written beside a flow: one line for the list, and a page for the content view."""
+"""Pure. The texts beside a flow: one line for the list, and a page for the content view."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Edge. Telemetry of this process: built from the options, fed by the ledger, stopped with it.
 
-What serves health and metrics is imported when it is wanted: a start without it is shorter.
+The server of health and metrics is imported only if an option asks for it: that saves start time.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SPOOL_LOOK_SECONDS = 5.0
-"""How long what a spool holds is remembered: a scrape each second costs no query each second."""
+"""How long the state of a spool is cached: a scrape each second costs no query each second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the options ask for. None: not wanted."""
+    """The telemetry that the options ask for. None: not wanted."""
 
     metrics: tuple[str, int] | None = None
     """Host and port of `/healthz`, `/readyz`, `/metrics`."""
@@ -90,7 +90,7 @@ class Watching:
         open_exchanges: Callable[[], int],
         captures: Callable[[], CaptureFiles | None] = lambda: None,
     ) -> None:
-        """Begin to observe what the ledger commits, and to answer scrapes."""
+        """Start to observe the commits of the ledger, and to answer scrapes."""
         self._ledger = ledger
         self._captures = captures
         self._open_exchanges = open_exchanges
@@ -100,13 +100,13 @@ class Watching:
             logger.info("tokentee: health and metrics on http://%s:%d", *self._endpoint.address)
 
     def stop(self, timeout_seconds: float) -> None:
-        """Export what waits, for so long at most, and close the port."""
+        """Export the remaining data within the timeout, and close the port."""
         self.observer.stop(timeout_seconds)
         if self._endpoint is not None:
             self._endpoint.stop()
 
     def health(self) -> Health:
-        """How this process does, now."""
+        """The state of this process now."""
         ledger = self._ledger
         if ledger is None:
             return Health(writer_alive=False)

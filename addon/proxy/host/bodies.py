@@ -1,8 +1,8 @@
-"""Edge. Whether somebody beside us wants the bodies of plain answers.
+"""Edge. Whether another addon or an option needs the bodies of plain answers.
 
 mitmproxy buffers a plain answer: `-w` and `hardump` save its body, `flow_detail=3` prints it, and
 the `response` hooks of other addons can read and change it. A streamed body reaches none of them.
-So plain answers stream only where nobody needs them whole.
+So plain answers stream only if no addon needs them whole.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ FLOW_DETAIL_OF_BODIES = 3
 
 @dataclass(slots=True)
 class Bodies:
-    """Whether anybody wants them: other addons and mitmproxy's options, looked up once."""
+    """Whether other addons or mitmproxy's options need them, determined once."""
 
     _are_wanted: bool | None = field(default=None)
 
     def forget(self) -> None:
-        """Addons came or went, or an option changed: look again at the next answer."""
+        """Forget the result, after a change of addons or options; the next answer determines it."""
         self._are_wanted = None
 
     @property
     def are_wanted(self) -> bool:
-        """Whether a plain answer must be buffered for somebody else."""
+        """Whether a plain answer must be buffered for another addon or an option."""
         if self._are_wanted is None:
             self._are_wanted = options_want_bodies() or has_foreign_hook(ctx.master.addons.chain)
         return self._are_wanted
@@ -63,6 +63,6 @@ def _with_children(addons: Iterable[Any]) -> Iterator[Any]:
 
 
 def _is_known(addon: Any) -> bool:
-    """mitmproxy's own, or ours. A script is a module, whose own type says nothing."""
+    """Whether an addon is mitmproxy's or ours. A script is a module, so its type tells nothing."""
     module = type(addon).__module__
     return module.startswith(("mitmproxy.", f"{_OWN_PACKAGE}."))
