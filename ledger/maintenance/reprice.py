@@ -46,7 +46,7 @@ _PRICED_BY = (
 )
 """What of an exchange its prices depend on, and what every exchange has."""
 
-type Row = Mapping[str, Any]
+type Row = Mapping[Any, Any]  # SQLAlchemy's RowMapping takes columns as keys, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
