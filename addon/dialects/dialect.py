@@ -41,6 +41,17 @@ class Mark:
             left -= run.count(form)
         return left > 0
 
+    def places(self, run: bytes) -> list[int]:
+        """Where it stands in a run in any but a harmless form, the last place first. As a rule
+        these are near the end, and the harmless ones before them are not looked at."""
+        found: list[int] = []
+        left, at = self.count(run), len(run)
+        while left > len(found) and at > 0:
+            at = run.rfind(self.needle, 0, at)
+            if not run.startswith(self.harmless, at):
+                found.append(at)
+        return found
+
 
 class Asking(StrEnum):
     """What a dialect offers to a client that wants usage in a stream."""

@@ -14,7 +14,6 @@ the reading, one in editing the editing too; the bytes go on, and the row says s
 from __future__ import annotations
 
 import hashlib
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -28,6 +27,8 @@ from addon.usage_opt_in.stripping import Stripper
 BATCH_BYTES = 4_000
 """What is kept before it is looked at: most short answers are then read in one or two goes, and an
 open stream holds no more than this."""
+EDITED_BATCH_BYTES = 2_000
+"""The same where the stream is edited, of which what came and what goes on are kept."""
 TURN_SECONDS = 0.001
 """How long a longer one, or an encoded one, is read before the event loop gets its turn. A small
 request of somebody else takes a dozen turns."""
@@ -115,8 +116,9 @@ class Tap:
         self._wire_bytes = 0
         self._wire_hash = hashlib.sha256() if decoder else None
         """Of what came from upstream, where it is decoded before it is edited."""
-        self._backlog: deque[bytes] = deque()
-        """What the meter has not read, because reading it would have taken too long at once."""
+        self._backlog: list[bytes] = []
+        """What the meter has not read, because reading it would have taken too long at once. No
+        deque, which has 760 bytes when it is empty, as it nearly always is."""
         self._backlog_bytes = 0
         self._rest_until = 0.0
         """When the backlog may be read on, while chunks come."""
@@ -228,7 +230,7 @@ class Tap:
             if data and events:
                 self._pending.append(events)
                 self._pending_bytes += len(events)
-                if self._pending_bytes >= BATCH_BYTES:
+                if self._pending_bytes >= EDITED_BATCH_BYTES:
                     self._look()
         except Exception as failure:  # noqa: BLE001  # as above
             self._give_way(failure)
@@ -464,7 +466,7 @@ class Tap:
         """Read what waits, until the deadline; all of it if there is none."""
         while self._steps is not None or self._backlog:
             if self._steps is None:
-                run = self._backlog.popleft()
+                run = self._backlog.pop(0)
                 self._backlog_bytes -= len(run)
                 self._steps = self.meter.steps(run)
             for _ in self._steps:

@@ -7,6 +7,7 @@ from addon.metering.requests import attribution
 from addon.metering.requests.messages import header_map
 from addon.metering.settlement import Settled
 from addon.proxy import capturing
+from addon.proxy.host import flows
 from addon.proxy.options import Inject
 from addon.proxy.running import PROVEN_MAX, Live, OriginalRequest, Running
 from addon.usage_opt_in import asking, policy
@@ -26,23 +27,28 @@ def ask(running: Running, live: Live) -> None:
         return
     if exchange.route.dialect.asking is not Asking.STREAM_OPTIONS:
         return
-    if request.stream or attribution.is_signed(header_map(request.headers.fields), request.path):
+    headers = header_map(request.headers.fields)
+    if request.stream or attribution.is_signed(headers, request.path):
         return
     if not _policy_asks(running, exchange.opened):
         return
-    if (
-        len(request.raw_content or b"") > ENCODED_BYTES_MAX
-        and "content-encoding" in request.headers
-    ):
+    is_encoded = "content-encoding" in headers
+    if is_encoded and len(request.raw_content or b"") > ENCODED_BYTES_MAX:
         return
     body = exchange.request_body()
     edited = asking.inject_usage_option(body) if body else None
     if edited is None:
         return
     original = OriginalRequest(request.raw_content, request.headers.get("accept-encoding"))
-    request.content = edited
     # An encoded answer cannot be edited as it passes.
-    request.headers["accept-encoding"] = "identity"
+    changed = {b"accept-encoding": b"identity"}
+    if is_encoded:
+        request.content = edited  # encoded as it was
+    else:
+        request.raw_content = edited
+        if "transfer-encoding" not in headers:
+            changed[b"content-length"] = b"%d" % len(edited)
+    flows.set_headers(request.headers, changed)
     live.original = original
     exchange.mark_injected()
 

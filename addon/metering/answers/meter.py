@@ -356,8 +356,15 @@ class Meter:
         if struck and all(mark.latest for mark in struck) and not lacks_id and not is_escaped:
             self._read_latest(blocks, struck)
             return
+        places = sorted({at for mark in struck for at in mark.places(run)})
+        places.append(len(run))
+        next_place = end = 0
         for block in blocks:
-            if _any_strikes(struck, block) or (is_escaped and json_values.has_escaped_key(block)):
+            end += len(block)
+            is_struck = places[next_place] < end
+            while places[next_place] < end:
+                next_place += 1
+            if is_struck or (is_escaped and json_values.has_escaped_key(block)):
                 self._read_block(block)
             elif lacks_id and needle not in block:
                 self._id_looks_left -= 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from mitmproxy import http
@@ -113,6 +114,22 @@ def remove_own_headers(flow: http.HTTPFlow, request: Request) -> None:
     for name in (attribution.TAG_HEADER, attribution.SESSION_HEADER):
         if name in request.headers:
             del flow.request.headers[name]
+
+
+def set_headers(headers: http.Headers, values: Mapping[bytes, bytes]) -> None:
+    """Set headers, by lower-case name, each in the place of all that have its name.
+
+    As `headers[name] = value`, for which mitmproxy walks and decodes all of them each time.
+    """
+    left = dict(values)
+    fields = []
+    for name, value in headers.fields:
+        key = name.lower()
+        if key not in values:
+            fields.append((name, value))
+        elif key in left:
+            fields.append((name, left.pop(key)))
+    headers.fields = (*fields, *left.items())
 
 
 def now() -> datetime:

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from mitmproxy import http
 from mitmproxy.proxy.mode_specs import ProxyMode
 from mitmproxy.test import tflow, tutils
 
@@ -63,3 +64,20 @@ def test_addresses(host: str):
 @pytest.mark.parametrize("host", ["api.openai.com", "localhost", "example.c0", "1.2.3.4.5"])
 def test_names(host: str):
     assert not flows.is_address(host)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param((), id="none"),
+        pytest.param(((b"Accept-Encoding", b"gzip"), (b"x", b"1")), id="one"),
+        pytest.param(((b"x", b"1"), (b"accept-encoding", b"br"), (b"ACCEPT-ENCODING", b"gzip")), id="two"),
+        pytest.param(((b"x", b"1"), (b"content-length", b"7")), id="another"),
+    ],
+)  # fmt: skip
+def test_headers_are_set_as_mitmproxy_sets_them(fields):
+    ours, theirs = http.Headers(fields), http.Headers(fields)
+    flows.set_headers(ours, {b"accept-encoding": b"identity", b"content-length": b"12"})
+    theirs["accept-encoding"] = "identity"
+    theirs["content-length"] = "12"
+    assert ours.fields == theirs.fields
