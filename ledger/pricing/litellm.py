@@ -75,7 +75,7 @@ class LiteLLM:
         """The file, or a LedgerError in one line."""
         data = small_files.read_bytes(path, "LiteLLM price file", bytes_max=FILE_BYTES_MAX)
         try:
-            models = json.loads(data, parse_float=Decimal)
+            models = json.loads(data, parse_float=_decimal)
         except (ValueError, RecursionError) as error:
             raise LedgerError(f"{path} is not JSON: {error}") from None
         if not isinstance(models, dict):
@@ -127,3 +127,10 @@ def _unit(price: object) -> int | None:
     if not decimal.is_finite() or not 0 <= decimal <= AMOUNT_MAX // 10**12:
         return None
     return picousd_of_price(decimal, 1)
+
+
+def _decimal(figure: str) -> Decimal | None:
+    try:
+        return Decimal(figure)
+    except ArithmeticError:  # an exponent beyond what a Decimal has: no price
+        return None

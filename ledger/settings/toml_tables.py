@@ -34,6 +34,9 @@ _WORDS = {
 }
 """msgspec's names of kinds -> words."""
 
+TEXT_LENGTH_MAX = 600
+"""Characters of one problem: of a longer one, which repeats a long value, both ends are kept."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -44,7 +47,10 @@ class Problem:
     text: str
 
     def __str__(self) -> str:
-        return self.text if self.line is None else f"line {self.line}: {self.text}"
+        text = self.text
+        if len(text) > TEXT_LENGTH_MAX:
+            text = text[: TEXT_LENGTH_MAX // 2] + " ... " + text[-TEXT_LENGTH_MAX // 2 :]
+        return text if self.line is None else f"line {self.line}: {text}"
 
 
 class FaultError(ValueError):

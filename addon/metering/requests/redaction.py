@@ -15,7 +15,6 @@ bytes of request bodies are searched for it. What cannot be compared within that
 from __future__ import annotations
 
 import base64
-import binascii
 import functools
 import json
 import re
@@ -112,7 +111,7 @@ def _secrets_in(name: str, value: str) -> Iterator[str]:
     if value[:6].lower() == "basic ":
         try:
             pair = base64.b64decode(secret, validate=True).decode("utf-8", "replace")
-        except binascii.Error:
+        except ValueError:  # no base64, or no ASCII
             return
         yield pair
         yield pair.partition(":")[2]

@@ -11,7 +11,6 @@ those that they have dropped.
 
 from __future__ import annotations
 
-import binascii
 import mmap
 import zlib
 from base64 import b64decode
@@ -100,7 +99,8 @@ class _File(msgspec.Struct):
     log: _Log
 
 
-_FAULTS = (msgspec.MsgspecError, UnicodeError, RecursionError, RecordingError, binascii.Error)
+_FAULTS = (msgspec.MsgspecError, ValueError, RecursionError, RecordingError)
+"""What a damaged entry raises; base64 that is no ASCII raises a plain ValueError."""
 _ENTRY = msgspec.json.Decoder(_Entry)
 _FILE = msgspec.json.Decoder(_File)
 

@@ -40,7 +40,7 @@ def _row(row: Mapping[str, str]) -> Line | None:
         return None
     require_usd(row.get("line_item_currency_code") or "USD")
     usage_type = row.get("line_item_usage_type") or ""
-    day = iso_day(row["line_item_usage_start_date"])
+    day = iso_day(row.get("line_item_usage_start_date") or "")
     figure = next((name for pattern, name in _KINDS if pattern.search(usage_type.lower())), None)
     named = _MODEL.search(usage_type[:256])
     tokens = _tokens(row) if figure is not None else None

@@ -95,3 +95,12 @@ def test_a_file_far_too_large_is_not_parsed(tmp_path):
         file.truncate(FILE_BYTES_MAX + 1)
     with pytest.raises(LedgerError, match="larger than"):
         LiteLLM.load(path)
+
+
+def test_an_exponent_beyond_all_decimals_is_no_price(tmp_path):
+    path = tmp_path / "prices.json"
+    figures = '"input_cost_per_token": 6e-9999999999999999999, "output_cost_per_token": 1e-5'
+    path.write_text('{"gpt-5": {"litellm_provider": "openai", ' + figures + "}}")
+    rates = LiteLLM.load(path).rates("openai", "gpt-5", None)
+    assert rates is not None
+    assert set(rates) == {"output"}

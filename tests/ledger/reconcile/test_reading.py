@@ -500,3 +500,9 @@ def test_google_cloud_billing_export(sku):
 def test_a_field_that_is_too_long_for_csv():
     with pytest.raises(LedgerError, match="line 2: field larger than field limit"):
         read("file", "day,model\n2026-11-02," + "x" * 200_000 + "\n")
+
+
+def test_a_report_without_its_day_is_refused_in_one_line():
+    row = "AmazonBedrock,USE1-Nova-Pro-output-tokens,1,0,USD,Tokens,1"
+    with pytest.raises(LedgerError, match="line 2: '' is not a day"):
+        read("file", f"{CUR.replace('line_item_usage_start_date,', '')}{row}\n")

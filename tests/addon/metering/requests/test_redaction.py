@@ -162,3 +162,8 @@ def test_a_run_of_the_request_that_is_too_short_to_tell_anything_stays():
     text = f"{before}{word}{behind}"
     assert redact(text, body=f"no; {word}? yes".encode()) == text
     assert redact(text, body=text.encode()) == REDACTED
+
+
+def test_a_basic_credential_that_is_no_ascii_hides_no_other_credential():
+    headers = {"authorization": "Basic \xe9\xe9\xe9\xe9\xe9\xe9\xe9\xe9", "x-api-key": "k" * 20}
+    assert "k" * 20 in credentials_of(headers, "/v1/chat/completions")

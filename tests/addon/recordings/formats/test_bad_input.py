@@ -18,7 +18,15 @@ from addon.recordings.files import entries, files_of, read
 from addon.recordings.formats import flow_files, har, line_files
 from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why
 from ledger.model.errors import LedgerError
-from tests.addon.recordings.doors import DOORS, EXCHANGES, as_captures, as_flows, captured, flow
+from tests.addon.recordings.doors import (
+    DOORS,
+    EXCHANGES,
+    as_browser_har,
+    as_captures,
+    as_flows,
+    captured,
+    flow,
+)
 
 GOOD = captured(EXCHANGES[0])
 
@@ -334,3 +342,14 @@ def test_no_bytes_raise(tmp_path_factory: pytest.TempPathFactory, data: st.DataO
 @given(data=st.data())
 def test_no_bytes_raise_for_long(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
     fuzz(data.draw, tmp_path_factory.mktemp("fuzz"))
+
+
+def test_base64_that_is_no_ascii_costs_its_entry(tmp_path: Path):
+    path = as_browser_har(tmp_path, is_base64=True)
+    whole = len(items(path))
+    archive = json.loads(path.read_text())
+    archive["log"]["entries"][0]["response"]["content"]["text"] = "é"
+    path.write_text(json.dumps(archive))
+    found = items(path)
+    assert len(faults(found)) == 1
+    assert len(found) == whole

@@ -1,0 +1,293 @@
+"""Every reader of files, with examples of what it reads: for mutation and for coverage-guided fuzzing.
+
+A reader may refuse a file with one line (`LedgerError`, `RecordingError`) and must give an end of
+one line to each part that it cannot read. Anything else that it raises is a bug.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from addon.agent_logs import call, claude_code, codex, files, gemini_cli
+from addon.agent_logs.files import Skipped
+from addon.metering.opening import Rules
+from addon.recordings.files import read as read_recording
+from addon.recordings.formats.recorded import Recorded, RecordingError, Unreadable, split_url
+from addon.recordings.metered import meter
+from addon.run.call import config_file
+from ledger.budgets import files as budget_files
+from ledger.model.errors import LedgerError
+from ledger.pricing import overrides
+from ledger.pricing.litellm import PROVIDERS, LiteLLM
+from ledger.reconcile import reading as statements
+from ledger.settings import names_file
+from tests.addon.agent_logs import logs
+from tests.addon.recordings import doors
+
+RULES = Rules(node="n", secret=b"s")
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+REFUSAL_LENGTH_MAX = 2_000
+"""Of the line that refuses a file or a part of it."""
+
+
+def check_refusal(text: str) -> None:
+    assert "Traceback" not in text
+    assert len(text) <= REFUSAL_LENGTH_MAX, text
+    assert text.isprintable() or "\n" in text, text
+
+
+def recording(path: Path) -> None:
+    """Items of a recording, each of which can be metered, named and told apart."""
+    for item in read_recording(path, url=None):
+        if isinstance(item, Unreadable):
+            assert "\n" not in item.why
+            check_refusal(item.why)
+        elif isinstance(item, Recorded):
+            assert item.opened_at.tzinfo is not None
+            assert 1970 <= item.opened_at.year <= 9999
+            meter(item, RULES)
+
+
+def statement(path: Path) -> None:
+    read = statements.load(str(path), provider=None)
+    assert all(isinstance(figure, int) for line in read.lines for figure in line.figures.values())
+
+
+def prices(path: Path) -> None:
+    _, problems = overrides.check(str(path))
+    for problem in problems:
+        check_refusal(problem)
+    with suppress(LedgerError):
+        overrides.load(str(path))
+
+
+def litellm(path: Path) -> None:
+    lists = LiteLLM.load(path)
+    for name in list(lists.models)[:50]:
+        for list_id in (*PROVIDERS, "x"):
+            for tier in (None, "flex", "priority"):
+                lists.rates(list_id, name, tier)
+                lists.rates(list_id, name.rpartition("/")[2], tier)
+
+
+def names(path: Path) -> None:
+    _, problems = names_file.check(path)
+    for problem in problems:
+        check_refusal(str(problem))
+
+
+def budgets(path: Path) -> None:
+    _, problems = budget_files.check(path)
+    for problem in problems:
+        check_refusal(str(problem))
+
+
+def config(path: Path) -> None:
+    settings, problems = config_file.check(path)
+    config_file.ledger_url(settings, path)
+    for problem in problems:
+        check_refusal(str(problem))
+
+
+def session_log(path: Path) -> None:
+    kind = files.kind_of(path)
+    for module in (claude_code, codex, gemini_cli):
+        for found in module.calls(files.read(path, Skipped())):
+            call.booked(found, now=NOW, capture=path.name, tags={})
+    assert kind is None or kind in files.KINDS.values()
+
+
+def url(path: Path) -> None:
+    with suppress(RecordingError):
+        origin, target = split_url(path.read_bytes().decode("utf-8", "surrogateescape"))
+        assert target.startswith("/")
+        assert 0 < origin.port < 65_536
+
+
+type Reader = Callable[[Path], None]
+
+READERS: dict[str, tuple[Reader, str]] = {
+    "captures": (recording, ".jsonl"),
+    "flows": (recording, ".mitm"),
+    "har": (recording, ".har"),
+    "lines": (recording, ".jsonl"),
+    "statements": (statement, ".txt"),
+    "prices": (prices, ".toml"),
+    "litellm": (litellm, ".json"),
+    "names": (names, ".toml"),
+    "budgets": (budgets, ".toml"),
+    "config": (config, ".toml"),
+    "session logs": (session_log, ".jsonl"),
+    "session documents": (session_log, ".json"),
+    "urls": (url, ".txt"),
+}
+"""What is read, and the ending by which a file of the kind is known."""
+
+
+def check_reader(kind: str, data: bytes, folder: Path) -> None:
+    """Let a reader read a file with these bytes."""
+    reader, ending = READERS[kind]
+    path = folder / f"file{ending}"
+    path.write_bytes(data)
+    try:
+        reader(path)
+    except (LedgerError, RecordingError) as refusal:
+        check_refusal(str(refusal))
+
+
+PRICES = b"""
+[[price]]
+provider = "openai"
+model = "gpt-5*"
+host = "llm.example.com"
+tier = "flex"
+from = 2026-11-01
+until = 2026-12-01T00:00:00Z
+input = "1.25"
+output = 10
+cache_read = 0.125
+
+[[gateway]]
+host = "llm.example.com"
+prices = "openai"
+models = { "x" = "gpt-5" }
+"""
+NAMES = b"""
+[[key]]
+fingerprint = "0123456789abcdef0123456789abcdef"
+hint = "cdef"
+name = "Ada"
+person = "ada"
+team = ["search", "x"]
+cost_centre = "42"
+from = 2026-11-01
+until = 2026-12-01
+
+[[tag]]
+tag = "team=s*"
+team = "search"
+
+[[host]]
+host = "*.example.com"
+project = "p"
+"""
+BUDGETS = b"""
+[[budget]]
+name = "all"
+limit_usd = "100.50"
+period = "month"
+only = ["team=search", "model=gpt-*"]
+warn_at = [50, 80, 100]
+block = true
+
+[[destination]]
+name = "ops"
+webhook_env = "HOOK"
+"""
+CONFIG = b"""
+ledger = "sqlite:///ledger.db"
+commit = "async"
+inject = "auto"
+workers = 2
+listen = "127.0.0.1:8080"
+tags = { team = "search" }
+
+[[upstream]]
+url = "https://api.openai.com"
+port = 8001
+provider = "openai"
+"""
+LITELLM = json.dumps(
+    {
+        "sample_spec": {"input_cost_per_token": 0},
+        "gpt-5": {
+            "litellm_provider": "openai",
+            "input_cost_per_token": 1.25e-06,
+            "output_cost_per_token": 1e-05,
+            "cache_read_input_token_cost": 1.25e-07,
+            "input_cost_per_token_flex": 6e-07,
+            "input_cost_per_token_above_200k_tokens": 2.5e-06,
+        },
+        "anthropic/claude": {"litellm_provider": "anthropic", "input_cost_per_token": "3e-06"},
+    }
+).encode()
+URLS = (
+    b"https://api.openai.com/v1/chat/completions?key=x#y",
+    b"wss://user:p@[2001:db8::1]:443/v1/realtime",
+    b"<API_BASE>/chat",
+    b"http://h:99999/",
+    b"https://xn--bcher-kva.example/%7e?",
+)
+STATEMENTS = (
+    {"object": "page", "has_more": True, "data": [{"object": "bucket", "start_time": 1793577600,
+     "end_time": 1793664000, "results": [{"object": "organization.usage.completions.result",
+     "input_tokens": 1000, "output_tokens": 50, "input_cached_tokens": 800, "model": "gpt-5"}]}]},
+    {"object": "page", "data": [{"object": "bucket", "start_time": 1793577600, "end_time": 1793664000,
+     "results": [{"object": "organization.costs.result", "amount": {"value": 0.06, "currency": "usd"},
+     "line_item": "gpt-5, input", "project_id": "p"}]}]},
+    {"data": [{"starting_at": "2026-11-02T00:00:00Z", "ending_at": "2026-11-03T00:00:00Z", "results":
+     [{"uncached_input_tokens": 100, "cache_creation": {"ephemeral_5m_input_tokens": 20},
+     "cache_read_input_tokens": 4000, "output_tokens": 7, "model": "claude-haiku-4-5"}]}]},
+    {"data": [{"starting_at": "2026-11-02T00:00:00Z", "ending_at": "2026-11-03T00:00:00Z", "results":
+     [{"currency": "USD", "amount": "123.45", "model": None, "cost_type": "web_search"}]}]},
+    {"data": [{"date": "2026-11-02", "model": "openai/gpt-4.1", "usage": 0.015, "requests": 5,
+     "byok_usage_inference": 0.012, "prompt_tokens": 50, "completion_tokens": 125}]},
+    {"service": {"description": "Vertex AI"}, "usage_start_time": "2026-11-02 10:00:00 UTC",
+     "cost": 0.25, "currency": "USD", "project": {"id": "p-1"}, "sku": {"description": "Gemini"}},
+)  # fmt: skip
+CSV_STATEMENTS = (
+    b"usage_date_utc,model_version,api_key,usage_type,usage_input_tokens_no_cache,"
+    b"usage_input_tokens_cache_write_5m,usage_input_tokens_cache_write_1h,"
+    b"usage_input_tokens_cache_read,usage_output_tokens,web_search_count\n"
+    b"2026-11-02,claude-haiku-4-5-20251001,key,standard,100,20,3,4000,7,0\n",
+    b"usage_date_utc,model,workspace,token_type,cost_usd,list_price_usd,cost_type\n"
+    b"2026-11-02,Claude Haiku 4.5,Default,output,1.50,1.50,token\n",
+    b"generation_id,created_at,cost_total,byok_usage_inference,tokens_prompt,tokens_completion,"
+    b"tokens_reasoning,tokens_cached,model_permaslug\n"
+    b"gen-1,2026-11-02 23:59:59.999,0.0000005,,64,98,10,0,moonshotai/kimi-k2\n",
+    b"date,model,requests,usage,prompt_tokens,completion_tokens\n"
+    b'2026-11-02,openai/gpt-4.1,5,"$1,000.25","1,234",2.0\n',
+    b"day,model,output_tokens,cost_usd\n2026-11-02,mistral-large,,0.5\n",
+    b"line_item_product_code,line_item_usage_type,line_item_usage_start_date,"
+    b"line_item_usage_amount,line_item_unblended_cost,line_item_currency_code,pricing_unit,"
+    b"line_item_usage_account_id\nAmazonBedrock,USE1-Claude4.5Sonnet-input-tokens,"
+    b"2026-11-02T10:00:00Z,1.5,0.0045,USD,1K tokens,123\n",
+    b"Date,MeterCategory,MeterSubCategory,MeterName,ResourceGroup,CostInBillingCurrency,"
+    b"BillingCurrency\n11/02/2026,Foundry Models,Azure OpenAI,gpt 4o Tokens,search,0.25,USD\n",
+)
+
+
+@cache
+def examples() -> dict[str, tuple[bytes, ...]]:
+    """What each reader reads."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        return {
+            "captures": (doors.as_captures(folder).read_bytes(),),
+            "flows": (doors.as_flows(folder).read_bytes(),),
+            "har": (
+                doors.as_browser_har(folder, is_base64=True).read_bytes(),
+                doors.as_browser_har(folder, is_base64=False).read_bytes(),
+            ),
+            "lines": (doors.as_lines(folder).read_bytes(),),
+            "statements": (*(json.dumps(each).encode() for each in STATEMENTS), *CSV_STATEMENTS),
+            "prices": (PRICES,),
+            "litellm": (LITELLM,),
+            "names": (NAMES,),
+            "budgets": (BUDGETS,),
+            "config": (CONFIG,),
+            "session logs": (
+                _lines([logs.claude(), logs.claude("msg_2")]),
+                _lines(logs.codex_lines()),
+            ),
+            "session documents": (json.dumps(logs.gemini()).encode(),),
+            "urls": URLS,
+        }
+
+
+def _lines(values: Iterable[object]) -> bytes:
+    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
