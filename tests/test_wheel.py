@@ -5,12 +5,16 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 BUILDING = ROOT / ".build" / "wheel.py"
+BODY = b'data: {"id":"c-1","object":"chat.completion.chunk","model":"gpt-4o","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}\n\ndata: [DONE]\n\n'
+URL = "https://api.openai.com/v1/chat/completions"
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 FOREIGN = 'raise ImportError("a foreign package of the same name")\n'
 
 
@@ -98,6 +102,21 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def with_extras(installed: Path) -> Path:
+    (wheel,) = installed.glob("*.whl")
+    subprocess.run(
+        [*uv_command(installed), "pip", "install", "--quiet",
+         "--python", str(installed / "env" / "bin" / "python"),
+         f"tokentee[{','.join(EXTRAS)}] @ {wheel.as_uri()}"],
+        check=True, cwd=installed, timeout=500,
+        env={name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"},
+    )  # fmt: skip
+    (installed / "extras").mkdir()
+    (installed / "extras" / "answer.sse").write_bytes(BODY)
+    return installed
+
+
 def run(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A program of the environment, with the foreign packages first on the path."""
     program, *arguments = words
@@ -131,10 +150,8 @@ class TestInstalled:
         assert not (site / "pyarrow").exists()
 
     def test_replay_report_and_run(self, installed: Path):
-        body = b'data: {"id":"c-1","object":"chat.completion.chunk","model":"gpt-4o","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}\n\ndata: [DONE]\n\n'
-        (installed / "answer.sse").write_bytes(body)
-        url = "https://api.openai.com/v1/chat/completions"
-        done = run(installed, "tokentee", "replay", "--url", url, str(installed / "answer.sse"))
+        (installed / "answer.sse").write_bytes(BODY)
+        done = run(installed, "tokentee", "replay", "--url", URL, str(installed / "answer.sse"))
         assert done.returncode == 0, done.stderr
         done = run(installed, "tokentee", "report", "--format", "json")
         assert done.returncode == 0, done.stderr
@@ -165,3 +182,67 @@ class TestInstalled:
         done = run(installed, "tokentee", "report", "--ledger", "postgresql://me@127.0.0.1:9/x")
         assert "Traceback" not in done.stderr
         assert "tokentee[postgresql]" in done.stderr
+        answer = installed / "one.sse"
+        answer.write_bytes(BODY)
+        done = run(installed, "tokentee", "replay", "--dask", "local", "--url", URL, str(answer))
+        assert done.stderr.splitlines()[-1].endswith("pip install 'tokentee[dask]'"), done.stderr
+        assert "Traceback" not in done.stderr
+        done = run(
+            installed, "tokentee", "run", "--set", "tee_otlp=http://127.0.0.1:9", "--", "true"
+        )
+        assert done.returncode == 1
+        assert "pip install 'tokentee[otel]'" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(600)
+class TestExtras:
+    """Every extra, installed from the wheel: one real command of each."""
+
+    def test_every_extra_has_a_test(self):
+        assert set(EXTRAS) == {"parquet", "postgresql", "dask", "s3", "otel"}
+
+    def test_dask_and_parquet(self, with_extras: Path):
+        answer = str(with_extras / "extras" / "answer.sse")
+        done = run(
+            with_extras, "tokentee", "replay", "--dask", "local", "-j", "1", "--url", URL, answer
+        )
+        assert done.returncode == 0, done.stderr
+        out = with_extras / "extras" / "out"
+        done = run(with_extras, "tokentee", "export", str(out))
+        assert done.returncode == 0, done.stderr
+        assert list(out.rglob("*.parquet"))
+
+    def test_postgresql_names_the_server_that_is_not_there(self, with_extras: Path):
+        """A real server is in the other tests; here the driver is what counts."""
+        done = run(with_extras, "tokentee", "report", "--ledger", "postgresql://me@127.0.0.1:9/x")
+        assert done.returncode == 1
+        assert "see that the server runs" in done.stderr
+
+    def test_s3(self, with_extras: Path):
+        """An endpoint where nothing answers: the request was made."""
+        os_free = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "x",
+                   "AWS_SECRET_ACCESS_KEY": "x", "AWS_MAX_ATTEMPTS": "1"}  # fmt: skip
+        command = [f"{name}={value}" for name, value in os_free.items()]
+        command += [str(with_extras / "env" / "bin" / "tokentee")]
+        done = subprocess.run(
+            ["/usr/bin/env", *command, "replay", "--dask", "local", "-j", "1", "s3://bucket/x/*"],
+            capture_output=True, text=True, check=False, timeout=240, cwd=with_extras,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert "127.0.0.1:9" in done.stderr
+        assert "Traceback" not in done.stderr
+
+    def test_otel(self, with_extras: Path):
+        done = run(
+            with_extras,
+            "tokentee",
+            "run",
+            "--set",
+            "tee_otlp=http://127.0.0.1:9",
+            "--",
+            "echo",
+            "hi",
+        )
+        assert (done.returncode, done.stdout) == (0, "hi\n"), done.stderr

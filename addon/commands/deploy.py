@@ -20,7 +20,9 @@ class Kind(StrEnum):
 
 
 def deploy(
-    kind: Annotated[Kind, typer.Argument(help="What to write files for.")],
+    kind: Annotated[
+        Kind, typer.Argument(metavar="KIND", help=f"What to write files for: {', '.join(Kind)}.")
+    ],
     *,
     to: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where the files go; made if need be.")

@@ -21,6 +21,7 @@ def import_command(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
+            metavar="[PATHS]...",
             help="Logs or folders of them. Default: where Claude Code, Codex and Gemini CLI keep "
             "theirs.",
             show_default=False,
@@ -29,7 +30,9 @@ def import_command(
     *,
     agent: Annotated[
         list[str] | None,
-        typer.Option(help="Only claude-code, codex or gemini-cli; may be repeated."),
+        typer.Option(
+            metavar="NAME", help="Only claude-code, codex or gemini-cli; may be repeated."
+        ),
     ] = None,
     since: Since = None,
     until: Until = None,

@@ -12,6 +12,7 @@ _KINDS = (
 Recordings = Annotated[
     list[Path],
     typer.Argument(
+        metavar="PATHS...",
         help=f"Files or folders: {_KINDS}.",
         show_default=False,
     ),
@@ -25,5 +26,6 @@ Archives = Annotated[
     ),
 ]
 Url = Annotated[
-    str | None, typer.Option(help="Where a single body came from: decides how it is read.")
+    str | None,
+    typer.Option(metavar="URL", help="Where a single body came from: decides how it is read."),
 ]

@@ -35,12 +35,15 @@ def replay_command(
     *,
     ledger: LedgerOption = None,
     url: Url = None,
-    prices: Annotated[Path | None, typer.Option(help="Price override file (TOML).")] = None,
+    prices: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Price override file (TOML).")
+    ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(
             "--jobs",
             "-j",
+            metavar="N",
             help="Processes that read at a time; 1 if not given, with --dask local as many as "
             "there are processors.",
             show_default=False,
@@ -64,7 +67,10 @@ def replay_command(
         ),
     ] = None,
     speed: Annotated[
-        float, typer.Option(min=0, help="With --serve: 2 is twice as fast, 0 without pauses.")
+        float,
+        typer.Option(
+            min=0, metavar="FACTOR", help="With --serve: 2 is twice as fast, 0 without pauses."
+        ),
     ] = 1.0,
 ) -> None:
     """Read recorded exchanges into the ledger, with the meter that reads live traffic.

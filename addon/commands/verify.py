@@ -84,6 +84,7 @@ def verify_command(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
+            metavar="[PATHS]...",
             help="Captures to hold the ledger against; files and folders as for replay.",
             show_default=False,
         ),

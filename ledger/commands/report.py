@@ -37,7 +37,8 @@ def report(
     until: Until = None,
     only: Only = None,
     top: Annotated[
-        int | None, typer.Option(min=1, help="The rows that cost most, the rest as one.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="The rows that cost most, the rest as one."),
     ] = None,
     exact: Annotated[
         bool,
@@ -71,6 +72,6 @@ def report(
     table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
     write(format, table, report_tables.document(found), report_tables.title(found))
     if not found.total.figures.requests:
-        say(f"{urls.shown(engine.url)} has no requests: {report_tables.period_text(found)}")
+        say(f"no requests in {urls.shown(engine.url)}: {report_tables.asked_for(found)}")
     for note in report_tables.notes(found):
         say(note)

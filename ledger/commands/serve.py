@@ -13,7 +13,10 @@ PORT = 8377
 def serve(
     *,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Where to listen; 0 for any free port.")
+        int,
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="Where to listen; 0 for any free port."
+        ),
     ] = PORT,
     host: Annotated[
         str,

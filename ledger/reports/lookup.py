@@ -106,7 +106,11 @@ def _one(connection: Connection, word: str) -> Facts:
         ]
         if rows:
             return _pick(rows, word)
-    raise LedgerError(f"no exchange has the id or response id {word[:80]!r}, or one beginning so")
+    is_short = len(word) < PREFIX_LENGTH_MIN
+    ending = f" (a beginning needs {PREFIX_LENGTH_MIN} characters)" if is_short else ""
+    raise LedgerError(
+        f"no exchange has the id or response id {word[:80]!r}, or one beginning so{ending}"
+    )
 
 
 def _rows(connection: Connection, condition: sa.ColumnElement[bool]) -> list[Facts]:

@@ -98,8 +98,13 @@ def screen(report: Report) -> Table:
 def title(report: Report) -> str:
     """What the figures are of: the period and the conditions."""
     by = f" by {', '.join(report.by)}" if report.by else ""
+    return f"Requests{by}, {asked_for(report)}"
+
+
+def asked_for(report: Report) -> str:
+    """The period and the conditions in words."""
     only = ", ".join(f"{word}={printable(value)}" for word, value in report.only)
-    return f"Requests{by}, {period_text(report)}{f'; only {only}' if only else ''}"
+    return f"{period_text(report)}{f'; only {only}' if only else ''}"
 
 
 def period_text(report: Report) -> str:

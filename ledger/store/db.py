@@ -66,7 +66,10 @@ def open_existing(url: str) -> Engine:
     changed."""
     parsed = parse_url(url)
     if (path := file_of(parsed)) and not path.is_file():
-        raise LedgerError(f"there is no ledger {path}")
+        raise LedgerError(
+            f"there is no ledger {path}: record one with `tokentee run -- COMMAND`, or name "
+            "another file with --ledger or TOKENTEE_LEDGER"
+        )
     engine = open_engine(parsed)
     try:
         found = migration.revision_of(engine)

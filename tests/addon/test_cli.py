@@ -1,5 +1,6 @@
 """The command line: what is answered at once, and that commands are imported when called."""
 
+import re
 import subprocess
 import sys
 
@@ -83,6 +84,23 @@ def test_every_row_names_a_command(command: ledger_cli.Command):
     done = CliRunner().invoke(app, [command.name, "--help"])
     assert done.exit_code == 0, done.output
     assert len(command.summary) <= 64
+
+
+def helps(command: typer._click.Command, words: tuple[str, ...]):
+    """The help of a command and of all below it."""
+    yield CliRunner().invoke(cli.application([cli.BY_NAME[words[0]]]), [*words, "--help"]).output
+    for name, each in getattr(command, "commands", {}).items():
+        yield from helps(each, (*words, name))
+
+
+@pytest.mark.parametrize("name", [name for name in cli.BY_NAME if name != "run"])
+def test_help_names_each_value_by_what_it_is(name: str):
+    """FILE, NAME, PORT; Typer's own words are `<path>`, `<str>` and `{paths}`."""
+    app = typer.main.get_command(cli.application([cli.BY_NAME[name]]))
+    found = list(helps(app.commands[name], (name,)))
+    assert found
+    for text in found:
+        assert not re.search(r"<(int|str|float|path|file)\b|\{[a-z]|\[[a-z]+\]\.\.\.", text), text
 
 
 @pytest.mark.process

@@ -34,11 +34,15 @@ def check_prices(
 
 @prices.command("show")
 def show_prices(
-    model: Annotated[str, typer.Argument(help="The model as the wire names it.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model as the wire names it.")],
     *,
-    host: Annotated[str, typer.Option(help="The host it is asked at.")] = "",
-    provider: Annotated[str, typer.Option(help="The provider, as the ledger names it.")] = "",
-    tier: Annotated[str | None, typer.Option(help="The service tier of the answer.")] = None,
+    host: Annotated[str, typer.Option(metavar="HOST", help="The host it is asked at.")] = "",
+    provider: Annotated[
+        str, typer.Option(metavar="NAME", help="The provider, as the ledger names it.")
+    ] = "",
+    tier: Annotated[
+        str | None, typer.Option(metavar="TIER", help="The service tier of the answer.")
+    ] = None,
     at: Annotated[str, typer.Option(metavar="WHEN", help="The moment of the request.")] = "now",
     prices: Prices = None,
 ) -> None:

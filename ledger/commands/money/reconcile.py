@@ -37,7 +37,8 @@ def reconcile(
     until: Until = None,
     only: Only = None,
     provider: Annotated[
-        str | None, typer.Option(help="Whose statement it is, where the export does not say.")
+        str | None,
+        typer.Option(metavar="NAME", help="Whose statement it is, where the export does not say."),
     ] = None,
     by: Annotated[
         Dimension, typer.Option(help="Compare by model, or by the vendor's keys or projects.")

@@ -16,7 +16,7 @@ def reprice(
     until: Until = None,
     only: Only = None,
     reason: Annotated[
-        str, typer.Option(help="Why; it stands on every charge that is added.")
+        str, typer.Option(metavar="TEXT", help="Why; it stands on every charge that is added.")
     ] = "repriced",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")

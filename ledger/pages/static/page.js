@@ -16,7 +16,11 @@
     if (Math.abs(usd) >= 10000) return "$" + SHORT.format(usd);
     return "$" + usd.toLocaleString("en", usd >= 1 ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 });
   };
-  const axisDollars = (microusd) => "$" + SHORT.format(microusd / 1e6);
+  const axisDollars = (microusd) => {
+    const usd = microusd / 1e6;
+    // SHORT has one decimal: on an axis of cents every tick would be $0.
+    return "$" + (usd && Math.abs(usd) < 10 ? usd.toLocaleString("en", { maximumSignificantDigits: 3 }) : SHORT.format(usd));
+  };
   const duration = (ms) => (ms < 1000 ? ms + " ms" : (ms / 1000).toFixed(1) + " s");
   const UNITS = {
     microusd: [dollars, axisDollars], tokens: [(n) => n.toLocaleString("en"), (n) => SHORT.format(n)],

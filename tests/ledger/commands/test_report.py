@@ -55,14 +55,23 @@ def test_a_report_of_a_part(run):
 def test_a_report_of_nothing_says_so(run, new_sqlite):
     result = run("report", url=new_sqlite())
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr.endswith("has no requests: all time UTC\n")
+    assert result.stderr.endswith(": all time UTC\n")
+    assert "no requests in sqlite:" in result.stderr
     result = run("report", "--until", "2020-01-01", "-f", "csv")
     assert result.stdout.count("\n") == 1
-    assert result.stderr.endswith("has no requests: before 2020-01-01 UTC\n")
+    assert result.stderr.endswith(": before 2020-01-01 UTC\n")
+
+
+def test_a_condition_that_nothing_meets_is_named(run):
+    result = run("report", "--only", "model=nonesuch")
+    assert (result.exit_code, result.stdout) == (0, "")
+    line = result.stderr.splitlines()[0]
+    assert line.startswith("no requests in sqlite:")
+    assert line.endswith(" UTC; only model=nonesuch")
 
 
 def test_asking_does_not_make_a_ledger(run, tmp_path):
-    with pytest.raises(LedgerError, match="there is no ledger"):
+    with pytest.raises(LedgerError, match="tokentee run -- COMMAND"):
         run("report", url=f"sqlite:///{tmp_path / 'none.sqlite3'}")
     assert not (tmp_path / "none.sqlite3").exists()
 
@@ -74,6 +83,10 @@ def test_asking_does_not_make_a_ledger(run, tmp_path):
         (["report", "--since", "soon"], "not a moment: 'soon'"),
         (["report", "--only", "gpt"], "not a condition: 'gpt'"),
         (["show", "nope"], "no exchange has the id"),
+        (
+            ["show", "no"],
+            "no exchange has the id or response id 'no', or one beginning so (a beginning needs 4",
+        ),
         (["reconcile", "none.csv"], "cannot read the statement none.csv"),
         (["reconcile", "none.csv", "--tolerance", "much"], "not a percentage: 'much'"),
         (["reconcile", "none.csv", "--tolerance", "-1"], "not a percentage: '-1'"),

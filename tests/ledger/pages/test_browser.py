@@ -22,6 +22,8 @@ from ledger.store.scope import Scope
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.pages.serving import TOKEN, pages
 from tests.ledger.pages.test_html_file import hostile_ledger
+from tests.ledger.priced import exchange, fill, settled
+from tests.ledger.priced import reading as priced_reading
 
 CHROMIUM = shutil.which("chromium")
 DRIVER = shutil.which("chromedriver")
@@ -143,6 +145,13 @@ return colours.size;
 """
 
 
+TICKS = """
+const canvas = document.querySelector('figure[data-chart="spend"] canvas');
+const chart = window.Chart && window.Chart.getChart(canvas);
+return chart && chart.scales.y.ticks.map((tick) => tick.label);
+"""
+
+
 def test_a_file_is_drawn_light_dark_narrow_and_printed(browser, file):
     browser.driver.get(file)
     browser.wait("return window.Chart !== undefined")
@@ -225,6 +234,18 @@ def test_hostile_text_runs_nothing(browser, new_sqlite, tmp_path):
         button.click()
     assert browser.run("return document.documentElement.scrollWidth") <= 380
     browser.shot("hostile")
+
+
+def test_an_axis_of_small_amounts_tells_its_ticks_apart(browser, new_sqlite, tmp_path):
+    url = new_sqlite()
+    fill(url, [(settled(exchange("gpt-4.1")), priced_reading(input_tokens=90, output_tokens=70))])
+    engine = db.ensure(url)
+    html_file.write(engine, Scope(), tmp_path / "small.html", now=NOW)
+    engine.dispose()
+    browser.driver.get((tmp_path / "small.html").as_uri())
+    labels = browser.wait(TICKS)
+    assert len(labels) > 2
+    assert len(set(labels)) == len(labels), labels
 
 
 def test_an_empty_ledger(browser, new_sqlite, tmp_path):
