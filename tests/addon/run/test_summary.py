@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from addon.run.summary import show_summary
 from ledger.model.reading import UsageSource
+from ledger.store.engines import urls
+from ledger.sync import spool
 from tests.ledger.priced import exchange, fill, reading, settled
 
 
@@ -30,3 +32,17 @@ def test_a_completed_stream_without_usage_is_counted_and_estimated_beside(tmp_pa
     assert "without usage, in no total: 1 completed, 0 ended early" in told
     assert "by our estimate ~12 output tokens" in told
     assert "tokentee report --only tag:run=r1" in told
+
+
+def test_the_bill_of_a_shared_ledger_is_read_from_the_spool(tmp_path, capsys, monkeypatch):
+    """The shared database may be down, or not have the rows yet."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    url = "postgresql+psycopg://user@db.example.com/ledger"
+    path = spool.path_for(urls.parse_url(url))
+    path.parent.mkdir(parents=True)
+    mine = exchange("gpt-4.1", id="a", tags={"run": "r1"})
+    fill(f"sqlite:///{path}", [(settled(mine), reading(input_tokens=10, output_tokens=5))])
+    show_summary(url, "r1")
+    shown = capsys.readouterr().err
+    assert any(line.split()[:2] == ["gpt-4.1", "1"] for line in shown.splitlines())
+    assert "db.example.com" in shown

@@ -569,3 +569,28 @@ def test_living_nodes_are_reported_once_a_minute(tmp_path, monkeypatch):
     engine.dispose()
     one._spool.dispose()
     assert reported == [100.0, 160.0, 220.0]
+
+
+def test_refused_exchanges_are_retried_once_a_start(tmp_path, monkeypatch):
+    """Not after each reconnect: a database that comes and goes would get them again and again."""
+    path = tmp_path / "spool.sqlite3"
+    engine = db.ensure(f"sqlite:///{path}")
+    monkeypatch.setattr(shipper, "_meet", lambda *_: None)
+
+    def refuse():
+        refused = merging.Refused(("2026-11-02 12:00:00.000000Z", "a"), "no")
+        with db.writing(engine) as connection:
+            spool.settle_outbox(connection, 100, [refused], now=NOON)
+
+    def counts():
+        return row(engine, "SELECT (SELECT COUNT(*) FROM outbox), (SELECT COUNT(*) FROM set_aside)")
+
+    one = Shipper(path, urls.parse_url("postgresql+psycopg://h/d"), log=Log())
+    refuse()
+    one._greet(engine)
+    assert counts() == (1, 0)
+    refuse()
+    one._greet(engine)
+    assert counts() == (0, 1)
+    one._spool.dispose()
+    engine.dispose()

@@ -9,6 +9,7 @@ import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,8 +17,9 @@ from ledger import recording
 from ledger.model import door
 from ledger.model.errors import LedgerError
 from ledger.model.learned import Learned
+from ledger.store import db
 from ledger.store.processes import supervision
-from ledger.store.writing import batch_insert, incoming, jobs, ledger_file, lessons
+from ledger.store.writing import batch_insert, incoming, jobs, ledger_file, lessons, writer
 from tests.ledger.written import (
     COST,
     NOON,
@@ -377,3 +379,30 @@ def test_a_ledger_that_is_moved_keeps_what_was_committed(new_sqlite, tmp_path):
     assert old[0] + new[0] == 50
     assert old[0] >= 26
     assert new[0] > 0
+
+
+def test_the_pause_between_retries_doubles_up_to_its_bound(new_sqlite, monkeypatch):
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(writer, "RETRY_SECONDS_MAX", 10.0)
+    clock, pauses = [100.0], []
+    ledger = writer.Ledger(
+        db.ensure(new_sqlite()), node="n", price=None, on_commit=None, log=lambda *_: None
+    )
+
+    def take(jobs_taken, _lessons, pause):
+        if pause is None:
+            exchange = settled("a")
+            receipt = jobs.Receipt("a")
+            jobs_taken.append(jobs.Job(exchange, reading(exchange), receipt))
+        else:
+            pauses.append(pause)
+            clock[0] += pause
+        return len(pauses) == 7
+
+    monkeypatch.setattr(writer, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    ledger._incoming = SimpleNamespace(is_closed=False, count=0, take=take)
+    ledger._file = SimpleNamespace(close=lambda: None)
+    ledger._flush = lambda waiting: waiting
+    ledger._run()
+    ledger._engine.dispose()
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]
