@@ -22,7 +22,10 @@ File = Annotated[
 
 @config.command()
 def check(file: File = None) -> None:
-    """Check a config file; every problem with its line, exit code 1 if there is any."""
+    """Check a config file.
+
+    Every problem is named with its line; exit code 1 if there is any.
+    """
     from addon.run.call import config_file
 
     path = _found(file)
@@ -40,7 +43,10 @@ def show(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Show the settings in force, and where each comes from; passwords are hidden."""
+    """Show the settings in force, and where each comes from.
+
+    Passwords are hidden.
+    """
     from addon.run.call import config_file, words
     from ledger.store.engines import urls
     from ledger.text.passwords import without_passwords

@@ -19,9 +19,10 @@ def add(app: typer.Typer) -> None:
 
 @db_commands.command()
 def upgrade(*, ledger: LedgerOption = None) -> None:
-    """Make the ledger, or bring it to this version's schema; a SQLite file is copied first.
+    """Make the ledger, or bring it to this version's schema.
 
-    Then the sums are made that days that are over do not have; reports are slow without them.
+    A SQLite file is copied first. Then days that are over and have no sums get them; reports are
+    slow without.
     """
     from ledger.store import db, secret
     from ledger.store.engines import migration, urls
@@ -38,7 +39,10 @@ def upgrade(*, ledger: LedgerOption = None) -> None:
 
 @db_commands.command()
 def current(*, ledger: LedgerOption = None) -> None:
-    """Print the schema of the ledger; exit code 1 if it is not this version's."""
+    """Print the schema of the ledger.
+
+    Exit code 1: it is not this version's.
+    """
     from ledger.store import db
     from ledger.store.engines import migration, urls
     from ledger.store.tables import REVISION
@@ -53,7 +57,10 @@ def current(*, ledger: LedgerOption = None) -> None:
 
 @db_commands.command()
 def check(*, ledger: LedgerOption = None) -> None:
-    """Say where the ledger's tables differ from what they should be; exit code 1 if they do."""
+    """Name differences between tables and schema.
+
+    Exit code 1: there are some.
+    """
     from ledger.store import db
     from ledger.store.engines import migration, urls
 
@@ -99,9 +106,10 @@ def drop(
     yes: Annotated[bool, typer.Option("--yes", help="Do it: what is dropped is gone.")] = False,
     ledger: LedgerOption = None,
 ) -> None:
-    """Drop old exchanges with their readings and charges, and give the room back.
+    """Drop old exchanges, and give the room back.
 
-    What migrations have copied beside a SQLite ledger is dropped, too.
+    Their readings and charges go with them. So do the old exchanges in the copies that migrations
+    left beside a SQLite ledger.
     """
     from ledger.maintenance import retention
     from ledger.store import db

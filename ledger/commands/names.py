@@ -21,7 +21,10 @@ def check_names(
         typer.Argument(metavar="FILE", help="A names file (TOML).", show_default=False),
     ] = None,
 ) -> None:
-    """Check a names file, by default the one in force; exit code 1 if anything is wrong."""
+    """Check a names file.
+
+    By default the one in force. Exit code 1: something is wrong.
+    """
     from pathlib import Path
 
     from ledger.model.errors import LedgerError
@@ -48,9 +51,10 @@ def suggest_names(
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Write a names file for the keys, hosts and tags of the ledger that have no team yet.
+    """Suggest entries for what has no team yet.
 
-    Every entry is a comment: fill in who it is, and take the # away.
+    Writes a names file of the keys, hosts and tags of the ledger. Every entry is a comment: fill in
+    who it is, and take the # away.
     """
     from ledger.commands.scope import scope_of
     from ledger.figures.queries import open_ledger

@@ -100,6 +100,7 @@ def test_help_names_each_value_by_what_it_is(name: str):
     found = list(helps(app.commands[name], (name,)))
     assert found
     for text in found:
+        assert not re.search(r"^  [a-z]+ +[^ ].*\.\.\.$", text, re.MULTILINE), "a cut summary"
         assert not re.search(r"<(int|str|float|path|file)\b|\{[a-z]|\[[a-z]+\]\.\.\.", text), text
 
 

@@ -58,9 +58,10 @@ def check_budgets(
 def alert(
     *, budgets: Budgets = None, names: NamesOption = None, ledger: LedgerOption = None
 ) -> None:
-    """Send the alerts that are due, as a running proxy does by itself; exit code 1 if one failed.
+    """Send the alerts that are due.
 
-    Each is sent once per budget, period and threshold, whoever sends it.
+    A running proxy does so by itself. Each is sent once per budget, period and threshold, whoever
+    sends it. Exit code 1: one failed.
     """
     import time
 

@@ -46,7 +46,10 @@ def show_prices(
     at: Annotated[str, typer.Option(metavar="WHEN", help="The moment of the request.")] = "now",
     prices: Prices = None,
 ) -> None:
-    """What each line of a model costs at a host and a moment, and where that price stands."""
+    """Show what each line of a model costs.
+
+    At a host and a moment, and with the place where that price stands.
+    """
     from ledger.model.providers import VENDOR
     from ledger.pricing.price_lists import Question
     from ledger.pricing.prices import PriceBook
