@@ -1,4 +1,5 @@
-"""Pure. Percentiles of times that are kept as texts: milliseconds with spaces between.
+"""Pure. Percentiles of times that are kept as texts: milliseconds with spaces between, where 12*3
+stands for three times of 12.
 
 Python counts equal texts and sorts numbers at the speed of C, and steps through pairs slowly. So a
 few times are sorted as numbers, and many are counted as texts first, since most of them are equal.
@@ -29,12 +30,16 @@ class Pool:
 
     def add(self, texts: Sequence[str]) -> Percentiles:
         """Take the times of one group; their percentiles."""
-        values = " ".join(texts).split()
-        if len(values) <= SORTED_MAX:
+        text = " ".join(texts)
+        values = text.split()
+        is_counted = "*" in text
+        if len(values) <= SORTED_MAX and not is_counted:
             self._texts += texts
             return _of_values(values)
         counts = Counter(values)
-        if len(counts) * REPEATED <= len(values):
+        if is_counted:
+            counts = _multiplied(counts)
+        if is_counted or len(counts) * REPEATED <= len(values):
             self._counts.update(counts)
         else:
             self._texts += texts
@@ -63,6 +68,15 @@ def percentiles(counts: Iterable[tuple[int, int]]) -> Percentiles:
             found[1] = value
             break
     return found[0], found[1]
+
+
+def _multiplied(counts: Counter[str]) -> Counter[str]:
+    """Counts of times, from counts of times and of what stands for several."""
+    found: Counter[str] = Counter()
+    for value, count in counts.items():
+        time, _, often = value.partition("*")
+        found[time] += count * int(often) if often else count
+    return found
 
 
 def _of_values(values: Sequence[str]) -> Percentiles:

@@ -1,6 +1,7 @@
 """Database. What the requests of a period add up to, by anything that a report can be by.
 
-    daily          days that are over, by provider, model and key: few rows, for years
+    daily_by       days that are over, by one dimension alone: the fewest rows, for years
+    daily          the same by provider, model and key: few rows, for years
     hourly_usage   the same by hour and everything else: some rows per session, for months
     requests       what has no sums (`spans.py`)
 
@@ -20,14 +21,30 @@ from sqlalchemy.engine import Connection, Row
 from ledger.figures.spans import DAY, HOUR, Span, spans
 from ledger.settings.names import WORDS
 from ledger.store.adding_up import added_up, charged_requests, halves, is_overflow, joined
-from ledger.store.dimensions import NONE
+from ledger.store.dimensions import COLUMNS, NONE
 from ledger.store.schema.columns import Instant
-from ledger.store.schema.sums import COUNTS, DAILY_DIMENSIONS, DIMENSIONS, TIMES
+from ledger.store.schema.sums import (
+    COUNTS,
+    DAILY_DIMENSIONS,
+    DIMENSIONS,
+    EVERYTHING,
+    TIMES,
+)
 from ledger.store.scope import Scope, limits
-from ledger.store.tables import daily, hourly_usage
+from ledger.store.tables import daily, daily_by, hourly_usage
 
 DAILY_WORDS = frozenset(("provider", "model", "key", "day", "week", "month"))
 """What `daily` can be by."""
+DAYS_WORDS = frozenset(("day", "week", "month"))
+FACT_COLUMNS = {
+    "key": "key_fingerprint",
+    "host": "origin",
+    "session": "session_id",
+    "project": "project",
+    "tag": "tags",
+}
+"""What decides a name -> the column that it is in. The last characters of a key are in none of the
+sums by one dimension, as a key may have been seen with and without them."""
 FINGERPRINT = re.compile("[0-9a-f]{32}")
 
 type By = Callable[[sa.FromClause], list[sa.ColumnElement[Any]]]
@@ -105,13 +122,36 @@ def is_split(row: Row[Any]) -> bool:
 
 def uses_daily(wanted: Wanted) -> bool:
     """Whether provider, model, key and day are all that is asked for."""
+    words, facts = _asked_for(wanted)
+    return words <= DAILY_WORDS and facts <= {"key"} and _is_of_days(wanted)
+
+
+def only_dimension(wanted: Wanted) -> str | None:
+    """The dimension, or `EVERYTHING`, of the sums by one dimension; None: it takes others."""
+    words, facts = _asked_for(wanted)
+    columns = {_column_of(word) for word in words - DAYS_WORDS}
+    columns |= {FACT_COLUMNS.get(fact) for fact in facts}
+    if len(columns) > 1 or None in columns or not _is_of_days(wanted):
+        return None
+    return columns.pop() if columns else EVERYTHING
+
+
+def _asked_for(wanted: Wanted) -> tuple[set[str], frozenset[str]]:
+    """The words of a question that are no names, and the facts that decide its names."""
+    words = {*wanted.words, *wanted.scope.wanted()}
+    names = words & {*WORDS}
+    return words - names, wanted.scope.names.facts_of(tuple(names))
+
+
+def _column_of(word: str) -> str | None:
+    return "tags" if word.startswith("tag:") else COLUMNS.get(word)
+
+
+def _is_of_days(wanted: Wanted) -> bool:
+    """Whether whole days and whole keys are asked for."""
     scope = wanted.scope
-    words = {*wanted.words, *scope.wanted()}
-    names = tuple(word for word in words if word in WORDS)
     return (
-        words <= {*DAILY_WORDS, *WORDS}
-        and scope.names.facts_of(names) <= {"key"}
-        and all(_is_fingerprint(value) for value in scope.wanted().get("key", ()))
+        all(_is_fingerprint(value) for value in scope.wanted().get("key", ()))
         and _is_midnight(scope.since)
         and _is_midnight(scope.until)
     )
@@ -121,12 +161,19 @@ def _covered(connection: Connection, wanted: Wanted) -> list[Span]:
     scope = wanted.scope
     if wanted.is_exact:
         return [Span(since=scope.since, until=scope.until, has_sums=False)]
-    step = DAY if uses_daily(wanted) else HOUR
+    step = HOUR if _table_of(wanted) is hourly_usage else DAY
     return spans(connection, scope.since, scope.until, step=step)
 
 
+def _table_of(wanted: Wanted) -> sa.Table:
+    """The sums with the fewest rows that answer a question."""
+    if only_dimension(wanted) is not None:
+        return daily_by
+    return daily if uses_daily(wanted) else hourly_usage
+
+
 def _parts(wanted: Wanted, covered: Sequence[Span], dialect: str, *, is_split: bool) -> sa.Subquery:
-    table = daily if uses_daily(wanted) else hourly_usage
+    table = _table_of(wanted)
     return sa.union_all(
         *(
             _kept(wanted, table, span, dialect, is_split=is_split)
@@ -141,17 +188,21 @@ def _kept(
     wanted: Wanted, table: sa.Table, span: Span, dialect: str, *, is_split: bool
 ) -> sa.Select[Any]:
     """Rows of the sums, as they are."""
-    at = table.c.day if table is daily else table.c.hour
-    dimensions = (*DAILY_DIMENSIONS, "key_hint") if table is daily else DIMENSIONS
+    is_hourly = table is hourly_usage
+    at = table.c.hour if is_hourly else table.c.day
     period: list[sa.ColumnElement[bool]] = []
     if span.since is not None:
-        period.append(at >= (span.since.date() if table is daily else span.since))
+        period.append(at >= (span.since if is_hourly else span.since.date()))
     if span.until is not None:
-        period.append(at < (span.until.date() if table is daily else span.until))
+        period.append(at < (span.until if is_hourly else span.until.date()))
+    only = only_dimension(wanted)
+    if only is not None:
+        period.append(table.c.dimension == only)
     rows = (
         sa.select(
-            (_begin_of(at, dialect) if table is daily else at).label("opened_at"),
-            *(table.c[name] for name in (*dimensions, *wanted.figures)),
+            (at if is_hourly else _begin_of(at, dialect)).label("opened_at"),
+            *_dimensions(table, only),
+            *(table.c[name] for name in wanted.figures),
         )
         .where(*period)
         .subquery("kept")
@@ -164,6 +215,17 @@ def _kept(
         else:
             figures.append(value)
     return sa.select(*_labelled(wanted, rows), *figures).where(*limits(wanted.scope, dialect, rows))
+
+
+def _dimensions(table: sa.Table, only: str | None) -> list[sa.ColumnElement[Any]]:
+    """The columns of a table of sums by which questions are asked."""
+    if only is None:
+        names = DIMENSIONS if table is hourly_usage else (*DAILY_DIMENSIONS, "key_hint")
+        return [table.c[name] for name in names]
+    if only == EVERYTHING:
+        return []
+    value = sa.cast(table.c.value, hourly_usage.c[only].type)
+    return [value.label(only), table.c.key_hint]
 
 
 def _from_requests(wanted: Wanted, span: Span, dialect: str, *, is_split: bool) -> sa.Select[Any]:

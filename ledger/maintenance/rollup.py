@@ -28,7 +28,7 @@ from ledger.store.engines import urls
 from ledger.store.processes.health import ThreadHealth
 from ledger.store.processes.supervision import Log, Supervisor
 from ledger.store.schema.columns import Instant, instant_text
-from ledger.store.tables import daily, exchanges, hourly, hourly_usage, meta, stale_days
+from ledger.store.tables import daily, daily_by, exchanges, hourly, hourly_usage, meta, stale_days
 from ledger.sync.merging import reason_of
 
 LOCK_MS_MAX = 3_000
@@ -169,11 +169,12 @@ def _sum_up(engine: Engine, day: date) -> bool:
             return False
         hour = hourly_usage.c.hour
         connection.execute(sa.delete(hourly_usage).where(hour >= begin, hour < end))
-        connection.execute(sa.delete(daily).where(daily.c.day == day))
-        connection.execute(sa.delete(hourly).where(hourly.c.day == day))
+        for table in (daily, daily_by, hourly):
+            connection.execute(sa.delete(table).where(table.c.day == day))
         for table, rows in (
             (hourly_usage, sums.by_hour),
             (daily, sums.by_day),
+            (daily_by, sums.by_one),
             (hourly, sums.states),
         ):
             if rows:

@@ -1,9 +1,10 @@
 """Database. The sums of one day, read from its requests.
 
-The groups of an hour are read from the database; those of the day by provider, model and key are
-added up from them here, so one pass over the requests makes both.
+The groups of an hour are read from the database; those of the day by provider, model and key, and
+by each dimension alone, are added up from them here, so one pass over the requests makes all.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -14,22 +15,34 @@ from sqlalchemy.engine import Connection
 
 from ledger.store.adding_up import added_up, charged_requests, is_overflow, whole
 from ledger.store.schema.columns import Instant
-from ledger.store.schema.sums import COUNTS, DAILY_DIMENSIONS, DIMENSIONS, FIGURES, SUMS, TIMES
+from ledger.store.schema.sums import (
+    ALONE,
+    COUNTS,
+    DAILY_DIMENSIONS,
+    DIMENSIONS,
+    EVERYTHING,
+    FIGURES,
+    SUMS,
+    TIMES,
+)
 from ledger.store.schema.views import HOURLY
 from ledger.store.scope import Scope
 
 SUM_MAX = 9 * 10**18
 """The largest number that 64 bits hold."""
+REPEATED = 2
+"""From so many equal times on the average, times are kept with how often they occur."""
 
 type Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumsOfDay:
-    """Rows of the tables `hourly_usage`, `daily` and `hourly`."""
+    """Rows of the tables `hourly_usage`, `daily`, `daily_by` and `hourly`."""
 
     by_hour: Sequence[Values]
     by_day: Sequence[Values]
+    by_one: Sequence[Values]
     states: Sequence[Values]
 
 
@@ -40,6 +53,7 @@ def read(connection: Connection, day: date) -> SumsOfDay:
     return SumsOfDay(
         by_hour=[row for group in groups for row in _storable(group)],
         by_day=[{"day": day, **row} for group in _by_day(groups) for row in _storable(group)],
+        by_one=[{"day": day, **row} for group in _by_one(groups) for row in _storable(group)],
         states=[{"day": day, **row._asdict()} for row in states],
     )
 
@@ -100,6 +114,37 @@ def _by_day(groups: Sequence[Values]) -> list[Values]:
     for key, by_name in times.items():
         found[key] |= {name: " ".join(texts) or None for name, texts in by_name.items()}
     return list(found.values())
+
+
+def _by_one(groups: Sequence[Values]) -> Iterator[Values]:
+    """The groups by each dimension alone, added up column by column."""
+    columns = {name: [group[name] for group in groups] for name in FIGURES}
+    hints = [group["key_hint"] for group in groups]
+    for dimension in ALONE:
+        places: dict[str | None, list[int]] = defaultdict(list)
+        for place, group in enumerate(groups):
+            places[None if dimension == EVERYTHING else group[dimension]].append(place)
+        for value, here in places.items():
+            row: dict[str, Any] = {"dimension": dimension, "value": value, "key_hint": None}
+            if dimension == "key_fingerprint":
+                row["key_hint"] = max((hint for at in here if (hint := hints[at])), default=None)
+            for name, column in columns.items():
+                known = [found for at in here if (found := column[at]) is not None]
+                if name in TIMES:
+                    row[name] = _shortened(" ".join(known))
+                else:
+                    row[name] = sum(known) if known else 0 if name in COUNTS else None
+            yield row
+
+
+def _shortened(times: str) -> str | None:
+    """The times of many requests, each with how often it occurs."""
+    values = times.split()
+    counts = Counter(values)
+    if len(values) < REPEATED * len(counts):
+        return times
+    found = (f"{value}*{count}" if count > 1 else value for value, count in counts.items())
+    return " ".join(found) or None
 
 
 def _storable(group: Values) -> Iterator[Values]:

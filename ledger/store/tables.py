@@ -3,7 +3,7 @@
 exchanges   one row per HTTP exchange; `open` when its request goes upstream, settled once
 readings    what the meter read; append-only, the highest revision counts
 charges     priced lines of a reading; append-only, the highest revision of each line counts
-daily, hourly_usage, hourly, stale_days   sums of days that are over (`rollup.py`)
+daily, daily_by, hourly_usage, hourly, stale_days   sums of days that are over (`rollup.py`)
 meta, learned, nodes, outbox, set_aside   what the ledger needs for itself
 
 Every key holds the exchange's id and its `opened_at`: PostgreSQL partitions all three tables by
@@ -31,7 +31,7 @@ from ledger.store.schema.columns import Instant, sql_columns
 from ledger.store.schema.sums import COUNTS, DIMENSIONS, SUMS, TIMES
 from ledger.store.schema.views import HOURLY
 
-REVISION = "0007"
+REVISION = "0008"
 """The migration this code is written for; a test holds it to the newest one."""
 
 PARTITIONED = ("exchanges", "readings", "charges")
@@ -242,6 +242,23 @@ daily = sa.Table(
     comment="What each day that is over adds up to, by provider, model and key",
 )
 sa.Index("ix_daily_day", daily.c.day)
+
+daily_by = sa.Table(
+    "daily_by",
+    metadata,
+    _column("day", sa.Date, "The UTC day", nullable=False),
+    _text("dimension", "A column of requests, or everything", nullable=False),
+    _text("value", "What the requests of this row have in that column"),
+    _text("key_hint", "At most the last 4 characters of the API key, of rows by key_fingerprint"),
+    *(_count(name, "Of requests", nullable=False) for name in COUNTS),
+    *(_count(name, "Sum over requests") for name in SUMS),
+    *(
+        _text(name, "Milliseconds of each request, with spaces between; 12*3: 3 times")
+        for name in TIMES
+    ),
+    comment="What each day that is over adds up to, by each dimension alone",
+)
+sa.Index("ix_daily_by_dimension_day", daily_by.c.dimension, daily_by.c.day)
 
 hourly_usage = sa.Table(
     "hourly_usage",

@@ -1,6 +1,7 @@
 """Database. What a group of requests adds up to: the one list of dimensions, counts and sums.
 
-The tables `daily` and `hourly_usage`, the view `usage_daily`, reports and pages are made from it.
+The tables `daily`, `daily_by` and `hourly_usage`, the view `usage_daily`, reports and pages are
+made from it.
 The terms are SQL that both databases take; `e` is a request with what its charges add up to
 (`ledger.store.adding_up`, or the view `requests`).
 
@@ -31,6 +32,11 @@ DIMENSIONS = (
 """Everything of a request that a report can be by, or be limited to, beside its time."""
 DAILY_DIMENSIONS = ("provider", "model", "key_fingerprint")
 """What most questions are by. Sums by these alone are few, so they answer for years."""
+
+EVERYTHING = "everything"
+"""The group of all requests of a day."""
+ALONE = (*(name for name in DIMENSIONS if name != "key_hint"), EVERYTHING)
+"""What `daily_by` has groups by: each dimension by itself."""
 
 IS_REPORTED = "e.usage_source <> 'estimated'"
 HAS_NO_USAGE = "COALESCE(e.usage_source, 'none') = 'none'"
@@ -100,5 +106,6 @@ TIMES: Mapping[str, str] = {
 """Every time of a group in milliseconds, to three digits, as text with spaces between. Percentiles
 cannot be added up, so the times themselves are kept: some five bytes each. Rounding keeps their
 order, so the percentiles are those of the exact times, rounded; and it makes millions of times
-a thousand different ones, which are counted four times as fast."""
+a thousand different ones, which are counted four times as fast. In `daily_by`, 1230*7 stands for
+seven times of 1230 ms."""
 FIGURES = (*COUNTS, *SUMS, *TIMES)

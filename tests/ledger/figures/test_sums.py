@@ -22,7 +22,7 @@ from ledger.store import db
 from ledger.store.dimensions import COLUMNS
 from ledger.store.schema.sums import DIMENSIONS, FIGURES
 from ledger.store.scope import Scope
-from ledger.store.tables import charges, daily, hourly, hourly_usage, meta, stale_days
+from ledger.store.tables import charges, daily, daily_by, hourly, hourly_usage, meta, stale_days
 from ledger.sync.merging import sync
 from tests.ledger.priced import BOTH, exchange, filled
 from tests.ledger.written import put, whole
@@ -147,7 +147,7 @@ def engine(request, tmp_path_factory):
 
 def forget_sums(engine):
     with db.writing(engine) as connection:
-        for table in (daily, hourly, hourly_usage, stale_days):
+        for table in (daily, daily_by, hourly, hourly_usage, stale_days):
             connection.execute(sa.delete(table))
         connection.execute(sa.delete(meta).where(meta.c.key == "rolled_until"))
 
@@ -265,7 +265,7 @@ def test_dropped_days_are_in_no_report(engine):
 
 def test_every_column_of_a_report_is_a_dimension_of_the_sums():
     assert set(COLUMNS.values()) <= set(DIMENSIONS)
-    for table in (daily, hourly_usage):
+    for table in (daily, daily_by, hourly_usage):
         assert set(FIGURES) < set(table.c.keys())
 
 
@@ -318,3 +318,26 @@ def test_without_sums_requests_are_asked(new_sqlite):
 def test_few_sums_answer_where_provider_model_and_key_are_all_that_is_asked(words, scope, is_daily):
     wanted = Wanted(by=lambda _: [], words=frozenset(words), figures=(), scope=scope)
     assert sums.uses_daily(wanted) is is_daily
+
+
+@pytest.mark.parametrize(
+    ("words", "since", "dimension"),
+    [
+        ((), BEGIN, "everything"),
+        (("day",), None, "everything"),
+        (("week", "model"), None, "model"),
+        (("session",), BEGIN, "session_id"),
+        (("tag:team", "tag:x"), BEGIN, "tags"),
+        (("person",), None, "origin"),
+        (("cost_centre",), None, "tags"),
+        (("team",), None, None),  # by key, key_hint and tag
+        (("model", "key"), None, None),
+        (("hour",), None, None),
+        (("model",), BEGIN + timedelta(hours=1), None),
+    ],
+)
+def test_sums_by_one_dimension_answer_what_needs_no_other(words, since, dimension):
+    wanted = Wanted(
+        by=lambda _: [], words=frozenset(words), figures=(), scope=Scope(since=since, names=NAMES)
+    )
+    assert sums.only_dimension(wanted) == dimension
