@@ -1,4 +1,4 @@
-"""Edge. `tokentee verify`: the ledger's promises, and recordings held against what it says of them.
+"""Edge. `tokentee verify`: checks the ledger's promises, and compares it with recordings.
 
 The promises are asked of the database (`ledger.verification`). A recording proves what the ledger
 alone cannot: that its digests are those of what upstream sent, and that taking the usage out again,
@@ -202,7 +202,7 @@ def _client_side(booked: Exchange, again: Exchange) -> list[str]:
 
 
 def _show(console: Console, verdict: Verdict) -> int:
-    """Say what becomes of a promise; how many breaches those are."""
+    """Print the result of checking a promise; the number of its breaches."""
     promise = verdict.promise
     if not verdict.is_checked:
         console.print(escape(f"skipped {promise.holds}: it needs the whole ledger, not --since"))

@@ -1,21 +1,21 @@
 """Pure. How many bytes all exchanges together may keep in memory.
 
 An ordinary exchange keeps a few KB and asks for nothing. One that must keep more takes from this
-budget: what is read more slowly than it comes, an event that is to be edited and has no end yet, a
-large document or message that is being read, a window of a decoder, and everything that is captured
-until it is written. Where nothing is left, an exchange is only passed on, or not captured, and its
-row says so.
+budget: bytes that arrive faster than they are read, an unfinished event of an edited stream, a
+large document or message that is being read, a window of a decoder, and captured bytes until they
+are written. If the budget is used up, an exchange is passed on without being read, or is not
+captured, and its row says so.
 
 A process therefore keeps at most `BUDGET_BYTES_MAX`, and `FREE_BYTES` for each open exchange.
 """
 
 FREE_BYTES = 64 * 1024
-"""What each exchange may keep without asking; a connection gives as much at once."""
+"""Bytes that each exchange may keep outside the budget; one read of a socket gives as many."""
 BUDGET_BYTES_MAX = 512 * 1024 * 1024
 """For all exchanges of one process: sixteen answers at the bound of one, or thousands that are a
 little behind."""
 CAPTURES_LEAVE_BYTES = BUDGET_BYTES_MAX // 2
-"""Captures leave so much to the reading: a disk that is slow must not cost figures."""
+"""Bytes that captures must leave to reading, so that a slow disk does not cost figures."""
 
 
 class Budget:
@@ -34,12 +34,12 @@ class Budget:
 
     @property
     def left_bytes(self) -> int:
-        """What nobody has taken."""
+        """Bytes that are free."""
         return self._total_bytes - self.taken_bytes
 
     @property
     def taken_bytes(self) -> int:
-        """What is taken now."""
+        """Bytes that are taken."""
         return self._taken_bytes - self._released_bytes
 
     def take(self, count: int, *, leaving: int = 0) -> bool:
@@ -50,7 +50,7 @@ class Budget:
         return True
 
     def give_back(self, count: int) -> None:
-        """Give back what was taken."""
+        """Give taken bytes back."""
         self._taken_bytes -= count
 
     def release(self, count: int) -> None:

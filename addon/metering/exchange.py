@@ -4,7 +4,7 @@
     answer          the response's headers came: gives the tap that its body is to pass through
     settle          the exchange is over, whatever ended it: the two values that the ledger keeps
 
-Live traffic, `mitmdump -nr`, replay, rebuild and verify all take this way.
+Live traffic, `mitmdump -nr`, replay, rebuild and verify all meter an exchange with these steps.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ STREAM_TYPES = (
 
 
 class MeteredExchange:
-    """One exchange under way. It belongs to whoever opened it, and is not shared."""
+    """One exchange under way. Its opener owns it; it is not shared."""
 
     __slots__ = (
         "_body",
@@ -92,7 +92,7 @@ class MeteredExchange:
         self.route = route
         self.request = request
         self.is_handshake = is_handshake
-        """Of a WebSocket: what is billed are the responses of the session that it begins."""
+        """Whether it opens a WebSocket: then the responses of its session are billed."""
         self.troubles = troubles
         self.tap: Tap | None = None
         self.status: int | None = None
@@ -106,7 +106,7 @@ class MeteredExchange:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it is read from a file, and not under way."""
+        """Whether it was read from a file and is not live."""
         return self.opened.source is not Source.LIVE
 
     @property
@@ -142,7 +142,7 @@ class MeteredExchange:
         self.opened = changed(self.opened, usage_injected=True)
 
     def revert_injection(self) -> None:
-        """The question was refused; the request goes upstream again as the client sent it."""
+        """Note that the question was refused and that the client's own request is sent again."""
         self.opened = changed(self.opened, usage_injected=False, resent=True)
         self.tap = None
 
@@ -232,9 +232,9 @@ class MeteredExchange:
     ) -> Settled:
         """The exchange as it ended, and what was read from it. Never raises.
 
-        `cause` says in words what broke the exchange; `times` are a recorded exchange's own.
-        `finish` gets the result and gives back what is to be kept of it. The row's `degraded` is
-        made last, so that what fails in `finish` stands in it too.
+        `cause` names the error that broke the exchange; `times` are those of a recording.
+        `finish` gets the result and returns the result to keep. The row's `degraded` is made last,
+        so that it includes errors of `finish`.
         """
         settled = self.troubles.attempt(self._result, end, cause, now)
         if settled is None:
@@ -298,7 +298,8 @@ def may_refuse(response: Response, *, injected: bool) -> bool:
 
 
 def decoded_body(body: bytes, content_encoding: str, troubles: Troubles) -> bytes:
-    """A request body with its content-encoding undone; what cannot be is noted, and left out."""
+    """A request body without its content-encoding; the part that cannot be decoded is noted and
+    left out."""
     steps = decoded_body_in_steps(body, content_encoding, troubles)
     while True:
         try:

@@ -20,13 +20,13 @@ from addon.metering.answers.meter import Meter
 from addon.metering.websocket import MESSAGE_BYTES_MAX, Closed, Happening, Opened, short_message
 
 _BEGINNINGS = (b'"serverContent"', b'"toolCall"', b'"usageMetadata"', b'"error"')
-"""What makes a message worth parsing while there is no turn, or no content in it yet."""
+"""Byte strings of messages to parse while there is no turn, or no content in it yet."""
 _FIGURES = (b'"usageMetadata"', b'"turnComplete"', b'"interrupted"', b'"error"')
 """The same once content has passed: the others carry audio, and nothing for a ledger."""
 
 
 class LiveTurns:
-    """Feed it each message of either side; it says what opened and what closed."""
+    """Takes each message of either side; returns the turns that it opens and closes."""
 
     def __init__(self, route: Route, *, provider: str = "", model: str | None = None) -> None:
         self._route = route
@@ -37,7 +37,7 @@ class LiveTurns:
         """Of the turn under way."""
 
     def client_message(self, message: bytes) -> list[Happening]:
-        """What a client's message brings about: nothing, but it may name the model."""
+        """Read a client's message: it opens and closes nothing, but it may name the model."""
         if b'"setup"' in message and len(message) <= MESSAGE_BYTES_MAX:
             model = lookup(json_values.loads(short_message(message)) or {}, "setup.model")
             if isinstance(model, str):
@@ -45,7 +45,7 @@ class LiveTurns:
         return []
 
     def server_message(self, message: bytes) -> list[Happening]:
-        """What a server's message brings about."""
+        """The turns that a server's message opens and closes."""
         has_content = self._meter is not None and self._meter.token_seen
         telling = _FIGURES if has_content else _BEGINNINGS
         if len(message) > MESSAGE_BYTES_MAX or not any(mark in message for mark in telling):
@@ -69,6 +69,6 @@ class LiveTurns:
         return happenings
 
     def end(self) -> list[Closed]:
-        """The session or the turn is over."""
+        """Close the turn under way."""
         meter, self._meter = self._meter, None
         return [Closed(self._turns, meter)] if meter is not None else []

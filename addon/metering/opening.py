@@ -44,7 +44,7 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What holds for every exchange of one run."""
+    """Settings for every exchange of one run."""
 
     node: str
     """The recording process."""
@@ -54,11 +54,11 @@ class Rules:
     """For every exchange; they win over a client's tags."""
     takes_client_tags: bool = True
     project: str | None = None
-    """What every request is made for; None: not known."""
+    """The project and branch of every request; None: not known."""
     git_branch: str | None = None
     upstreams: tuple[Upstream, ...] = ()
     budget: Budget = field(default_factory=Budget)
-    """What all exchanges of the run may keep in memory."""
+    """The memory that all exchanges of the run may keep."""
 
     def upstream(self, host: str, port: int) -> Upstream | None:
         """The configured upstream for a host and port, or None."""
@@ -80,11 +80,11 @@ def open_exchange(
 ) -> MeteredExchange | None:
     """The exchange of a request to an LLM; None for any other traffic.
 
-    A request whose path says nothing is one if its host was configured, or if the caller knows
-    (`is_llm`); it is then recorded under dialect `unknown`. A request whose path fits and whose
-    host and body do not confirm an LLM call gives an exchange that is not confirmed yet: only its
-    answer can make it one. What cannot be read is left out and noted in `troubles`. `readable`:
-    what `readable_in_steps` made of the body, where it has been called already.
+    A request with an unknown path counts as a call of an LLM if its host was configured, or if the
+    caller knows that it is (`is_llm`); its dialect is then `unknown`. If the path matches, but host
+    and body do not confirm an LLM call, the exchange is unconfirmed until its answer confirms it.
+    Parts that cannot be read are left out and noted in `troubles`. `readable`: the result of
+    `readable_in_steps`, if it was called already.
     """
     headers = request.headers
     path, _, query = request.path.partition("?")

@@ -1,8 +1,8 @@
 """Pure. The exchanges of one WebSocket connection: one for each response.
 
-The handshake is an exchange like any other if it is refused. Once it is accepted it stands for
-nothing billable, and each response of the session becomes an exchange of its own, attributed as
-the handshake was: id `<handshake id>/<number>`, opened when it was asked for or began.
+A refused handshake is an exchange like any other. An accepted one is not billed: each response of
+the session becomes an exchange of its own, with the attribution of the handshake and the id
+`<handshake id>/<number>`. It opens when the response is requested or begins.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ repeat what was just asked."""
 
 
 class MeteredSession:
-    """Feed it each message of either side; it gives the exchanges that open and settle."""
+    """Takes each message of either side; returns the exchanges that it opens and settles."""
 
     __slots__ = ("_asked", "_open", "_wire", "handshake")
 
@@ -38,7 +38,7 @@ class MeteredSession:
         self._open: dict[int, Exchange] = {}
         """Responses under way, by the key that `_wire` gave them."""
         self._asked: deque[bytes] = deque(maxlen=ASKED_MAX)
-        """What the client sent last: an error may repeat it, and must not be kept with it."""
+        """The latest messages of the client: they are removed from errors that repeat them."""
 
     def message(
         self, content: bytes, *, from_client: bool, at: datetime, short: bytes | None = None
@@ -52,7 +52,7 @@ class MeteredSession:
         return self._exchanges(read(content if short is None else short), End.FINISHED, at)
 
     def end(self, how: End, *, at: datetime) -> list[Exchange | Settled]:
-        """The connection is over: responses under way end with it."""
+        """Settle the responses under way when the connection ends."""
         return self._exchanges(self._wire.end(), how, at)
 
     def _exchanges(

@@ -1,7 +1,7 @@
-"""Pure. How an exchange ended and what was read from it, as the two values that the ledger keeps.
+"""Pure. The result of an exchange, as the two values that the ledger keeps: exchange and reading.
 
-An exchange is opened when its request goes upstream, streams while its meter is fed, and is
-settled once, by the first event that ends it.
+An exchange opens when its request goes upstream. It is settled once, by the first event that ends
+it.
 """
 
 from collections.abc import Callable
@@ -23,11 +23,11 @@ differently, so that `tokentee rebuild` can tell which readings to make again.""
 
 
 TRANSPORT = "transport"
-"""`error_type` of what no provider said: a connection that was refused, reset or cut."""
+"""`error_type` of errors that no provider reported: a connection refused, reset or cut."""
 
 
 class End(Enum):
-    """What ended an exchange, as far as the proxy can see."""
+    """The event that ended an exchange, as far as the proxy can tell."""
 
     FINISHED = "finished"
     """The body came to an end that its HTTP framing allows."""
@@ -40,7 +40,7 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """What went through the proxy, as the tap saw it. None: not known."""
+    """Lengths and digests of the bytes that passed the tap. None: not known."""
 
     response_bytes: int | None = None
     client_bytes: int | None = None
@@ -84,11 +84,11 @@ def result_of(
     """
     assert opened.state is State.OPEN, opened.state
     facts = meter.facts if meter else Facts()
-    # A meter that failed may have missed the answer's own end: then HTTP's has to do.
+    # A meter that failed may have missed the answer's own end: use the end of the HTTP body.
     read_all = meter is not None and passed.is_whole
     outcome = outcome_of(end, facts, status=status, streamed=opened.streamed and read_all)
     if outcome not in (Outcome.UPSTREAM_CUT, Outcome.LOST):
-        cause = None  # what the provider said of it is the better reason, or there is none
+        cause = None  # the provider's own error is the better reason, or there is none
     reading = _reading(opened, outcome, meter, estimate_input, now)
     settled = changed(
         opened,

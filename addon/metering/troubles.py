@@ -1,4 +1,4 @@
-"""Pure. What went wrong on our side while one exchange passed.
+"""Pure. The errors of our own code while one exchange passed.
 
 Decoder, framing, meter, tap, capture and hooks all report here. The row's `degraded` is made from
 this list once, when the exchange ends.
@@ -66,7 +66,7 @@ class Troubles:
 
 
 def place_of(failure: Exception) -> str:
-    """Module and line that raised. Not the message, which may hold what passed."""
+    """Module and line that raised. The message is left out: it may contain traffic."""
     trace = failure.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

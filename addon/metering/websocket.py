@@ -1,9 +1,9 @@
 """Pure. A WebSocket session as a row of responses: who opened each one, and when it is over.
 
-Responses over WebSocket (Codex) and Realtime speak alike: the client says `response.create`, the
-server says `response.created`, then deltas, then a message that ends the response and carries its
-usage. With voice detection the server begins responses by itself, and in Realtime several may be
-under way at once, told apart by id. One response is one exchange.
+Responses over WebSocket (Codex) and Realtime have one protocol: the client sends `response.create`,
+the server sends `response.created`, then deltas, then a message that ends the response and has its
+usage. With voice detection the server begins responses itself. In Realtime several may be under
+way at once, with different ids. One response is one exchange.
 
     waiting     asked for, and not yet created by the server; first come, first served; beyond
                 `WAITING_MAX` a request is not noted
@@ -89,7 +89,7 @@ def short_message_in_steps(message: bytes) -> Generator[None, None, bytes]:
 
 
 class WebSocketSession:
-    """Feed it each message of either side; it says what opened and what closed."""
+    """Takes each message of either side; returns the responses that it opens and closes."""
 
     def __init__(self, route: Route, *, provider: str = "", model: str | None = None) -> None:
         self._route = route
@@ -107,7 +107,7 @@ class WebSocketSession:
         return len(self._waiting) + len(self._under_way)
 
     def client_message(self, message: bytes) -> list[Happening]:
-        """What a client's message brings about."""
+        """The responses that a client's message opens."""
         if len(message) > MESSAGE_BYTES_MAX:
             return []
         if b"response.create" not in message and not json_values.has_escaped_key(message):
@@ -127,7 +127,7 @@ class WebSocketSession:
         return [Opened(response.key, request), *self._overflow()]
 
     def server_message(self, message: bytes) -> list[Happening]:
-        """What a server's message brings about."""
+        """The responses that a server's message opens and closes."""
         if len(message) > MESSAGE_BYTES_MAX or not self._matters(message):
             return []
         message = short_message(message)

@@ -1,7 +1,7 @@
-"""Pure. An answer that is there as a whole, in a recording: metered and hashed in one go.
+"""Pure. Meters and hashes a complete recorded answer in one step.
 
-What the tap does for an answer that passes piece by piece, without what only live traffic needs:
-no turns of an event loop, no backlog, no times of chunks. The meter is the same one.
+It does the work of the tap without the parts that only live traffic needs: no turns of an event
+loop, no backlog, no times of chunks. The meter is the same.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from addon.metering.tap import HASH_BYTES
 from addon.metering.troubles import Troubles
 
 SHORT_BYTES_MAX = 32 * 1024
-"""Up to here a body is hashed with the interpreter lock held (`tap.HASH_BYTES`): to get it back
-from the ledger's writer takes longer than the hashing."""
+"""A body up to this size is hashed with the interpreter lock held (`tap.HASH_BYTES`): getting the
+lock back from the ledger's writer takes longer than hashing."""
 
 
 class WholeAnswer:

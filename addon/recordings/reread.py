@@ -1,4 +1,4 @@
-"""Edge (files). Recordings that are held against a ledger: for `rebuild` and `verify`."""
+"""Edge (files). Compares recordings with a ledger: for `rebuild` and `verify`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Database. Requests added up one by one: what the sums of days are made from, and what is added
-to them where there are none yet.
+"""Database. Adds up single requests: for the sums of days, and for days that have no sums yet.
 
 One pass over the requests of a period and one over their charges. The terms are those of
 `schema/sums.py`.

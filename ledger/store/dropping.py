@@ -18,7 +18,7 @@ DROPPED_UNTIL = "dropped_until"
 """The key in `meta` of how recent the newest exchange is that was dropped: what points at one that
 is not there any more (`duplicate_of`) is then no fault."""
 DROP_EXCHANGES_MAX = 500
-"""In one transaction, which a proxy's commits wait behind: some 20 ms."""
+"""Exchanges of one transaction. The commits of a proxy wait for it, some 20 ms."""
 
 
 def drop(engine: Engine, which: sa.ColumnElement[bool]) -> int:

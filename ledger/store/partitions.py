@@ -14,11 +14,11 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.store.tables import PARTITIONED
 
 MONTHS_AHEAD = 2
-"""A proxy that cannot make partitions for so long is noticed before its rows go astray."""
+"""Months made in advance: operators have that long to notice that a proxy cannot make them."""
 YEARS_MAX = 10
 """How far back an import makes partitions: a wrong clock must not make thousands."""
 LOCK_MS_MAX = 3_000
-"""How long it waits for the tables, which it blocks for an instant."""
+"""How long it waits for the lock on the tables, which it holds for an instant."""
 
 
 def month_of(opened_at: str) -> date:

@@ -1,4 +1,4 @@
-"""Database. Which requests a question is about, as conditions on the view `requests`."""
+"""Database. The scope of a query, as conditions on the view `requests`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,7 +46,7 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
 def conditions(
     scope: Scope, dialect: str, of: sa.FromClause = requests
 ) -> list[sa.ColumnElement[bool]]:
-    """What a request must meet to be in a scope; `of` has the columns of `requests`."""
+    """The conditions for a request to be in a scope; `of` has the columns of `requests`."""
     return [*within(scope, of.c.opened_at), *limits(scope, dialect, of)]
 
 

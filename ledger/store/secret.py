@@ -1,7 +1,7 @@
 """Database. The secret of the keyed hash of API keys, apart from what readers of a ledger may see.
 
-Whoever knows the secret can test guesses of a key against the fingerprints in a ledger. So it does
-not lie in the ledger, nor in any copy of it:
+A reader who knows the secret can test guesses of a key against the fingerprints in a ledger. So
+the secret is stored neither in the ledger nor in any copy of it:
 
     SQLite       one file for all ledgers of a user, mode 0600: `TOKENTEE_SECRET_FILE`, or `secret`
                  in the user's data directory. One secret, so ledgers that are merged show a key
@@ -13,8 +13,8 @@ A ledger of before version 0005 kept the secret in `meta`. It moves to the file 
 is not there yet; else to a file beside the ledger (`NAME.secret`), so that its fingerprints stay
 what they are.
 
-A SQLite ledger notes in `meta` which secret it was written with: a keyed hash of a constant, from
-which nobody can find the secret. So two ledgers can be compared wherever they were written.
+A SQLite ledger stores in `meta` an id of the secret that it was written with: a keyed hash of a
+constant, from which the secret cannot be computed. So any two ledgers can be compared.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ def of_ledger(engine: Engine) -> bytes:
 
 
 def id_of(secret: bytes) -> str:
-    """The name of a secret, which does not give it away."""
+    """The id of a secret; the secret cannot be computed from it."""
     return hmac.digest(secret, b"tokentee: which secret", "sha256").hex()[:16]
 
 
@@ -92,7 +92,7 @@ def known(engine: Engine) -> bytes | None:
 
 
 def give(engine: Engine, secret: bytes) -> bool:
-    """Let a ledger that has no secret of its own have this one; whether it has it now."""
+    """Give this secret to a ledger that has none of its own; whether it has it now."""
     if (path := urls.file_of(engine.url)) is not None:
         if known(engine) != secret:
             _made(_own_path(path), secret)
@@ -124,8 +124,8 @@ def take_out(engine: Engine) -> None:
 
 
 def share(spool: Engine, shared: Engine) -> bool:
-    """Let a spool have the secret of its shared ledger, which takes the spool's if it has none;
-    whether the spool's is another one now."""
+    """Copy the secret of the shared ledger into its spool, or the spool's into a shared ledger that
+    has none; whether the spool's secret changed."""
     own = of_ledger(spool)
     with db.writing(shared) as connection:
         kept = connection.scalar(_SHARED)

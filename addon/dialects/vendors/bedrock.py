@@ -149,7 +149,7 @@ def _usage_in_headers(facts: Facts) -> dict[str, int] | None:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
-    """The figures, in whoever's words they came."""
+    """The figures, in the words of any of its vendors."""
     if "prompt_tokens" in usage:
         return openai_usage.usage_of(usage, facts)
     if "input_tokens" in usage:

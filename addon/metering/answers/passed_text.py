@@ -1,7 +1,7 @@
 """Pure. How much generated text has passed in a stream, for an estimate that few streams need.
 
-What is asked for must not hang on how the stream was cut, and must cost next to nothing where
-nobody asks: runs are kept unmeasured up to a bound, and measured by one regular expression.
+The result must not depend on chunk boundaries, and streams that need no estimate must cost nearly
+nothing: runs are kept unmeasured up to a bound, and measured by one regular expression.
 """
 
 from addon.dialects.dialect import Dialect
@@ -9,9 +9,10 @@ from addon.metering.answers import estimate
 from addon.metering.answers.templates import PADDING
 
 UNMEASURED_BYTES_MAX = 4096
-"""What short answers pass is kept until someone asks; longer ones are measured on the way."""
+"""Text of short answers is kept until an estimate is needed; longer answers are measured as they
+pass."""
 LAST_BYTES_MAX = 16 * 1024
-"""What is kept behind the figures of a stream, whose measure nobody asks for as a rule."""
+"""Text kept after the usage of a stream has arrived; its measure is rarely needed."""
 
 
 class PassedText:

@@ -1,4 +1,4 @@
-"""Pure. What the ordinary frames of one stream repeat, so that a run of them is read in one look.
+"""Pure. Templates of the ordinary frames of one stream, so that runs of them need no parsing.
 
 In a long answer nearly all frames differ in the generated text alone. From two frames in a row
 that hold nothing for the meter, `learn` takes what they share: the constant bytes around the
@@ -89,7 +89,7 @@ def learn(
     must: bytes,
     measures_text: bool,
 ) -> Ordinary | None:
-    """What two frames in a row share; None if it would not be safe or not be of use.
+    """The template of two frames in a row; None if it would be unsafe or useless.
 
     Neither frame may hold a mark. `must` is what every frame has to repeat (the id); b"" if
     nothing. Without `measures_text`, `text_bytes` of what is seen means nothing.

@@ -1,7 +1,7 @@
 """Pure. An answer put together for a person: its text, its reasoning, the tools that it calls.
 
-For looking at one answer, not for metering: every wire format is read by the few keys under which
-the vendors put what was generated, and what is not known is left out. Never raises on any bytes.
+It is for people, not for metering: it reads the few keys under which vendors put generated text,
+and leaves out the rest. Never raises on any bytes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ class Transcript:
 
 
 def transcript_of(body: bytes, content_type: str) -> Transcript:
-    """What a decoded answer says."""
+    """The transcript of a decoded answer."""
     reader = _Reader()
     for event, frame in _frames(body, content_type):
         reader.read(event, frame)
@@ -103,7 +103,7 @@ class _Reader:
         call.arguments += given[:room]
 
     def _message(self, message: Mapping[str, Any], choice: Mapping[str, Any]) -> None:
-        """OpenAI's chat, and what is like it."""
+        """OpenAI's chat, and formats like it."""
         content = message.get("content")
         self._add(content)
         for part in _objects(content):

@@ -1,6 +1,6 @@
 """Database. The schema of a ledger: which it is, bringing it to this code's, what differs.
 
-Whoever migrates holds a lock, so two processes that start at once do not collide. A SQLite ledger
+A migration holds a lock, so two processes that start at once do not collide. A SQLite ledger
 is copied before its migration. A schema that is newer than this code is refused.
 """
 
