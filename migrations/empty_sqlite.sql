@@ -524,5 +524,45 @@ CREATE TABLE hourly_usage (
 --
 CREATE INDEX ix_hourly_usage_hour ON hourly_usage (hour);
 --
-INSERT INTO alembic_version (version_num) VALUES ('0007');
+CREATE TABLE daily_by (
+	day DATE NOT NULL, 
+	dimension TEXT NOT NULL, 
+	value TEXT, 
+	key_hint TEXT, 
+	requests BIGINT NOT NULL, 
+	errors BIGINT NOT NULL, 
+	without_usage BIGINT NOT NULL, 
+	complete_without_usage BIGINT NOT NULL, 
+	estimated BIGINT NOT NULL, 
+	priced BIGINT NOT NULL, 
+	partial BIGINT NOT NULL, 
+	reported BIGINT NOT NULL, 
+	unpriced BIGINT NOT NULL, 
+	input_tokens BIGINT, 
+	uncached_input_tokens BIGINT, 
+	cache_read_tokens BIGINT, 
+	cache_write_tokens BIGINT, 
+	cache_write_5m_tokens BIGINT, 
+	cache_write_1h_tokens BIGINT, 
+	output_tokens BIGINT, 
+	reasoning_tokens BIGINT, 
+	extra_input_tokens BIGINT, 
+	extra_output_tokens BIGINT, 
+	estimated_input_tokens BIGINT, 
+	estimated_output_tokens BIGINT, 
+	cacheable_input_tokens BIGINT, 
+	cost_picousd BIGINT, 
+	estimated_cost_picousd BIGINT, 
+	reported_cost_picousd BIGINT, 
+	saved_picousd BIGINT, 
+	difference_picousd BIGINT, 
+	generation_ms BIGINT, 
+	generated_tokens BIGINT, 
+	first_token_times TEXT, 
+	duration_times TEXT
+);
+--
+CREATE INDEX ix_daily_by_dimension_day ON daily_by (dimension, day);
+--
+INSERT INTO alembic_version (version_num) VALUES ('0008');
 --
