@@ -39,7 +39,7 @@ from addon.proxy.host import connections, flows
 from addon.proxy.host.host_process import tune_garbage_collector
 from addon.proxy.host.turns import in_turns
 from addon.proxy.options import Settings
-from addon.proxy.patches import chunk_runs, hook_lists, http_stream
+from addon.proxy.patches import chunk_runs, hook_lists, http_stream, message_types
 from addon.proxy.running import Live, Running
 from addon.recordings.metered import without_upstream_bytes
 from addon.telemetry.seat import Seat
@@ -130,7 +130,7 @@ class Recorder:
                 "is guessed",
                 unknown,
             )
-        self._uninstalls.append(chunk_runs.install())
+        self._uninstalls += [chunk_runs.install(), message_types.install()]
         self._uninstalls.append(hook_lists.install(ctx.master.addons))
         tune_garbage_collector()
         settings = self._running.settings
