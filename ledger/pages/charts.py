@@ -4,6 +4,7 @@ Amounts are whole micro-USD: the script divides them for its axis; every exact f
 table beside the chart.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -112,18 +113,12 @@ def stack(
 
 def ranked_names(groups: Groups) -> list[str | None]:
     """Names by what they cost; where nothing has a price, by requests."""
-    total: dict[str | None, Sums] = {}
+    cost: dict[str | None, int] = defaultdict(int)
+    requests: dict[str | None, int] = defaultdict(int)
     for (_, name), sums in groups.items():
-        total[name] = total.get(name, Sums()) + sums
-    return sorted(
-        total,
-        key=lambda name: (
-            -(total[name].cost_picousd or 0),
-            -total[name].requests,
-            name is None,
-            name or "",
-        ),
-    )
+        cost[name] += sums.cost_picousd or 0
+        requests[name] += sums.requests
+    return sorted(cost, key=lambda name: (-cost[name], -requests[name], name is None, name or ""))
 
 
 def short_name(text: str) -> str:

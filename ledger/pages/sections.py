@@ -377,7 +377,7 @@ def _rows(
             )
         )
     if rest := ranked[len(shown) :]:
-        each = sum((by_name[name] for name in rest), Sums())
+        each = sums.total_of(by_name[name] for name in rest)
         rows.append(
             Row(
                 word=word,

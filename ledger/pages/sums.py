@@ -8,10 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Row
 
 from ledger.figures import sums as summed
 from ledger.figures.spans import DAY, Span, spans
@@ -45,14 +46,12 @@ class Sums:
     cost_picousd: int | None = None
 
     def __add__(self, other: "Sums") -> "Sums":
-        added: dict[str, Any] = {}
-        for each in fields(Sums):
-            left, right = getattr(self, each.name), getattr(other, each.name)
-            added[each.name] = left if right is None else right if left is None else left + right
-        return Sums(**added)
+        return total_of((self, other))
 
 
-FIGURES = tuple(each.name for each in fields(Sums))
+_FIELDS = fields(Sums)
+FIGURES = tuple(each.name for each in _FIELDS)
+_VALUES = attrgetter(*FIGURES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +93,10 @@ class Counts:
 
 def total_of(many: Iterable[Sums]) -> Sums:
     """What some sums add up to."""
-    kept = list(many)
     columns: dict[str, Any] = {}
-    for each in fields(Sums):
-        known = [value for one in kept if (value := getattr(one, each.name)) is not None]
+    # By columns: there are tens of thousands of sessions.
+    for each, values in zip(_FIELDS, zip(*map(_VALUES, many), strict=True), strict=False):
+        known = [value for value in values if value is not None]
         columns[each.name] = sum(known) if known else each.default
     return Sums(**columns)
 
@@ -105,38 +104,67 @@ def total_of(many: Iterable[Sums]) -> Sums:
 def read(connection: Connection, period: Period, given: Scope, *, by_hour: bool = False) -> Table:
     """The sums of a period by day, or by hour, and each word of `GROUPED`; of `given`, the
     conditions and names."""
+    groups: dict[str, dict[tuple[str, str | None], Sums]] = {word: {} for word in GROUPED}
+    hints: dict[str | None, str | None] = {}
+    scope = replace(given, since=period.since, until=period.until)
+    for words, part in _parts(connection, scope, by_hour=by_hour):
+        for row, found in _grouped(connection, part, words, "hour" if by_hour else "day"):
+            into, key = groups[row.word], (row.time, row.name)
+            into[key] = into[key] + found if key in into else found
+            if row.word == "key":
+                hints[row.name] = row.hint or hints.get(row.name)
+    return Table(groups=groups, hints=hints)
+
+
+def _parts(
+    connection: Connection, scope: Scope, *, by_hour: bool
+) -> Iterator[tuple[tuple[str, ...], Scope]]:
+    """Which words are asked for together. Of days with sums, each alone takes the fewest rows; of
+    others, one look at the requests serves all."""
+    if by_hour:
+        yield GROUPED, scope
+        return
+    for span in spans(connection, scope.since, scope.until, step=DAY):
+        part = replace(scope, since=span.since, until=span.until)
+        if span.has_sums:
+            yield from (((word,), part) for word in GROUPED)
+        else:
+            yield GROUPED, part
+
+
+def _grouped(
+    connection: Connection, scope: Scope, words: tuple[str, ...], time: str
+) -> Iterator[tuple[Row[Any], Sums]]:
+    """The sums by time and each of these words: rows of word, time, name and hint."""
     dialect = connection.dialect.name
-    time = "hour" if by_hour else "day"
 
     def by(of: sa.FromClause) -> list[sa.ColumnElement[Any]]:
-        return [dimension(word, dialect, of) for word in (time, *GROUPED)] + [of.c.key_hint]
+        found = [dimension(word, dialect, of) for word in (time, *words)]
+        return [*found, of.c.key_hint] if "key" in words else found
 
     def question(parts: sa.Subquery, *, is_split: bool) -> sa.CompoundSelect[Any]:
         every = sa.select(parts).cte("every_sum").prefix_with("MATERIALIZED")
         c = every.c
+        hint = sa.func.max(c[f"by_{len(words) + 1}"]) if "key" in words else None
         return sa.union_all(
             *(
                 sa.select(
                     sa.literal(word).label("word"),
                     c.by_0.label("time"),
                     c[f"by_{place}"].label("name"),
-                    (sa.func.max(c.by_4) if word == "key" else sa.cast(sa.null(), sa.Text)).label(
+                    (sa.cast(sa.null(), sa.Text) if hint is None or word != "key" else hint).label(
                         "hint"
                     ),
                     *summed.figures_of(every, FIGURES, dialect, is_split=is_split),
                 ).group_by(c.by_0, c[f"by_{place}"])
-                for place, word in enumerate(GROUPED, 1)
+                for place, word in enumerate(words, 1)
             )
         )
 
-    groups: dict[str, dict[tuple[str, str | None], Sums]] = {word: {} for word in GROUPED}
-    hints: dict[str | None, str | None] = {}
-    scope = replace(given, since=period.since, until=period.until)
-    for row in summed.asked(connection, _wanted(by, (time, *GROUPED), scope), question):
-        groups[row.word][row.time, row.name] = _sums(row)
-        if row.word == "key":
-            hints[row.name] = row.hint or hints.get(row.name)
-    return Table(groups=groups, hints=hints)
+    rows = summed.asked(connection, _wanted(by, (time, *words), scope), question)
+    is_split = bool(rows) and summed.is_split(rows[0])
+    for row in rows:
+        yield row, _sums(row, is_split=is_split)
 
 
 def read_by(
@@ -153,10 +181,9 @@ def read_by(
         return [name, dimension(time, dialect, of)] if time else [name]
 
     words = (word, *([time] if time else []))
-    return {
-        (row.by_1 if time else "", row.by_0): _sums(row)
-        for row in summed.grouped(connection, _wanted(by, words, scope))
-    }
+    rows = summed.grouped(connection, _wanted(by, words, scope))
+    is_split = bool(rows) and summed.is_split(rows[0])
+    return {(row.by_1 if time else "", row.by_0): _sums(row, is_split=is_split) for row in rows}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,14 +251,20 @@ def _wanted(by: By, words: Sequence[str], scope: Scope) -> Wanted:
     return Wanted(by=by, words=frozenset((*words, *scope.wanted())), figures=FIGURES, scope=scope)
 
 
-def _sums(row: Any) -> Sums:
-    is_split = summed.is_split(row)
-    found: dict[str, Any] = {}
-    for each in fields(Sums):
-        if each.default is None:
-            found[each.name] = whole(row, each.name, is_split=is_split)
-        else:
-            found[each.name] = int(row._mapping[each.name])
+def _sums(row: Any, *, is_split: bool) -> Sums:
+    """The figures of a row, which stand at its end."""
+    if is_split:
+        both: dict[str, Any] = {
+            each.name: int(row._mapping[each.name])
+            if each.default is not None
+            else whole(row, each.name, is_split=True)
+            for each in _FIELDS
+        }
+        return Sums(**both)
+    found: dict[str, Any] = {
+        name: None if value is None else int(value)
+        for name, value in zip(FIGURES, row[-len(FIGURES) :], strict=True)
+    }
     return Sums(**found)
 
 
