@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
+from queue import Empty, Queue
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Engine
@@ -42,7 +43,13 @@ TURN_SECONDS = 5.0
 TURN_BUNDLES_MAX = 20
 """Bundles of one turn, which then takes a few seconds."""
 MEETING_SECONDS = 1.0
-"""How long a proxy that never had a connection to its shared ledger waits for one at the start."""
+"""How long a proxy that never met its shared ledger waits at the start for what does not answer. A
+meeting takes 0.1 to 0.4 s on the same machine."""
+MEETING_CONNECTS = 8
+"""How many times as long as connecting took it waits beside, once it is connected: a meeting is 22
+round trips, and connecting 4 to 6 of them. At 100 ms each that is 2.8 s."""
+MEETING_SECONDS_MAX = 5.0
+"""For lines of up to 200 ms."""
 PRUNING_BATCHES_MAX = 20
 """Batches of old exchanges that are dropped from the spool in one turn."""
 RETRY_SECONDS = 0.5
@@ -242,36 +249,47 @@ def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Engine,
     """The spool of a shared database, and its shipper.
 
     The database may be down: the shipper connects when it can. Only a proxy that never had a
-    connection waits for one at the start, for `MEETING_SECONDS`, because it needs the shared secret
-    to hash keys as the other proxies do. If the database refuses the login, LedgerError is raised.
+    connection waits for one at the start, because it needs the shared secret to hash keys as the
+    other proxies do: for `MEETING_SECONDS`, and longer where the line is slow. If the database
+    refuses the login, LedgerError is raised.
     """
     path = spool.path_for(target)
     engine = db.ensure(f"sqlite:///{path}")
     shipper = Shipper(path, target, log=log)
     if not spool.has_met(engine):
         failed: list[LedgerError] = []
+        connected: Queue[float] = Queue(1)
         meeting = threading.Thread(
-            target=_first_meeting, args=(path, target, log, failed), daemon=True
+            target=_first_meeting, args=(path, target, log, failed, connected), daemon=True
         )
+        began = time.monotonic()
         meeting.start()
-        meeting.join(MEETING_SECONDS)
+        with contextlib.suppress(Empty):
+            connecting = connected.get(timeout=MEETING_SECONDS)
+            seconds = min(MEETING_SECONDS_MAX, MEETING_SECONDS + MEETING_CONNECTS * connecting)
+            meeting.join(max(0.0, began + seconds - time.monotonic()))
         if failed and any(word in str(failed[0]) for word in _UNWELCOME):
             engine.dispose()
             raise failed[0]
         if failed or meeting.is_alive():
-            late = f"{urls.shown(target)} is not ready after {MEETING_SECONDS:g} s"
+            late = f"{urls.shown(target)} is not ready after {time.monotonic() - began:.1f} s"
             why = str(failed[0]) if failed else late
             log("warning", f"{why}; exchanges wait in {path}")
     return engine, shipper
 
 
 def _first_meeting(
-    path: Path, target: URL, log: Callable[[str, str], None], failed: list[LedgerError]
+    path: Path,
+    target: URL,
+    log: Callable[[str, str], None],
+    failed: list[LedgerError],
+    connected: Queue[float],
 ) -> None:
     """Fetch the secret of the shared ledger over connections of its own, which may outlast the
-    start."""
+    start. How long connecting took goes into `connected`, also where it failed."""
     own = db.open_engine(f"sqlite:///{path}")
     try:
+        connected.put(_connecting_seconds(target))
         shared = db.ensure(target, answer_seconds_max=ANSWER_SECONDS_MAX)
         try:
             _meet(own, shared, log)
@@ -284,6 +302,16 @@ def _first_meeting(
         failed.append(LedgerError(f"cannot open the shared ledger {urls.shown(target)}: {why}"))
     finally:
         own.dispose()
+
+
+def _connecting_seconds(target: URL) -> float:
+    """How long connecting takes, or fails; why it fails is what opening the ledger says."""
+    began = time.monotonic()
+    engine = db.open_engine(target, answer_seconds_max=ANSWER_SECONDS_MAX)
+    with contextlib.suppress(sa.exc.SQLAlchemyError, OSError):
+        engine.connect().close()
+    engine.dispose()
+    return time.monotonic() - began
 
 
 def _meet(own: Engine, shared: Engine, log: Callable[[str, str], None]) -> None:

@@ -377,3 +377,43 @@ def test_a_body_that_ends_by_closing_and_is_reset_between_two_frames(
     row = killing.settled_row(tag)
     assert row["outcome"] == outcome
     assert row["error_message"] == ("upstream reset its connection" if end is End.RST else None)
+
+
+def test_a_body_that_ends_by_closing_and_is_reset_over_tls(tmp_path: Path) -> None:
+    """A reset below TLS, and a close without TLS's own goodbye, after the finish reason."""
+    pem = make_certificate(tmp_path)
+    pieces = (
+        b'data: {"id":"c-1","model":"m","choices":[{"index":0,"delta":{"content":"a"}}]}\n\n',
+        b'data: {"id":"c-1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
+    )
+    with ExitStack() as running:
+        upstream = running.enter_context(
+            Upstream(speak(OPENAI), tls=server_context(pem, http2=False))
+        )
+        proxy = running.enter_context(
+            Mitmdump(
+                tmp_path / "tee",
+                upstreams=[upstream.url],
+                options={"ssl_verify_upstream_trusted_ca": str(pem)},
+            )
+        )
+        for end, outcome in ((End.RST, "upstream_cut"), (End.PROPER, "complete")):
+            gate = upstream.gate()
+            answer = Answer(pieces=(*pieces, b""), framing=Framing.CLOSE, end=end, gate=gate)
+            upstream.script = lambda _, answer=answer: answer
+            tag = new_tag()
+            with Http1(proxy.address()) as client:
+                client.send(
+                    "POST", OPENAI.target, headers_for(OPENAI, tag), OPENAI.request(asked=None)
+                )
+                gate.release(2)
+                received = client.head()
+                while len(received.body) < sum(map(len, pieces)) and client.more(received):
+                    pass
+                gate.release()
+                while client.more(received):
+                    pass
+            assert received.body == b"".join(pieces)
+            assert rows.eventually(lambda: rows.open_count(proxy.ledger) == 0)
+            (row,) = rows.by_tag(proxy.ledger, "case")[tag]
+            assert row["outcome"] == outcome, end

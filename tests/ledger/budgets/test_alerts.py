@@ -1,5 +1,6 @@
 """Each alert is sent once, whoever sends it."""
 
+import importlib
 import json
 import threading
 from dataclasses import replace
@@ -293,3 +294,46 @@ def test_a_ledger_that_records_watches_its_budgets(tmp_path, settings):
     names = {thread.name for thread in threading.enumerate()}
     ledger.close(timeout_seconds=30)
     assert "tokentee-budgets" in names
+
+
+# Not `send`: an alert that was claimed is free again only after a while.
+STEPS = (
+    ("ledger.budgets.files", "load"),
+    ("ledger.settings.names_file", "load"),
+    ("ledger.store.db", "open_existing"),
+    ("ledger.budgets.alerts", "check_budgets"),
+    ("ledger.budgets.alerts", "mark_sent"),
+)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, LedgerError, OSError])
+@pytest.mark.parametrize("step", STEPS)
+def test_whatever_a_step_raises_the_watcher_goes_on(tmp_path, settings, monkeypatch, step, error):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    fill(url, entries())
+    (settings / "budgets.toml").write_text(
+        '[[budget]]\nname = "all"\nusd = 0.0001\nperiod = "month"\n'
+    )
+    monkeypatch.setattr("ledger.store.processes.supervision.PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("ledger.budgets.watcher.FIRST_SECONDS", 0)
+    monkeypatch.setattr("ledger.budgets.watcher.EVERY_SECONDS", 0.01)
+    module, name = step
+    owner = importlib.import_module(module)
+    step_itself = getattr(owner, name)
+    left = [error("step failed"), error("step failed")]
+    worked = threading.Event()
+
+    def fail(*arguments, **options):
+        if left:
+            raise left.pop()
+        result = step_itself(*arguments, **options)
+        worked.set()
+        return result
+
+    monkeypatch.setattr(owner, name, fail)
+    watcher = Watcher(url, log=lambda *_: None)
+    monkeypatch.setattr(watcher, "check", lambda _, check=watcher.check: check(NOW))
+    watcher.start()
+    assert worked.wait(30)
+    watcher.stop(1)
+    assert watcher._thread.join(30)

@@ -1,0 +1,80 @@
+"""Of a key that stands twice the last one counts, for the meter, the ledger and the editor alike."""
+
+import json
+
+import pytest
+
+from addon.dialects import routes
+from addon.dialects.request import read_request
+from addon.dialects.routes import Route
+from addon.metering.answers.meter import Meter
+from addon.usage_opt_in.asking import inject_usage_option
+from addon.usage_opt_in.stripping import Stripper
+
+CHAT = routes.DIALECTS["openai.chat"]
+ROUTE = Route(dialect=CHAT)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model":"a","stream":false,"model":"b","stream":true}',
+        b'{"stream":false,"model":"a","model":"b","stream" : true}',
+        b'{"\\u006dodel":"a","model":"b","stream":true}',
+    ],
+)
+def test_a_request_that_says_it_twice(body: bytes):
+    facts = read_request(ROUTE, body)
+    assert (facts.model, facts.streamed) == ("b", True)
+    asked = inject_usage_option(body)
+    assert asked is not None
+    assert json.loads(asked) == {
+        **json.loads(body),
+        "stream_options": {"include_usage": True},
+    }
+
+
+@pytest.mark.parametrize("last", [b"true", b"false"])
+def test_a_client_that_asks_twice_is_asked_for_in_the_option_that_counts(last: bytes):
+    first = b"false" if last == b"true" else b"true"
+    options = b'"stream_options":{"include_usage":%s}'
+    body = b'{"model":"a",' + options % first + b"," + options % last + b"}"
+    assert read_request(ROUTE, body).usage_asked is (last == b"true")
+    asked = inject_usage_option(body)
+    assert asked is not None
+    assert json.loads(asked)["stream_options"] == {"include_usage": True}
+
+
+ONE, TWO = (
+    b'{"prompt_tokens":1,"completion_tokens":1}',
+    b'{"prompt_tokens":9,"completion_tokens":4}',
+)
+
+
+@pytest.mark.parametrize("between", [b"", b'"x":[1],'])
+@pytest.mark.parametrize("first", [ONE, b"null", b"3"])
+def test_an_event_with_usage_twice(first: bytes, between: bytes):
+    """The last one is metered and stands in the ledger; no usage reaches a client that asked for
+    none."""
+    choices = b'"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]'
+    members = b'"usage":%s,%s%s,"usage":%s' % (first, between, choices, TWO)
+    event = b'data: {"id":"c","model":"m",%s}\n\n' % members
+    meter = Meter(CHAT, content_type="text/event-stream")
+    meter.feed(event)
+    meter.end()
+    assert (meter.usage().input_tokens, meter.usage().output_tokens) == (9, 4)
+    assert meter.usage_json == TWO.decode()
+    stripper = Stripper()
+    kept = stripper.feed(event) + stripper.end()
+    assert b"usage" not in kept
+    assert json.loads(kept.removeprefix(b"data: "))["choices"]
+    assert len(kept) + sum(map(len, stripper.removed)) == len(event)
+
+
+def test_a_document_with_usage_twice():
+    meter = Meter(CHAT, content_type="application/json")
+    meter.feed(b'{"id":"c","model":"a","model":"m","usage":' + ONE + b',"usage":' + TWO + b"}")
+    meter.end()
+    assert meter.facts.response_model == "m"
+    assert (meter.usage().input_tokens, meter.usage().output_tokens) == (9, 4)
+    assert meter.usage_json == TWO.decode()
