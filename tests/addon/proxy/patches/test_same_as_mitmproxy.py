@@ -21,7 +21,7 @@ from mitmproxy.proxy import commands, context, events
 from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode
 from mitmproxy.proxy.mode_specs import ProxyMode
 
-from addon.proxy.patches import chunk_runs, http_stream
+from addon.proxy.patches import chunk_runs, http_stream, message_types
 
 REQUESTS = (
     b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n",
@@ -191,7 +191,7 @@ def steps_of(draw: st.DrawFn) -> list[Step]:
 
 @contextlib.contextmanager
 def wrapped() -> Iterator[None]:
-    uninstalls = [http_stream.install(Nobody()), chunk_runs.install()]
+    uninstalls = [http_stream.install(Nobody()), chunk_runs.install(), message_types.install()]
     try:
         yield
     finally:
