@@ -37,6 +37,7 @@ from ledger.model.exchange import Exchange, Outcome, State
 from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
+from ledger.store.tables import exchanges
 from ledger.store.writing import batch_insert
 from ledger.sync import merging
 from tests.bench import big_ledger, ledger_questions
@@ -241,7 +242,9 @@ def measure(
     def ask_all(url: str) -> None:
         engine = db.ensure(url)
         name = engine.dialect.name
-        seconds = big_ledger.fill(engine, rows)
+        with engine.connect() as connection:
+            there = connection.scalar(sa.select(exchanges.c.id).limit(1))
+        seconds = 0.0 if there else big_ledger.fill(engine, rows)
         console.print(f"{name}: {rows:,} exchanges made in {seconds:.0f} s")
         started, cpu = time.perf_counter(), time.process_time()
         days = rollup.roll(engine, now=END, log=lambda _, line: console.print(line))
@@ -267,7 +270,9 @@ def measure(
             big_ledger.fill(db.ensure(few), min(rows, SHIPPED_MAX))
             ship(few, url, folder, console=console)
             with sa.create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
-                connection.exec_driver_sql("CREATE DATABASE questions")
+                text = "SELECT 1 FROM pg_database WHERE datname = 'questions'"
+                if connection.exec_driver_sql(text).first() is None:
+                    connection.exec_driver_sql("CREATE DATABASE questions")
             ask_all(sa.make_url(url).set(database="questions").render_as_string(False))
     return found
 
@@ -293,11 +298,17 @@ def main() -> None:
     parser.add_argument("--database", action="append", choices=["sqlite", "postgresql"])
     parser.add_argument("--plans", action="store_true", help="the plan of every statement, too")
     parser.add_argument("--json", type=Path, default=Path("bench_ledger.json"), metavar="FILE")
-    parser.add_argument("--folder", type=Path, help="where the ledgers are made, and deleted")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where the ledgers are made and kept; those of an earlier run are asked as they are",
+    )
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        databases = given.database or ["sqlite", "postgresql"]
-        found = measure(databases, given.rows, Path(folder), plans=given.plans)
+    databases = given.database or ["sqlite", "postgresql"]
+    with tempfile.TemporaryDirectory() as passing:
+        folder = given.folder or Path(passing)
+        folder.mkdir(parents=True, exist_ok=True)
+        found = measure(databases, given.rows, folder, plans=given.plans)
     given.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
