@@ -2,7 +2,7 @@
 
 Two ways of standing in the stream:
 
-    listening   the very object that came goes on; a reference is kept until about 4 KB are
+    listening   the very object that came goes on; a reference is kept until about 2 KB are
                 together, and they are hashed and metered in one go
     editing     usage that we asked for is stripped; what is complete goes on at once. The
                 stripper frames the stream, and the meter reads the blocks that it framed
@@ -24,11 +24,10 @@ from addon.metering.settlement import Passed
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper
 
-BATCH_BYTES = 4_000
-"""What is kept before it is looked at: most short answers are then read in one or two goes, and an
-open stream holds no more than this."""
-EDITED_BATCH_BYTES = 2_000
-"""The same where the stream is edited, of which what came and what goes on are kept."""
+BATCH_BYTES = 2_000
+"""What is kept before it is looked at: an open stream holds no more than this, twice as much where
+it is edited. With twice as much a frame takes as long (`tests/bench/bench_tap.py`), as more is
+hashed in pieces."""
 TURN_SECONDS = 0.001
 """How long a longer one, or an encoded one, is read before the event loop gets its turn. A small
 request of somebody else takes a dozen turns."""
@@ -230,7 +229,7 @@ class Tap:
             if data and events:
                 self._pending.append(events)
                 self._pending_bytes += len(events)
-                if self._pending_bytes >= EDITED_BATCH_BYTES:
+                if self._pending_bytes >= BATCH_BYTES:
                     self._look()
         except Exception as failure:  # noqa: BLE001  # as above
             self._give_way(failure)

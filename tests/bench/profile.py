@@ -25,7 +25,7 @@ from tests.proxy.mitmdump import REPOSITORY
 SAMPLES_PER_SECOND = 250
 FUNCTIONS_MAX = 25
 OURS = ("addon", "ledger")
-WAITS = re.compile(r"(\w+\.)*(wait|select|take) \(")
+WAITS = re.compile(r"(\w+\.)*(wait|select|take|_first) \(")
 """How the innermost frame of a thread begins that waits for a lock, a socket or the queue."""
 TURN = "BaseEventLoop._run_once ("
 """One turn of asyncio's event loop."""
