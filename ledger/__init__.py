@@ -8,7 +8,8 @@
     sync          bundles, merging, the spool, the shipper
     maintenance   roll-ups, retention, corrections, repricing, audit
     figures       what requests add up to
-    reports       figures and requests as tables, text, files
+    reports       figures and requests as tables and text
+    exports       requests, charges and billing rows as files, one a day
     reconcile     vendors' statements and their comparison
     budgets       limits of spending, and alerts
     pages         the ledger in a browser

@@ -31,10 +31,11 @@ SYNC = STORE | {"ledger.sync"}
 MAINTENANCE = SYNC | {"ledger.maintenance"}
 FIGURES = MAINTENANCE | {"ledger.figures"}
 REPORTS = FIGURES | {"ledger.reports"}
+EXPORTS = REPORTS | {"ledger.exports"}
 RECONCILE = REPORTS | {"ledger.reconcile", "ledger.reconcile.vendors"}
 BUDGETS = REPORTS | {"ledger.budgets"}
 PAGES = BUDGETS | {"ledger.pages"}
-COMMANDS = RECONCILE | PAGES | {"ledger.pages.live", "ledger.commands"}
+COMMANDS = RECONCILE | PAGES | EXPORTS | {"ledger.pages.live", "ledger.commands"}
 LEDGER = COMMANDS | {"ledger"}
 
 FRAMING = {"addon.framing"}
@@ -63,6 +64,7 @@ ARROWS: dict[str, set[str]] = {
     "ledger.maintenance": MAINTENANCE,
     "ledger.figures": FIGURES,
     "ledger.reports": REPORTS,
+    "ledger.exports": EXPORTS,
     "ledger.reconcile": RECONCILE,
     "ledger.reconcile.vendors": MODEL | {"ledger.reconcile"},
     "ledger.pages": PAGES,
@@ -134,6 +136,7 @@ IMPORT_SQLALCHEMY = {
     "ledger.maintenance",
     "ledger.figures",
     "ledger.reports",
+    "ledger.exports",
     "ledger.pages",
     "ledger.pages.live",
     "ledger.reconcile",

@@ -160,6 +160,18 @@ class TestInstalled:
         done = run(installed, "tokentee", "run", "--", "echo", "hello")
         assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
 
+    def test_csv_needs_no_extra(self, installed: Path):
+        (installed / "answer.sse").write_bytes(BODY)
+        run(installed, "tokentee", "replay", "--url", URL, str(installed / "answer.sse"))
+        for what in ("requests", "charges", "focus"):
+            target = installed / what
+            done = run(
+                installed, "tokentee", "export", str(target), "--what", what, "--format", "csv"
+            )
+            assert done.returncode == 0, done.stderr
+            (file,) = target.rglob("*.csv")
+            assert len(file.read_text().splitlines()) > 1
+
     def test_the_script(self, installed: Path):
         path = run(installed, "tokentee", "path").stdout.strip()
         assert path.endswith("tokentee/addon/tee.py")
@@ -179,6 +191,7 @@ class TestInstalled:
         done = run(installed, "tokentee", "export", target, "--format", "parquet")
         assert "Traceback" not in done.stderr
         assert "tokentee[parquet]" in done.stderr
+        assert "--format csv" in done.stderr
         done = run(installed, "tokentee", "report", "--ledger", "postgresql://me@127.0.0.1:9/x")
         assert "Traceback" not in done.stderr
         assert "tokentee[postgresql]" in done.stderr

@@ -52,9 +52,9 @@ def export(
     ledger: LedgerOption = None,
 ) -> None:
     """Write requests, charges or FOCUS billing rows as Parquet or CSV, partitioned by day."""
+    from ledger.exports import export as exporting
+    from ledger.exports.day_files import FileFormat
     from ledger.figures.queries import open_ledger
-    from ledger.reports import export as exporting
-    from ledger.reports.day_files import FileFormat
     from ledger.reports.layout import counted
 
     scope = scope_of(since, until, only, names)

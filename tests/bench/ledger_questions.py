@@ -11,13 +11,13 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from ledger.exports.day_files import FileFormat
+from ledger.exports.export import export
 from ledger.figures.queries import report
 from ledger.maintenance import audit, reprice
 from ledger.pages import html_file
 from ledger.pages.live import reading
 from ledger.pricing.prices import PriceBook
-from ledger.reports.day_files import FileFormat
-from ledger.reports.export import export
 from ledger.settings.names import read as read_names
 from ledger.store.scope import Scope
 from tests.bench.big_ledger import END

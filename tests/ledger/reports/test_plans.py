@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
+from ledger.exports.day_files import FileFormat
+from ledger.exports.export import export
 from ledger.figures.queries import report
 from ledger.maintenance import audit, reprice, rollup
 from ledger.pricing.prices import PriceBook
-from ledger.reports.day_files import FileFormat
-from ledger.reports.export import export
 from ledger.store import db
 from ledger.store.scope import Scope
 from tests.bench import big_ledger

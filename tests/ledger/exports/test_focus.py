@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from ledger.reports.focus import COLUMNS, row_of
+from ledger.exports.focus import COLUMNS, row_of
 
 MANDATORY = """
     BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd

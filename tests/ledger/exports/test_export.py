@@ -5,9 +5,9 @@ from decimal import Decimal
 import duckdb
 import pytest
 
+from ledger.exports.day_files import FileFormat
+from ledger.exports.export import DATASETS, export, unpriced_lines
 from ledger.figures.queries import report
-from ledger.reports.day_files import FileFormat
-from ledger.reports.export import DATASETS, export, unpriced_lines
 from ledger.store.scope import Scope
 from tests.ledger.figures.test_queries import entries
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled

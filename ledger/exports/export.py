@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from ledger.exports import focus
+from ledger.exports.day_files import BATCH_ROWS, FileFormat, Written, write
 from ledger.figures.queries import SPLIT
 from ledger.pricing.price_lists import Question
 from ledger.pricing.prices import PriceBook
-from ledger.reports import focus
-from ledger.reports.day_files import BATCH_ROWS, FileFormat, Written, write
 from ledger.settings.names import Facts, Names
 from ledger.store.current import current_charge
 from ledger.store.requests_view import REQUEST_COLUMNS, requests

@@ -11,9 +11,9 @@ from datetime import timedelta
 import pyarrow.parquet
 import pytest
 
+from ledger.exports.day_files import FileFormat
+from ledger.exports.export import export
 from ledger.pricing.prices import PriceBook
-from ledger.reports.day_files import FileFormat
-from ledger.reports.export import export
 from ledger.settings.names import read as read_names
 from ledger.store import db
 from ledger.store.scope import Scope

@@ -1,15 +1,17 @@
 """Files by day, whole or not at all."""
 
 import os
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pyarrow.parquet
 import pytest
 
+from ledger import exports
+from ledger.exports import day_files
+from ledger.exports.day_files import FileFormat, write
 from ledger.model.errors import LedgerError
-from ledger.reports import day_files
-from ledger.reports.day_files import FileFormat, write
 
 DAY, NEXT = date(2026, 11, 2), date(2026, 11, 3)
 COLUMNS = (("at", "instant"), ("name", "text"), ("cost", "decimal"), ("count", "integer"))
@@ -88,6 +90,15 @@ def test_doing_it_again_replaces_the_files(tmp_path):
     list(write(tmp_path, "requests", COLUMNS, ROWS[:1], FileFormat.PARQUET))
     path = tmp_path / "day=2026-11-02" / "requests.parquet"
     assert pyarrow.parquet.ParquetFile(path).metadata.num_rows == 1
+
+
+def test_without_pyarrow_parquet_is_refused_and_csv_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "ledger.exports.parquet_files", raising=False)
+    monkeypatch.delattr(exports, "parquet_files", raising=False)
+    with pytest.raises(LedgerError, match=r"tokentee\[parquet\]'; CSV .* --format csv"):
+        list(write(tmp_path, "requests", COLUMNS, ROWS, FileFormat.PARQUET))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_that_cannot_be(tmp_path):

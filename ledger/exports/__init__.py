@@ -1,0 +1,11 @@
+"""Exports: the ledger as files, one a day, for other programs.
+
+    export         the data sets: requests, charges, FOCUS billing rows
+    focus          a charge -> a FOCUS row
+    day_files      rows -> a file for each day, whole or not at all
+    csv_files      its CSV, with the standard library
+    parquet_files  its Parquet, with pyarrow
+
+In: a ledger, which data set, which format. Out: files.
+Uses: reports, figures, store, settings, text, pricing, model.
+"""
