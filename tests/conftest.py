@@ -104,6 +104,11 @@ NOT_UNIT_FOLDERS = {"proxy", "bench", "soak", "clients"}
 NOT_UNIT_MARKS = {"proxy", "postgres", "process", "bench", "soak", "clients", "browser"}
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: many tests wait for processes and for databases."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark `unit` whatever starts no process, no PostgreSQL and no proxy.
 
