@@ -111,7 +111,7 @@ def kill_rounds(folder: Path, rounds: int, seed: int) -> None:
 def test_killed_in_full_run(tmp_path: Path) -> None:
     """`kill -9` after a client has seen the end of a body loses nothing (promise 2)."""
     with ThreadPoolExecutor(2) as pool:
-        lanes = [pool.submit(kill_rounds, tmp_path / f"{n}", rounds=10, seed=n) for n in range(2)]
+        lanes = [pool.submit(kill_rounds, tmp_path / f"{n}", rounds=4, seed=n) for n in range(2)]
         for lane in lanes:
             lane.result()
 
