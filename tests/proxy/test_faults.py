@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.proxy import rows
+from tests.proxy.client import Http1, Received
 from tests.proxy.mitmdump import SCRIPTS
-from tests.proxy.pair import OPENAI, Pair, exchange, new_tag, pair, speak
+from tests.proxy.pair import OPENAI, Pair, exchange, headers_for, new_tag, pair, speak
 from tests.proxy.upstream import Answer, Framing, Request
 
 pytestmark = pytest.mark.proxy
@@ -68,11 +69,15 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 def strike(faulty: Pair, step: str, asked: bool | None) -> tuple[bytes, rows.Row | None]:
     """One exchange in which `step` fails, and one after it in which nothing does."""
-    faulty.upstream.script = speak(OPENAI)
     before = {row["id"] for row in rows.exchanges(faulty.tee.ledger)}
     after = new_tag()
+    faulty.upstream.script = speak(OPENAI)
     key = ("authorization", "Bearer sk-secret-0123456789")
-    received = exchange(faulty.tee, OPENAI, new_tag(), ("x-fault", step), key, asked=asked)
+    if "@" in step:
+        received = slowly(faulty, ("x-fault", step), key, asked=asked)
+        faulty.upstream.script = speak(OPENAI)
+    else:
+        received = exchange(faulty.tee, OPENAI, new_tag(), ("x-fault", step), key, asked=asked)
     assert received.status == 200
     assert exchange(faulty.tee, OPENAI, after).body == UNASKED
     healthy = faulty.row(after)
@@ -83,6 +88,24 @@ def strike(faulty: Pair, step: str, asked: bool | None) -> tuple[bytes, rows.Row
     struck = [row for row in new if row["id"] != healthy["id"]]
     assert len(struck) <= 1
     return received.body, struck[0] if struck else None
+
+
+def slowly(faulty: Pair, *headers: tuple[str, str], asked: bool | None) -> Received:
+    """One exchange whose first chunks come one by one, so that a fault can strike between them."""
+    gate = faulty.upstream.gate()
+    faulty.upstream.script = speak(OPENAI, gate=gate)
+    with Http1(faulty.tee.address()) as client:
+        body = OPENAI.request(asked=asked)
+        client.send("POST", OPENAI.target, headers_for(OPENAI, new_tag(), *headers), body)
+        received = client.head()
+        for _ in range(3):
+            gate.release()
+            client.more(received)
+        gate.release(1_000)
+        while client.more(received):
+            pass
+        assert client.is_quiet()
+    return received
 
 
 @pytest.mark.parametrize(
