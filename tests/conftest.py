@@ -21,7 +21,7 @@ sys.dont_write_bytecode = False
 
 # SQLite ledgers wait for the disk at each commit: 4 ms on a disk, 4 µs in memory (measured). No test
 # needs its files after a power cut.
-MEMORY = Path("/dev/shm")  # noqa: S108  # pytest makes a folder of its own in it
+MEMORY = Path("/dev/shm")  # pytest makes a folder of its own in it
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
@@ -101,7 +101,7 @@ def matrix_table(record_property: Callable[[str, object], None]) -> Cells:
 
 
 NOT_UNIT_FOLDERS = {"proxy", "bench", "soak", "clients"}
-NOT_UNIT_MARKS = {"proxy", "postgres", "process", "bench", "soak", "clients", "browser"}
+NOT_UNIT_MARKS = {"proxy", "postgres", "process", "bench", "soak", "clients", "browser", "large"}
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -110,7 +110,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark `unit` whatever starts no process, no PostgreSQL and no proxy.
+    """Mark `unit` whatever starts no process, no PostgreSQL and no proxy, and is not `large`.
 
     Tests that draw their inputs do not count as coverage: a branch that only a random example
     reaches would be tested in some runs. Measuring would also triple their time.

@@ -243,7 +243,7 @@ def test_a_module_uses_only_the_rooms_that_its_own_room_may_use():
             target = room_of(name)
             if is_ours(name) and target != room and not is_listed(target, ARROWS[room]):
                 wrong.append(f"{ids(path)}:{line} imports {name}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def is_listed(target: str, allowed: set[str]) -> bool:
@@ -265,7 +265,7 @@ def test_mitmproxy_sqlalchemy_and_io_stay_in_their_rooms():
                 or (room in SANS_IO and IO_MODULES & {top, name})
             ):
                 wrong.append(f"{ids(path)}:{line} imports {name}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def test_there_are_no_circles():
@@ -300,7 +300,7 @@ def test_a_module_states_its_kind_and_stays_small():
             wrong.append(f"{ids(path)}: no name for a module")
         if len(path.read_text().splitlines()) > LINES_MAX:
             wrong.append(f"{ids(path)} has more than {LINES_MAX} lines")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("folder", ["addon", "ledger", "migrations", "tests"])

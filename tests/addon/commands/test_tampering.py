@@ -42,6 +42,8 @@ from tests.addon.recorded_exchanges import (
 )
 from tests.ledger.written import put
 
+pytestmark = pytest.mark.large
+
 app = application()
 LATER = datetime(2027, 3, 1, tzinfo=UTC)
 FAILED = b'{"error":{"type":"invalid_request_error","code":"bad","message":"no such model"}}'

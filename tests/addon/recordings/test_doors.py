@@ -26,6 +26,8 @@ from tests.addon.recordings.doors import (
 )
 from tests.ledger.written import rows
 
+pytestmark = pytest.mark.large
+
 app = application()
 FACTS = (
     "origin, dialect, operation, path, request_model, response_model, response_id, outcome, "

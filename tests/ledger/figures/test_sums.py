@@ -28,6 +28,8 @@ from tests.ledger.priced import BOTH, exchange, filled
 from tests.ledger.written import put, whole
 from tests.ledger.written import settled as settled_at
 
+pytestmark = pytest.mark.large
+
 BEGIN = datetime(2026, 10, 27, tzinfo=UTC)
 NOW = BEGIN + timedelta(days=11, hours=13)
 NAMES, _ = read(

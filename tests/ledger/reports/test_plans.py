@@ -17,6 +17,8 @@ from ledger.store.scope import Scope
 from tests.bench import big_ledger
 from tests.bench.big_ledger import END
 
+pytestmark = pytest.mark.large
+
 ROWS = 20_000
 """Enough that a planner prefers an index for a day and not for everything."""
 MIDNIGHT = END.replace(hour=0, minute=0)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -25,6 +26,8 @@ from ledger.store.writing import batch_insert
 from ledger.sync import merging
 from tests.ledger.duplicates_rule import Member, link
 from tests.ledger.written import NOON, ORIGIN, opened, reading, row, settled
+
+pytestmark = pytest.mark.large
 
 OPEN, LOST, SETTLED = range(3)
 NAMES = ("one", "two", "three")
