@@ -1,13 +1,13 @@
 """The ledger: tables, money and time. It knows no wire format and no mitmproxy.
 
     model         exchange, reading, charge, usage, money, duplicates, providers
-    text          words that operators type, and text that they are shown
+    text          words that operators type, and text shown to them
     settings      the operator's files: reading and checking them; names of keys and teams
     pricing       price sources, price lines, overrides, charges
-    store         tables, engines, migrations at first use, the writer, what is current
+    store         tables, engines, migrations at first use, the writer, current readings
     sync          bundles, merging, the spool, the shipper
     maintenance   roll-ups, retention, corrections, repricing, audit
-    figures       what requests add up to
+    figures       sums of requests
     reports       figures and requests as tables and text
     exports       requests, charges and billing rows as files, one a day
     reconcile     vendors' statements and their comparison

@@ -1,10 +1,11 @@
-"""Wiring. The ledger's commands, and what all commands share.
+"""Wiring. The ledger's commands, and the parts that all commands share.
 
 Exit codes: 0 done, 1 the answer is no, 2 wrong call. Machine formats go to stdout, everything
 else to stderr.
 
-A command is a row here and a function or `typer.Typer` in a module of its own, which is imported
-when the command is called: SQLAlchemy alone takes longer to import than `tokentee --help` may.
+A command is a row here and a function or `typer.Typer` in a module of its own. The module is
+imported when the command is called: importing SQLAlchemy alone takes longer than `tokentee --help`
+may.
 """
 
 import sys
@@ -76,7 +77,7 @@ COMMANDS = (
         name="top",
         module="ledger.commands.top",
         attribute="top",
-        summary="What is running now, and what today has cost, live",
+        summary="Running requests and today's cost, live",
     ),
     Command(
         name="reprice",
@@ -106,8 +107,8 @@ COMMANDS = (
 
 
 def run(app: Callable[[], None]) -> None:
-    """Run a command; what the operator can put right is one line and exit code 1, or 2 for a call
-    that means nothing.
+    """Run a command. An error that the operator can fix prints one line and exits with 1, or with 2
+    for a wrong call.
     """
     try:
         app()
@@ -123,6 +124,6 @@ def run(app: Callable[[], None]) -> None:
 
 
 def fail(text: str, exit_code: int) -> None:
-    """Print one line and end."""
+    """Print one line and exit."""
     print(f"tokentee: {printable(without_passwords(text))}", file=sys.stderr)  # noqa: T201  # the one place that prints it
     sys.exit(exit_code)

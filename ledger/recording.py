@@ -25,7 +25,8 @@ def open_ledger(
     on_commit: Callable[[Sequence[Receipt]], None] | None = None,
     log: Log,
 ) -> Ledger:
-    """A ledger that is being written, and its threads running. LedgerError if it cannot be."""
+    """A ledger that is open for writing, with its threads running. LedgerError if it cannot be
+    opened."""
     parsed = urls.parse_url(url)
     keeper = Keeper(parsed, log=log)
     if parsed.drivername == "sqlite":

@@ -231,7 +231,7 @@ class TestExtras:
         """A real server is in the other tests; here the driver is what counts."""
         done = run(with_extras, "tokentee", "report", "--ledger", "postgresql://me@127.0.0.1:9/x")
         assert done.returncode == 1
-        assert "see that the server runs" in done.stderr
+        assert "check that the server runs" in done.stderr
 
     def test_s3(self, with_extras: Path):
         """An endpoint where nothing answers: the request was made."""

@@ -1,4 +1,4 @@
-"""Pure. A charge: one priced line of a reading. Charges are only ever added."""
+"""Pure. A charge: one priced line of a reading. Charges are append-only."""
 
 from dataclasses import dataclass
 from datetime import datetime

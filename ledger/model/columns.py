@@ -1,8 +1,8 @@
-"""Pure. What every column of the ledger holds: written once, beside the field of its record.
+"""Pure. Describes every column of the ledger: once, beside the field of its record.
 
-A field of a record is annotated with a `Column`. From these annotations come the tables
-(`store/tables.py`), the views' lists and descriptions, the batch insert, and the longest text that
-the door (`door.py`) lets in. Migrations do not read them: a released migration never changes.
+A field of a record is annotated with a `Column`. The tables (`store/tables.py`), the views' lists
+and descriptions, the batch insert and the text bounds of `door.py` are made from these annotations.
+Migrations do not read them: a released migration never changes.
 """
 
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from functools import cache
 from typing import Any, get_type_hints
 
 NAME_CHARACTERS_MAX = 256
-"""Ids, names of models, words of a protocol: longer than any that a provider is known to send."""
+"""Ids, names of models, words of a protocol: longer than any known provider sends."""
 TEXT_CHARACTERS_MAX = 1_024
 """Free text: a path, a user agent, an error message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column holds, and how long a text in it can be, in characters."""
+    """The description of a column, and the longest text in it, in characters."""
 
     text: str
     characters_max: int = NAME_CHARACTERS_MAX

@@ -1,13 +1,13 @@
-"""Pure. The door: what comes from the wire or from a file, as values that every database takes.
+"""Pure. Sanitizes values from the wire or from a file, so that every database accepts them.
 
     text      valid Unicode, no control characters, no longer than its column (`columns.py`)
     counts    0 to `COUNT_MAX`, or not known
     moments   of the years 1970 to 9999, or not known
-    JSON      at most `DOCUMENT_BYTES_MAX`; what was cut says so
+    JSON      at most `DOCUMENT_BYTES_MAX`; a cut document is marked as cut
 
-An exchange and its reading pass here once, before they are written; behind the door nobody checks
-again. Values that are fine, which nearly all are, pass as they are. A settled exchange with its
-reading costs 19 µs of the writer's CPU, an open one 11 µs (measured).
+An exchange and its reading pass here once, before they are written; no later code checks again.
+Valid values, and nearly all are valid, pass unchanged. A settled exchange with its reading costs 19
+µs of the writer's CPU, an open one 11 µs (measured).
 """
 
 import json
@@ -30,15 +30,17 @@ from ledger.model.usage import FurtherUsage, Usage, count_of
 DOCUMENT_BYTES_MAX = 65_536
 """The longest usage object that is stored whole; a provider's has some hundred bytes."""
 CUT_CHARACTERS = 8_192
-"""How much of a longer one is kept: a character is at most 6 bytes in the JSON that keeps it."""
+"""Characters that are kept of a longer one: a character takes at most 6 bytes in the stored
+JSON."""
 ENTRIES_MAX = 64
 """Tags, tool units, remarks, further iterations of one exchange."""
 UNKNOWN_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
-"""Stands for an `opened_at` that cannot be: it is part of the key, and a second replay of the
-same recording must find the same key."""
+"""Replaces an invalid `opened_at`: the moment is part of the key, and a second replay of the same
+recording must give the same key."""
 YEAR_MIN = 1970
 TEXTS_MIN = 4
-"""From so many texts of a record on, one look at all of them is cheaper than one at each."""
+"""With at least this many texts in a record, one check of all together is cheaper than one of
+each."""
 
 type _Gate = Callable[[Any], Any]
 
@@ -47,13 +49,13 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def text_of(value: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
-    """The text without what a database or a terminal does not take, cut to a length.
+    """The text without characters that databases or terminals reject, cut to a length.
 
     Each control character and lone surrogate becomes U+FFFD.
     """
     if len(value) <= characters_max and value.isprintable():
         return value
-    # One more than is kept, so that the regular expression runs on bounded text.
+    # Cut to one more than the bound first, so that the regular expression runs on bounded text.
     cut = value[: characters_max + 1]
     if len(cut) > characters_max:
         cut = f"{cut[: characters_max - 1]}…"
@@ -61,7 +63,7 @@ def text_of(value: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
 
 
 def moment_of(value: datetime | None) -> datetime | None:
-    """The moment in UTC; None if it lies before 1970, or beyond what a date can say."""
+    """The moment in UTC; None if it is before 1970 or beyond the range of a date."""
     if value is None or (value.tzinfo is UTC and value.year >= YEAR_MIN):
         return value
     try:
@@ -72,9 +74,9 @@ def moment_of(value: datetime | None) -> datetime | None:
 
 
 def document_of(text: str) -> tuple[str, bool]:
-    """A provider's JSON as it is stored, and whether it was cut.
+    """A provider's JSON for storage, and whether it was cut.
 
-    What was cut is a JSON object that says so: `{"cut": true, "bytes": 3000000, "start": "…"}`.
+    A cut document becomes a JSON object: `{"cut": true, "bytes": 3000000, "start": "…"}`.
     """
     if len(text) <= DOCUMENT_BYTES_MAX and text.isascii() and "\0" not in text:
         return text, False
@@ -82,13 +84,13 @@ def document_of(text: str) -> tuple[str, bool]:
     if size <= DOCUMENT_BYTES_MAX:
         return _storable(text), False
     start = _storable(text[:CUT_CHARACTERS])
-    # Escaped, an emoji is 12 bytes: too many of them would be longer than the bound again.
+    # An escaped emoji takes 12 bytes, so many of them would exceed the bound again.
     kept = json.dumps({"cut": True, "bytes": size, "start": start}, ensure_ascii=False)
     return kept, True
 
 
 def admitted(exchange: Exchange, reading: Reading | None) -> tuple[Exchange, Reading | None]:
-    """An exchange and its reading, as they can be written."""
+    """An exchange and its reading with valid values only."""
     changes = _changes(exchange, _gates_of(Exchange))
     if "opened_at" in changes and changes["opened_at"] is None:
         changes["opened_at"] = UNKNOWN_MOMENT
@@ -152,7 +154,7 @@ def _units(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _entries(mapping: Mapping[str, Any], kept: _Gate) -> Mapping[str, Any]:
-    """The first entries of a mapping, without those whose value cannot be one."""
+    """The first entries of a mapping, without those whose value is invalid."""
     if not mapping:
         return mapping
     found = {
@@ -172,11 +174,11 @@ def _storable(text: str) -> str:
 
 
 class _Gates(NamedTuple):
-    """The columns of a record that have a gate."""
+    """The columns of a record that have a check."""
 
     texts_of: Callable[[Any], tuple[str | None, ...]] | None
-    """Its texts. They are nearly always fine, and are looked at together for a third of the cost;
-    None: there are too few."""
+    """Its texts. They are nearly always valid, and one check of all together takes a third of the
+    time; None: there are too few."""
     texts: dict[str, _Gate]
     others: dict[str, _Gate]
 
@@ -211,13 +213,13 @@ def _is_text(kind: Any) -> bool:
 
 
 def _are_fine(texts: tuple[str | None, ...]) -> bool:
-    """Whether no text has to be looked at by itself."""
+    """Whether all texts are valid, so that none needs a check by itself."""
     given = [text for text in texts if text is not None]
     return "".join(given).isprintable() and max(map(len, given), default=0) <= NAME_CHARACTERS_MAX
 
 
 def _changes(record: Any, gates: _Gates) -> dict[str, Any]:
-    """What has to be different in a record: name -> value."""
+    """The fields of a record that must change: name -> value."""
     texts_of, texts, others = gates
     changes: dict[str, Any] = {}
     if texts_of is not None and not _are_fine(texts_of(record)):

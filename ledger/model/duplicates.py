@@ -1,12 +1,12 @@
 """Pure. Digests that tell one billed response from another.
 
-Which rows are duplicates is decided in the database, by `store/schema/links.py`.
+The database decides which rows are duplicates (`store/schema/links.py`).
 """
 
 import hashlib
 
 REQUEST_DIGEST_CHARACTERS = 32
-"""128 bits: enough to tell requests apart, half the room of a whole digest in every index."""
+"""128 bits: enough to distinguish requests, at half the size of a whole digest in every index."""
 
 
 def request_digest(body: bytes | None) -> str | None:
@@ -21,9 +21,9 @@ def content_digest(
     finish_reason: str | None,
     usage_json: str | None,
 ) -> str | None:
-    """What tells a response from another with the same id; None if it says too little.
+    """A digest that distinguishes responses with the same id; None if there are too few facts.
 
-    A model and a finish reason alone are shared by nearly all responses.
+    Nearly all responses share their model and finish reason with others.
     """
     if created is None and usage_json is None:
         return None

@@ -1,9 +1,10 @@
-"""Pure. What the operator can put right."""
+"""Pure. Errors that the operator can fix."""
 
 
 class LedgerError(Exception):
-    """What happened, which value, what to do next, in one line; shown without a traceback."""
+    """An error that the operator can fix. One line: what happened, which value, what to do next;
+    shown without a traceback."""
 
 
 class WrongCallError(LedgerError):
-    """A word of the command line that means nothing: exit code 2, as for an unknown option."""
+    """An invalid word on the command line: exit code 2, as for an unknown option."""

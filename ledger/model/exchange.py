@@ -1,7 +1,7 @@
 """Pure. An exchange: one client request and its one response through the proxy.
 
-An exchange is written twice: when its request goes upstream (`state=OPEN`) and once more when it
-is settled, whatever ended it.
+An exchange is written twice: when its request goes upstream (`state=OPEN`), and when it ends for
+any reason and is settled.
 """
 
 from datetime import datetime
@@ -15,7 +15,7 @@ from ledger.model.records import with_dataclass_fields
 
 
 class State(StrEnum):
-    """How far an exchange has come."""
+    """The state of an exchange."""
 
     OPEN = "open"
     SETTLED = "settled"
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
     CLIENT_LEFT = "client_left"
     UPSTREAM_CUT = "upstream_cut"
     ERROR_FRAME = "error_frame"
-    """An error inside an answer whose HTTP status said success."""
+    """An error inside an answer with a successful HTTP status."""
     HTTP_ERROR = "http_error"
     LOST = "lost"
     """The recording process died first."""

@@ -1,4 +1,4 @@
-"""Pure. What traffic has taught about asking an upstream for usage."""
+"""Pure. A lesson, learnt from traffic: how an upstream reacts to a request for usage."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ class Learned:
     origin: str
     path: str
     verdict: str
-    """`opt_in`: none comes unasked; `automatic`: it comes by itself; `refuses`: upstream rejects
-    the question."""
+    """`opt_in`: usage comes only on request; `automatic`: it comes unasked; `refuses`: the upstream
+    rejects requests that ask for it."""
     learned_at: datetime
     expires_at: datetime

@@ -8,16 +8,17 @@ from decimal import Decimal, InvalidOperation
 
 PICOUSD_PER_USD = 10**12
 AMOUNT_MAX = 10**17
-"""100 000 USD in one amount. Upstreams are not to be trusted: a BIGINT holds 9.2 million USD, and
-two amounts near that would overflow every sum they are in."""
+"""100 000 USD in one amount. Upstream figures are untrusted: a BIGINT holds 9.2 million USD, and
+two amounts near that would overflow every sum that includes them."""
 DIGITS_MAX = 64
-"""The longest number that is read; a longer one is no price and no cost."""
+"""The longest number that is read; a longer one is neither a price nor a cost."""
 EXPONENT_MAX = 30
 """The largest and, negated, the smallest power of ten that is read."""
 
 
 def decimal_of(value: object) -> Decimal | None:
-    """A number as the wire or a file gives it (int, float, text), exactly; None if it is none.
+    """The exact value of a number from the wire or a file (int, float, text); None if it is not a
+    number.
 
     Its length and its exponent are bounded before any arithmetic: `1e999999` costs nothing.
     """
@@ -38,10 +39,10 @@ def decimal_of(value: object) -> Decimal | None:
 
 
 def picousd_of(usd: object) -> int | None:
-    """USD as the wire gives it (int, float or text) in pico-USD; None if it is no amount.
+    """USD from the wire (int, float or text) in pico-USD; None if it is not an amount.
 
-    A float is read by its shortest decimal form, which is what the provider wrote for any figure
-    of up to 15 digits. Below a pico-USD it is rounded half even.
+    A float is read by its shortest decimal form, which equals the provider's text for any figure of
+    up to 15 digits. Below a pico-USD it is rounded half even.
     """
     number = decimal_of(usd)
     if number is None or not 0 <= number.scaleb(12) <= AMOUNT_MAX:

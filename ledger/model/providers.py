@@ -1,8 +1,8 @@
-"""Pure. The one table of providers: who answers where, what for, and how a client is led there.
+"""Pure. The one table of providers: their hosts, price lists, usage policy and base URL variables.
 
-A row says everything that differs from provider to provider and is not wire format: hosts, price
-list, whether streams carry usage unasked, the variables from which SDKs take a base URL, and the
-names under which gateways sell its models. Adding a provider is one row. Wire formats stand in
+A row holds everything that differs between providers except the wire format: hosts, price list,
+whether streams carry usage unasked, the variables from which SDKs read a base URL, and the names
+under which gateways sell its models. Adding a provider is one row. Wire formats are in
 `addon/dialects`.
 
 Names are OpenTelemetry's `gen_ai.provider.name` where it has one
@@ -18,31 +18,31 @@ from fnmatch import translate
 from functools import lru_cache
 
 VENDOR = "vendor"
-"""In place of a price list: the list of the vendor that made the model."""
+"""Instead of a price list: the list of the vendor that made the model."""
 HOST_LENGTH_MAX = 253
-"""Characters of the longest DNS name; a longer host is no provider's."""
+"""Characters of the longest DNS name; no provider has a longer host."""
 HOSTS_REMEMBERED_MAX = 1_024
-"""Answers to the last look-ups, about 200 KB; looking a host up anew costs 5 µs."""
+"""Cached lookups, about 200 KB; an uncached lookup of a host costs 5 µs."""
 
 
 class StreamUsage(StrEnum):
-    """How a provider's streams come to carry usage."""
+    """When a provider's streams carry usage."""
 
     OPT_IN = "opt_in"
     """Only when the request asks for it, by the provider's documentation."""
     AUTOMATIC = "automatic"
-    """Always, or the parameter is refused: there is never anything to ask."""
+    """Always, or the provider refuses the parameter: we never ask."""
     UNKNOWN = "unknown"
-    """To be learned from its streams."""
+    """Learnt from its streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaseUrl:
-    """An environment variable from which SDKs take the URL to call."""
+    """An environment variable from which SDKs read their base URL."""
 
     variable: str
     default: str | None = None
-    """Where the SDK goes without it; None if that is not one place."""
+    """The SDK's URL without it; None if there is not a single one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,28 +51,28 @@ class Provider:
 
     name: str
     hosts: tuple[str, ...] = ()
-    """A name stands for itself and all names below it; with a `*` it is a glob."""
+    """A name matches itself and all its subdomains; with a `*` it is a glob."""
     unlisted_hosts: tuple[str, ...] = ()
-    """Hosts of the same provider that do not bill by its price list (a subscription)."""
+    """Hosts of the same provider that are not billed by its price list (a subscription)."""
     hosts_are_shared: bool = False
-    """Other services answer at these hosts too, so that a path alone makes no LLM call."""
+    """Other services answer at these hosts too, so a path alone does not prove an LLM call."""
     under_paths: Mapping[str, str] | None = None
     """Part of a path -> the provider that answers under it at the same hosts."""
     prices: str = ""
-    """The price list that its hosts bill by: an id of genai-prices or, for lists it lacks,
-    LiteLLM's provider name. `VENDOR` for a gateway whose own prices no list has. Empty: no list is
-    known; a list of the provider's name is tried."""
+    """The price list of its hosts: an id of genai-prices or, for lists that it lacks, LiteLLM's
+    provider name. `VENDOR` for a gateway whose own prices are in no list. Empty: no list is known;
+    a list with the provider's name is tried."""
     prices_at: Mapping[str, str] | None = None
-    """One of the hosts -> the list it bills by, where that is another."""
+    """One of the hosts -> its price list, if it differs from `prices`."""
     stream_usage: StreamUsage = StreamUsage.UNKNOWN
     base_urls: tuple[BaseUrl, ...] = ()
     model_prefixes: tuple[str, ...] = ()
-    """What stands before the slash where gateways sell this vendor's models: `openai/gpt-5`."""
+    """The prefixes that gateways put before this vendor's models: `openai/` in `openai/gpt-5`."""
     closed_models: str = ""
-    """The bare names of models that only this vendor sells, as a regular expression for their
-    beginning: a reseller buys them here."""
+    """Names of models that only this vendor sells, as a regular expression for their beginning:
+    every reseller buys them here."""
     open_models: str = ""
-    """The same for models that others may host themselves."""
+    """The same for models that others may also host."""
 
 
 _OPENAI = "https://api.openai.com/v1"
@@ -123,7 +123,7 @@ PROVIDERS: tuple[Provider, ...] = (
         base_urls=(BaseUrl("AWS_ENDPOINT_URL_BEDROCK_RUNTIME"),),
     ),
     Provider(
-        # Billed by the hour of the machine; the models are of all kinds.
+        # Billed per machine hour; any model may run there.
         name="aws.sagemaker",
         hosts=("runtime.sagemaker*.amazonaws.com*", "runtime-fips.sagemaker*.amazonaws.com*"),
         hosts_are_shared=True,
@@ -206,7 +206,7 @@ PROVIDERS: tuple[Provider, ...] = (
         open_models=r"sonar",
     ),
     Provider(name="ibm.watsonx.ai", hosts=("ml.cloud.ibm.com",), prices="watsonx"),
-    # The five systems that the ledger was first made for.
+    # The five systems that the ledger first supported.
     Provider(name="aivene", hosts=("aivene.com",), prices=VENDOR, stream_usage=_OPT_IN),
     Provider(name="opentoken", hosts=("opentoken.kr",), prices=VENDOR, stream_usage=_AUTOMATIC),
     Provider(name="chuizi", hosts=("chuizi.ai",), prices=VENDOR, stream_usage=_OPT_IN),
@@ -342,7 +342,7 @@ PROVIDERS: tuple[Provider, ...] = (
 
 
 class ProviderTable:
-    """The rows, indexed for every question that is asked of them. Its answers never change."""
+    """The rows, indexed for every lookup. Immutable."""
 
     def __init__(self, rows: Iterable[Provider]) -> None:
         self.rows = tuple(rows)
@@ -372,7 +372,7 @@ class ProviderTable:
         self._open = _families((row.open_models, row.prices) for row in self.rows)
 
     def at(self, host: str, path: str = "") -> Provider | None:
-        """The provider that answers at a host; None for a host that no row names."""
+        """The provider that answers at a host; None for an unknown host."""
         host = _normalised(host)
         row = self._at(host)
         if row is not None and row.under_paths is not None:
@@ -382,11 +382,11 @@ class ProviderTable:
         return row
 
     def named(self, name: str) -> Provider | None:
-        """The row of a provider, by the name that the ledger has for it."""
+        """The row of a provider, by its name in the ledger."""
         return self._named.get(name)
 
     def price_list_at(self, host: str) -> str:
-        """The price list that a host bills by; empty if none is known."""
+        """The price list of a host; empty if none is known."""
         host = _normalised(host)
         row = self._at(host)
         if row is None or any(pattern.fullmatch(host) for pattern in self._unlisted):
@@ -397,23 +397,23 @@ class ProviderTable:
         return row.prices
 
     def price_list_of_vendor(self, prefix: str) -> str | None:
-        """The list of the vendor that gateways call so: `openai` in `openai/gpt-5`."""
+        """The list of the vendor with this prefix at gateways: `openai` in `openai/gpt-5`."""
         return self._list_of_prefix.get(prefix)
 
     def price_list_of_model(self, bare_name: str, *, with_open: bool) -> str | None:
-        """The list of the vendor that makes a model, by the model's name without a prefix."""
+        """The price list of the vendor that makes a model, by the model's name without a prefix."""
         for pattern, list_id in (*self._closed, *(self._open if with_open else ())):
             if pattern.match(bare_name):
                 return list_id
         return None
 
     def stream_usage_of(self, name: str) -> StreamUsage:
-        """How the streams of the provider of that name come to carry usage."""
+        """When the streams of this provider carry usage."""
         row = self._named.get(name)
         return row.stream_usage if row is not None else StreamUsage.UNKNOWN
 
     def base_urls(self) -> tuple[BaseUrl, ...]:
-        """All variables from which SDKs take a base URL."""
+        """All variables from which SDKs read a base URL."""
         return tuple(entry for row in self.rows for entry in row.base_urls)
 
     def _find(self, host: str) -> Provider | None:
@@ -449,6 +449,6 @@ TABLE = ProviderTable(PROVIDERS)
 
 
 def provider_of(host: str, path: str) -> str:
-    """The name of the provider that answers at a host; the host itself if no row names it."""
+    """The name of the provider that answers at a host; the host itself if it is unknown."""
     row = TABLE.at(host, path)
     return row.name if row is not None else _normalised(host)

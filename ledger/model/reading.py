@@ -1,4 +1,4 @@
-"""Pure. A reading: what the meter read from an exchange. Readings are only ever added."""
+"""Pure. A reading: what the meter read from an exchange. Readings are append-only."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -17,9 +17,9 @@ class UsageSource(StrEnum):
     REPORTED = "reported"
     """The provider's final figures."""
     PARTIAL = "partial"
-    """What the provider had reported when the exchange ended early."""
+    """The figures that the provider had reported when the exchange ended early."""
     ESTIMATED = "estimated"
-    """Worked out from what passed, because nothing was reported."""
+    """Computed from the bytes that passed, because the provider reported nothing."""
     NONE = "none"
 
 

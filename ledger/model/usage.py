@@ -1,7 +1,7 @@
-"""Pure. Token figures in the ledger's convention, and the door they come through.
+"""Pure. Token figures in the ledger's convention, and the validation of counts.
 
 The convention is OpenTelemetry GenAI's: `input_tokens` is all input, cached included, and
-`output_tokens` all output, reasoning included. Each dialect converts into it, once.
+`output_tokens` all output, reasoning included. Each dialect converts to it, once.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from ledger.model.columns import Column
 from ledger.model.records import quick_init
 
 COUNT_MAX = 10**15
-"""More than all providers together sell in a day. Upstream is not trusted, and a few counts near
-the 64 bits that both databases hold would overflow every sum they are in."""
+"""More than all providers together sell in a day. Upstream figures are untrusted, and a few counts
+near the 64 bits that both databases hold would overflow every sum that includes them."""
 
 
 @quick_init
@@ -67,7 +67,7 @@ TOKENS = tuple(each.name for each in fields(Usage) if each.name.endswith("_token
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherUsage:
-    """Tokens billed beside an answer's own: another iteration, by a model of its own."""
+    """Tokens billed in addition to the answer's own: another iteration, maybe by another model."""
 
     kind: str
     """The provider's word for it: `compaction`, `advisor_message`, `fallback_message`."""
@@ -80,7 +80,7 @@ NO_USAGE = Usage()
 
 
 def count_of(value: object) -> int | None:
-    """The value as a count, or None for what cannot be one.
+    """The value as a count, or None if it cannot be a count.
 
     A JSON float with no fraction counts (Bedrock Titan sends `"inputTextTokenCount": 6.0`);
     booleans, text, negatives, NaN and anything beyond `COUNT_MAX` do not.
@@ -93,7 +93,8 @@ def count_of(value: object) -> int | None:
 
 
 def sum_of(*parts: int | None) -> int | None:
-    """The sum of what was reported; None if nothing was, or if the sum is no count."""
+    """The sum of the reported values; None if none was reported, or if the sum is not a valid
+    count."""
     known = [part for part in parts if part is not None]
     if not known:
         return None

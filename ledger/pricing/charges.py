@@ -1,8 +1,8 @@
-"""Pure. A reading and prices -> charges.
+"""Pure. Makes the charges of a reading from prices.
 
-The price is asked for the moment the exchange was opened, the model that answered and the service
-tier it answered with. What has no price is a charge all the same: quantity known, unit price and
-amount None, and why. No price is ever guessed to be zero.
+The price depends on the moment when the exchange was opened, and on the model and the service tier
+of the answer. A line without a price is a charge, too: with its quantity and the reason, unit price
+and amount None. No price is ever assumed to be zero.
 """
 
 from dataclasses import replace
@@ -17,17 +17,17 @@ from ledger.model.usage import Usage
 from ledger.pricing.price_lines import Quantity, Sheet, input_tokens_of_one_request, quantities
 
 NO_SOURCE = "none"
-"""The price source of a line that no list prices."""
+"""The price source of a line without a price."""
 PROVIDER = "provider"
-"""The price source of what the provider says it charges."""
+"""The price source of a cost that the provider reports."""
 REPORTED = "reported_cost"
-"""The one line of a reading whose cost is known from the provider alone."""
+"""The single line of a reading whose cost only the provider reports."""
 
 BEYOND = "the amount is beyond 64 bits"
 
 
 class Book(Protocol):
-    """Where sheets come from; `ledger.pricing.prices.PriceBook` is the one in use."""
+    """A source of sheets; `ledger.pricing.prices.PriceBook` implements it."""
 
     def sheet(self, exchange: Exchange, *, model: str | None = None) -> Sheet:
         """The prices for an exchange, or for another model that answered in it."""
@@ -36,12 +36,12 @@ class Book(Protocol):
 def charge(
     exchange: Exchange, reading: Reading, book: Book, *, priced_at: datetime | None = None
 ) -> tuple[Charge, ...]:
-    """What the reading costs, line by line; empty if nothing was reported.
+    """The charges of a reading, line by line; empty if no usage was reported.
 
-    What the provider says it charges stands beside our own figures, in the reading, and is never
-    added to them. Only where we know no price at all is it the cost, as one line of its own.
+    The cost that the provider reports stays in the reading and is never added to our own figures.
+    It becomes the cost, as one line, only if we know no price at all.
 
-    `priced_at` is when that was worked out; the time of the reading if it is not given.
+    `priced_at` is the time of pricing; by default the time of the reading.
     """
     at = priced_at or reading.read_at
     usage = reading.usage
@@ -67,10 +67,10 @@ def charge(
 
 
 def reported_picousd(usage: Usage) -> int | None:
-    """What the provider says this exchange costs the customer.
+    """The cost of this exchange for the customer, as the provider reports it.
 
-    A gateway bills its own figure; what its upstream takes comes on top only where the customer
-    brought the key to it. Elsewhere it is inside already, and adding it doubles the cost
+    A gateway bills its own figure. The cost of its upstream is added only if the customer brought
+    the upstream key. Otherwise it is already included, and adding it would double the cost
     (yvgude/lean-ctx#746).
     """
     if usage.is_byok and usage.reported_upstream_cost_picousd is not None:
@@ -96,7 +96,7 @@ def _charge(
     if rate is None:
         reason: str | None = sheet.absent
     elif rate.above and input_tokens is None:
-        # The size of the request decides its price, and this one's is not known.
+        # The price depends on the size of the request, which is unknown here.
         reason = "the price depends on the input tokens, which are not reported"
     else:
         reason = note or rate.note
@@ -118,7 +118,7 @@ def _charge(
 
 
 def _beyond(line: Charge) -> Charge:
-    """Lines that each fit and whose sum does not: no column or view could hold the cost."""
+    """Lines whose sum overflows although each fits: no column or view could hold the cost."""
     return replace(line, unit_picousd=None, amount_picousd=None, reason=BEYOND)
 
 
@@ -135,7 +135,8 @@ def _reported(picousd: int, reason: str | None, at: datetime) -> Charge:
 
 
 def _zero_charges(usage: Usage, sheet: Sheet, at: datetime) -> list[Charge]:
-    """A reading of zeros costs nothing, which is a known cost, unlike that of no reading."""
+    """A reading of zeros has the known cost 0; an exchange without a reading has an unknown
+    cost."""
     return [
         _charge((line, 0, None), usage, sheet, at)
         for line, total in (

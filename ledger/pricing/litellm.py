@@ -1,8 +1,8 @@
 """Edge. LiteLLM's `model_prices_and_context_window.json` as a second source of prices.
 
-It knows models and tiers that genai-prices lacks, but no history: a price from it is today's, and
-maps like it are wrong too (BerriAI/litellm#39501). So it is asked only where the first source has
-nothing, and what it gives is named by the digest of the file.
+It has models and tiers that genai-prices lacks, but no history: its prices are today's, and such
+maps contain errors, too (BerriAI/litellm#39501). So it is used only if the first source has no
+price, and the price source names the digest of the file.
 """
 
 import hashlib
@@ -60,12 +60,12 @@ PROVIDERS = {
     "cohere": ("cohere", "cohere_chat"),
     "openai": ("openai", "text-completion-openai"),
 }
-"""A list's id -> LiteLLM's names for it; any other list is known by the same name."""
+"""A list's id -> LiteLLM's names for it; any other list has the same name there."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiteLLM:
-    """One file."""
+    """One price file of LiteLLM."""
 
     models: Mapping[str, Mapping[str, Any]]
     source: str
@@ -87,8 +87,8 @@ class LiteLLM:
         )
 
     def rates(self, list_id: str, model: str, tier: str | None) -> dict[str, Rate] | None:
-        """The model's rates in that list; None if it is not there, empty if it has no price for
-        the tier."""
+        """The model's rates in that list; None if the list lacks the model, empty if the model has
+        no price for the tier."""
         names = PROVIDERS.get(list_id, (list_id,))
         for key in (*(f"{name}/{model}" for name in names), model):
             found = self.models.get(key)
@@ -132,5 +132,5 @@ def _unit(price: object) -> int | None:
 def _decimal(figure: str) -> Decimal | None:
     try:
         return Decimal(figure)
-    except ArithmeticError:  # an exponent beyond what a Decimal has: no price
+    except ArithmeticError:  # the exponent is beyond Decimal's range: no price
         return None

@@ -1,4 +1,4 @@
-"""Pure. The tables of a price file, as msgspec checks them, and the rates that they give."""
+"""Pure. The tables of a price file, validated by msgspec, and the rates in them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     usd_per_mtok: dict[str, int | Decimal] = {}
 
     def __post_init__(self) -> None:
-        """FaultError for a start that no request can pass."""
+        """FaultError for a threshold that no request can exceed."""
         if self.input_tokens < 0:
             raise FaultError("above.input_tokens", f"{self.input_tokens} is not a number of tokens")
 
@@ -49,7 +49,7 @@ class PriceTable(
     above: list[StepTable] = []
 
     def __post_init__(self) -> None:
-        """FaultError unless the table names what the price is for."""
+        """FaultError unless the table names a host, provider or model."""
         for key in ("host", "provider", "model", "service_tier"):
             if getattr(self, key) == "":
                 raise FaultError(key, "empty")
@@ -74,7 +74,7 @@ class GatewayTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def rates_of(table: PriceTable, source: str) -> Iterator[tuple[str, Rate]]:
-    """Line -> rate; FaultError for a line or a price that cannot be."""
+    """Line -> rate; FaultError for an invalid line or price."""
     above: dict[str, list[tuple[int, int]]] = {}
     for step in table.above:
         for line, picousd in _per_mtok(step.usd_per_mtok, "above.usd_per_mtok"):
@@ -117,7 +117,7 @@ def _per_mtok(figures: Figures, within: str) -> Iterator[tuple[str, int]]:
 
 
 def _picousd(figure: int | Decimal, where: str, units: int) -> int:
-    """Bounded before any arithmetic: `1e400` and numbers of thousands of digits are refused."""
+    """Checked before any arithmetic: `1e400` and numbers of thousands of digits are refused."""
     price = decimal_of(figure)
     if price is None or price < 0:
         raise FaultError(where, f"{_shown(figure)} is not a price")

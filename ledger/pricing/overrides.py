@@ -1,4 +1,5 @@
-"""Edge. The operator's own prices: the file behind `tee_prices`, read once and checked whole.
+"""Edge. The operator's own prices: the file that `tee_prices` names, read once and validated
+completely.
 
     litellm = "model_prices_and_context_window.json"    # a second source; beside this file
 
@@ -19,13 +20,13 @@
     host = "localhost"
     free = true
 
-    [[gateway]]                     # where a host's prices stand, and what it calls the models
+    [[gateway]]                     # a host's price list, and its names for models
     host = "llm.example.com"
     prices = "openai"               # a list's id, or "vendor"
     models = { big = "gpt-5" }
 
 Figures are read as decimals, never as floats; every name is checked, because a misspelt line would
-be a silent wrong price.
+silently give a wrong price.
 """
 
 import hashlib
@@ -60,7 +61,7 @@ class Entry:
     rates: Mapping[str, Rate]
 
     def speaks_of(self, question: Question, tier: str | None) -> bool:
-        """For this host, provider, model and tier, at some time."""
+        """Whether the entry applies to this host, provider, model and tier at any time."""
         return (
             fnmatchcase(question.host, self.host)
             and fnmatchcase(question.provider.lower(), self.provider)
@@ -91,7 +92,7 @@ def load(path: str) -> Overrides:
 
 
 def check(path: str) -> tuple[Overrides, list[str]]:
-    """The file as far as it is valid, and each problem in one line; LedgerError if it cannot be
+    """The valid part of the file, and each problem in one line; LedgerError if it cannot be
     read."""
     text = small_files.read_text(Path(path), "price file")
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -131,8 +132,8 @@ def check(path: str) -> tuple[Overrides, list[str]]:
 def in_force(
     entries: tuple[Entry, ...], at: datetime
 ) -> tuple[dict[str, Rate], Rate | None, datetime, datetime]:
-    """What entries for one question say at a moment: rates, the price of every other line, and
-    the span around it in which nothing changes."""
+    """The prices of matching entries at a moment: rates, the price of every other line, and the
+    span around the moment in which nothing changes."""
     rates: dict[str, Rate] = {}
     rest: Rate | None = None
     since, until = NO_TIME

@@ -1,8 +1,8 @@
-"""Pure. What a reading is billed by: disjoint lines, and the price of one unit of each.
+"""Pure. The billed lines of a reading: disjoint quantities, and the price of one unit of each.
 
-The token lines of one reading are disjoint and add up to its `input_tokens` and `output_tokens`.
-A provider reports parts beside a whole, and parts can exceed it (other tokenizers, stale splits);
-then the whole wins, the part is cut to what is left of it, and the line says so.
+The token lines of one reading are disjoint and add up to its `input_tokens` and `output_tokens`. A
+provider reports a total and its parts, and parts can exceed the total (other tokenizers, stale
+splits); then the total wins, the part is cut to the rest of it, and the line states the cut.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,11 +47,12 @@ CONTAINED_UNITS = {
     "output_video_tokens": "output_video",
     "output_document_tokens": "output",
 }
-"""`tool_units` that are part of the token totals -> the line they would be. Every other unit is
-billed beside the tokens, as a line of its own name, but for the following."""
+"""`tool_units` that are part of the token totals -> their line. Every other unit is billed in
+addition to the tokens, as a line of its own name, except the following."""
 
 BILLED_TOTALS = {"billed_input_tokens": "input_tokens", "billed_output_tokens": "output_tokens"}
-"""Cohere's invoice counts these and not what the model read and wrote; genai-prices does, too."""
+"""Cohere's invoice counts these and not the tokens that the model read and wrote; genai-prices does
+so, too."""
 
 BILLED_WHERE_PRICED = {
     "citation_tokens": "citation",
@@ -61,11 +62,11 @@ BILLED_WHERE_PRICED = {
     "server_tool_calls": "server_tool_calls",
     "batch_results": "batch_results",
 }
-"""Unit -> line, of what is reported for information as well: sums of the other units, and what only
-some models are billed for. No price means no charge here, and not an unknown one."""
+"""Unit -> line, of units that are reported for information: sums of other units, and units that
+only some models bill. Without a price they give no charge instead of an unknown one."""
 
 NO_TIME = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
-"""In force always."""
+"""Always in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,10 @@ class Rate:
     all of its tokens, not only for those beyond (the vendors' rule; 200 000 and 272 000)."""
     note: str | None = None
     is_once: bool = False
-    """For the request, however many units it had."""
+    """Charged once per request, for any number of units."""
 
     def at(self, input_tokens: int) -> int:
-        """The price of one unit for a request with so much input."""
+        """The price of one unit for a request with this many input tokens."""
         unit = self.picousd
         for start, picousd in self.above:
             if input_tokens > start:
@@ -100,7 +101,7 @@ class Sheet:
     since: datetime = NO_TIME[0]
     until: datetime = NO_TIME[1]
     rest: Rate | None = None
-    """The price of every other line: what is declared free is free to its last line."""
+    """The price of every other line: an entry declared free is free for all lines."""
 
     def rate(self, line: str) -> Rate | None:
         """The price of a line; None if none is known."""
@@ -108,10 +109,10 @@ class Sheet:
 
 
 def input_tokens_of_one_request(usage: Usage) -> int | None:
-    """The input that decides on a price for long requests; None if it is not reported.
+    """The input tokens that select a price for long requests; None if not reported.
 
-    A reading of a batch's results is the sum of many requests. Which of them were long it does not
-    say, so their average decides.
+    A reading of a batch's results is the sum of many requests. Their single sizes are unknown, so
+    the average is used.
     """
     results = usage.tool_units.get("batch_results")
     if usage.input_tokens is None or not results:
@@ -120,16 +121,15 @@ def input_tokens_of_one_request(usage: Usage) -> int | None:
 
 
 type Quantity = tuple[str, int, str | None]
-"""So much of one line, and what was cut. A tuple: a dozen are made for every exchange."""
+"""Line, quantity, and a note of a cut. A tuple, because every exchange makes a dozen."""
 
 
 def covered(rates: Mapping[str, Rate]) -> dict[str, Rate]:
-    """The same rates, and those of the lines that have none but lie inside one that has.
+    """The same rates, with rates for unpriced lines that are part of a priced line.
 
-    A list that prices no cache reads bills them as input; that is how every list in use is meant,
-    and what such a list calls a cache write is one of five minutes. One gap stays a gap: where
-    writing to the cache has a price but keeping it for an hour has none, the price for five
-    minutes is too low by 37.5 %, so no price is better.
+    A list without a price for cache reads bills them as input; every list in use means this, and
+    its cache write is the one of five minutes. One gap stays: if a cache write has a price but the
+    one-hour write has none, the five-minute price would be 37.5 % too low, so no price is better.
     """
     whole = dict(rates)
     if write := rates.get("cache_write"):
@@ -147,11 +147,11 @@ def covered(rates: Mapping[str, Rate]) -> dict[str, Rate]:
 
 
 def quantities(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
-    """The lines of a reading that are not zero, or were cut to it.
+    """The lines of a reading that are not zero, or were cut to zero.
 
-    `uncached_input` stands beside cache lines even if it is zero: its price says what the cache
-    saved. Modalities, reasoning and citations are lines only where `rates` prices them apart;
-    else they stay inside `uncached_input`, `cache_read` and `output`.
+    `uncached_input` is listed with cache lines even if it is zero: its price is needed to compute
+    the savings of the cache. Modalities, reasoning and citations are lines only where `rates`
+    prices them apart; else they stay inside `uncached_input`, `cache_read` and `output`.
     """
     units = usage.tool_units
     whole = units.get("billed_input_tokens", usage.input_tokens)
@@ -181,7 +181,7 @@ def _input_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
     units = usage.tool_units
     parts: list[Quantity] = []
     if usage.cache_read_tokens:
-        # A few realtime models have prices of their own for cached sound and images.
+        # A few realtime models have separate prices for cached sound and images.
         apart = _apart(
             rates,
             ("cache_read_audio", units.get("cache_read_audio_tokens")),
@@ -193,8 +193,8 @@ def _input_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
         split.append(("cache_write_5m", usage.cache_write_5m_tokens, None))
     if usage.cache_write_1h_tokens:
         split.append(("cache_write_1h", usage.cache_write_1h_tokens, None))
-    # The total wins over its split, which stays at the first figures of an Anthropic stream when
-    # the total has grown: the difference is unsplit.
+    # The total wins over its split. In an Anthropic stream the total can grow while the split keeps
+    # its first figures: the difference is unsplit.
     parts += _split(usage.cache_write_tokens, split, "cache_write")
     if usage.input_audio_tokens or units:
         cached = units.get("cache_read_audio_tokens"), units.get("cache_read_image_tokens")
@@ -223,8 +223,8 @@ def _apart(rates: Mapping[str, Rate], *parts: tuple[str, int | None]) -> list[Qu
 
 
 def _split(whole: int | None, parts: list[Quantity], rest_line: str) -> list[Quantity]:
-    """The parts, each cut to what is left of the whole, and the rest; an unknown whole has room
-    for every part and no rest."""
+    """The parts, each cut to the remaining total, and the rest; with an unknown total no part is
+    cut and there is no rest."""
     if whole is None:
         return parts
     lines: list[Quantity] = []

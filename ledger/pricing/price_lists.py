@@ -1,11 +1,11 @@
-"""Pure. Whose price list applies: origin, provider and model name -> lists to ask, in order.
+"""Pure. Which price lists apply: origin, provider and model name -> lists to search, in order.
 
-Which host, provider and vendor has which list is in the table of providers (`ledger.model`). A
-list is known by its id in genai-prices (`openai`, `aws`, `openrouter` …) or, for those it lacks, by
-LiteLLM's provider name (`dashscope`). A host that bills by a list of its own is asked for under
-that list alone. A gateway without a published list sells other vendors' models: then the vendor's
-list is the nearest thing known, and a charge made from it says `for <host>`, because the gateway
-may bill something else.
+The table of providers (`ledger.model`) maps hosts, providers and vendors to lists. A list is named
+by its id in genai-prices (`openai`, `aws`, `openrouter` …) or, for those it lacks, by LiteLLM's
+provider name (`dashscope`). For a host with a list of its own, only that list is searched. A
+gateway without a published list sells other vendors' models: then the vendor's list is the best
+approximation, and a charge from it is marked `for <host>`, because the gateway may bill another
+price.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from ledger.model.providers import VENDOR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a price is asked for: who was asked, and what models stand in request and answer."""
+    """A lookup of a price: the upstream, and the models of request and answer."""
 
     origin: str
     provider: str
@@ -30,7 +30,7 @@ class Question:
     @property
     def host(self) -> str:
         """The host's name, without scheme and port."""
-        """The origin's host; the origin itself where it is no URL."""
+        """The origin's host; the origin itself if it is not a URL."""
         try:
             return urlsplit(self.origin).hostname or self.origin
         except ValueError:
@@ -38,23 +38,24 @@ class Question:
 
     @property
     def model(self) -> str | None:
-        """The model that answered, or the one that was asked for."""
+        """The model that answered, or the requested one."""
         return self.response_model or self.request_model
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One place where the price may stand."""
+    """One list and name under which the price may be found."""
 
     list_id: str
     model: str
     own: bool
-    """The list is what this host bills by."""
+    """Whether this is the host's own list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """An operator's own row, before the table of providers (override file, `[[gateway]]`)."""
+    """An operator's own row, checked before the table of providers (override file,
+    `[[gateway]]`)."""
 
     host: str
     """A glob."""
@@ -65,11 +66,12 @@ class Gateway:
 
 
 ROUTING_SUFFIXES = frozenset({"nitro", "floor", "online", "exacto", "extended"})
-"""What may stand after a model's name to choose a route (OpenRouter); the list has the model."""
+"""Suffixes of a model's name that choose a route (OpenRouter); the list has the name without
+them."""
 
 
 def candidates(question: Question, gateways: tuple[Gateway, ...] = ()) -> Iterator[Candidate]:
-    """Where to look, best first. Nothing for a host and a model that no list speaks of."""
+    """The candidates, best first; empty if no list has the host or the model."""
     host = question.host
     for gateway in gateways:
         if fnmatchcase(host, gateway.host.lower()):
@@ -103,18 +105,18 @@ def _list_of_host(question: Question, host: str) -> str | None:
 
 
 def _huggingface_list(question: Question) -> str:
-    """The router bills what the chosen provider takes: `/groq/openai/v1/…`, or `/v1/…` and a
-    model named `org/name:groq`. Which one it chose itself it does not say."""
+    """The router bills the price of the chosen provider: `/groq/openai/v1/…`, or `/v1/…` and a
+    model named `org/name:groq`. If the router chooses, it does not report which one."""
     first = question.path.lstrip("/").partition("/")[0]
     _, _, suffix = (question.request_model or "").partition(":")
     return f"huggingface_{suffix if first == 'v1' else first}"
 
 
 def _names(question: Question, list_id: str) -> Iterator[str]:
-    """The model's name as a list may spell it.
+    """The spellings of a model's name that a list may use.
 
-    Bedrock bills the model or inference profile that was asked for, while an answer passed on
-    from the model itself names it without the region that decides the price.
+    Bedrock bills the requested model or inference profile; the answer names the model without the
+    region that decides the price.
     """
     models = [question.response_model, question.request_model]
     if list_id == "aws":
@@ -134,8 +136,8 @@ def _names(question: Question, list_id: str) -> Iterator[str]:
 def _of_vendor(model: str, *, is_gateway: bool) -> Iterator[Candidate]:
     """The list of the vendor that made the model, by its prefix or its name.
 
-    A model that others may host as well is looked up by its name at a gateway only: any other host
-    may run it on hardware of its own.
+    A model that others may also host is looked up by its name only at a gateway: any other host may
+    run it on its own hardware.
     """
     vendor, separator, bare = model.rpartition("/")
     vendor = vendor.rpartition("/")[2]

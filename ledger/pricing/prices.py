@@ -1,9 +1,9 @@
-"""Edge. What a vendor publishes per unit, in force from a moment: one place to ask.
+"""Edge. Looks up prices per unit at a moment, in all sources.
 
-Sources in order, line by line: the operator's override file, genai-prices, LiteLLM's file where
-the former does not know the model. What was found for one (origin, provider, models, tier) is kept
-with the span of time it holds for, so that every further exchange of the kind costs one dict hit.
-Files are read when the book is made, never later.
+Sources in order, line by line: the operator's override file, genai-prices, and LiteLLM's file if
+genai-prices lacks the model. The result for one (origin, provider, models, tier) is cached with the
+time span in which it holds, so each further such exchange costs one dict lookup. Files are read
+when the book is created, never later.
 """
 
 import threading
@@ -21,17 +21,17 @@ from ledger.pricing.price_lines import NO_TIME, Rate, Sheet, covered
 from ledger.pricing.price_lists import Candidate, Question, candidates
 
 SHEETS_MAX = 4096
-"""Names of models come from clients and upstreams; past this many the book starts afresh, about
-4 MB of sheets at most."""
+"""Names of models come from clients and upstreams; beyond this many the cache is cleared, at about
+4 MB of sheets."""
 PRELOAD_AFTER_SECONDS = 1.0
-"""The import takes 0.4 s of CPU. `tokentee run -- true` is over before it begins, and no model has
-answered by then."""
+"""The import takes 0.4 s of CPU. `tokentee run -- true` ends before it begins, and no model answers
+sooner."""
 
 type _Key = tuple[str, str, str | None, str | None, str | None]
 
 
 class PriceBook:
-    """Answers what a unit of each line costs. Used by one thread."""
+    """Returns the price of one unit of each line. Used by one thread."""
 
     def __init__(self, overrides: Overrides = NO_OVERRIDES) -> None:
         self._overrides = overrides
@@ -41,8 +41,8 @@ class PriceBook:
     def load(cls, overrides_path: str | None) -> "PriceBook":
         """A book with the operator's own prices; LedgerError if that file has a fault.
 
-        The published prices are imported a little later, so that the start of a proxy does not wait
-        for them, and the first answer that is priced, as a rule, neither.
+        The published prices are imported a little later, so that neither the start of a proxy nor,
+        as a rule, the first answer waits for them.
         """
         book = cls(override_file.load(overrides_path) if overrides_path else NO_OVERRIDES)
         preloading = threading.Timer(PRELOAD_AFTER_SECONDS, published.preload)
@@ -83,7 +83,7 @@ class PriceBook:
         return sheet
 
     def look_up(self, question: Question, *, tier: str | None, at: datetime) -> Sheet:
-        """The prices for a question, worked out anew."""
+        """The prices for a question, without the cache."""
         entries = tuple(
             entry for entry in self._overrides.entries if entry.speaks_of(question, tier)
         )

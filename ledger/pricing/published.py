@@ -1,9 +1,10 @@
-"""Pure. Published prices, from genai-prices: a model's data looked up once, as our own rates.
+"""Pure. Published prices from genai-prices: a model's data, looked up once and converted to our
+rates.
 
-The library prices one answer in about 50 us with Decimals, takes an unknown service tier for the
-standard one, and a model without prices for a free one. So it is asked for its data only; the
-arithmetic, and those two guards, are ours. Importing its data takes 0.3 s on one core, hence not
-with this module.
+The library prices one answer in about 50 us with Decimals. It treats an unknown service tier as the
+standard one, and a model without prices as free. So we use only its data; the arithmetic and the
+checks of these two cases are ours. Importing its data takes 0.3 s on one core, so this module does
+not import it at once.
 """
 
 from collections.abc import Iterator
@@ -55,15 +56,15 @@ PRICE_KEYS: dict[str, tuple[str, int]] = {
 PUBLISHED_AS_FREE: dict[tuple[str, str], str] = {
     ("anthropic", "web_fetches"): "https://platform.claude.com/docs/en/about-claude/pricing",
 }
-"""(list, line) -> the page that says it costs nothing beside its tokens."""
+"""(list, line) -> the page that states that it costs nothing beside its tokens."""
 
 NOTES: dict[tuple[str, str], str] = {
     ("perplexity", "requests"): "the fee for a large search context; smaller ones cost less",
 }
-"""(list, line) -> what its price does not tell (docs.perplexity.ai/getting-started/pricing)."""
+"""(list, line) -> a caveat about its price (docs.perplexity.ai/getting-started/pricing)."""
 
 STANDARD_TIERS = frozenset({None, "", "default", "standard", "on_demand", "auto"})
-"""`auto` is the request's word echoed: an answer that ends with it has reported no tier."""
+"""`auto` is an echo of the request: an answer with it has reported no tier."""
 
 _PROMPT_BILLED = ("gemini-1", "gemini-2")
 """Grounding is billed per prompt up to Gemini 2.5, and per query since Gemini 3
@@ -75,7 +76,7 @@ TIER_SPELLINGS = {"on_demand_flex": "flex", "on_demand_priority": "priority"}
 STANDARD_PRICED_TIERS: dict[tuple[str, str], str] = {
     ("groq", "flex"): "https://console.groq.com/docs/flex-processing",
 }
-"""(list, tier) -> the page that says that this tier is billed as the standard one."""
+"""(list, tier) -> the page that states that this tier is billed as the standard one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +86,17 @@ class Published:
     list_id: str
     model: "ModelInfo"
     is_borrowed: bool
-    """The list has it from its vendor's (Azure from OpenAI's)."""
+    """The list copies it from its vendor's list (Azure from OpenAI's)."""
 
     @property
     def source(self) -> str:
-        """Where a price comes from: library, version, list and model."""
+        """The source of a price: library, version, list and model."""
         return f"genai-prices {_version()} {self.list_id}/{self.model.id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Rates in force from one moment to another; `absent`: why what is missing is missing."""
+    """Rates in force from one moment to another; `absent`: why a missing line has no price."""
 
     rates: dict[str, Rate]
     absent: str
@@ -143,7 +144,7 @@ def prices(published: Published, *, tier: str | None, at: datetime, source: str)
     price = model.get_prices(at, context)
     rates = _rates(price, source)
     if not rates and model.id.endswith(":free"):
-        # The name is the price: OpenRouter's free variants, and those listed after them.
+        # The name marks the price: OpenRouter's free variants, and those listed after them.
         free = Rate(0, source)
         rates = {"uncached_input": free, "output": free}
     for list_id, line in PUBLISHED_AS_FREE:
@@ -163,9 +164,9 @@ def prices(published: Published, *, tier: str | None, at: datetime, source: str)
 def picousd_of_price(price: Decimal, units: int) -> int:
     """The price of one unit in whole pico-USD.
 
-    Exact for every price per million tokens of up to six decimals. What does not divide (an hour
-    of sound in milliseconds, a price that was a float in its source) is rounded half even, less
-    than a millionth of any price in use.
+    Exact for every price per million tokens of up to six decimals. Other prices (an hour of sound
+    in milliseconds, a float in the source) are rounded half even, by less than a millionth of any
+    price in use.
     """
     return int((price * PICOUSD_PER_USD / units).to_integral_value(ROUND_HALF_EVEN))
 
@@ -191,7 +192,7 @@ def _is_standard_priced(list_id: str, tier: str | None) -> bool:
 
 
 def _no_tier(published: Published, context: dict[str, str], tier: str, at: datetime) -> str | None:
-    """Why the tier has no price, if it has none; the library would take the standard price."""
+    """Why the tier has no price, or None; the library would use the standard price."""
     what = f"{published.list_id}/{published.model.id}"
     variants = [
         variant
@@ -215,7 +216,7 @@ def _constraints(model: "ModelInfo") -> "list[ConditionalPrice | PriceVariant]":
 def _span(
     dated: "list[ConditionalPrice | PriceVariant]", at: datetime
 ) -> tuple[datetime, datetime]:
-    """The span around a moment that no constraint begins or ends in."""
+    """The span around a moment in which no constraint begins or ends."""
     moments = {moment for each in dated for moment in _moments(each, at.astimezone(UTC))}
     since = max((moment for moment in moments if moment <= at), default=NO_TIME[0])
     until = min((moment for moment in moments if moment > at), default=NO_TIME[1])

@@ -17,10 +17,10 @@ from ledger.store.scope import Scope, conditions, within
 from ledger.store.tables import charges
 
 TOKENS_MAX = 10**9
-"""No request has more, and no token costs a thousandth of a USD. Upstreams are not to be trusted:
-figures beyond that are left out where products of two would not fit 64 bits."""
+"""No real request has more, and no token costs a thousandth of a USD. Upstream figures are
+untrusted: larger ones are left out where a product would overflow 64 bits."""
 SPLIT = 10**9
-"""SQLite's sum ends at 64 bits, which is 9.2 million USD. One that does not fit is made of two."""
+"""SQLite sums to 64 bits, which is 9.2 million USD. A larger sum is split into two columns."""
 CACHE_LINES = ("cache_read", "cache_write", "cache_write_5m", "cache_write_1h")
 
 _READ = (
@@ -40,11 +40,11 @@ _READ = (
     "first_token_ms",
     "duration_ms",
 )
-"""What the terms ask of the view, beside the dimensions."""
+"""Columns of the view that the terms use, beside the dimensions."""
 
 
 def charged_requests(scope: Scope, dialect: str) -> sa.Subquery:
-    """`e`: the requests of a scope, each with what its charges add up to."""
+    """`e`: the requests of a scope, each with the sum of its charges."""
     r, cost = requests.c, _costs(scope)
     c = cost.c
     is_own = (c.priced_lines == c.lines) & (c.provider_lines == 0)
@@ -98,7 +98,7 @@ def summed(
 
 
 def halves(value: sa.ColumnElement[Any], name: str) -> Iterator[tuple[str, sa.ColumnElement[Any]]]:
-    """What a value is in two parts, and the names of their columns."""
+    """A value split into two parts, with the names of their columns."""
     split: sa.ColumnElement[int] = sa.literal_column(str(SPLIT), sa.BigInteger)
     yield f"{name}_high", value.op("/")(split)
     yield f"{name}_low", value.op("%")(split)
@@ -120,7 +120,7 @@ def whole(row: Any, name: str, *, is_split: bool) -> int | None:
 
 
 def is_overflow(error: sa.exc.DBAPIError) -> bool:
-    """Whether SQLite could not hold a sum."""
+    """Whether a sum overflowed in SQLite."""
     return "integer overflow" in str(error.orig)
 
 

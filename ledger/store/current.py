@@ -30,7 +30,7 @@ _JOINED_READING = {
     WHERE n.opened_at = r.opened_at AND n.exchange_id = r.exchange_id
       AND (n.revision > r.revision OR (n.revision = r.revision
            AND (n.read_at < r.read_at OR (n.read_at = r.read_at AND n.id < r.id)))))""",
-    # One look into one partition per exchange. The planner does not see that equal moments lie in
+    # One lookup in one partition per exchange. The planner does not infer that equal moments lie in
     # the same period, so a join over a period would read all of `readings`.
     "postgresql": """JOIN LATERAL (
     SELECT * FROM readings n
@@ -42,12 +42,12 @@ _JOINED_READING = {
 
 
 def joined_reading(dialect: str, condition: str = "true") -> str:
-    """A join of an exchange `e` with its reading `r` that counts."""
+    """A join of an exchange `e` with its current reading `r`."""
     return _JOINED_READING[dialect].format(condition)
 
 
 def is_current_charge(name: str) -> str:
-    """The condition that a charge counts; `name` names the table."""
+    """The condition that a charge is current; `name` is the table's name or alias."""
     return _CURRENT_CHARGE.format(name)
 
 
@@ -58,5 +58,5 @@ def current_charge(charge: sa.FromClause) -> sa.ColumnElement[bool]:
 
 
 def reading_order(name: str = "readings") -> sa.TextClause:
-    """The order of an exchange's readings: the one that counts comes first."""
+    """The order of an exchange's readings: the current one comes first."""
     return sa.text(READING_ORDER.format(name))

@@ -1,10 +1,10 @@
-"""Database. Opening a ledger: its engine, and its first use.
+"""Database. Opens a ledger: its engine, and its first use.
 
 SQLite: WAL, so that a reporting reader never blocks the proxy; `synchronous=FULL`, so that a
 commit is on disk when it returns; mode 0600. PostgreSQL: `postgresql+psycopg://…`.
 
-`ensure` makes an empty ledger, and migrates an older SQLite one after a copy of it was put beside
-it. An older PostgreSQL is shared, so only `tokentee db upgrade` migrates it.
+`ensure` creates the schema of an empty ledger. It migrates an older SQLite ledger after it has made
+a copy beside it. An older PostgreSQL ledger is shared, so only `tokentee db upgrade` migrates it.
 """
 
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ CONNECT_SECONDS_MAX = 5
 
 
 def ensure(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine:
-    """An engine on a ledger whose schema is this code's; LedgerError if that cannot be had.
-
-    With `answer_seconds_max` a PostgreSQL that does not answer for so long is given up.
+    """An engine on a ledger, created or migrated to this code's schema if need be; LedgerError if
+    it cannot be opened. With `answer_seconds_max` the engine gives up on a PostgreSQL that does not
+    answer for so long.
     """
     parsed = parse_url(url) if isinstance(url, str) else url
     path = file_of(parsed)
@@ -54,7 +54,7 @@ def ensure(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine
 
 
 def create(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine:
-    """An engine on a ledger of any schema, or of none yet; a SQLite file is made if need be."""
+    """An engine on a ledger of any schema, or of none yet; a missing SQLite file is created."""
     parsed = parse_url(url) if isinstance(url, str) else url
     if path := file_of(parsed):
         private_files.create(path)
@@ -62,8 +62,7 @@ def create(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine
 
 
 def open_existing(url: str) -> Engine:
-    """An engine on a ledger that must be there, of this schema or an older one; it is not
-    changed."""
+    """An engine on an existing ledger, of this schema or an older one; it is not changed."""
     parsed = parse_url(url)
     if (path := file_of(parsed)) and not path.is_file():
         raise LedgerError(
@@ -100,16 +99,17 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
         connect_args={
             "connect_timeout": CONNECT_SECONDS_MAX,
             "application_name": "tokentee",
-            # Poolers hand a connection on between transactions, without what was prepared on it.
+            # Poolers give a connection to another client between transactions, without its prepared
+            # statements.
             "prepare_threshold": None,
-            # A server that is gone without a word is noticed.
+            # Detects a server that disappeared without closing the connection.
             "keepalives_idle": 30,
             "keepalives_interval": 10,
             "keepalives_count": 3,
             "tcp_user_timeout": 60_000,
         },
         pool_pre_ping=True,
-        # Errors go into logs: without the values of the statement, the secret of keys among them.
+        # Errors go into logs, so they must not hold parameter values; the secret of keys is one.
         hide_parameters=True,
     )
     if answer_seconds_max is not None:
@@ -120,7 +120,7 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
 
         @sa.event.listens_for(engine, "begin")
         def begin(connection: Connection) -> None:
-            # The server ends the transaction of a client that has given it up, with its locks. Not
+            # The server ends a transaction that its client abandoned, and releases its locks. Not
             # as a startup parameter, which poolers refuse.
             connection.exec_driver_sql(
                 f"SET LOCAL idle_in_transaction_session_timeout = {idle_ms_max}"
@@ -137,8 +137,8 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
 def writing(engine: Engine) -> Iterator[Connection]:
     """A connection in a transaction that will write.
 
-    On SQLite it has the write lock from the start: one that reads first and then wants to write is
-    refused at once if anyone wrote in between, without the wait for a busy ledger.
+    On SQLite it takes the write lock at the start: SQLite refuses a transaction that reads first
+    and then writes, at once and without the busy timeout, if another process wrote in between.
     """
     with engine.connect() as connection:
         connection.execution_options(tokentee_begin="BEGIN IMMEDIATE")
@@ -147,7 +147,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 def _on_sqlite_connect(connection: Any, _entry: ConnectionPoolEntry) -> None:
-    # The driver's own transactions begin late and not before DDL; ours begin where we say.
+    # The driver begins its transactions late and not before DDL, so we begin them ourselves.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {BUSY_MS_MAX}")

@@ -1,8 +1,8 @@
-"""Database. What a report can be by, and what `--only` can ask for, as SQL.
+"""Database. The dimensions of reports (`--by`) and filters (`--only`) as SQL.
 
 Columns of the view `requests`, times, tags, and the words of the names file. A request's team is
-not stored: `NameFacts` asks for the few facts that decide it, grouped by the database, and maps
-the groups. Where single rows are chosen (`--only team=…` of an export), it is a CASE expression.
+not stored: `NameFacts` lets the database group by the few columns that decide it, and maps the
+groups. Where single rows are chosen (`--only team=…` of an export), it is a CASE expression.
 """
 
 from collections.abc import Sequence
@@ -36,23 +36,23 @@ COLUMNS = {
     "source": "source",
     "tag": "tags",
 }
-"""What a report can be by -> its column; beside these the times, `tag:NAME` and the names'
-words."""
+"""Dimension of a report -> its column; further dimensions are the times, `tag:NAME` and the words
+of the names file."""
 TIMES = {"month": 7, "day": 10, "hour": 13, "week": 10}
 """Characters of `YYYY-MM-DD HH`. A week is named by its Monday."""
 NONE = "(none)"
-"""The value that means: there is none."""
+"""The value that stands for a missing value."""
 KEY_CHARACTERS_MIN = 6
-"""From here on the beginning of a fingerprint names a key."""
+"""The shortest prefix of a fingerprint that names a key."""
 
 
 def known_words() -> tuple[str, ...]:
-    """What `--by` and `--only` take."""
+    """The words that `--by` and `--only` take."""
     return (*COLUMNS, *WORDS, "tag:NAME", *TIMES)
 
 
 def dimension(word: str, dialect: str, of: sa.FromClause = requests) -> sa.ColumnElement[Any]:
-    """The expression that a report is by; LedgerError for a word that nothing is by.
+    """The expression of a dimension; LedgerError for an unknown word.
 
     `of`: the view `requests`, or anything that has its columns.
     """
@@ -106,7 +106,7 @@ _FACT_COLUMNS = {
 
 
 class NameFacts:
-    """The facts that decide some words of the names file, as columns to group by."""
+    """The columns that decide some words of the names file, to group by."""
 
     def __init__(self, names: Names, words: tuple[str, ...], dialect: str) -> None:
         self._names = names
@@ -118,7 +118,7 @@ class NameFacts:
         self._seen: dict[tuple[Any, ...], Facts] = {}
 
     def columns(self, of: sa.FromClause = requests) -> list[sa.ColumnElement[Any]]:
-        """What to group by."""
+        """The columns to group by."""
         found: list[sa.ColumnElement[Any]] = [of.c[_FACT_COLUMNS[fact]] for fact in self._kept]
         found += [_tag(tag, self._dialect, of) for tag in self._tags]
         if self._boundaries:
@@ -152,7 +152,7 @@ def _host_of(origin: str) -> str | None:
 
 
 def matches(value: str | None, wanted: Sequence[str]) -> bool:
-    """As `condition`, of one value that is known already."""
+    """As `condition`, for a value in memory."""
     return any(
         value is None if want == NONE else value is not None and bool(pattern(want).match(value))
         for want in wanted

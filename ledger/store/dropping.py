@@ -1,6 +1,5 @@
-"""Database. Dropping whole exchanges: the only way in which settled facts leave a ledger.
-
-The guards of the tables (migration 0002) let it pass, and nothing else.
+"""Database. Drops whole exchanges: nothing else removes settled facts from a ledger. The guards of
+the tables (migration 0002) allow only this.
 """
 
 from datetime import datetime
@@ -15,14 +14,14 @@ from ledger.store.schema.columns import instant_text
 from ledger.store.tables import charges, exchanges, meta, readings
 
 DROPPED_UNTIL = "dropped_until"
-"""The key in `meta` of how recent the newest exchange is that was dropped: what points at one that
-is not there any more (`duplicate_of`) is then no fault."""
+"""The key in `meta` of the moment of the newest dropped exchange: a `duplicate_of` may point at a
+row older than that which no longer exists."""
 DROP_EXCHANGES_MAX = 500
 """Exchanges of one transaction. The commits of a proxy wait for it, some 20 ms."""
 
 
 def drop(engine: Engine, which: sa.ColumnElement[bool]) -> int:
-    """Drop some of these exchanges, the oldest first; 0 when there are none left."""
+    """Drop some of these exchanges, the oldest first; how many, 0 if there are none left."""
     with db.writing(engine) as connection:
         rows = connection.execute(
             sa.select(exchanges.c.opened_at, exchanges.c.id)
@@ -39,7 +38,7 @@ def drop(engine: Engine, which: sa.ColumnElement[bool]) -> int:
 
 
 def note_dropped_until(connection: Connection, until: datetime) -> None:
-    """Record how recent the newest dropped exchange is."""
+    """Record the moment of the newest dropped exchange."""
     connection.execute(
         sa.text(
             "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) "
@@ -50,7 +49,8 @@ def note_dropped_until(connection: Connection, until: datetime) -> None:
 
 
 def _allow(connection: Connection, *, allowed: bool) -> None:
-    """What the guards of the tables look for (migration 0002); it ends with the transaction."""
+    """Set the permission that the guards of the tables check (migration 0002); it ends with the
+    transaction."""
     if connection.dialect.name == "postgresql":
         value = "on" if allowed else "off"
         connection.exec_driver_sql(f"SET LOCAL tokentee.retention = '{value}'")

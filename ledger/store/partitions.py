@@ -1,8 +1,8 @@
 """Database. One partition per month on PostgreSQL, made before its rows come.
 
-A month's partition keeps its indices small and is dropped in one stroke when it is too old
-(`retention.py`). A row for which there is none goes to the default partition, where it is found
-just the same; such a month cannot get a partition any more without moving its rows.
+A month's partition keeps its indices small and is dropped as a whole when it is too old
+(`retention.py`). A row without a partition goes to the default partition, where queries find it
+too; such a month can no longer get a partition without moving its rows.
 """
 
 from collections.abc import Iterable
@@ -14,11 +14,12 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.store.tables import PARTITIONED
 
 MONTHS_AHEAD = 2
-"""Months made in advance: operators have that long to notice that a proxy cannot make them."""
+"""Months made in advance: operators have that long to notice that a proxy cannot create
+partitions."""
 YEARS_MAX = 10
-"""How far back an import makes partitions: a wrong clock must not make thousands."""
+"""How far back an import makes partitions: a wrong clock must not create thousands."""
 LOCK_MS_MAX = 3_000
-"""How long it waits for the lock on the tables, which it holds for an instant."""
+"""How long it waits for the lock on the tables, which it holds only briefly."""
 
 
 def month_of(opened_at: str) -> date:
@@ -28,7 +29,7 @@ def month_of(opened_at: str) -> date:
 
 
 def coming(today: date) -> list[date]:
-    """This month and those that follow soon."""
+    """This month and the next `MONTHS_AHEAD`."""
     months = [today.replace(day=1)]
     for _ in range(MONTHS_AHEAD):
         months.append(after(months[-1]))
@@ -36,7 +37,7 @@ def coming(today: date) -> list[date]:
 
 
 def ensure(engine: Engine, months: Iterable[date], today: date) -> dict[date, str | None]:
-    """Make the partitions of these months; per month why there is none, or None."""
+    """Create the partitions of these months; per month the reason why it has none, or None."""
     latest = coming(today)[-1]
     outcome: dict[date, str | None] = {}
     for month in sorted(set(months)):
@@ -47,8 +48,9 @@ def ensure(engine: Engine, months: Iterable[date], today: date) -> dict[date, st
             with engine.begin() as connection:
                 _make(connection, month)
         except (sa.exc.ProgrammingError, sa.exc.IntegrityError) as error:
-            # No right to make tables, or rows of that month in the default partition. Anything
-            # else passes, and rows can wait for it: in the default partition they would stay.
+            # No right to make tables, or rows of that month in the default partition. Any other
+            # error is temporary, and the rows wait for it: rows in the default partition stay
+            # there.
             outcome[month] = " ".join(str(error.orig).split())
         else:
             outcome[month] = None
@@ -56,12 +58,12 @@ def ensure(engine: Engine, months: Iterable[date], today: date) -> dict[date, st
 
 
 def after(month: date) -> date:
-    """The month that follows."""
+    """The next month."""
     return date(month.year + month.month // 12, month.month % 12 + 1, 1)
 
 
 def names(month: date) -> list[str]:
-    """The partitions of a month, what refers before what is referred to."""
+    """The partitions of a month; referring tables come before the tables that they refer to."""
     return [f"{table}_p{month:%Y_%m}" for table in reversed(PARTITIONED)]
 
 

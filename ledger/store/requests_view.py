@@ -1,4 +1,4 @@
-"""Database. The public view `requests`, as it is asked: one row per exchange that counts."""
+"""Database. The public view `requests` for queries: one row per exchange that counts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -75,7 +75,7 @@ REQUEST_COLUMNS: Mapping[str, str] = {
     "reading_revision": "integer",
     "meter_version": "text",
 }
-"""Column -> kind of its values."""
+"""Column -> type of its values."""
 
 _SQL_TYPES: Mapping[str, Any] = {
     "text": sa.Text,

@@ -1,4 +1,4 @@
-"""Pure. Rows of the ledger back as the values they were written from."""
+"""Pure. Converts rows of the ledger to the values they were written from."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _COUNTS = tuple(
 
 
 def exchange_of(row: Mapping[str, Any]) -> Exchange:
-    """An exchange out of its row."""
+    """The exchange of a row."""
     known = {name: row[name] for name in _EXCHANGE if row[name] is not None}
     known["state"] = State(row["state"])
     known["source"] = Source(row["source"])
@@ -27,7 +27,7 @@ def exchange_of(row: Mapping[str, Any]) -> Exchange:
 
 
 def reading_of(row: Mapping[str, Any]) -> Reading:
-    """A reading out of its row."""
+    """The reading of a row."""
     return Reading(
         exchange_id=row["exchange_id"],
         opened_at=row["opened_at"],
@@ -48,7 +48,7 @@ def reading_of(row: Mapping[str, Any]) -> Reading:
 
 
 def _document(text: str) -> Any:
-    """Most documents are empty, which takes no parser to see."""
+    """Most documents are empty; those are not parsed."""
     return {} if text == "{}" else [] if text == "[]" else json.loads(text)
 
 

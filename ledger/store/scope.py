@@ -15,18 +15,18 @@ from ledger.store.requests_view import requests
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which requests are asked for."""
+    """Which requests a query selects."""
 
     since: datetime | None = None
     until: datetime | None = None
     only: tuple[tuple[str, str], ...] = ()
-    """(a word that a report can be by, its value): any of the values of one word, and all of the
-    words. `*` and `?` stand for any characters."""
+    """(dimension, value): a request must have one of the values of each dimension. `*` and `?`
+    stand for any characters."""
     names: Names = NO_NAMES
-    """What teams, people, cost centres and keys are called."""
+    """The names of teams, people, cost centres and keys."""
 
     def wanted(self) -> dict[str, list[str]]:
-        """Word -> the values of which a request must have one."""
+        """Dimension -> the values of which a request must have one."""
         found: dict[str, list[str]] = {}
         for word, value in self.only:
             found.setdefault(word, []).append(value)
@@ -35,7 +35,7 @@ class Scope:
 
 @contextmanager
 def snapshot(engine: Engine) -> Iterator[Connection]:
-    """A connection whose questions all see the same ledger."""
+    """A connection whose queries all see the same snapshot."""
     with engine.connect() as connection:
         if engine.dialect.name == "postgresql":
             # SQLite's readers have a snapshot in WAL mode anyway.

@@ -1,4 +1,4 @@
-"""Database. The secret of the keyed hash of API keys, apart from what readers of a ledger may see.
+"""Database. The secret of the keyed hash of API keys; readers of a ledger cannot read it.
 
 A reader who knows the secret can test guesses of a key against the fingerprints in a ledger. So
 the secret is stored neither in the ledger nor in any copy of it:
@@ -45,7 +45,7 @@ _SHARING = sa.text(
 
 
 def of_machine() -> bytes:
-    """The secret of this user's ledgers; made when it is first asked for."""
+    """The secret of this user's ledgers; created at first use."""
     return _made(_machine_path(), secrets.token_bytes(SECRET_BYTES))
 
 
@@ -66,7 +66,7 @@ def id_of(secret: bytes) -> str:
 
 
 def id_in(engine: Engine) -> str | None:
-    """The name of the secret that a ledger was written with; None: not known."""
+    """The id of the secret that a ledger was written with; None: not known."""
     if engine.dialect.name == "sqlite":
         with engine.connect() as connection:
             noted: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _ID))
@@ -77,7 +77,7 @@ def id_in(engine: Engine) -> str | None:
 
 
 def known(engine: Engine) -> bytes | None:
-    """The secret of a ledger, if it can be read from here; none is made, nothing is changed."""
+    """The secret of a ledger, if it is readable here; nothing is created or changed."""
     if (path := urls.file_of(engine.url)) is not None:
         own = _own_path(path)
         found = own if own.is_file() else _machine_path()
@@ -86,13 +86,13 @@ def known(engine: Engine) -> bytes | None:
         with engine.connect() as connection:
             kept = connection.scalar(_SHARED)
     except sa.exc.ProgrammingError:
-        # No right to read it, or a ledger of before it had a place of its own.
+        # No right to read it, or a ledger older than the schema `tokentee_private`.
         return None
     return None if kept is None else bytes.fromhex(kept)
 
 
 def give(engine: Engine, secret: bytes) -> bool:
-    """Give this secret to a ledger that has none of its own; whether it has it now."""
+    """Store this secret for a ledger that has no own secret; whether it has this one now."""
     if (path := urls.file_of(engine.url)) is not None:
         if known(engine) != secret:
             _made(_own_path(path), secret)
@@ -115,7 +115,7 @@ def take_out(engine: Engine) -> None:
     if _made(_machine_path(), kept) != kept:
         _made(_own_path(path), kept)
     with engine.connect() as connection:
-        # What is deleted is overwritten in the file.
+        # SQLite overwrites deleted content in the file.
         connection.exec_driver_sql("PRAGMA secure_delete = ON")
         connection.rollback()
         connection.execution_options(tokentee_begin="BEGIN IMMEDIATE")
@@ -165,11 +165,12 @@ def _own_path(ledger: Path) -> Path:
 
 
 def _made(path: Path, secret: bytes) -> bytes:
-    """The secret in a file, which is made with this one if it is not there."""
+    """The secret in a file; a missing file is created with this one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
-            # Linked when it is whole: of two processes that start at once, one is second.
+            # The complete file is linked into place, so of two processes that start together one
+            # wins.
             with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:
                 file.write(secret.hex())
                 file.flush()

@@ -4,19 +4,19 @@ exchanges   one row per HTTP exchange; `open` when its request goes upstream, se
 readings    what the meter read; append-only, the highest revision counts
 charges     priced lines of a reading; append-only, the highest revision of each line counts
 daily, daily_by, hourly_usage, hourly, stale_days   sums of days that are over (`rollup.py`)
-meta, learned, nodes, outbox, set_aside   what the ledger needs for itself
+meta, learned, nodes, outbox, set_aside   internal state of the ledger
 
 Every key holds the exchange's id and its `opened_at`: PostgreSQL partitions all three tables by
 time, a distributed one spreads them by exchange, and rows of one exchange lie together in either.
-`opened_at` comes first, so that new rows are added at one end of each index and a report over a
-period reads neighbours.
+`opened_at` comes first, so that new rows go to one end of each index and a report over a period
+reads adjacent rows.
 
-The partial indexes state their condition for SQLite only, and the partitioned tables nothing of
-partitions: a keyword of PostgreSQL's imports its dialect, which costs each `tokentee report` on a
-file 40 ms. The migrations create the tables, and have both.
+The partial indexes have a condition for SQLite only, and the partitioned tables do not mention
+partitions: a PostgreSQL keyword imports its dialect, which costs each `tokentee report` on a file
+40 ms. The migrations create the tables, and contain both.
 
-A partition key must not change, so `opened_at` belongs to the identity: whoever makes an exchange
-from a recorded flow takes the flow's own start, to the microsecond, not the time of making it.
+A partition key must not change, so `opened_at` belongs to the identity: code that makes an exchange
+from a recorded flow uses the flow's own start, to the microsecond, and not the current time.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ from ledger.store.schema.sums import COUNTS, DIMENSIONS, SUMS, TIMES
 from ledger.store.schema.views import HOURLY
 
 REVISION = "0008"
-"""The migration this code is written for; a test holds it to the newest one."""
+"""The migration that this code needs; a test compares it with the newest one."""
 
 PARTITIONED = ("exchanges", "readings", "charges")
 """Tables that PostgreSQL keeps in one partition a month."""
@@ -78,7 +78,7 @@ def _not_negative(*names: str) -> list[sa.CheckConstraint]:
 
 
 def _valid_json(*names: str) -> list[sa.CheckConstraint]:
-    # PostgreSQL's type says the same. SQLite before 3.45 calls NULL invalid.
+    # PostgreSQL's type checks the same. SQLite before 3.45 calls NULL invalid.
     return [
         _check(f"{name} IS NULL OR json_valid({name})", f"{name}_is_json", only="sqlite")
         for name in names
@@ -86,9 +86,9 @@ def _valid_json(*names: str) -> list[sa.CheckConstraint]:
 
 
 def _reference(columns: list[str], referred: list[str]) -> sa.ForeignKeyConstraint:
-    # Not on PostgreSQL: to a partitioned table each row costs 70 µs, four fifths of what shipping
-    # an exchange takes, and keeps a month from being dropped in one stroke. What is shipped comes
-    # from SQLite, whole.
+    # Not on PostgreSQL: a reference to a partitioned table costs 70 µs per row, four fifths of the
+    # time to ship an exchange, and a month could not be dropped as a whole. Shipped rows come
+    # complete from SQLite.
     constraint = sa.ForeignKeyConstraint(columns, referred)
     constraint.ddl_if(dialect="sqlite")
     return constraint
@@ -129,7 +129,7 @@ exchanges = sa.Table(
     comment="One row per HTTP exchange",
 )
 sa.Index("ix_exchanges_id", exchanges.c.id)
-# Serves lookups by response id, and `schema/links.py`: what counts stands first.
+# For lookups by response id and for `schema/links.py`: rows that count come first.
 sa.Index(
     "ix_exchanges_response",
     exchanges.c.response_id,
@@ -210,11 +210,11 @@ charges = sa.Table(
     _check("(unit_picousd IS NULL) = (amount_picousd IS NULL)", "priced_or_not"),
     _check("amount_picousd = quantity * unit_picousd", "amount_is_exact"),
     comment="Priced lines of a reading; append-only",
-    # Clustered by its key: four lines per exchange are one place to read, and no second index.
+    # Clustered by its key: the four lines of an exchange lie together, without a second index.
     sqlite_with_rowid=False,
 )
 
-# The rare lines, so that the views see at a glance that an ordinary reading has none.
+# Index of the rare lines, so that the views find quickly that an ordinary reading has none.
 for _name, _rule in (
     ("ix_charges_revised", charges.c.revision > 1),
     ("ix_charges_further", charges.c.line.like("%.%")),

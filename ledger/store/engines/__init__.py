@@ -1,6 +1,5 @@
-"""Engines: what opening a ledger needs. `store.db` opens it.
+"""Engines: the parts that `store.db` needs to open a ledger.
 
-In: the URL of a ledger. Out: its parsed URL, its private file, its schema brought up to date, and
-a driver's errors as one line for the operator.
-Uses: store's tables and schema, model.
+In: the URL of a ledger. Out: its parsed URL, its private file, its migrated schema, and a driver's
+errors as one line for the operator. Uses: store's tables and schema, model.
 """

@@ -1,4 +1,4 @@
-"""Pure. What a driver's error means for the operator."""
+"""Pure. Turns a driver's error into advice for the operator."""
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
@@ -7,7 +7,7 @@ from ledger.store.engines import urls
 
 
 def is_trouble(error: sa.exc.DBAPIError) -> bool:
-    """Whether the database cannot be reached or written, whatever is asked of it."""
+    """Whether the database cannot be reached or written at all, whatever the statement."""
     text = str(error.orig)
     return isinstance(error, sa.exc.OperationalError) and not any(
         word in text for word in ("already exists", "no such", "near ", "does not exist")
@@ -15,15 +15,15 @@ def is_trouble(error: sa.exc.DBAPIError) -> bool:
 
 
 def not_opened(url: URL, error: sa.exc.DBAPIError) -> str:
-    """One line for the operator out of a driver's error."""
+    """One line for the operator, made from a driver's error."""
     text = " ".join(str(error.orig).split())
     if "not a database" in text or "malformed" in text:
         advice = "move the file away and start again, or put a copy in its place"
     elif "readonly" in text or "unable to open" in text:
         advice = "name a file you can write to (ledger_url, TOKENTEE_LEDGER)"
     elif url.drivername == "sqlite":
-        advice = "see that nothing holds the file and its disk has room"
+        advice = "check that no process holds the file and that its disk has room"
     else:
-        advice = "see that the server runs and the URL is right"
+        advice = "check that the server runs and the URL is right"
     said = urls.cut(text, urls.password_of(url))
     return f"cannot open the ledger {urls.shown(url)}: {said}; {advice}"

@@ -1,8 +1,8 @@
 """Database. PostgreSQL connections that give up on a server that does not answer.
 
-PostgreSQL's own limits (`statement_timeout`, `lock_timeout`) are kept by the server. Where a load
-balancer or a tunnel goes silent and still acknowledges what it gets, no answer and no error ever
-comes. So the client keeps a limit, too, for each exchange with the server.
+The server enforces PostgreSQL's own limits (`statement_timeout`, `lock_timeout`). If a load
+balancer or a tunnel goes silent but still acknowledges packets, neither an answer nor an error ever
+comes. So the client enforces a limit, too, for each answer of the server.
 """
 
 import time
@@ -18,12 +18,12 @@ class BoundedConnection(psycopg.Connection[Any]):
     answer_seconds_max: float = 75.0
 
     def wait(self, gen: Generator[Any, Any, Any], *arguments: Any, **options: Any) -> Any:
-        """Wait for the server, for so long at most."""
+        """Wait for the server, up to the limit."""
         deadline = time.monotonic() + self.answer_seconds_max
         return super().wait(self._bounded(gen, deadline), *arguments, **options)
 
     def _bounded(self, gen: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any, Any]:
-        # A generator asks for readiness of the socket, and gets 0 where an interval passed first.
+        # The generator waits until the socket is ready; it receives 0 if an interval passed first.
         try:
             wanted = next(gen)
             while True:

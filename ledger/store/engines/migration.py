@@ -1,4 +1,5 @@
-"""Database. The schema of a ledger: which it is, bringing it to this code's, what differs.
+"""Database. The schema of a ledger: finds its revision, migrates it to this code's, lists
+differences.
 
 A migration holds a lock, so two processes that start at once do not collide. A SQLite ledger
 is copied before its migration. A schema that is newer than this code is refused.
@@ -20,22 +21,24 @@ from ledger.store.tables import PARTITIONED, REVISION
 MIGRATION_LOCK = 0x746F6B656E746565
 """`tokentee` as a number: the advisory lock on PostgreSQL."""
 EMPTY_LEDGER = "empty_sqlite.sql"
-"""What all migrations together make of an empty SQLite file. A test compares it with them, and
-`python -m tests.ledger.store.engines.empty_ledger` writes it anew when one is added."""
+"""The schema that all migrations together make in an empty SQLite file. A test compares it with
+them, and `python -m tests.ledger.store.engines.empty_ledger` rewrites it when a migration is
+added."""
 STATEMENT_END = ";\n--\n"
-"""A semicolon alone stands in triggers, too."""
+"""Triggers contain semicolons, so a semicolon alone does not end a statement."""
 LINKS_SINCE = "0005"
-"""The schema since which links are as `schema/links.py` has them."""
+"""The first schema whose links follow `schema/links.py`."""
 
 
 def revision_of(engine: Engine) -> str | None:
-    """The schema of a ledger; None if it has none yet. LedgerError if it is newer than we are."""
+    """The schema of a ledger; None if it has none yet. LedgerError if it is newer than this
+    code."""
     with engine.connect() as connection:
         return _revision(connection)
 
 
 def upgrade(engine: Engine) -> str | None:
-    """Bring a ledger to this code's schema; the name of the copy made before, if one was."""
+    """Migrate a ledger to this code's schema; the name of the copy made before, if any."""
     try:
         with migrating(engine) as connection:
             found = _revision(connection)
@@ -79,7 +82,7 @@ def differences(engine: Engine) -> list[str]:
 
 @contextmanager
 def migrating(engine: Engine) -> Iterator[Connection]:
-    """A connection in a transaction that nobody else migrates beside."""
+    """A connection in a transaction that locks out other migrations."""
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             # Batch mode copies a table and drops the old one, which foreign keys would refuse.
@@ -90,13 +93,13 @@ def migrating(engine: Engine) -> Iterator[Connection]:
             if engine.dialect.name == "postgresql":
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
             yield connection
-        # The connection goes back to the pool with foreign keys off: not this one.
+        # This connection has foreign keys off, so it must not return to the pool.
         connection.invalidate()
 
 
 def is_ours(thing: Any, name: str | None, kind: str, _reflected: bool, _other: Any) -> bool:
-    """Partitions are made by the shipper as time goes by, not by the schema; and only SQLite has
-    foreign keys (`tables.py`), which Alembic cannot be told."""
+    """The shipper creates partitions month by month, so they are not in the schema; and only SQLite
+    has foreign keys (`tables.py`), which Alembic cannot express."""
     if kind == "foreign_key_constraint":
         return False
     if kind == "index":
@@ -105,8 +108,8 @@ def is_ours(thing: Any, name: str | None, kind: str, _reflected: bool, _other: A
 
 
 def _create(connection: Connection) -> None:
-    """Make an empty SQLite ledger, as all migrations one after the other would. Alembic and what it
-    imports would cost the first start 0.35 s and the proxy 13 MB for good (measured)."""
+    """Create an empty SQLite ledger with the schema that all migrations together give. Alembic and
+    what it imports would cost the first start 0.35 s and the proxy 13 MB for good (measured)."""
     for statement in (_migrations() / EMPTY_LEDGER).read_text().split(STATEMENT_END)[:-1]:
         connection.exec_driver_sql(statement)
     derived.derive(connection)

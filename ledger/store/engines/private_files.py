@@ -30,7 +30,7 @@ def create(path: Path) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Take the rights of others to a ledger's files away, where it is ours."""
+    """Remove the rights of other users on a ledger's files, if we own them."""
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         file = path.with_name(name)
         with contextlib.suppress(FileNotFoundError, PermissionError):
@@ -39,7 +39,7 @@ def _make_private(path: Path) -> None:
 
 
 def copies_of(path: Path) -> list[Path]:
-    """The copies that migrations have put beside a ledger."""
+    """The copies that migrations have made beside a ledger."""
     return sorted(
         file
         for file in path.parent.glob(f"{glob.escape(path.name)}.before-*")
@@ -48,8 +48,8 @@ def copies_of(path: Path) -> list[Path]:
 
 
 def copy_before(path: Path, revision: str, *, new_revision: str) -> Path:
-    """A copy of a ledger beside it. One name for one step: a migration that is tried again
-    replaces the copy of the last try."""
+    """Copy a ledger to a file beside it. Each migration step has one file name: a retry replaces
+    the copy of the last attempt."""
     copy = path.with_name(f"{path.name}.before-{new_revision}-from-{revision}")
     part = copy.with_name(f"{copy.name}.part")
     part.unlink(missing_ok=True)
@@ -65,6 +65,6 @@ def copy_before(path: Path, revision: str, *, new_revision: str) -> Path:
         part.unlink(missing_ok=True)
         raise LedgerError(
             f"cannot copy the ledger {path} before its migration: {error}; it is as it was: "
-            "make room for a copy beside it"
+            "free some disk space for a copy beside it"
         ) from error
     return copy

@@ -1,4 +1,5 @@
-"""Edge (environment). Where a ledger lives: its URL, its file, and what of it people may see."""
+"""Edge (environment). Where a ledger lives: its URL, its file, and the URL without secrets for
+display."""
 
 import os
 from importlib.util import find_spec
@@ -13,7 +14,7 @@ from ledger.text.extras import needs
 from ledger.text.passwords import mistyped_url, without_passwords
 
 SHOWN_CHARACTERS_MAX = 300
-"""Of a text that an error repeats."""
+"""Characters that an error repeats of a text."""
 PORT_MAX = 65_535
 
 
@@ -25,7 +26,7 @@ def default_url() -> str:
 
 
 def data_directory() -> Path:
-    """Where the user's ledger, spools and secret are kept."""
+    """The directory of the user's ledger, spools and secret."""
     return platformdirs.user_data_path("tokentee", appauthor=False)
 
 
@@ -39,12 +40,12 @@ def parse_url(url: str) -> URL:
             "use sqlite:////path/to/ledger.sqlite3 or postgresql+psycopg://user@host/database"
         ) from None
     if "@" in (parsed.host or ""):
-        # What was meant as the end of the password would be looked up, and named, as a host.
+        # Otherwise the end of the password would be resolved, and shown, as a host name.
         raise LedgerError(
             f"not a ledger URL: {_given(url)}; write an @ in a user or password as %40"
         )
     if parsed.username is None and "@" in (parsed.database or ""):
-        # A slash typed for the colon: user and password would be a host and a database.
+        # A slash typed instead of the colon would turn user and password into host and database.
         raise LedgerError(f"not a ledger URL: {_given(url)}; write //USER:PASSWORD@HOST/NAME")
     if parsed.port is not None and not 0 < parsed.port <= PORT_MAX:
         # A password of digits without its host: `//user:123456/database`.
@@ -73,7 +74,7 @@ def shown(url: URL | str) -> str:
 
 
 def password_of(url: URL) -> str | None:
-    """The password in a URL, to be removed from texts."""
+    """The password in a URL, to be redacted from texts."""
     return str(url.password) if url.password is not None else None
 
 
@@ -85,7 +86,7 @@ def file_of(url: URL) -> Path | None:
 
 
 def _with_its_password(url: URL) -> URL:
-    """The URL with a `?password=` where a password belongs, and is hidden."""
+    """The URL with a `?password=` moved to the password's place, where `shown` redacts it."""
     given = url.query.get("password")
     if not isinstance(given, str):
         return url
@@ -97,11 +98,12 @@ def _is_path(text: str) -> bool:
 
 
 def _given(url: str) -> str:
-    """What was meant as a URL, however mistyped, without its password."""
+    """The text that was given as a URL, without its password, even if it is mistyped."""
     return cut(mistyped_url(url))
 
 
 def cut(text: str, *known: str | None) -> str:
-    """A text for one line of an error, without passwords; `known` ones wherever they stand."""
+    """A text for one line of an error, without passwords; `known` passwords are redacted anywhere
+    in it."""
     text = without_passwords(text, *known)
     return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}…"

@@ -1,6 +1,5 @@
-"""Processes: which recording processes live, what dead ones left, and threads that go on.
+"""Processes: which recording processes live, the open rows of dead ones, and supervised threads.
 
-In: a ledger's file; the work of a thread. Out: rows given up as lost, items set aside, and how each
-thread does (`health`).
-Uses: store's tables and engines, model.
+In: a ledger's file; the work of a thread. Out: rows marked as lost, items set aside, and the state
+of each thread (`health`). Uses: store's tables and engines, model.
 """

@@ -1,4 +1,5 @@
-"""Pure. How the threads of a recording process do, and what works beside the writer."""
+"""Pure. The state of the threads of a recording process, and the protocol of threads beside the
+writer."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,35 +7,35 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadHealth:
-    """How one thread does."""
+    """The state of one thread."""
 
     name: str
     is_working: bool
-    """False while it waits to be started again, and after it ended without being told to."""
+    """False while it waits for a restart, and after it ended without being asked to."""
     failures: int
-    """How often it had to be started again."""
+    """How often it was restarted."""
     set_aside: int
-    """Items that it could not work on."""
+    """Items that it could not process."""
     error: str | None
-    """The last reason for either."""
+    """The last reason for a restart or a set-aside item."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """How recording goes."""
+    """The state of recording."""
 
     threads: tuple[ThreadHealth, ...]
-    """The writer's first, then those beside it."""
+    """The writer's first, then those of the other threads."""
     trouble: str | None
     """Why nothing can be committed now."""
     queued_rows: int
     dropped: int
     """Settled exchanges that could not be recorded since the start."""
     set_aside: int
-    """Items that could not be written, and are kept beside the ledger."""
+    """Items that could not be written, kept in a file beside the ledger."""
 
     def problems(self) -> tuple[str, ...]:
-        """What is wrong, in words; empty: nothing is."""
+        """One line per problem; empty: there is none."""
         found = [
             f"the {thread.name} does not work: {thread.error}"
             for thread in self.threads
@@ -53,13 +54,13 @@ class Companion(Protocol):
     """A thread that works on a ledger beside the writer: it ships it, or keeps its sums."""
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
 
     def wake(self) -> None:
-        """The writer has committed a batch."""
+        """Called when the writer has committed a batch."""
 
     def stop(self, timeout_seconds: float) -> None:
-        """Finish, within so many seconds."""
+        """Finish within this many seconds."""
 
     def health(self) -> ThreadHealth:
-        """How the thread does."""
+        """The state of the thread."""

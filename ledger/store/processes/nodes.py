@@ -1,8 +1,8 @@
 """Edge. Which recording processes are alive.
 
-Each one holds a lock on a file of its own beside the ledger. The system lets go of it when the
-process ends, however it ends, so a lock that can be taken belongs to a dead one. This needs no
-process ids, which are reused, and mean nothing between two containers on one volume.
+Each one holds a lock on a file of its own beside the ledger. The system releases the lock when the
+process ends for any reason, so a lock that can be taken belongs to a dead process. This needs no
+process ids, which are reused and mean nothing between two containers on one volume.
 """
 
 import contextlib
@@ -14,25 +14,26 @@ from pathlib import Path
 
 
 class Claim:
-    """Says that a node is alive, until it is released or the process ends."""
+    """Marks a node as alive until it is released or the process ends."""
 
     def __init__(self, ledger: Path, node: str) -> None:
         self.node = node
-        """The node's name: made unique where another process has it."""
+        """The node's name: made unique if another process has the same."""
         self._file: int | None = None
         while self._file is None:
             self._path = _lock_path(ledger, self.node)
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # None: two containers with one host name and process id, started in one second.
+            # None: another container has the same host name, process id and second of start.
             self._file = take_turn(self._path)
             if self._file is None:
                 self.node = f"{node}/{secrets.token_hex(4)}"
 
     def release(self) -> None:
-        """Say that the node has ended in good order; once more says nothing more."""
+        """Mark the node as ended in good order; idempotent."""
         if self._file is None:
             return
-        # Before the file is closed: nobody can take the lock and then lose its file to us.
+        # Removed before it is closed: otherwise another process could take the lock and we would
+        # remove its file.
         with contextlib.suppress(OSError):
             self._path.unlink()
         os.close(self._file)
@@ -58,7 +59,7 @@ def is_alive(ledger: Path, node: str) -> bool:
 
 
 def take_turn(path: Path) -> int | None:
-    """An open file whose lock only one process holds; None while another does."""
+    """An open file with an exclusive lock; None while another process holds the lock."""
     file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     if _try_lock(file):
         return file

@@ -1,8 +1,8 @@
-"""Database. What a killed process left open becomes `lost`, with what is known.
+"""Database. Marks the open rows of a killed process as `lost`, with the facts that are known.
 
-Its row stays and counts as a request without usage. Should its end become known after all (a
-spool that comes back, a saved flow that is replayed), the settled row takes the lost one's place:
-the reading that stands in here has revision 0, below any real one.
+A lost row stays and counts as a request without usage. If the end becomes known later (a spool that
+comes back, a saved flow that is replayed), the settled row replaces the lost one: the placeholder
+reading that is written here has revision 0, below any real one.
 """
 
 from collections.abc import Iterable
@@ -20,14 +20,14 @@ from ledger.store.schema.columns import instant_text
 from ledger.store.tables import exchanges
 
 SILENT_HOURS = 1
-"""A node speaks up every minute while its shipper reaches the shared ledger. One that was only cut
-off for so long comes back and settles what was given up."""
+"""A node sends a heartbeat every minute while its shipper reaches the shared ledger. A node that
+was only cut off settles its lost rows when it comes back."""
 
 
 def give_up_lost(
     engine: Engine, ledger: Path, own_node: str, *, now: datetime, spooling: bool = False
 ) -> int:
-    """Record as lost what dead processes left open in a SQLite ledger; how many those were."""
+    """Mark the open rows of dead processes in a SQLite ledger as lost; how many."""
     with db.writing(engine) as connection:
         dead = [
             node
@@ -36,7 +36,7 @@ def give_up_lost(
             ).all()
             if node != own_node and (node is None or not nodes.is_alive(ledger, node))
         ]
-        # Rows without a node were opened by no recording process, and belong to nobody.
+        # No recording process opened the rows without a node.
         return sum(
             _lose(
                 connection,
@@ -50,7 +50,7 @@ def give_up_lost(
 
 
 def lose_silent(connection: Connection) -> int:
-    """Record as lost, in a shared ledger, what nodes left open that were not heard of for long."""
+    """Mark the open rows of nodes without a recent heartbeat in a shared ledger as lost."""
     return _lose(
         connection,
         "state = 'open' AND opened_at < now() - CAST(:silence AS interval) AND NOT EXISTS ("
@@ -62,7 +62,7 @@ def lose_silent(connection: Connection) -> int:
 
 
 def hear(connection: Connection, heard: Iterable[str]) -> None:
-    """Note, in a shared ledger, that these nodes are alive."""
+    """Record a heartbeat of these nodes in a shared ledger."""
     for node in sorted(heard):
         connection.execute(
             sa.text(
@@ -74,7 +74,7 @@ def hear(connection: Connection, heard: Iterable[str]) -> None:
 
 
 def living(connection: Connection, ledger: Path) -> set[str]:
-    """The nodes that have open rows in a SQLite ledger, and live."""
+    """The live nodes that have open rows in a SQLite ledger."""
     found = connection.scalars(
         sa.select(exchanges.c.node).where(exchanges.c.state == State.OPEN).distinct()
     )

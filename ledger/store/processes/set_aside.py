@@ -1,4 +1,4 @@
-"""Edge. Items that a thread cannot work on: counted, and kept in a file to be looked at."""
+"""Edge. Items that a thread cannot process: counted, and kept in a file for inspection."""
 
 import json
 import os
@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 SAY_SECONDS = 60.0
-"""Between two log lines on items that were set aside."""
+"""Between two log lines about items that were set aside."""
 KEPT_BYTES_MAX = 4_000_000
-"""Of what was set aside; later items are only counted."""
+"""Size of the file of set-aside items; later items are only counted."""
 SHOWN_CHARACTERS_MAX = 4_000
-"""Of one item and of one error."""
+"""Kept of one item and of one error."""
 
 type Log = Callable[[str, str], object]
 
 
 class SetAside:
-    """What could not be worked on. Called from any thread; never raises."""
+    """Keeps items that could not be processed. Called from any thread; never raises."""
 
     def __init__(self, path: Path | None, *, log: Log) -> None:
         self._path = path
@@ -30,7 +30,7 @@ class SetAside:
         self.error: str | None = None
 
     def add(self, item: object, error: BaseException) -> None:
-        """Keep an item and why it failed, and say so now and then."""
+        """Keep an item and the reason why it failed; logged at intervals."""
         reason = shown(error)
         with self._lock:
             self.count += 1
@@ -63,9 +63,9 @@ class SetAside:
 
 
 def shown(value: object) -> str:
-    """Of an item or an error, what a log and a file take."""
+    """The text of an item or an error for a log and a file."""
     try:
         text = repr(value)
-    except Exception as error:  # noqa: BLE001  # a value that cannot even be shown
+    except Exception as error:  # noqa: BLE001  # the value's own repr raised
         text = f"{type(value).__name__} ({type(error).__name__} in its repr)"
     return text[:SHOWN_CHARACTERS_MAX].encode("ascii", "backslashreplace").decode()

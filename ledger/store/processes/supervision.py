@@ -1,7 +1,8 @@
-"""Edge. A thread that goes on: `work` runs in a daemon thread, and runs again if it raises.
+"""Edge. A supervised thread: `work` runs in a daemon thread, and is restarted if it raises.
 
 `work` guards each item itself: an item that fails goes to `SetAside` and the loop goes on. Only
-what no item explains reaches the supervisor. It says so once a minute, in the log and on stderr.
+errors that no single item causes reach the supervisor. It logs them once a minute, to the log and
+to stderr.
 """
 
 import contextlib
@@ -15,9 +16,9 @@ from ledger.store.processes.set_aside import SetAside, shown
 
 PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 30.0
-"""A thread that fails at once is started again twice a minute at most."""
+"""A thread that fails at once is restarted at most twice a minute."""
 WORKS_AGAIN_SECONDS = 60.0
-"""A thread that has run for so long has recovered."""
+"""A thread that has run for this long has recovered."""
 SAY_SECONDS = 60.0
 
 type Log = Callable[[str, str], object]
@@ -41,7 +42,7 @@ class Supervisor:
         self._thread = threading.Thread(target=self._run, name=f"tokentee-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def join(self, timeout_seconds: float) -> bool:
@@ -53,11 +54,11 @@ class Supervisor:
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread is there: `work` runs, or is about to run again."""
+        """Whether the thread exists: `work` runs, or is about to run again."""
         return self._thread.is_alive()
 
     def health(self) -> ThreadHealth:
-        """How the thread does."""
+        """The state of the thread."""
         aside = self._set_aside
         return ThreadHealth(
             name=self._name,
@@ -74,7 +75,7 @@ class Supervisor:
             self._is_working = True
             try:
                 self._work()
-            except BaseException as error:  # noqa: BLE001  # whatever it is, the thread goes on
+            except BaseException as error:  # noqa: BLE001  # the thread goes on after any error
                 now = time.monotonic()
                 self._failures += 1
                 self._error = shown(error)
@@ -84,7 +85,7 @@ class Supervisor:
                 if now >= say_at:
                     say_at = now + SAY_SECONDS
                     self._say()
-                # A stop that was asked for meanwhile does not wait for the pause.
+                # A stop that is requested during the pause ends the pause.
                 self._woken.wait(pause_seconds)
                 if self._woken.is_set() and self._failures > FAILURES_AT_END_MAX:
                     return
@@ -95,7 +96,7 @@ class Supervisor:
 
     def _say(self) -> None:
         line = f"the {self._name} failed {self._failures} times and is started again: {self._error}"
-        # A log or a stderr that is closed must not end the thread.
+        # A closed log or stderr must not end the thread.
         with contextlib.suppress(Exception):
             self._log("error", line)
         with contextlib.suppress(Exception):
@@ -103,7 +104,7 @@ class Supervisor:
 
 
 FAILURES_AT_END_MAX = 3
-"""How often a thread that is asked to stop, and fails, is started again."""
+"""How often a thread that fails while it is asked to stop is restarted."""
 
 
 def _to_stderr(line: str) -> None:

@@ -1,4 +1,4 @@
-"""Database. Types of columns, and columns out of the records that they keep."""
+"""Database. Types of columns, and the columns of a record."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,8 +14,8 @@ from ledger.model.columns import columns_of
 
 
 class Instant(TypeDecorator[datetime]):
-    """A moment in UTC: `timestamptz` on PostgreSQL, on SQLite text of fixed width, which sorts as
-    it reads, and which its date functions take: `2026-01-02 03:04:05.000000Z`."""
+    """A moment in UTC: `timestamptz` on PostgreSQL; on SQLite text of fixed width, which sorts by
+    time and which the date functions accept: `2026-01-02 03:04:05.000000Z`."""
 
     impl = sa.Text
     cache_ok = True
@@ -41,7 +41,7 @@ class Instant(TypeDecorator[datetime]):
 
 
 class _Json(UserDefinedType[str]):
-    """PostgreSQL's `json`, whose text the driver neither writes nor reads for us."""
+    """PostgreSQL's `json`, passed as text: the driver neither serializes nor parses it."""
 
     cache_ok = True
 
@@ -50,8 +50,8 @@ class _Json(UserDefinedType[str]):
 
 
 class Document(TypeDecorator[str]):
-    """JSON, handed in and out as the text it was: `json` on PostgreSQL keeps it to the byte and
-    takes `->>`, text on SQLite takes the same operators."""
+    """JSON as its original text: `json` on PostgreSQL keeps every byte and supports `->>`; text on
+    SQLite supports the same operators."""
 
     impl = sa.Text
     cache_ok = True
@@ -65,21 +65,21 @@ class Document(TypeDecorator[str]):
         return sa.cast(column, sa.Text)
 
     def compare_against_backend(self, dialect: Dialect, found: TypeEngine[Any]) -> bool:
-        """What `alembic check` asks."""
+        """The comparison for `alembic check`."""
         return isinstance(found, sa.JSON if dialect.name == "postgresql" else sa.Text)
 
 
 def instant_text(moment: datetime) -> str:
-    """A moment as SQLite keeps it. With a `T` a comparison with `datetime('now', '-1 hour')` would
-    not mean what it says."""
-    # Not by strftime, which pads no year on some systems: what does not sort is no instant.
+    """A moment as SQLite stores it. With a `T`, a comparison with `datetime('now', '-1 hour')`
+    would be wrong."""
+    # Not with strftime, which does not pad years on some systems, so the text would not sort.
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(' ', 'microseconds')}Z"
 
 
 SMALL = ("http_status", "revision")
 """Counts that are a 32-bit integer; all others have 64 bits."""
 DOCUMENTS = ("usage_json",)
-"""Texts that are JSON."""
+"""Text columns that hold JSON."""
 
 
 def sql_columns(record: type) -> list[sa.Column[Any]]:

@@ -1,7 +1,7 @@
-"""Database. Everything that a ledger derives from its tables, made anew by each upgrade.
+"""Database. Everything that a ledger derives from its tables; each upgrade recreates it.
 
-Migrations change tables; a migration that needs to drops what stands in its way. What is derived
-is then created by `derive`, from one text for both databases.
+Migrations change tables, and drop derived objects that are in the way. `derive` then creates them
+all, from one text for both databases.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ def derive(connection: Connection) -> None:
     rights = _rights(connection) if dialect == "postgresql" else []
     statements = [*views.statements(dialect), *guards.statements(dialect)]
     if dialect == "postgresql":
-        # The driver takes a single % for a parameter.
+        # The driver reads a single % as a parameter.
         statements = [
             each.replace("%", "%%") for each in (*statements, links.postgresql_function())
         ]
@@ -36,7 +36,7 @@ def derive(connection: Connection) -> None:
 
 
 def relink_all(connection: Connection) -> None:
-    """Apply the rule of duplicates to every exchange; one released before had another rule."""
+    """Apply the rule of duplicates to every exchange; an earlier release had another rule."""
     connection.exec_driver_sql(
         "UPDATE exchanges SET duplicate_of = NULL WHERE duplicate_of IS NOT NULL"
     )
@@ -56,7 +56,7 @@ def relink_all(connection: Connection) -> None:
 
 
 def _rights(connection: Connection) -> _Rows:
-    """Who may read the views: dropping a view forgets it."""
+    """The grants on the views: dropping a view removes them."""
     found = connection.execute(
         sa.text(
             "SELECT table_name, privilege_type, "

@@ -1,7 +1,7 @@
-"""Database. What every column of the public tables and views holds, in words.
+"""Database. Describes every column of the public tables and views.
 
-A view's column means what the table's of the same name means, unless it is described here. The
-tables' own words are in the schema (`tables.py`); PostgreSQL shows both as comments, and
+A view's column has the meaning of the table's column of the same name, unless it is described here.
+The tables' own words are in the schema (`tables.py`); PostgreSQL shows both as comments, and
 `tokentee db describe` everywhere.
 """
 
@@ -20,7 +20,7 @@ VIEWS = {
     "and not a duplicate",
     "usage_daily": "Requests by UTC day, provider, model and key",
     "unpriced": "Lines without a price, of readings that count",
-    "completeness": "Exchanges by the hour they were opened in, and what became of them",
+    "completeness": "Exchanges by the hour in which they were opened, and their states",
 }
 
 _OVER_ROWS = "Sum over requests whose usage was reported or partial; NULL: none reported it. "
@@ -94,7 +94,7 @@ _SUMMED = {
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A column in words."""
+    """A column and its description."""
 
     relation: str
     column: str
@@ -103,13 +103,13 @@ class Described:
 
 
 def heading(relation: str) -> str:
-    """What a table or view is, in one line."""
+    """The description of a table or view, in one line."""
     text = VIEWS.get(relation) or metadata.tables[relation].comment
     return f"{relation}: {text}"
 
 
 def describe(connection: Connection) -> list[Described]:
-    """Every column of the public tables and views, as this ledger has them."""
+    """Every column of the public tables and views of this ledger."""
     inspector = sa.inspect(connection)
     return [
         Described(
@@ -121,7 +121,7 @@ def describe(connection: Connection) -> list[Described]:
 
 
 def text_of(relation: str, column: str) -> str:
-    """What a column holds."""
+    """The description of a column."""
     if relation in PUBLIC_TABLES:
         return metadata.tables[relation].c[column].comment or ""
     if column in _DERIVED[relation]:
@@ -135,7 +135,7 @@ def text_of(relation: str, column: str) -> str:
 
 
 def comment_on_views(connection: Connection) -> None:
-    """Let PostgreSQL show what the columns of the views hold, as it does for those of tables."""
+    """Store the descriptions of the views' columns as comments in PostgreSQL, as for tables."""
     inspector = sa.inspect(connection)
     for view, text in VIEWS.items():
         connection.execute(sa.text(f"COMMENT ON VIEW {view} IS {_quoted(text)}"))

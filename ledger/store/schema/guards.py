@@ -1,8 +1,8 @@
 """Database. The guard of settled facts: a trigger that names every fact of an exchange.
 
 The other guards (readings and charges are append-only, ids do not change) name no columns and come
-from migration 0002. What was given up as lost may still turn out to have been settled: a spool
-that comes back, a saved flow that is replayed.
+from migration 0002. A lost exchange may still be settled later: by a spool that comes back or a
+saved flow that is replayed.
 """
 
 from ledger.model.columns import columns_of
@@ -13,7 +13,7 @@ _CHANGES_A_FACT = "OLD.state = 'settled' OR (OLD.state = 'lost' AND NEW.state <>
 
 
 def statements(dialect: str) -> list[str]:
-    """Replace the guard by one for the columns that this version has."""
+    """Replace the guard by one for this version's columns."""
     facts = ", ".join(name for name in columns_of(Exchange) if name not in ("id", "opened_at"))
     trigger = f"CREATE TRIGGER exchanges_settled BEFORE UPDATE OF {facts} ON exchanges"
     if dialect == "postgresql":

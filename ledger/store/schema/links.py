@@ -1,29 +1,27 @@
-"""Database. The rule of duplicates, and the statements that keep it, for both databases.
+"""Database. The rule of duplicates, and the statements that apply it, for both databases.
 
-Response ids are data, not keys: some gateways number responses from 1 again and again, and a cache
-hands the same response out twice. The members of a group have one origin and one response id. One
-member *covers* another if everything that can be compared says that they are the same billed
-response:
+Response ids are data, not keys: some gateways restart their numbers at 1, and a cache returns the
+same response twice. The members of a group have one origin and one response id. One member *covers*
+another if everything that can be compared says that they are the same billed response:
 
     key fingerprint, digest of the request's body, digest of what upstream sent
 
-A live row knows all of these: no key is a fact, too. A recording (`source` replay or import) may
-have been made without some of them, and is covered by a row that knows at least as much and agrees
-in what the recording knows; where it lacks the bytes, model, created, finish reason and usage
-(`content_digest`) must agree. A result that was fetched later is such a recording: its request and
-its bytes are not those of the request that ordered it. A recording never covers a live row. So
-nobody's request, and no answer of an upstream, can make the row of another key or another request
-a duplicate.
+A live row has all of these: a missing key is a fact, too. A recording (`source` replay or import)
+may lack some of them. It is covered by a row that has at least as many and agrees in those that the
+recording has. If the recording lacks the bytes, model, created, finish reason and usage
+(`content_digest`) must agree. A result that is fetched later is such a recording: its request and
+its bytes differ from those of the original request. A recording never covers a live row. So no
+request and no answer of an upstream can make the row of another key or another request a duplicate.
 
-Of two rows that cover each other, the first counts: a live one before a recording, the recording
-that knows more, the earlier, the smaller id. A row is `duplicate_of` the first row that covers it.
-`id_collision` is set on all members of a group in which more than one row counts. All of this
-depends on the set of rows alone, not on the order in which they were written.
+Of two rows that cover each other, the first counts. The order is: a live row before a recording,
+then the recording with more facts, the earlier, the smaller id. A row is `duplicate_of` the first
+row that covers it. `id_collision` is set on all members of a group in which more than one row
+counts. The result depends only on the set of rows, not on the order in which they were written.
 
-The statements work on one new member, `n`, and look at few others: rows that count stand first in
-`ix_exchanges_response`, recordings in `ix_exchanges_recorded`. A row moves many others only if it
-takes the place of one that counted. On SQLite they are a trigger, so that the writer's batch stays
-one statement; on PostgreSQL a function that loops over the keys of a bundle.
+The statements work on one new member, `n`, and read few others: rows that count come first in
+`ix_exchanges_response`, recordings in `ix_exchanges_recorded`. A row relinks many others only if it
+replaces one that counted. On SQLite they are a trigger, so that the writer's batch stays one
+statement; on PostgreSQL a function that loops over the keys of a bundle.
 """
 
 import re
@@ -66,12 +64,13 @@ def _before(first: str, second: str) -> str:
 
 
 def _counts(name: str) -> str:
-    # The flag is in the index before the digests: naming both of its values leads on to them.
+    # The index has the flag before the digests: a condition on both of its values lets the index
+    # use the digests.
     return f"{name}.duplicate_of IS NULL AND {name}.id_collision IN (false, true)"
 
 
 def _live_covers(y: str, x: str, *, has_bytes: bool) -> str:
-    """Both are live: everything is the same, and what is unknown is unknown of both."""
+    """Both are live: everything is the same, and a fact is unknown of both or of neither."""
     answer = (
         f"{x}.upstream_digest IS NOT NULL AND {y}.upstream_digest = {x}.upstream_digest"
         if has_bytes
@@ -86,12 +85,12 @@ def _live_covers(y: str, x: str, *, has_bytes: bool) -> str:
 
 
 def _covers_recording(y: str, x: str) -> str:
-    """`x` is a recording: what it knows is the same."""
+    """`x` is a recording: `y` agrees in every fact that `x` has."""
     return (
         f"{x}.source <> 'live' "
         f"AND ({x}.key_fingerprint IS NULL OR {y}.key_fingerprint = {x}.key_fingerprint) "
         f"AND ({x}.request_digest IS NULL OR {y}.request_digest = {x}.request_digest "
-        # Live rows of before migration 0005 do not have it.
+        # Live rows from before migration 0005 lack it.
         f"OR ({y}.source = 'live' AND {y}.request_digest IS NULL)) "
         f"AND ({y}.upstream_digest = {x}.upstream_digest "
         f"OR ({x}.upstream_digest IS NULL AND {y}.content_digest = {x}.content_digest))"
@@ -101,8 +100,8 @@ def _covers_recording(y: str, x: str) -> str:
 def _original() -> str:
     """The first row that covers `n`.
 
-    One that knows the bytes is covered by the first row that counts, if by any: each row that
-    covers it is covered by that one, too.
+    If a row counts that covers a member with bytes, the first of these is the original: it also
+    covers each other row that covers the member.
     """
     candidates = " UNION ALL ".join(
         f"SELECT {', '.join(f'y.{name}' for name in LINK_COLUMNS)} FROM exchanges y "
@@ -139,12 +138,12 @@ def _point_at_n(condition: str) -> str:
 
 
 _LINK_STEPS = (
-    # What n is a duplicate of.
+    # The original of n.
     (
         f"UPDATE exchanges SET duplicate_of = {_original()} WHERE opened_at = n.opened_at "
         f"AND id = n.id AND NOT (duplicate_of {{same}} {_original()})"
     ),
-    # Live rows that counted and that n comes before, then those that pointed at them.
+    # Live rows that counted and that come after n, then the rows that pointed at them.
     *(
         _point_at_n(
             f"{_N_COUNTS} AND {_counts('x')} AND {_live_covers('n', 'x', has_bytes=has_bytes)} "
@@ -191,8 +190,8 @@ _FLAG_STEPS = (
         f"UPDATE exchanges SET id_collision = {_COLLIDES} "
         f"WHERE opened_at = n.opened_at AND id = n.id AND id_collision <> {_COLLIDES}"
     ),
-    # The other members had one flag until the new ones came. So if a flag is wrong, it is that of a
-    # row that counts, or of one whose original is new: both are found at once.
+    # The other members had one flag before the new ones came. So a wrong flag belongs to a row that
+    # counts, or to one whose original is new: both are found by an index.
     (
         f"UPDATE exchanges SET id_collision = {_COLLIDES} WHERE response_id = (SELECT CASE WHEN "
         f"EXISTS ({_wrong_flag('m.duplicate_of IS NULL')}) "
@@ -205,7 +204,7 @@ _FLAG_STEPS = (
 
 
 def sqlite_views() -> list[tuple[str, tuple[str, ...]]]:
-    """The temporary views that take new members in, and what each does with one."""
+    """The temporary views that accept new members, and the statements that each runs for one."""
     return [
         ("relink", tuple(_for_sqlite(step) for step in _LINK_STEPS)),
         ("reflag", tuple(_for_sqlite(step) for step in _FLAG_STEPS)),
@@ -213,12 +212,12 @@ def sqlite_views() -> list[tuple[str, tuple[str, ...]]]:
 
 
 def sqlite_view(name: str, steps: Sequence[str]) -> list[str]:
-    """The statements that give a connection one of these views."""
+    """The statements that create one of these views in a connection."""
     return taking_in(name, LINK_COLUMNS, {"NEW.id IS NOT NULL": steps})
 
 
 def sqlite_single_view(name: str) -> list[str]:
-    """The statements that give a connection one view, which does both with a single new member."""
+    """The statements that create one view that does both for a single new member."""
     steps = [step for _, each in sqlite_views() for step in each]
     return taking_in(name, LINK_COLUMNS, {"NEW.id IS NOT NULL": steps})
 
@@ -226,7 +225,8 @@ def sqlite_single_view(name: str) -> list[str]:
 def taking_in(
     name: str, columns: Sequence[str], programs: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """A temporary view on SQLite that takes rows in: condition on a row -> what is done for it."""
+    """A temporary view on SQLite that accepts rows: condition on a row -> statements that run for
+    it."""
     nothing = ", ".join(f"NULL AS {column}" for column in columns)
     triggers = [
         f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_row_{number} INSTEAD OF INSERT ON {name} "
@@ -237,7 +237,7 @@ def taking_in(
 
 
 def has_company(name: str) -> str:
-    """The condition that a row is a member of a group with others; nearly all are alone."""
+    """The condition that a row's group has other members; nearly all rows are alone."""
     return (
         f"{_IS_MEMBER.format(name)} AND EXISTS (SELECT 1 FROM exchanges c "
         f"WHERE c.response_id = {name}.response_id AND c.origin = {name}.origin "
@@ -265,5 +265,5 @@ def postgresql_function() -> str:
 
 
 def _for_sqlite(step: str) -> str:
-    """The statement inside a trigger, where the new member is called NEW."""
+    """The statement for a trigger, where the new member is called NEW."""
     return re.sub(r"\bn\.", "NEW.", step.format(same="IS"))

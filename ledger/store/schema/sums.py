@@ -1,11 +1,10 @@
-"""Database. What a group of requests adds up to: the one list of dimensions, counts and sums.
+"""Database. The figures of a group of requests: the one list of dimensions, counts and sums.
 
 The tables `daily`, `daily_by` and `hourly_usage`, the view `usage_daily`, reports and pages are
-made from it.
-The terms are SQL that both databases take; `e` is a request with what its charges add up to
+made from it. The terms are SQL for both databases; `e` is a request with the sum of its charges
 (`ledger.store.adding_up`, or the view `requests`).
 
-Figures are of what providers reported. What we estimated stands beside, never inside.
+Figures hold only usage that providers reported. Estimates have figures of their own.
 """
 
 from collections.abc import Mapping
@@ -29,14 +28,14 @@ DIMENSIONS = (
     "user_agent",
     "tags",
 )
-"""Everything of a request that a report can be by, or be limited to, beside its time."""
+"""Every dimension of reports and filters, beside time."""
 DAILY_DIMENSIONS = ("provider", "model", "key_fingerprint")
-"""What most questions are by. Sums by these alone are few, so they answer for years."""
+"""The dimensions of most queries. Sums by these alone are few, so queries over years are quick."""
 
 EVERYTHING = "everything"
 """The group of all requests of a day."""
 ALONE = (*(name for name in DIMENSIONS if name != "key_hint"), EVERYTHING)
-"""What `daily_by` has groups by: each dimension by itself."""
+"""The dimensions of `daily_by`, each by itself."""
 
 IS_REPORTED = "e.usage_source <> 'estimated'"
 HAS_NO_USAGE = "COALESCE(e.usage_source, 'none') = 'none'"
@@ -86,7 +85,7 @@ SHOWN: Mapping[str, str] = {
     "cost_picousd": f"CASE WHEN {IS_REPORTED} THEN e.cost_picousd END",
     "estimated_cost_picousd": "CASE WHEN e.usage_source = 'estimated' THEN e.cost_picousd END",
 }
-"""Name of a sum -> what is summed. `usage_daily` is made of these."""
+"""Name of a sum -> the term that is summed. `usage_daily` is made of these."""
 SUMS: Mapping[str, str] = {
     **SHOWN,
     "reported_cost_picousd": REPORTED_COST,
@@ -96,7 +95,7 @@ SUMS: Mapping[str, str] = {
     "generation_ms": f"CASE WHEN {IS_TIMED} THEN e.duration_ms - e.first_token_ms END",
     "generated_tokens": f"CASE WHEN {IS_TIMED} THEN e.output_tokens END",
 }
-"""The same, with what only reports show."""
+"""The same, with the sums that only reports show."""
 _THREE_DIGITS = """CASE WHEN {0} < 1000 THEN {0} WHEN {0} < 10000 THEN ({0} + 5) / 10 * 10
     WHEN {0} < 100000 THEN ({0} + 50) / 100 * 100 ELSE ({0} + 500) / 1000 * 1000 END"""
 TIMES: Mapping[str, str] = {

@@ -1,10 +1,10 @@
 """Database. The views: requests, unpriced, usage_daily, completeness, for both databases.
 
-One text; a `Spelling` holds the few expressions that the databases write differently. Sums come in
-two parts, so that no amount that an upstream names can overflow the sum of a day.
+One text; a `Spelling` holds the few expressions that differ between the databases. Sums have two
+parts, so that no amount from an upstream can overflow the sum of a day.
 
 `usage_daily` and `completeness` take days that are over from `daily` and `hourly`, and add up the
-others (`live_daily`, `live_hourly`) span by span: stale days, and what is not over yet.
+others (`live_daily`, `live_hourly`) span by span: stale days, and the days that are not over yet.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from ledger.store.current import is_current_charge, joined_reading
 from ledger.store.schema.sums import COUNTS, DAILY_DIMENSIONS, SHOWN
 
 VIEWS = ("completeness", "live_hourly", "usage_daily", "live_daily", "unpriced", "requests")
-"""In the order in which they can be dropped."""
+"""In an order in which they can be dropped."""
 
 
 class Spelling(NamedTuple):
-    """What SQLite and PostgreSQL write differently."""
+    """The expressions that SQLite and PostgreSQL write differently."""
 
     milliseconds: str
     usd: str
@@ -56,8 +56,8 @@ SPELLINGS = {
     SELECT day, starts_at, ends_at FROM stale_days UNION ALL
     SELECT NULL::date, COALESCE((SELECT value::timestamptz FROM meta WHERE key = 'rolled_until'),
       '-infinity'), 'infinity') s""",
-        # OFFSET 0 keeps the planner from turning this around: span by span, each from the
-        # partitions and the end of the index where it lies (0.9 s a day instead of 8).
+        # OFFSET 0 stops the planner from reordering this join: it reads span by span, each from its
+        # own partitions and index range (0.9 s a day instead of 8).
         of_span="""JOIN LATERAL (
     SELECT * FROM {0} o WHERE o.opened_at >= s.starts_at AND o.opened_at < s.ends_at OFFSET 0) e
   ON true""",
@@ -66,8 +66,8 @@ SPELLINGS = {
 
 _PART = 10**9
 _PARTS_MAX = 9 * 10**9
-"""A sum is that of its upper and its lower part; beyond 9.0e18, which 64 bits just hold, it is
-NULL: not known."""
+"""A sum is the sum of its upper and its lower part; beyond 9.0e18, which 64 bits just hold, it is
+NULL: unknown."""
 
 CHARGES = f"""FROM charges c
     WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
@@ -77,7 +77,7 @@ MODEL = "COALESCE(NULLIF(e.response_model, ''), NULLIF(e.request_model, ''))"
 UNCACHED = "r.input_tokens - COALESCE(r.cache_read_tokens, 0) - COALESCE(r.cache_write_tokens, 0)"
 NO_USAGE = "COALESCE({0}.usage_source, 'none') = 'none'"
 
-# Lines of a further iteration: its kind, a dot, the line. The first condition is an index's.
+# Lines of a further iteration: its kind, a dot, the line. The first condition selects an index.
 FURTHER_INPUT = (
     "c.line LIKE '%.%' AND "
     "(c.line LIKE '%.uncached_input' OR c.line LIKE '%.cache_%' OR c.line LIKE '%.input_%')"
@@ -183,7 +183,7 @@ def _duration(spelling: Spelling, until: str) -> str:
 def unpriced(dialect: str) -> str:
     """One row per line without a price, and per reading with usage and no line at all.
 
-    Of a period, the lines are found first: hence the moment is theirs.
+    For a period the database finds the lines first, so the moment is that of the lines.
     """
     return f"""
 CREATE VIEW unpriced AS

@@ -1,11 +1,10 @@
 """Database. A batch of exchanges, readings and charges as one SQLite statement.
 
-The proxy's event loop holds the interpreter lock nearly all of the time when it is busy, and
-sqlite3 gives the lock up and asks for it again at every step of a statement: each may cost the
-5 ms switch interval (measured: 7 ms for one statement beside a busy thread, 16 ms for a
-transaction of four). So a batch is a single `INSERT INTO intake VALUES (…), (…)` on a temporary
-view, whose trigger does everything else inside SQLite with the lock released, and which is its own
-transaction: one wait, one fsync.
+A busy event loop holds the interpreter lock nearly all the time, and sqlite3 releases and
+reacquires the lock at every step of a statement: each step may cost the 5 ms switch interval
+(measured: 7 ms for one statement beside a busy thread, 16 ms for a transaction of four). So a batch
+is a single `INSERT INTO intake VALUES (…), (…)` on a temporary view, whose trigger does everything
+else inside SQLite with the lock released, and which is its own transaction: one wait, one fsync.
 
 Bound parameters, and not one JSON document for `json_each`: measured 87 µs against 256 µs per
 exchange for an open and a settled row, a reading and three charges. Statements come in sizes of a
@@ -65,7 +64,7 @@ _NODE = EXCHANGE_COLUMNS.index("node")
 
 
 def _sql_value_of(kind: Any) -> Callable[[Any], Any] | None:
-    """What makes a value of this kind one of SQLite's; None: nothing has to."""
+    """The function that converts a value of this type for SQLite; None: no conversion."""
     kind = next((each for each in get_args(kind) if NoneType in get_args(kind)), kind)
     if kind is datetime:
         return _instant
@@ -79,7 +78,7 @@ def _sql_value_of(kind: Any) -> Callable[[Any], Any] | None:
 
 
 def _values_of(kinds: Mapping[str, Any]) -> Callable[[Any], Row]:
-    """What makes a row out of a record: dotted names of its columns -> their kinds."""
+    """A function that makes a row from a record: dotted names of its columns -> their types."""
     read = operator.attrgetter(*kinds)
     changes = tuple(
         (at, change)
@@ -105,7 +104,7 @@ def open_row(exchange: Exchange, node: str) -> Row:
 def settled_row(
     exchange: Exchange, reading: Reading, lines: Sequence[Charge], node: str | None
 ) -> Row:
-    """The row of an exchange with its reading and the charges of it."""
+    """The row of an exchange with its reading and charges."""
     values = reading_values(reading)
     charged = _charged(lines)
     found = _digest(reading.exchange_id, values, charged)
@@ -118,7 +117,7 @@ def reading_id(reading: Reading, lines: Sequence[Charge]) -> str:
 
 
 def cleaned(row: Row) -> Row:
-    """The row without what no database takes as text: lone surrogates, which JSON can hold."""
+    """The row without lone surrogates, which JSON can hold and no database accepts as text."""
     return [
         value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
         for value in row
@@ -126,12 +125,12 @@ def cleaned(row: Row) -> Row:
 
 
 def uncharged(row: Row) -> Row:
-    """The row without its charges: better unpriced than not recorded."""
+    """The row without its charges: an unpriced row is better than none."""
     return [*row[:-1], None if row[-1] is None else "[]"]
 
 
 def statement(rows: Sequence[Row]) -> tuple[str, Row]:
-    """The statement that takes these rows in, and its parameters."""
+    """The statement that inserts these rows, and its parameters."""
     assert 0 < len(rows) <= ROWS_MAX
     size = 1 << (len(rows) - 1).bit_length()
     parameters = list(chain(*rows, *[_NO_ROW] * (size - len(rows))))
@@ -196,10 +195,10 @@ reading_values = _values_of(
 
 
 def setup(*, spooling: bool) -> list[str]:
-    """The statements that give a connection its intake."""
+    """The statements that create the intake of a connection."""
     noting = [_NOTE_CHANGE] if spooling else []
     programs = {
-        # Nothing but the row itself; all else belongs to its end (a sixth less, measured).
+        # An open row is only inserted; everything else is done at its end (a sixth less, measured).
         "NEW.state = 'open'": [_UPSERT, *noting],
         "NEW.state <> 'open'": [_UPSERT, _READ, _CHARGE_LINES, _LINK, *noting],
     }
@@ -210,7 +209,7 @@ def setup(*, spooling: bool) -> list[str]:
 
 
 def relink_setup() -> list[str]:
-    """The same for a connection that takes in exchanges by other ways, and then links them."""
+    """The same for a connection that inserts exchanges in other ways and then links them."""
     return [
         statement
         for name, steps in links.sqlite_views()
@@ -222,10 +221,10 @@ FURTHER = (
     "exchanges.state = 'open' AND excluded.state <> 'open' "
     "OR exchanges.state = 'lost' AND excluded.state = 'settled'"
 )
-"""When a row takes the place of one with the same key."""
+"""When a row replaces one with the same key."""
 
-# One row of the intake. What is settled stays as it is, which makes taking a row in twice the same
-# as taking it in once; what was open or given up as lost is replaced.
+# One row of the intake. A settled row stays as it is, so inserting a row twice is idempotent; an
+# open or lost row is replaced.
 _FACTS = [name for name in EXCHANGE_COLUMNS if name not in ("opened_at", "id")]
 _UPSERT = f"""
 INSERT INTO exchanges ({", ".join(EXCHANGE_COLUMNS)})
@@ -235,8 +234,8 @@ WHERE {FURTHER}
 """
 
 _READING_VALUES = ", ".join(
-    # Verbatim also where a provider's usage is no JSON: then as a JSON text.
-    # SQLite before 3.45 calls NULL invalid.
+    # Usage that is not JSON is stored verbatim as a JSON string. SQLite before 3.45 calls NULL
+    # invalid.
     "CASE WHEN NEW.reading_usage_json IS NOT NULL AND NOT json_valid(NEW.reading_usage_json) "
     "THEN json_quote(NEW.reading_usage_json) ELSE NEW.reading_usage_json END"
     if name == "usage_json"
@@ -264,8 +263,8 @@ WHERE EXISTS (
 ON CONFLICT DO NOTHING
 """
 
-# Nearly every response is alone in its group; then one look is all there is to it. What is linked
-# is the row as it stands: an exchange that had been settled before is what it was.
+# Nearly every response is alone in its group, and then one lookup is enough. The stored row is
+# linked: it may differ from the new one if the exchange had been settled before.
 _LINKING = "linking"
 _LINK = f"""
 INSERT INTO {_LINKING}

@@ -1,8 +1,8 @@
-"""Database. Jobs become rows, and rows one committed batch.
+"""Database. Turns jobs into rows, and commits the rows as one batch.
 
-A row that cannot be written, for whatever reason, is tried alone, then without its charges, and is
-set aside if that fails as well; the rest of its batch is written. What raises out of `write` is no
-row's fault: the whole batch is tried again later.
+A row that cannot be written is tried alone, then without its charges, and is set aside if that
+fails too; the rest of its batch is written. If `write` raises, no row is at fault: the whole batch
+is retried later.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ class Batches:
         self._resolve = resolve
 
     def write(self, batch: Sequence[Job]) -> None:
-        """Commit a batch, without the jobs that are refused, which are resolved here."""
+        """Commit a batch. Refused jobs are left out and resolved here."""
         new = [job for job in batch if job.row is None and not job.is_refused]
         self._each(new, _admit)
         recorded = [job for job in new if job.reading and job.exchange.source is not Source.LIVE]
@@ -63,14 +63,14 @@ class Batches:
             return
         try:
             self._execute([job.row for job in jobs if job.row])
-        except Exception as error:  # some row cannot be written, whatever it raises
+        except Exception as error:  # the type of the error for a bad row is not known
             if is_trouble(error):
                 raise
             for job in jobs:
                 self._write_alone(job)
 
     def _each(self, jobs: list[Job], step: Callable[[Job], None]) -> None:
-        """Do a step with each job; one that cannot be done with is refused, and leaves the list."""
+        """Apply a step to each job; a job for which it fails is refused and leaves the list."""
         refused = []
         for job in jobs:
             try:
@@ -93,7 +93,7 @@ class Batches:
         for row in (job.row, batch_insert.uncharged(job.row)):
             try:
                 self._execute([row])
-            except Exception as error:  # set aside, unless it is trouble
+            except Exception as error:  # set aside, unless it is `Trouble`
                 if is_trouble(error):
                     raise
                 refusal = refusal or error
@@ -120,13 +120,13 @@ class Batches:
             return ()
         try:
             return self._price(exchange, reading)
-        except Exception as error:  # noqa: BLE001  # better unpriced than not recorded
+        except Exception as error:  # noqa: BLE001  # an unpriced row is better than none
             self._trouble.log_throttled(f"exchange {exchange.id} is not priced: {error!r}")
             return ()
 
     def _keep_moments(self, recorded: Sequence[Job], batch: Sequence[Job]) -> None:
-        """Give recorded exchanges the `opened_at` that they have in the ledger or elsewhere in the
-        batch: a recording that rounds times must not make a second row."""
+        """Give recorded exchanges the `opened_at` that they already have in the ledger or the
+        batch: a recording that rounds times must not add a second row."""
         ids = orjson.dumps([job.exchange.id for job in recorded]).decode()
         found = self._file.connection.execute(_MOMENTS, (ids,))
         known = {name: datetime.fromisoformat(opened_at) for name, opened_at in found}
@@ -140,7 +140,7 @@ class Batches:
                 job.reading = changed(job.reading, opened_at=opened_at)
 
     def _refuse(self, job: Job, error: Exception) -> None:
-        """Set an exchange aside that cannot be written, whenever it is tried."""
+        """Set aside an exchange for which every write fails."""
         job.row, job.is_refused = None, True
         self._set_aside.add((job.exchange, job.reading), error)
         if job.reading is not None:

@@ -1,9 +1,9 @@
-"""Edge (threads). The queue to the writer: any thread puts into it and never waits, and the writer
-takes all that has gathered.
+"""Edge (threads). The queue to the writer: any thread puts into it without waiting, and the writer
+takes all queued items.
 
-Settled exchanges wake the writer, since clients wait for their commit. Open ones do not: they go
-with the next commit, or after `OPEN_SECONDS_MAX` in one of their own. So an exchange that ends
-sooner is one row, inserted once.
+Settled exchanges wake the writer, since clients wait for their commit. Open ones do not: the writer
+commits them with the next batch, or alone after `OPEN_SECONDS_MAX`. So an exchange that ends sooner
+is one row, inserted once.
 """
 
 import time
@@ -27,9 +27,9 @@ of `GATHER_ENOUGH` rows."""
 
 
 OPEN_SECONDS_MAX = 0.05
-"""How long an open row waits for another commit. A proxy that is killed in this time has no row of
-a request that it sent just before. An open row and its settling cost half as much again as one
-insert, and a commit of its own twice as much (measured), which short answers would pay."""
+"""How long an open row waits for another commit. A proxy that is killed in this time leaves no row
+of a request that it sent just before. Writing an open row first costs half as much again as one
+insert, and in a commit of its own twice as much (measured); short answers would pay for that."""
 
 type _Signal = Literal["opened", "stop"]
 
@@ -52,18 +52,17 @@ class Incoming:
         return self._queue.qsize() + len(self._opened)
 
     def open(self, job: Job) -> None:
-        """Put an opened exchange; without room it is left out, since its settled row has all of
-        it."""
+        """Put an opened exchange; a full queue drops it, since its settled row holds everything."""
         if not self.is_closed and self.count < WAITING_MAX // 2:
             self._under_way += 1
             self._opened.append(job)
-            # Asked after the append: the writer takes the flag down before it takes the jobs.
+            # Checked after the append: the writer clears the flag before it takes the jobs.
             if not self._is_opened_told:
                 self._is_opened_told = True
                 self._queue.put("opened")
 
     def settle(self, job: Job) -> str | None:
-        """Put a settled exchange; why it was not taken, or None."""
+        """Put a settled exchange; the reason why it was refused, or None."""
         self._under_way = max(0, self._under_way - 1)
         if self.is_closed:
             return "the ledger is closed"
@@ -73,18 +72,18 @@ class Incoming:
         return None
 
     def learn(self, lesson: Learned) -> None:
-        """Put a lesson; without room it is left out, and learnt again."""
+        """Put a lesson; a full queue drops it, and it is learnt again."""
         if not self.is_closed and self._queue.qsize() < WAITING_MAX:
             self._queue.put(lesson)
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Refuse everything from now on."""
         if not self.is_closed:
             self.is_closed = True
             self._queue.put("stop")
 
     def take(self, jobs: list[Job], lessons: list[Learned], wait_seconds: float | None) -> bool:
-        """Move all that has gathered into the lists; whether the queue was closed.
+        """Move all queued items into the lists; whether the queue was closed.
 
         Waits for the first item: about `wait_seconds` at most, None means without a bound.
         """
@@ -101,14 +100,14 @@ class Incoming:
                     self._take_opened(jobs)
                     return True
                 elif item != "opened":
-                    self._set_aside.add(item, TypeError("nothing that a writer takes"))
+                    self._set_aside.add(item, TypeError("not an item for the writer"))
                 item = self._queue.get_nowait()
         except Empty:
             self._take_opened(jobs)
             return False
 
     def _first(self, wait_seconds: float | None) -> Job | Learned | _Signal:
-        """The first item that does not wait for others. Raises Empty."""
+        """The first item that needs a commit now. Raises Empty."""
         item = self._queue.get(timeout=wait_seconds)
         deadline = time.monotonic() + OPEN_SECONDS_MAX
         while item == "opened":
@@ -116,7 +115,8 @@ class Incoming:
         return item
 
     def _take_opened(self, jobs: list[Job]) -> None:
-        """After the settled ones: an exchange that is taken settled is then taken whole."""
+        """Taken after the settled ones, so that the open row of a settled exchange is in the same
+        batch."""
         self._is_opened_told = False
         while self._opened:
             jobs.append(self._opened.popleft())

@@ -1,4 +1,4 @@
-"""Pure. What goes to the writer, and the receipts by which its callers learn the result."""
+"""Pure. The jobs of the writer, and the receipts that tell its callers the result."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ class Receipt:
 
 
 class Job:
-    """One exchange that is to be written: opened, or settled with a reading and a receipt."""
+    """One exchange to write: opened, or settled with a reading and a receipt."""
 
     __slots__ = ("exchange", "is_refused", "reading", "receipt", "row")
 
@@ -34,7 +34,7 @@ class Job:
         self.receipt = receipt
         self.row: Row | None = None
         self.is_refused = False
-        """It cannot be written, and is not tried again with the rest of its batch."""
+        """The row cannot be written; the rest of its batch is retried without it."""
 
 
 type OnCommit = Callable[[Sequence[Receipt]], None]
@@ -43,7 +43,7 @@ type OnCommit = Callable[[Sequence[Receipt]], None]
 def resolve(
     jobs: Sequence[Job], *, error: str | None, on_commit: OnCommit | None
 ) -> Exception | None:
-    """Give these jobs' callers the result, once each; what `on_commit` raised, if it did."""
+    """Resolve the receipts of these jobs, once each; the error that `on_commit` raised, if any."""
     receipts = [job.receipt for job in jobs if job.receipt is not None]
     for job in jobs:
         job.receipt = None

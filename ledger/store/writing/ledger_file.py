@@ -1,8 +1,8 @@
 """Database. The SQLite file that the writer commits to: opening it, and watching that it stays.
 
-A file that is moved or removed takes writes as before, which nobody would ever read. So the writer
-looks for it now and then. What was committed and still lies in the WAL goes into the moved file
-before it is let go; then a new ledger is begun under the name.
+A file that is moved or removed still accepts writes, but nobody would ever read them. So the writer
+checks the file at intervals. Before it closes a moved file it checkpoints the WAL into it; then it
+creates a new ledger under the name.
 """
 
 import contextlib
@@ -17,16 +17,16 @@ from ledger.store import db
 from ledger.store.writing import batch_insert
 
 CACHE_KIB = 4_000
-"""Beside what the operating system keeps of the file, and for good in a proxy's memory."""
+"""Held in the proxy's memory all the time, beside the operating system's file cache."""
 CHECKPOINT_PAGES = 4_000
 """16 MB of WAL."""
 WAL_KEPT_BYTES_MAX = 64_000_000
-"""What is kept of a WAL that was longer, once a checkpoint has emptied it."""
+"""A longer WAL is truncated to this after a checkpoint has emptied it."""
 WAL_SAID_BYTES = 256_000_000
-"""A WAL of this length is said: some reader has kept its snapshot for so long that no checkpoint
-can empty it, and the file grows by some 20 KB an exchange until that reader ends."""
+"""A WAL of this length is logged: a reader keeps its snapshot open, so no checkpoint can empty the
+WAL, and it grows by some 20 KB an exchange until that reader ends."""
 LOOK_SECONDS = 1.0
-"""How often the writer looks whether its file is still there."""
+"""How often the writer checks that its file still exists."""
 
 type Log = Callable[[str, str], None]
 
@@ -51,7 +51,7 @@ class LedgerFile:
         connection = pooled.driver_connection
         pooled.detach()
         assert isinstance(connection, sqlite3.Connection)
-        # Of a large ledger, a row touches pages anywhere in two indices.
+        # In a large ledger, a row touches pages anywhere in two indices.
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES_MAX}")
@@ -78,7 +78,7 @@ class LedgerFile:
 
     def _let_go(self) -> None:
         self._log("error", f"the ledger {self._path} was moved or removed; a new one is begun")
-        # No connection of the pool may hold a snapshot that keeps the checkpoint from its end.
+        # A pooled connection that holds a snapshot would stop the checkpoint early.
         self._engine.dispose()
         try:
             busy, *_ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -87,7 +87,7 @@ class LedgerFile:
         except sqlite3.Error as error:
             self._log("error", f"the last commits of {self._path} stay in its WAL: {error}")
         self._inode = None
-        # The last connection to close removes the WAL, so the new file does not find the old one's.
+        # The last connection to close removes the WAL, so the new file does not find the old WAL.
         self.connection.close()
 
     def _look_at_wal(self) -> None:

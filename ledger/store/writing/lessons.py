@@ -1,4 +1,5 @@
-"""Database. What traffic has taught about an upstream: read at the start, kept as it is learnt."""
+"""Database. Lessons about an upstream, learnt from its traffic: read at the start, stored when they
+are learnt."""
 
 import sqlite3
 from datetime import datetime
@@ -28,7 +29,7 @@ def valid_at(engine: Engine, now: datetime) -> dict[tuple[str, str], Learned]:
 
 
 def keep(connection: sqlite3.Connection, lesson: Learned) -> None:
-    """Insert a lesson, or replace what was known of the same origin and path."""
+    """Insert a lesson, or replace the one for the same origin and path."""
     connection.execute(
         _KEEP,
         (

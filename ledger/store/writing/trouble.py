@@ -1,8 +1,7 @@
-"""Edge. The policy for what cannot be written: what is retried, set aside, dropped, and logged.
-
-Trouble is a condition of the file, the disk or another process: nothing is lost, all rows wait and
-are tried again. It is logged when it begins and when it ends. A refusal belongs to one row, which
-is set aside; the others are written.
+"""Edge. The policy for failed writes: which rows are retried, set aside or dropped, and what is
+logged. Trouble is a condition of the file, the disk or another process: nothing is lost, all rows
+wait and are retried. It is logged when it begins and when it ends. A refusal belongs to one row,
+which is set aside; the others are written.
 """
 
 import sqlite3
@@ -17,7 +16,7 @@ from ledger.model.errors import LedgerError
 from ledger.store.writing.incoming import WAITING_MAX
 
 SAY_SECONDS = 10.0
-"""Between two log lines on what may happen thousands of times."""
+"""Between two log lines about events that may happen thousands of times."""
 REFUSED = (
     sqlite3.IntegrityError,
     sqlite3.DataError,
@@ -25,33 +24,33 @@ REFUSED = (
     UnicodeError,
     OverflowError,
 )
-"""The row is at fault, whenever it is tried."""
+"""The row is at fault: every retry would fail."""
 TROUBLE = (sqlite3.Error, sa.exc.DBAPIError, LedgerError, OSError)
-"""The file, the disk or another process is at fault, for now."""
+"""The file, the disk or another process is at fault: a retry may succeed."""
 
 type Log = Callable[[str, str], None]
 
 
 def is_trouble(error: Exception) -> bool:
-    """Whether a write may succeed later, as it is."""
+    """Whether a retry of the same write may succeed later."""
     return isinstance(error, TROUBLE) and not isinstance(error, REFUSED)
 
 
 class Trouble:
-    """What keeps the writer from writing, and what that has cost so far."""
+    """Why the writer cannot write, and how many exchanges were dropped so far."""
 
     def __init__(self, path: Path, *, log: Log) -> None:
         self.reason: str | None = None
         """Why nothing can be committed now."""
         self.dropped = 0
-        """Settled exchanges that could not be kept."""
+        """Settled exchanges that were dropped."""
         self._path = path
         self._log = log
         self._dropping = threading.Lock()
         self._quiet_until = 0.0
 
     def begin(self, error: Exception) -> None:
-        """Nothing can be written, for this reason."""
+        """Record that nothing can be written, for this reason."""
         reason = str(error)
         if reason != self.reason:
             self._log(
@@ -62,7 +61,7 @@ class Trouble:
         self.reason = reason
 
     def end(self) -> None:
-        """A batch was written."""
+        """Record that a batch was written."""
         if self.reason is not None:
             self._log("warning", f"the ledger {self._path} is written again")
             self.reason = None

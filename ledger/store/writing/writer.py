@@ -2,21 +2,19 @@
 
     open, settle ──queue──▶ writer thread ──one statement, one fsync──▶ SQLite ──▶ on_commit
 
-The event loop puts a reference into a queue (`incoming.py`). The thread takes all that has
-gathered, prices it, and commits it as one batch (`batches.py`, `batch_insert.py`); meanwhile the
-next batch gathers. An exchange that was opened and settled within one batch is one row written
-once.
+The event loop puts a reference into a queue (`incoming.py`). The thread takes all queued jobs,
+prices them, and commits them as one batch (`batches.py`, `batch_insert.py`); meanwhile the next
+batch gathers. An exchange that was opened and settled within one batch is one row written once.
 
-What it promises, whatever the disk does (`trouble.py`):
+Promises, also when the disk fails (`trouble.py`):
 
-- `open` and `settle` never block and never raise for the database's sake.
-- Every receipt is resolved: `committed`, or an `error` that says why its rows are not on disk. A
-  statement waits `db.BUSY_MS_MAX` for another process, so that is the bound of its batch.
-- Rows that could not be written stay in memory and are tried again, every `RETRY_SECONDS_MAX` at
-  the latest. More than `incoming.WAITING_MAX` are not kept: the oldest `open` rows are dropped
-  first (their settled rows carry the whole exchange), then settled ones are refused; `dropped`
-  counts them.
-- A row that the database refuses goes alone, and without its charges if they are the reason; the
+- `open` and `settle` never block and never raise database errors.
+- Every receipt is resolved: `committed`, or an `error` with the reason why its rows are not on
+  disk. A statement waits at most `db.BUSY_MS_MAX` for another process, which bounds its batch.
+- Rows that could not be written stay in memory and are retried, at most `RETRY_SECONDS_MAX` apart.
+  Beyond `incoming.WAITING_MAX` rows, the oldest `open` rows are dropped first (their settled rows
+  hold the whole exchange), then settled ones are refused; `dropped` counts them.
+- A row that the database refuses is written alone, without its charges if they are the reason; the
   rest of its batch is written.
 - Each condition is logged once when it begins and once when it ends.
 """
@@ -93,7 +91,7 @@ class Ledger:
         self._thread = Supervisor("writer", self._run, log=log, set_aside=self._set_aside)
 
     def start(self) -> None:
-        """Give up what dead processes left open, and start writing."""
+        """Mark the open rows of dead processes as lost, and start writing."""
         now = datetime.now(UTC)
         try:
             self._claim = nodes.Claim(self._path, self._node)
@@ -121,13 +119,13 @@ class Ledger:
             companion.start()
 
     def open(self, exchange: Exchange) -> None:
-        """Note that a request goes upstream; its row is on disk about then."""
+        """Record that a request goes upstream; its row is committed at about that time."""
         assert exchange.state is State.OPEN, exchange.state
         _assert_utc(exchange)
         self._incoming.open(Job(exchange))
 
     def settle(self, exchange: Exchange, reading: Reading) -> Receipt:
-        """Write down how an exchange ended and what was read; settling twice changes nothing."""
+        """Record the end and the reading of an exchange; settling twice changes nothing."""
         assert exchange.state is not State.OPEN, exchange.state
         assert reading.exchange_id == exchange.id, reading.exchange_id
         assert reading.opened_at == exchange.opened_at, reading.opened_at
@@ -139,12 +137,12 @@ class Ledger:
         return receipt
 
     def learn(self, lesson: Learned) -> None:
-        """Remember what traffic has taught about an upstream."""
+        """Store a lesson about an upstream."""
         self.learned[lesson.origin, lesson.path] = lesson
         self._incoming.learn(lesson)
 
     def refresh_lessons(self) -> None:
-        """Take over what other processes have learned. For any thread but an event loop's."""
+        """Read the lessons of other processes. It blocks: do not call it on an event loop."""
         with contextlib.suppress(*TROUBLE):
             for upstream, lesson in lessons.valid_at(self._engine, datetime.now(UTC)).items():
                 known = self.learned.get(upstream)
@@ -158,11 +156,11 @@ class Ledger:
 
     @property
     def dropped(self) -> int:
-        """Settled exchanges that could not be kept."""
+        """Settled exchanges that were dropped."""
         return self._trouble.dropped
 
     def health(self) -> Health:
-        """How recording goes, for those who ask from outside."""
+        """The state of recording, for health endpoints."""
         return Health(
             threads=(self._thread.health(), *(each.health() for each in self._companions)),
             trouble=self._trouble.reason,
@@ -172,7 +170,7 @@ class Ledger:
         )
 
     def close(self, timeout_seconds: float) -> None:
-        """Write what is waiting, for so long at most, and stop."""
+        """Write the waiting rows, within the timeout, and stop."""
         self._incoming.close()
         deadline = time.monotonic() + timeout_seconds
         if not self._thread.join(timeout_seconds):
@@ -187,7 +185,7 @@ class Ledger:
     # The writer thread
 
     def _run(self) -> None:
-        """Write until told to stop; started again, it goes on with what waits."""
+        """Write until the queue is closed; after a restart it continues with the waiting jobs."""
         stopping = self._incoming.is_closed and not self._incoming.count
         pause_seconds, retry_at = RETRY_SECONDS, 0.0
         while not stopping:
@@ -210,7 +208,7 @@ class Ledger:
         self._file.close()
 
     def _flush(self, waiting: list[Job]) -> list[Job]:
-        """Write what waits, batch by batch; the jobs that could not be written now."""
+        """Write the waiting jobs, batch by batch; the jobs that could not be written now."""
         settled = {job.exchange.id for job in waiting if job.reading is not None}
         waiting = [j for j in waiting if j.reading is not None or j.exchange.id not in settled]
         while waiting:
@@ -221,7 +219,7 @@ class Ledger:
             except TROUBLE as error:
                 self._trouble.begin(error)
                 return waiting
-            except Exception as error:  # noqa: BLE001  # no row explains it: as trouble
+            except Exception as error:  # noqa: BLE001  # no single row caused it: handled as trouble
                 self._set_aside.add("a batch, which is tried again", error)
                 self._trouble.begin(error)
                 return waiting
@@ -233,7 +231,7 @@ class Ledger:
         return waiting
 
     def _keep(self, lesson: Learned) -> None:
-        """Keep a lesson; one that cannot be kept is learnt again."""
+        """Store a lesson; one that cannot be stored is learnt again."""
         try:
             lessons.keep(self._file.connection, lesson)
         except sqlite3.OperationalError:
@@ -242,7 +240,7 @@ class Ledger:
             self._set_aside.add(lesson, error)
 
     def _bounded(self, waiting: list[Job]) -> list[Job]:
-        """The newest settled rows that there is room for, and open rows while there is more."""
+        """The newest settled rows up to the bound, then open rows up to the bound."""
         kept_max = incoming.WAITING_MAX // 2
         if len(waiting) <= kept_max:
             return waiting

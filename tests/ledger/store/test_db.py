@@ -50,7 +50,7 @@ def test_a_file_that_is_no_database(tmp_path):
 
 
 def test_a_server_that_is_not_there():
-    with pytest.raises(LedgerError, match="see that the server runs") as caught:
+    with pytest.raises(LedgerError, match="check that the server runs") as caught:
         db.ensure("postgresql+psycopg://u:secret@127.0.0.1:1/d")
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
