@@ -26,7 +26,7 @@ them, and `python -m tests.ledger.store.engines.empty_ledger` rewrites it when a
 added."""
 STATEMENT_END = ";\n--\n"
 """Triggers contain semicolons, so a semicolon alone does not end a statement."""
-LINKS_SINCE = "0005"
+LINKS_SINCE = "0008"
 """The first schema whose links follow `schema/links.py`."""
 
 
