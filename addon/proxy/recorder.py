@@ -130,7 +130,8 @@ class Recorder:
                 "is guessed",
                 unknown,
             )
-        self._uninstalls += [chunk_runs.install(), message_types.install()]
+        self._uninstalls.append(chunk_runs.install(takes_runs=self._takes_runs))
+        self._uninstalls.append(message_types.install())
         self._uninstalls.append(hook_lists.install(ctx.master.addons))
         tune_garbage_collector()
         settings = self._running.settings
@@ -287,6 +288,15 @@ class Recorder:
         attempt = session.handshake.troubles.attempt
         attempt(websockets.end_session, running.ledger, session, how, at)
         attempt(capturing.finish_session, running, flow, session.handshake, how, at)
+
+    # Called by `chunk_runs`
+
+    def _takes_runs(self, flow: http.HTTPFlow) -> bool:
+        """Whether the callable on the flow's response is ours."""
+        live = self._running.live.get(flow.id) if self._running else None
+        return (
+            live is not None and flow.response is not None and (flow.response.stream is live.stream)
+        )
 
     # Called by `http_stream`
 

@@ -4,7 +4,8 @@ Why: mitmproxy takes each chunk by itself through h11 and four layers, and write
 call of its own: nine tenths of what a chunk costs (measured). An upstream or a network that sends
 faster than the proxy reads has many chunks in one read. Here they are cut in one go, become one
 `ChunkRun`, pass `flow.response.stream` in one call, and are written in one. What the client gets
-stays the same to the byte, the borders of its chunks included.
+stays the same to the byte, the borders of its chunks included. The callable of another addon gets
+chunk by chunk, as without us.
 
 A chunk that is not there to its end goes on at once, as mitmproxy does it; so does everything with
 chunk extensions, and every answer for an HTTP/2 client. An error in the body comes after the chunks
@@ -23,8 +24,9 @@ from typing import Any, Self
 
 from h11._readers import ChunkedReader
 from h11._receivebuffer import ReceiveBuffer
-from mitmproxy import version
+from mitmproxy import http, version
 from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layers.http import HttpStream
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.layers.http._events import ResponseData
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
@@ -88,11 +90,15 @@ def take_chunks(reader: ChunkedReader, buffer: ReceiveBuffer) -> list[bytes]:
     return chunks
 
 
-def install() -> Callable[[], None]:
-    """Put the wrappers on; returns what takes them off. Nothing is done to an unknown mitmproxy."""
+def install(*, takes_runs: Callable[[http.HTTPFlow], bool]) -> Callable[[], None]:
+    """Put the wrappers on; returns what takes them off. Nothing is done to an unknown mitmproxy.
+
+    `takes_runs`: whether the callable on `flow.response.stream` may be given a `ChunkRun`.
+    """
     if not _is_known():
         return lambda: None
     read_body, send = Http1Client.read_body, Http1Server.send
+    stream_body = HttpStream.state_stream_response_body
 
     def read_run(client: Http1Client, event: events.Event) -> Commands:
         reader = client.body_reader
@@ -119,11 +125,26 @@ def install() -> Callable[[], None]:
             return _send(server, event.data)
         return send(server, event)
 
+    def stream_run(stream: HttpStream, event: Any) -> Commands:
+        if (
+            type(event) is ResponseData
+            and type(event.data) is ChunkRun
+            and stream.flow.response is not None
+            and callable(stream.flow.response.stream)
+            and not takes_runs(stream.flow)
+        ):
+            for chunk in event.data.chunks:
+                yield from stream_body(stream, ResponseData(event.stream_id, chunk))
+            return
+        yield from stream_body(stream, event)
+
     # mypy takes a function assigned to a class for one that still wants its `self`.
+    HttpStream.state_stream_response_body = stream_run  # type: ignore[method-assign]
     Http1Client.read_body = read_run  # type: ignore[method-assign, assignment]
     Http1Server.send = send_run  # type: ignore[method-assign, assignment]
 
     def uninstall() -> None:
+        HttpStream.state_stream_response_body = stream_body  # type: ignore[method-assign]
         del Http1Client.read_body
         Http1Server.send = send  # type: ignore[method-assign]
 
@@ -145,11 +166,16 @@ def _is_known() -> bool:
     """Whether mitmproxy and h11 are those that this was written for."""
     first, below = VERSIONS
     numbers = tuple(int(part) for part in version.VERSION.split(".")[:2] if part.isdigit())
-    shapes = ((Http1Client, "read_body"), (Http1Server, "send"), (ChunkedReader, "__call__"))
+    shapes = (
+        (Http1Client, "read_body"),
+        (Http1Server, "send"),
+        (HttpStream, "state_stream_response_body"),
+        (ChunkedReader, "__call__"),
+    )
     arguments = [list(inspect.signature(getattr(kind, name)).parameters) for kind, name in shapes]
     return (
         first <= numbers < below
-        and arguments == [["self", "event"], ["self", "event"], ["self", "buf"]]
+        and arguments == [*[["self", "event"]] * 3, ["self", "buf"]]
         and "read_body" not in vars(Http1Client)
         and vars(ChunkedReader()) == _READER_STATE
     )

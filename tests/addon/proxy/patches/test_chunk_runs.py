@@ -80,7 +80,7 @@ def test_all_chunks_of_a_read_are_taken_and_what_is_left_is_the_readers():
 
 @pytest.fixture
 def installed():
-    uninstall = chunk_runs.install()
+    uninstall = chunk_runs.install(takes_runs=lambda _: True)
     yield
     uninstall()
 
@@ -144,7 +144,7 @@ def test_the_client_gets_what_mitmproxy_alone_would_send():
         )
 
     alone = written()
-    uninstall = chunk_runs.install()
+    uninstall = chunk_runs.install(takes_runs=lambda _: True)
     try:
         assert written() == alone
     finally:
@@ -184,13 +184,13 @@ def test_what_an_addon_makes_of_a_run_is_one_chunk():
 def test_an_unknown_mitmproxy_is_left_as_it_is(monkeypatch):
     before = vars(Http1Client).copy(), Http1Server.send
     monkeypatch.setattr(chunk_runs.version, "VERSION", "13.0.0")
-    chunk_runs.install()()
+    chunk_runs.install(takes_runs=lambda _: True)()
     assert (vars(Http1Client).copy(), Http1Server.send) == before
 
 
 def test_it_is_taken_off_again():
     before = vars(Http1Client).copy(), Http1Server.send
-    uninstall = chunk_runs.install()
+    uninstall = chunk_runs.install(takes_runs=lambda _: True)
     assert Http1Server.send is not before[1]
     uninstall()
     assert (vars(Http1Client).copy(), Http1Server.send) == before

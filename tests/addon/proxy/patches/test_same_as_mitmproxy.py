@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mitmproxy import connection, http, options
 from mitmproxy.addons.proxyserver import Proxyserver
@@ -48,7 +48,7 @@ ANSWERS = (
     b"HTTP/1.1 500 No\r\ncontent-length: 99\r\n\r\nshort",
     b"rubbish\r\n\r\n",
 )
-HOOKS = ("nothing", "stream", "callable", "drops", "changes", "answers", "kills")
+HOOKS = ("nothing", "stream", "callable", "marks", "drops", "changes", "answers", "kills")
 
 
 class Nobody:
@@ -97,6 +97,8 @@ def hook(kind: str, name: str, flow: http.HTTPFlow) -> None:
         streams: dict[str, bool | Callable[[bytes], bytes | list[bytes]]] = {
             "stream": True,
             "callable": lambda data: data or [],
+            # Each piece that another script's callable is given shows in what goes on.
+            "marks": lambda data: data + b"|" if data else [],
             "drops": lambda _: [],
         }
         if kind in streams:
@@ -191,7 +193,11 @@ def steps_of(draw: st.DrawFn) -> list[Step]:
 
 @contextlib.contextmanager
 def wrapped() -> Iterator[None]:
-    uninstalls = [http_stream.install(Nobody()), chunk_runs.install(), message_types.install()]
+    uninstalls = [
+        http_stream.install(Nobody()),
+        chunk_runs.install(takes_runs=lambda _: False),
+        message_types.install(),
+    ]
     try:
         yield
     finally:
@@ -215,6 +221,7 @@ def joined(asked: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
 
 @settings(max_examples=100, deadline=None)
 @given(steps_of(), st.sampled_from(HOOKS))
+@example([Step(True, REQUESTS[0]), Step(False, ANSWERS[2])], "marks")
 def test_the_layers_ask_for_the_same(steps: list[Step], kind: str) -> None:
     theirs = play(steps, kind)
     with wrapped():
