@@ -6,8 +6,10 @@ lines; reading goes on at the next member. A line that is too long is passed ove
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,38 +17,100 @@ LINE_BYTES_MAX = 96 * 1024 * 1024
 """An exchange of 32 MiB, which is the most that a capture holds, takes 43 MiB as base64, and the
 captures of version 0.1 had no bound for the request beside it."""
 PIECE_BYTES = 256 * 1024
+"""Looked through at a time."""
 READ_BYTES = 1024 * 1024
-"""Read at a time. A long line is put together from pieces of this size."""
+"""Read at a time of a gzipped file."""
+HEAD_BYTES = 1024
+"""What is read of a long line at first: a capture's id stands there."""
 _TOO_LONG = f"longer than {LINE_BYTES_MAX >> 20} MiB: remove the line"
 _MEMBER_BEGINS = b"\x1f\x8b\x08"
 _GZIP = 31
 """zlib's window bits for gzip members."""
 
-type Line = tuple[int, int, bytes | str]
-"""Number from 1, bytes of the file read so far, and the line without its end, or why it cannot be
-read."""
+
+class _File:
+    """A file that is open for as long as one of its lines may still be read."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+
+    def __del__(self) -> None:
+        # There is none if it could not be opened.
+        if (descriptor := getattr(self, "descriptor", None)) is not None:
+            os.close(descriptor)
+
+    def read(self, start: int, size: int) -> bytes:
+        """So many bytes from `start` on; fewer at the end of the file."""
+        os.lseek(self.descriptor, start, os.SEEK_SET)
+        return os.read(self.descriptor, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A line without its end. A long line of a plain file is read when it is asked for: of one
+    that the ledger has, nothing but the beginning is ever copied."""
+
+    head: bytes
+    size: int
+    file: _File | None = None
+    """Where the rest stands; None: the head is all of it."""
+    start: int = 0
+
+    def read(self) -> bytes:
+        """The whole line. Raises OSError."""
+        return self.head if self.file is None else self.file.read(self.start, self.size)
+
+
+type Line = tuple[int, int, Text | str]
+"""Number from 1, bytes of the file read so far, and the line, or why it cannot be read."""
 
 
 def lines_of(path: Path) -> Iterator[Line]:
     """The lines of a file; empty ones are left out. Raises OSError."""
+    if path.suffix != ".gz":
+        yield from _plain(_File(path))
+        return
     with path.open("rb", buffering=READ_BYTES) as file:
-        yield from _split(_inflated(file), file) if path.suffix == ".gz" else _plain(file)
+        yield from _split(_inflated(file), file)
 
 
-def _plain(file: BinaryIO) -> Iterator[Line]:
-    number = 1
-    read_bytes = 0
-    while line := file.readline(LINE_BYTES_MAX + 1):
-        read_bytes += len(line)
-        if len(line) <= LINE_BYTES_MAX:
-            if not line.isspace():  # `strip` would copy megabytes
-                yield number, read_bytes, line
-        else:
-            yield number, read_bytes, _TOO_LONG
-            while line and not line.endswith(b"\n"):
-                line = file.readline(PIECE_BYTES)
-                read_bytes += len(line)
-        number += 1
+def _plain(file: _File) -> Iterator[Line]:
+    """Find the lines' ends; nothing is copied of a line that does not lie in one piece."""
+    number, start, at = 1, 0, 0
+    while piece := file.read(at, PIECE_BYTES):
+        begin = 0
+        while (end := piece.find(b"\n", begin)) >= 0:
+            if start >= at:
+                line: Text | str | None = _short(piece[begin:end])
+            else:
+                line = _long(file, start, at + end - start)
+            if line is not None:
+                yield number, at + end + 1, line
+            number += 1
+            begin = end + 1
+            start = at + begin
+        at += len(piece)
+    if start < at and (line := _long(file, start, at - start)) is not None:
+        yield number, at, line
+
+
+def _short(line: bytes) -> Text | str | None:
+    if len(line) > LINE_BYTES_MAX:
+        return _TOO_LONG
+    return Text(line, len(line)) if line and not line.isspace() else None
+
+
+def _long(file: _File, start: int, size: int) -> Text | str | None:
+    """A line that is not read yet; None if there is nothing in it."""
+    if size > LINE_BYTES_MAX:
+        return _TOO_LONG
+    head = file.read(start, min(size, HEAD_BYTES))
+    if size <= HEAD_BYTES:
+        return _short(head)
+    is_empty = head.isspace() and file.read(start, size).isspace()
+    return None if is_empty else Text(head, size, file, start)
 
 
 def _inflated(file: BinaryIO) -> Iterator[bytes | None]:
@@ -120,12 +184,12 @@ def _split(pieces: Iterator[bytes | None], file: BinaryIO) -> Iterator[Line]:
                     file.tell(),
                     _TOO_LONG,
                 )
-            elif begun.strip():
-                yield number, file.tell(), bytes(begun)
+            elif line_text := _short(bytes(begun)):
+                yield number, file.tell(), line_text
             number += 1
             begun = bytearray(line)
             is_too_long = False
     if is_too_long:
         yield number, file.tell(), _TOO_LONG
-    elif begun.strip():
-        yield number, file.tell(), bytes(begun)
+    elif line_text := _short(bytes(begun)):
+        yield number, file.tell(), line_text

@@ -27,7 +27,7 @@ import msgspec
 from addon.metering.requests.redaction import REDACTED
 from addon.metering.settlement import End
 from addon.recordings.formats import identity
-from addon.recordings.formats.line_files import lines_of
+from addon.recordings.formats.line_files import Text, lines_of
 from addon.recordings.formats.recorded import (
     Entry,
     Fields,
@@ -104,7 +104,7 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
     written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     for number, read_bytes, line in lines_of(path):
         where = f"{path}:{number}"
-        if number == 1 and isinstance(line, bytes) and not _is_exchange(line):
+        if number == 1 and isinstance(line, Text) and not _is_exchange(line):
             if part == 0:
                 other = Unreadable(str(path), "holds no recorded exchanges", is_other_kind=True)
                 yield Entry(read_bytes, 0, None, partial(_unreadable, other))
@@ -115,33 +115,38 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
             yield Entry(read_bytes, 0, None, partial(_unreadable, Unreadable(where, line)))
         else:
             parse = partial(_read, line, where, written_at)
-            yield Entry(read_bytes, len(line), _id_of(line), parse)
+            yield Entry(read_bytes, line.size, _id_of(line), parse)
 
 
 def _unreadable(item: Unreadable) -> Item:
     return item
 
 
-def _id_of(line: bytes) -> str | None:
-    if begins := _CAPTURE_BEGINS.match(line):
+def _id_of(line: Text) -> str | None:
+    if begins := _CAPTURE_BEGINS.match(line.head):
         return begins[1].decode("ascii")
     try:
-        found = _ID.decode(line).id
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        found = _ID.decode(line.read()).id
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, OSError):
         return None  # what is wrong with it is said when it is parsed
     return str(found) if found else None
 
 
-def _read(line: bytes, where: str, written_at: datetime) -> Item:
+def _read(line: Text, where: str, written_at: datetime) -> Item:
     try:
-        return _exchange(_DECODER.decode(line), where, written_at)
+        return _exchange(_DECODER.decode(line.read()), where, written_at)
+    except OSError as error:
+        return Unreadable(where, f"cannot be read: {error.strerror or error}")
     except (msgspec.MsgspecError, UnicodeError, RecursionError, RecordingError) as error:
         return Unreadable(where, f"not a recorded exchange: {error}"[:300])
 
 
-def _is_exchange(line: bytes) -> bool:
+def _is_exchange(line: Text) -> bool:
     """Whether a line is meant to be one, though it is faulty."""
-    return b'"request"' in line and b'"response"' in line
+    if _CAPTURE_BEGINS.match(line.head):
+        return True
+    text = line.read()
+    return b'"request"' in text and b'"response"' in text
 
 
 def _exchange(line: _Line, where: str, written_at: datetime) -> Recorded:

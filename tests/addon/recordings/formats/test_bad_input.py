@@ -1,5 +1,6 @@
 """Bad files: one clear line for each fault, the rest is read, nothing raises, memory is bounded."""
 
+import base64
 import functools
 import gzip
 import itertools
@@ -160,6 +161,31 @@ def test_a_plain_line_beyond_the_bound_is_passed_over(tmp_path: Path, monkeypatc
     found = items(path)
     assert [type(item) for item in found] == [Recorded, Unreadable, Recorded, Unreadable]
     assert [item.where.rpartition(":")[2] for item in found] == ["1", "2", "4", "5"]
+
+
+def test_of_a_long_line_that_is_known_only_the_beginning_is_read(tmp_path: Path):
+    path = tmp_path / "x.jsonl"
+    parts = json.loads(line(response__body_b64="A" * 20_000_000))
+    known = {"name": "a", "id": "a", **{key: parts[key] for key in ("request", "response")}}
+    path.write_bytes(json.dumps(known, separators=(",", ":")).encode() + b"\n" + GOOD)
+    tracemalloc.start()
+    found = list(entries(path, url=None))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [found[0].id, found[0].size > 20_000_000, len(found)] == ["a", True, 2]
+    assert peak < 2 * 1024 * 1024
+
+
+def test_a_file_that_is_replaced_meanwhile_is_read_as_it_was(tmp_path: Path):
+    path = tmp_path / "x.jsonl"
+    body = base64.b64encode(b"data: {}\n\n" * 100_000).decode()
+    path.write_bytes(line(response__body_b64=body))
+    found = list(entries(path, url=None))
+    path.unlink()
+    path.write_bytes(b"{}")
+    item = found[0].parse()
+    assert isinstance(item, Recorded)
+    assert len(item.response_body) == 1_000_000
 
 
 def test_a_bad_flow_costs_itself(tmp_path: Path):
