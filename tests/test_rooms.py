@@ -94,7 +94,7 @@ ARROWS: dict[str, set[str]] = {
     "addon.agent_logs": DIALECTS
     | STORE
     | {"addon.agent_logs", "addon.dialects.*", "ledger.maintenance"},
-    "addon.deploy": {"addon.deploy"},
+    "addon.deploy": SETTINGS | {"addon.deploy"},
     "addon.telemetry": MODEL | {"addon.telemetry"},
     "addon.demo": LEDGER | {"addon.demo", "addon"},
     "addon.run": RUN,

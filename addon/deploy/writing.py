@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from addon.deploy.kinds import KINDS
+from ledger.settings.small_files import first_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,9 @@ def write(kind: str, folder: Path, *, force: bool = False) -> list[Written]:
 
 
 def _differs(path: Path, text: str) -> bool:
+    """Whether the file is anything but this text; no more of it is read than that takes."""
+    ours = text.encode()
     try:
-        return path.read_text(encoding="utf-8") != text
-    except (OSError, UnicodeDecodeError):
+        return first_bytes(path, len(ours) + 1) != ours
+    except OSError:
         return True

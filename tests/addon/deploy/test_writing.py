@@ -52,6 +52,13 @@ def test_what_is_no_text_is_in_the_way_too(tmp_path):
         write("systemd", tmp_path)
 
 
+def test_a_file_larger_than_the_memory_is_in_the_way_too(tmp_path):
+    with (tmp_path / "tokentee.toml").open("wb") as file:
+        file.truncate(2**40)  # without a block on the disk
+    with pytest.raises(Occupied):
+        write("systemd", tmp_path)
+
+
 def test_the_container_is_confined(tmp_path):
     text = texts("docker", tmp_path)["Dockerfile"]
     assert re.search(r"^USER 10001$", text, re.MULTILINE)
