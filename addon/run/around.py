@@ -9,8 +9,10 @@ import secrets
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mitmproxy import ctx, http, options
 
@@ -19,11 +21,15 @@ from addon.run import master
 from addon.run.call.arguments import Call
 from addon.run.command import authorities, bypass, child, hosts, outbound
 from addon.run.command.authorities import Trust
+from addon.run.command.credential import USER
 from addon.run.command.environment import environment_for
-from addon.run.command.gate import USER, Gate
+from addon.run.command.gate import Gate
 from addon.run.workspace import workspace_of
 from ledger.model.errors import LedgerError
 from ledger.store.engines.urls import default_url
+
+if TYPE_CHECKING:
+    from addon.run.command.socks_bridge import Bridge
 
 LOOPBACK = "127.0.0.1"
 IDLE_SECONDS_MAX = 24 * 3600
@@ -49,6 +55,8 @@ class Plan:
     trust: Trust
     folder: Path
     """For the certificates; it is gone when the run is over."""
+    bridges: tuple[Bridge, ...]
+    """To the SOCKS proxies that the environment names."""
 
 
 def run_around(call: Call) -> int:
@@ -128,6 +136,8 @@ class Around:
     async def _run(self) -> None:
         command = self._plan.call.command
         try:
+            for bridge in self._plan.bridges:
+                await bridge.start()
             environment = self._environment()
             self.exit_code = await child.run_command(
                 command, environment, on_start=self._start_watching
@@ -137,6 +147,8 @@ class Around:
             self.exit_code = error.exit_code
             self.warnings.append(str(error))
         finally:
+            for bridge in self._plan.bridges:
+                bridge.close()
             ctx.master.shutdown()
 
     def _environment(self) -> dict[str, str]:
@@ -186,6 +198,8 @@ def _plan(call: Call, way_out: outbound.Outbound, trust: Trust, folder: Path) ->
     origins = sorted({hosts.origin_of(url) for url in hosts.local_base_urls(os.environ).values()})
     proxy_port, *ports = _free_ports(1 + len(origins))
     port_of = dict(zip(origins, ports, strict=True))
+    bridges = _bridges_to(way_out.socks)
+    way_out = way_out.replaced({proxy: bridge.proxy for proxy, bridge in bridges.items()})
     via = way_out.any_proxy
     proxy_spec = f"{f'upstream:{via.url}' if via else 'regular'}@{LOOPBACK}:{proxy_port}"
     reverse = {f"reverse:{origin}@{LOOPBACK}:{port_of[origin]}": origin for origin in origins}
@@ -207,7 +221,16 @@ def _plan(call: Call, way_out: outbound.Outbound, trust: Trust, folder: Path) ->
         specs=(proxy_spec, *reverse),
         trust=trust,
         folder=folder,
+        bridges=tuple(bridges.values()),
     )
+
+
+def _bridges_to(proxies: Sequence[outbound.Proxy]) -> dict[outbound.Proxy, Bridge]:
+    if not proxies:
+        return {}
+    from addon.run.command.socks_bridge import Bridge
+
+    return {proxy: Bridge(proxy) for proxy in proxies}
 
 
 def _configured_hosts() -> tuple[hosts.Host, ...]:

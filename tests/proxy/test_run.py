@@ -191,6 +191,6 @@ def test_an_option_of_mitmproxys_that_is_none_is_refused(tmp_path: Path):
 
 
 def test_a_proxy_that_cannot_be_used_is_said(tmp_path: Path):
-    done = run(tmp_path, "true", ALL_PROXY="socks5://127.0.0.1:1080")
+    done = run(tmp_path, "true", ALL_PROXY="socks4://127.0.0.1:1080")
     assert done.returncode == 2
-    assert "ALL_PROXY names a socks5 proxy" in done.stderr.decode()
+    assert "ALL_PROXY names a socks4 proxy" in done.stderr.decode()

@@ -13,11 +13,7 @@ the others out. Rows of theirs would be on this user's bill.
 
 from __future__ import annotations
 
-import binascii
 import ipaddress
-import re
-import secrets
-from base64 import b64decode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -29,6 +25,7 @@ from mitmproxy.proxy import commands, events, layer, layers
 from mitmproxy.proxy.layers.http import HTTPMode
 from mitmproxy.proxy.layers.tls import parse_client_hello
 
+from addon.run.command.credential import shows
 from addon.run.command.hosts import LlmHosts
 from addon.run.command.outbound import Outbound, Proxy
 
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
     from mitmproxy import http
     from mitmproxy.proxy.context import Context
 
-USER = "tokentee"
 HEAD_BYTES_MAX = 64 * 2**10
 """Of a connection's first request, its head: what the longest cookies and tokens need."""
 REFUSAL = (
@@ -46,7 +42,6 @@ REFUSAL = (
 )
 REFUSAL_TEXT = b"This proxy belongs to one command that `tokentee run` has started.\n"
 NOT_HERE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-_CREDENTIAL = re.compile(rb"^proxy-authorization:[ \t]*basic[ \t]+(\S+)[ \t]*\r?$", re.I | re.M)
 
 
 class Refused(layer.Layer):
@@ -126,11 +121,13 @@ class Gate(NextLayer):
             return
         flow.request.headers.pop("proxy-authorization", None)
         via = self._way_to("https", flow.request.host, flow.request.port)
-        flow.server_conn.via = (via.scheme, (via.host, via.port)) if via else None  # type: ignore[assignment]
+        flow.server_conn.via = (via.scheme, via.address) if via else None  # type: ignore[assignment]
 
     def http_connect_upstream(self, flow: http.HTTPFlow) -> None:
         """Show our credential to the proxy on the way out."""
-        via = self._way_to("https", flow.request.host, flow.request.port)
+        host, port = flow.request.host, flow.request.port
+        ways = [self._way_to(scheme, host, port) for scheme in ("https", "http")]
+        via = next((way for way in ways if way and flow.server_conn.address == way.address), None)
         if via is not None and via.authorization:
             flow.request.headers["Proxy-Authorization"] = via.authorization
 
@@ -141,24 +138,16 @@ class Gate(NextLayer):
         head = _head(nextlayer.data_client())
         if head is None:
             return
-        if not self._is_authorized(head):
+        if not shows(head, self._secret):
             answer = REFUSAL % (len(REFUSAL_TEXT), REFUSAL_TEXT)
             nextlayer.layer = Refused(context, answer)
             return
         scheme, host, port = _target_of(head)
-        goes_via = self._way_to(scheme, host, port) is not None
-        mode = HTTPMode.upstream if goes_via else HTTPMode.regular
+        via = self._way_to(scheme, host, port)
+        # In mitmproxy's upstream mode a plain request is no tunnel, in its regular mode it is one.
+        is_tunnel = via is not None and via.only_tunnels and scheme == "http"
+        mode = HTTPMode.regular if via is None or is_tunnel else HTTPMode.upstream
         nextlayer.layer = layers.HttpLayer(context, mode)
-
-    def _is_authorized(self, head: bytes) -> bool:
-        found = _CREDENTIAL.search(head)
-        if found is None:
-            return False
-        try:
-            given = b64decode(found[1], validate=True)
-        except (ValueError, binascii.Error):
-            return False
-        return secrets.compare_digest(given, f"{USER}:{self._secret}".encode())
 
     def _is_tunnelled(self, nextlayer: layer.NextLayer) -> bool:
         address = nextlayer.context.server.address
@@ -179,8 +168,8 @@ class Gate(NextLayer):
         if via is None:
             flow.server_conn = Server(address=(request.host, request.port))
             return
-        flow.server_conn.via = (via.scheme, (via.host, via.port))  # type: ignore[assignment]
-        if via.authorization and request.is_http11:
+        flow.server_conn.via = (via.scheme, via.address)  # type: ignore[assignment]
+        if via.authorization and request.is_http11 and not via.only_tunnels:
             request.headers["Proxy-Authorization"] = via.authorization
 
     def _way_to(self, scheme: str, host: str, port: int) -> Proxy | None:

@@ -5,13 +5,19 @@ variable wins, ALL_PROXY stands in for one that is missing, NO_PROXY is a list o
 with all that lies below them, of addresses and of networks.
 """
 
+from __future__ import annotations
+
 import base64
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
 PROXY_VARIABLES = ("https_proxy", "http_proxy", "all_proxy")
+SOCKS = ("socks5", "socks5h")
+"""Names are resolved by this machine, or by the proxy."""
+PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+"""Scheme -> the port where the URL names none."""
 
 
 class BadProxyError(ValueError):
@@ -27,6 +33,8 @@ class Proxy:
     port: int
     credentials: str | None = None
     """`user:password`."""
+    only_tunnels: bool = False
+    """Takes CONNECT alone, for plain HTTP too."""
 
     @property
     def authorization(self) -> str | None:
@@ -36,8 +44,18 @@ class Proxy:
         return "Basic " + base64.b64encode(self.credentials.encode()).decode()
 
     @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        return self.host, self.port
+
+    @property
+    def is_socks(self) -> bool:
+        """Whether it is spoken to in SOCKS5, not in HTTP."""
+        return self.scheme in SOCKS
+
+    @property
     def url(self) -> str:
-        """Without credentials, as mitmproxy's upstream mode takes it."""
+        """Without credentials, as mitmproxy's upstream mode takes it, and as errors show it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
@@ -55,6 +73,20 @@ class Outbound:
         if any(covers(entry, host, port) for entry in self.no_proxy):
             return None
         return self.https if scheme == "https" else self.http
+
+    def replaced(self, proxies: Mapping[Proxy, Proxy]) -> Outbound:
+        """The same with other proxies in the place of some."""
+        return replace(
+            self,
+            https=None if self.https is None else proxies.get(self.https, self.https),
+            http=None if self.http is None else proxies.get(self.http, self.http),
+        )
+
+    @property
+    def socks(self) -> tuple[Proxy, ...]:
+        """The SOCKS proxies among them, each once."""
+        found = [each for each in (self.https, self.http) if each is not None and each.is_socks]
+        return tuple(dict.fromkeys(found))
 
     @property
     def any_proxy(self) -> Proxy | None:
@@ -108,10 +140,10 @@ def _proxy_in(environment: Mapping[str, str], name: str) -> Proxy | None:
         port = -1
     if not parts.hostname or port == -1:
         raise BadProxyError(f"{variable} is not the URL of a proxy: http://HOST:PORT is one")
-    if parts.scheme not in ("http", "https"):
+    if parts.scheme not in PORTS:
         raise BadProxyError(
-            f"{variable} names a {parts.scheme} proxy; what goes out can take an http or https "
-            f"proxy only. Set HTTPS_PROXY to one, or unset {variable}"
+            f"{variable} names a {parts.scheme} proxy; what goes out can take an http, https, "
+            f"socks5 or socks5h proxy. Set HTTPS_PROXY to one, or unset {variable}"
         )
     credentials = None
     if parts.username is not None:
@@ -119,6 +151,6 @@ def _proxy_in(environment: Mapping[str, str], name: str) -> Proxy | None:
     return Proxy(
         scheme=parts.scheme,
         host=parts.hostname,
-        port=port or (443 if parts.scheme == "https" else 80),
+        port=port or PORTS[parts.scheme],
         credentials=credentials,
     )

@@ -1,0 +1,162 @@
+"""Edge. A SOCKS5 proxy as an HTTP proxy on loopback, because mitmproxy goes out through HTTP alone.
+
+    our proxy -- CONNECT host:port, with a credential --> bridge -- SOCKS5 --> the proxy --> host
+
+Bytes pass as they come, in both directions, and so does the end of each direction. With `socks5h`
+the proxy resolves names, with `socks5` this machine does, as curl has it. What fails is the reason
+of the answer 502, which mitmproxy shows to the client: it names the proxy without its password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import socket
+import struct
+
+from python_socks import ProxyError, ProxyType
+from python_socks.async_.asyncio import Proxy as SocksProxy
+
+from addon.run.command.credential import USER, shows
+from addon.run.command.outbound import Proxy
+from ledger.text.printable import printable
+
+LOOPBACK = "127.0.0.1"
+CONNECTIONS_MAX = 1_000
+"""At one time; each has two sockets, and a process may often have 4 096 or more."""
+BUFFER_BYTES = 64 * 2**10
+"""Of one direction, read at once; as much again may wait to be written."""
+HEAD_SECONDS_MAX = 10.0
+"""mitmproxy sends the whole head at once."""
+CONNECT_SECONDS_MAX = 30.0
+"""The proxy, its greeting, and its connection to the host."""
+REASON_CHARS_MAX = 300
+SECRET_BYTES = 24
+
+
+class Bridge:
+    """Listens from the beginning, so that its port is known; answers from `start` on."""
+
+    def __init__(self, beyond: Proxy) -> None:
+        """`beyond`: the SOCKS proxy."""
+        self._beyond = beyond
+        self._secret = secrets.token_urlsafe(SECRET_BYTES)
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self._server: asyncio.Server | None = None
+        self._open = 0
+
+    @property
+    def proxy(self) -> Proxy:
+        """The bridge as an HTTP proxy, with the credential that it wants."""
+        return Proxy(
+            scheme="http",
+            host=LOOPBACK,
+            port=self._listener.getsockname()[1],
+            credentials=f"{USER}:{self._secret}",
+            only_tunnels=True,
+        )
+
+    async def start(self) -> None:
+        """Answer connections until the loop ends or `close` is called."""
+        self._server = await asyncio.start_server(
+            self._answer, sock=self._listener, limit=BUFFER_BYTES
+        )
+
+    def close(self) -> None:
+        """Accept no more."""
+        if self._server is not None:
+            self._server.close()
+        self._listener.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            with contextlib.suppress(OSError):  # either side has gone
+                await self._tunnel(reader, writer)
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(HEAD_SECONDS_MAX):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return
+        if not shows(head, self._secret):
+            writer.write(_status(407, "Proxy Authentication Required"))
+            return
+        target = _target_of(head)
+        if target is None:
+            writer.write(_status(405, "This proxy answers CONNECT alone"))
+            return
+        if self._open > CONNECTIONS_MAX:
+            writer.write(_status(503, f"{CONNECTIONS_MAX} connections are open"))
+            return
+        try:
+            beyond = await self._connect(*target)
+        except (OSError, ProxyError, ValueError) as error:
+            writer.write(_status(502, f"{self._beyond.url}: {_reason_of(error)}"))
+            return
+        there_reader, there_writer = await asyncio.open_connection(sock=beyond, limit=BUFFER_BYTES)
+        try:
+            writer.write(_status(200, "Connection established"))
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_pass_on(reader, there_writer))
+                both.create_task(_pass_on(there_reader, writer))
+        except* OSError:
+            for each in (writer, there_writer):
+                _reset(each)
+        finally:
+            there_writer.close()
+
+    async def _connect(self, host: str, port: int) -> socket.socket:
+        user, colon, password = (self._beyond.credentials or "").partition(":")
+        proxy = SocksProxy(
+            ProxyType.SOCKS5,
+            self._beyond.host,
+            self._beyond.port,
+            username=user if colon else None,
+            password=password if colon else None,
+            rdns=self._beyond.scheme == "socks5h",
+        )
+        return await proxy.connect(host, port, timeout=CONNECT_SECONDS_MAX)
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One direction, to its end."""
+    while data := await reader.read(BUFFER_BYTES):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Break a connection off, so that it does not look like the end of what was sent."""
+    connection = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+def _target_of(head: bytes) -> tuple[str, int] | None:
+    words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+    if len(words) != 3 or words[0] != "CONNECT":
+        return None
+    host, _, port = words[1].rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+        return None
+    return host.strip("[]"), int(port)
+
+
+def _status(code: int, reason: str) -> bytes:
+    ending = "" if code == 200 else "Content-Length: 0\r\nConnection: close\r\n"
+    text = printable(reason).encode("ascii", "replace").decode()[:REASON_CHARS_MAX]
+    return f"HTTP/1.1 {code} {text}\r\n{ending}\r\n".encode()
+
+
+def _reason_of(error: Exception) -> str:
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return text or type(error).__name__
