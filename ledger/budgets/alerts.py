@@ -1,8 +1,9 @@
 """Database. Which alerts are due, each once per budget, period and threshold.
 
 Several proxies may watch one ledger. A row of the table `alerts` is claimed before its alert is
-sent, and marked as sent afterwards. A claim that is older than CLAIM_SECONDS and not marked is
-free again, up to ATTEMPTS_MAX times: the process that held it died, or its destinations failed.
+sent, and marked as sent afterwards. Another process may claim an alert again, up to ATTEMPTS_MAX
+times, if its claim is older than CLAIM_SECONDS and not marked: the process that held it died, or
+its destinations failed.
 """
 
 from collections.abc import Iterable
@@ -22,9 +23,9 @@ from ledger.store.tables import alerts
 from ledger.text.printable import printable
 
 CLAIM_SECONDS = 600
-"""Longer than all destinations with all their retries take."""
+"""Longer than all retries to all destinations take."""
 ATTEMPTS_MAX = 5
-"""Then an alert that no destination accepts is given up; `tokentee budget` still shows it."""
+"""After that an alert that no destination accepts is dropped; `tokentee budget` still shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +50,10 @@ class Alert:
 
 
 def check_budgets(engine: Engine, budgets: Budgets, names: Names, now: datetime) -> list[Alert]:
-    """The alerts that this process is to send now; nobody else sends them.
+    """The alerts that this process must send now; no other process sends them.
 
-    Of several thresholds that a budget reached since it was last looked at, only the highest is
-    sent; the lower ones are marked as sent with it.
+    If a budget reached several thresholds since the last check, only the highest is sent; the lower
+    ones are marked as sent with it.
     """
     due = []
     for status in statuses(engine, budgets.budgets, names, now):
@@ -65,7 +66,7 @@ def check_budgets(engine: Engine, budgets: Budgets, names: Names, now: datetime)
 
 
 def mark_sent(engine: Engine, delivered: Iterable[Alert], now: datetime) -> None:
-    """Note that alerts reached a destination, so that nobody sends them again."""
+    """Record that alerts reached a destination, so that no process sends them again."""
     for alert in delivered:
         _mark(engine, alert.status, alert.threshold, now)
 

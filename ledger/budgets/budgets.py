@@ -1,4 +1,4 @@
-"""Pure. What the budgets file holds.
+"""Pure. The budgets file.
 
     [[budget]]
     name = "search"
@@ -9,7 +9,7 @@
 
     [[alert]]                    # where alerts go; any number of them
     webhook = "https://hooks.slack.com/services/…"   # Slack-compatible JSON; a secret
-    # webhook_env = "TOKENTEE_WEBHOOK"               # or where the URL stands
+    # webhook_env = "TOKENTEE_WEBHOOK"               # or a variable that holds the URL
     # webhook_file = "/run/secrets/webhook"
 
     [[alert]]
@@ -36,11 +36,11 @@ from ledger.settings.names import Texts, texts
 from ledger.settings.toml_tables import FaultError, Problem
 
 BUDGETS_MAX = 1_000
-"""Each is a question to the ledger."""
+"""Each budget is a query to the ledger."""
 ALERTS_MAX = 20
-"""Places that alerts go to."""
+"""Destinations of alerts."""
 USD_MAX = 10**9
-"""Nobody has a larger budget; a limit must fit what sums of amounts are compared with."""
+"""No real budget is larger; a limit must be comparable with sums of amounts."""
 CONDITIONS = (
     "team",
     "person",
@@ -72,7 +72,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tag: Texts = None
 
     def __post_init__(self) -> None:
-        """FaultError for an amount, threshold or condition that cannot be."""
+        """FaultError for an invalid amount, threshold or condition."""
         if not self.name.strip():
             raise FaultError("name", "empty")
         usd = Decimal(self.usd)
@@ -113,7 +113,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     log: bool | None = None
 
     def __post_init__(self) -> None:
-        """FaultError unless exactly one place is named."""
+        """FaultError unless exactly one destination is named."""
         named = [each for each in DESTINATIONS if getattr(self, each)]
         if len(named) != 1:
             raise FaultError(named[1] if named else "log", f"give one of {', '.join(DESTINATIONS)}")
@@ -140,7 +140,7 @@ NO_BUDGETS = Budgets()
 
 
 def read(text: str) -> tuple[Budgets, list[Problem]]:
-    """The budgets of a TOML text as far as it is valid, and each problem."""
+    """The valid budgets of a TOML text, and each problem."""
     document, problems = toml_tables.parse(text)
     problems += toml_tables.unknown_tables(text, document, ("budget", "alert"))
     budgets, wrong = toml_tables.converted(text, document, "budget", Budget)
@@ -167,7 +167,7 @@ def read(text: str) -> tuple[Budgets, list[Problem]]:
 
 
 def is_webhook(url: str) -> bool:
-    """Whether alerts can be posted there."""
+    """Whether the text is a URL that alerts can be posted to."""
     try:
         parts = urlsplit(url)
     except ValueError:

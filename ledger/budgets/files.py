@@ -1,4 +1,4 @@
-"""Edge. Where the budgets file lies, reading it, and the webhooks that it names indirectly."""
+"""Edge. Finds and reads the budgets file, and the webhooks that it names indirectly."""
 
 import os
 from pathlib import Path
@@ -12,18 +12,18 @@ from ledger.settings.toml_tables import Problem
 
 
 def path_of(named: str | None) -> Path | None:
-    """The file that an option or `TOKENTEE_BUDGETS` names, or `budgets.toml` among the settings if
-    it is there."""
+    """The file that an option or `TOKENTEE_BUDGETS` names, or an existing `budgets.toml` in the
+    settings folder."""
     return file_in_force(named, "TOKENTEE_BUDGETS", "budgets.toml")
 
 
 def check(path: Path) -> tuple[Budgets, list[Problem]]:
-    """The budgets of a file as far as it is valid, and each problem."""
+    """The valid budgets of a file, and each problem."""
     return read(read_text(path, "budgets file"))
 
 
 def load(named: str | None) -> Budgets:
-    """The budgets that are in force here; none without a file. LedgerError for a wrong file."""
+    """The budgets in force; none without a file. LedgerError for a wrong file."""
     path = path_of(named)
     if path is None:
         return NO_BUDGETS
@@ -34,7 +34,7 @@ def load(named: str | None) -> Budgets:
 
 
 def webhook_of(destination: Destination) -> str:
-    """The URL of a webhook; LedgerError, which does not show it, if there is none."""
+    """The URL of a webhook; LedgerError if there is none. The error does not show the URL."""
     url, where = destination.webhook or "", "webhook"
     if destination.webhook_env:
         where = f"the variable {destination.webhook_env}"

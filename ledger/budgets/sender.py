@@ -26,14 +26,14 @@ WEBHOOK_SECONDS_MAX = 10
 COMMAND_SECONDS_MAX = 30
 
 TROUBLE = (OSError, ValueError, http.client.HTTPException, subprocess.SubprocessError)
-"""What a destination that is not there, or a command that fails, raises."""
+"""Errors of an unreachable destination or a failed command."""
 
 type Log = Callable[[str, str], object]
 """Level and line."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the alert to a place that nobody configured."""
+    """Refuses redirects: the alert must not go to a URL that the operator did not configure."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -46,7 +46,8 @@ def send(
     log: Log,
     pause: Callable[[float], object],
 ) -> bool:
-    """Whether at least one destination took the alert. Without destinations it is logged."""
+    """Send an alert; whether at least one destination accepted it. Without destinations it is
+    logged."""
     if not destinations:
         log("warn", f"tokentee: {alert.text}")
         return True
@@ -58,8 +59,8 @@ def send(
 
 
 def payload(alert: Alert) -> bytes:
-    """The alert as Slack and the services that are compatible with it take it. `&`, `<` and `>`
-    would be markup there, and `<!channel>` a mention."""
+    """The alert as JSON for Slack and compatible services. `&`, `<` and `>` would be markup there,
+    and `<!channel>` a mention."""
     text = alert.text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return json.dumps({"text": text}).encode()
 
@@ -84,7 +85,7 @@ def _deliver(
             deliver(alert, destination)
         except LedgerError as error:
             problem = str(error)
-            break  # a wrong setting stays wrong
+            break  # a retry does not help a wrong setting
         except urllib.error.HTTPError as error:
             problem = f"HTTP {error.code}"
             error.close()

@@ -1,4 +1,4 @@
-"""Database. What is spent of each budget in its current period."""
+"""Database. The spending of each budget in its current period."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from ledger.text.period import SPANS
 def statuses(
     engine: Engine, budgets: Iterable[Budget], names: Names, now: datetime
 ) -> list[Status]:
-    """Each budget in the period that `now` is in; one question each."""
+    """The status of each budget in the period that contains `now`; one query each."""
     return [_status(engine, budget, names, now.astimezone(UTC)) for budget in budgets]
 
 

@@ -1,8 +1,8 @@
-"""Pure. How far a budget is used, and its forecast.
+"""Pure. The state of a budget, and its forecast.
 
-The forecast is linear: what is spent, divided by the part of the period that has passed. Before a
-tenth of the period has passed there is none, because one early request would decide it. Estimated
-cost is not counted, as in every total.
+The forecast is linear: the spending divided by the part of the period that has passed. Before a
+tenth of the period has passed there is no forecast, because one early request would determine it.
+Estimated cost is not counted, as in every total.
 """
 
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ class Status:
     now: datetime
     spent_picousd: int
     estimated_picousd: int
-    """Beside `spent_picousd`, never inside."""
+    """Never part of `spent_picousd`."""
     requests_without_price: int
 
     @property
     def used_percent(self) -> Decimal:
-        """What is spent, in per cent of the limit."""
+        """The spending in per cent of the limit."""
         return Decimal(self.spent_picousd) * 100 / self.budget.limit_picousd
 
     @property
@@ -44,7 +44,7 @@ class Status:
 
     @property
     def forecast_picousd(self) -> int | None:
-        """What will be spent at the end of the period, if it goes on so."""
+        """The spending at the end of the period at the current rate."""
         whole = (self.span.end - self.span.start).total_seconds()
         passed = Decimal((self.now - self.span.start).total_seconds()) / Decimal(whole)
         return (
@@ -112,7 +112,7 @@ def document(statuses: list[Status]) -> dict[str, Any]:
 
 
 def notes(statuses: list[Status]) -> list[str]:
-    """What the reader must know before believing the figures."""
+    """Warnings that the reader needs to judge the figures."""
     told = [METHOD] if any(status.forecast_picousd is not None for status in statuses) else []
     told += [
         f"{status.budget.name}: {counted(status.requests_without_price, 'request')} without a "

@@ -1,7 +1,7 @@
 """Edge. Checks budgets beside a running proxy, in a thread of its own.
 
-It reads and sends, and never touches traffic. Whatever fails is logged once per kind of trouble,
-and the thread goes on.
+It reads and sends, and never touches traffic. Each kind of failure is logged once, and the thread
+goes on.
 """
 
 import threading
@@ -18,13 +18,13 @@ from ledger.store.processes.health import ThreadHealth
 from ledger.store.processes.supervision import Log, Supervisor
 
 FIRST_SECONDS = 30.0
-"""A proxy that only runs for one command has better things to do."""
+"""A proxy that runs for one command only should not check budgets at its start."""
 EVERY_SECONDS = 300.0
-"""An alert may be this late. Checking asks the ledger once for each budget."""
+"""An alert may be this late. A check queries the ledger once per budget."""
 
 
 class Watcher:
-    """Checks budgets at intervals, and sends what is due."""
+    """Checks budgets at intervals, and sends due alerts."""
 
     def __init__(self, url: str | URL, *, log: Log) -> None:
         self._url = url
@@ -41,16 +41,17 @@ class Watcher:
         """Budgets are checked at intervals, whatever is written."""
 
     def stop(self, timeout_seconds: float) -> None:  # noqa: ARG002  # a Companion has it
-        """Stop at once: an alert that is claimed and not sent is free again after a while."""
+        """Stop at once: a claim without a sent alert expires."""
         self._stopping.set()
 
     def health(self) -> ThreadHealth:
-        """How the thread does."""
+        """The state of the thread."""
         return self._thread.health()
 
     def check(self, now: datetime) -> int:
-        """Send what is due; how many alerts were."""
-        # Adding up what was spent needs a tenth of what a start without budgets imports.
+        """Send the due alerts; how many."""
+        # Imported here: summing the spending imports a tenth as much again as a start without
+        # budgets does.
         from ledger.budgets.alerts import check_budgets, mark_sent
         from ledger.budgets.sender import send
 
@@ -94,5 +95,5 @@ def str_of(url: str | URL) -> str:
 
 
 def watcher_of(url: URL, log: Log) -> tuple[Watcher, ...]:
-    """A watcher if a budgets file is there; a wrong one is logged and stops nothing."""
+    """A watcher if a budgets file exists; a wrong file is logged and stops nothing."""
     return (Watcher(url, log=log),) if files.path_of(None) is not None else ()

@@ -1,6 +1,6 @@
-"""Commands about the ledger, one file each, and what they share.
+"""Commands about the ledger, one file each, and their shared parts.
 
-    options, scope, output   options, what they select, printing
+    options, scope, output   options, the scope that they select, printing
     money/                   commands about prices, statements and limits
 
 In: options. Out: results on stdout, everything else on stderr, an exit code.

@@ -8,18 +8,20 @@ import typer
 
 from ledger.commands.options import LedgerOption
 
-db_commands = typer.Typer(no_args_is_help=True, help="The ledger's schema, and what it keeps.")
+db_commands = typer.Typer(
+    no_args_is_help=True, help="The ledger's schema, and dropping old exchanges."
+)
 
 
 def add(app: typer.Typer) -> None:
-    """Put the commands on the `tokentee` command."""
+    """Add the commands to the `tokentee` command."""
     app.add_typer(db_commands, name="db")
     app.command()(sync)
 
 
 @db_commands.command()
 def upgrade(*, ledger: LedgerOption = None) -> None:
-    """Make the ledger, or bring it to this version's schema.
+    """Create the ledger, or migrate it to this version's schema.
 
     A SQLite file is copied first. Then days that are over and have no sums get them; reports are
     slow without.
@@ -75,7 +77,7 @@ def check(*, ledger: LedgerOption = None) -> None:
 
 @db_commands.command()
 def describe(*, ledger: LedgerOption = None) -> None:
-    """Print what every column of the public tables and views holds."""
+    """Describe every column of the public tables and views."""
     from rich.console import Console
     from rich.table import Table
 
@@ -103,10 +105,10 @@ def drop(
     before: Annotated[
         str, typer.Option(metavar="WHEN", help="Exchanges opened before: 2026-01-01, 400d; UTC.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Do it: what is dropped is gone.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Drop them; this cannot be undone.")] = False,
     ledger: LedgerOption = None,
 ) -> None:
-    """Drop old exchanges, and give the room back.
+    """Drop old exchanges, and free their disk space.
 
     Their readings and charges go with them. So do the old exchanges in the copies that migrations
     left beside a SQLite ledger.
@@ -140,7 +142,7 @@ def sync(
     ] = None,
     *,
     status: Annotated[
-        bool, typer.Option("--status", help="How the spools of shared ledgers stand.")
+        bool, typer.Option("--status", help="Show the state of the spools of shared ledgers.")
     ] = False,
     with_secret: Annotated[
         bool,
@@ -151,12 +153,12 @@ def sync(
         ),
     ] = False,
 ) -> None:
-    """Merge a ledger into another one. What is there already is not added again.
+    """Merge a ledger into another one. Exchanges that the target has are not added again.
 
     tokentee sync sqlite:///laptop.sqlite3 postgresql+psycopg://team@db/ledger
 
-    With --status: what waits in the spools of this machine, and what a shared ledger refuses; exit
-    code 1 if anything is wrong.
+    With --status: the waiting and refused exchanges in the spools of this machine; exit code 1 if
+    anything is wrong.
     """
     if status and source is None:
         raise typer.Exit(_show_spools())
@@ -197,7 +199,7 @@ def _merge(source: str, target: str, *, with_secret: bool) -> int:
 
 
 def _sum_up(url: str) -> None:
-    """Leave a ledger with the sums of the days that are over."""
+    """Store the sums of the days that are over."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 

@@ -72,7 +72,7 @@ def export(
 
 
 def _invoices(files: list[str]) -> dict[tuple[str, str], str]:
-    """(provider, month) -> the one invoice that the statements name for it."""
+    """(provider, month) -> the invoice, if the statements name exactly one."""
     from ledger.model.errors import LedgerError
     from ledger.reconcile import reading
 

@@ -51,10 +51,10 @@ def suggest_names(
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Suggest entries for what has no team yet.
+    """Suggest entries for keys that have no team yet.
 
     Writes a names file of the keys, hosts and tags of the ledger. Every entry is a comment: fill in
-    who it is, and take the # away.
+    the team or person, and remove the #.
     """
     from ledger.commands.scope import scope_of
     from ledger.figures.queries import open_ledger

@@ -1,4 +1,4 @@
-"""Wiring. Options that several commands share, so that they read alike everywhere."""
+"""Wiring. Options that several commands share, so that their help is the same everywhere."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -63,7 +63,7 @@ NamesOption = Annotated[
 
 
 class Format(StrEnum):
-    """What a table can be written as."""
+    """Output formats of a table."""
 
     TABLE = "table"
     JSON = "json"

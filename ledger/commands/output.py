@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ledger.reports.layout import Table
 
 PIPE_COLUMNS = 100
-"""Width of a table where neither `COLUMNS` nor a terminal states one."""
+"""Width of a table if neither `COLUMNS` nor a terminal gives one."""
 
 
 def say(line: str) -> None:
-    """Print a line that is not the result, to stderr; a terminal gets it broken at spaces."""
+    """Print a line that is not the result, to stderr; for a terminal it is wrapped at spaces."""
     line = printable(line)
     if sys.stderr.isatty():
         from ledger.reports.layout import wrapped
@@ -34,7 +34,7 @@ def write(
     document: object,
     title: str = "",
 ) -> None:
-    """Write one result in the format that was asked for."""
+    """Write one result in the requested format."""
     from ledger.reports import render
 
     if format is Format.JSON:
@@ -50,15 +50,15 @@ def write(
 
 
 def print_table(table: "Table", title: str = "", *, is_error: bool = False) -> tuple[str, ...]:
-    """Print a table; the headings of the columns for which the terminal is too narrow."""
+    """Print a table; returns the headings of the columns that did not fit."""
     from ledger.reports import render
 
     return render.print_table(table, console(is_error=is_error), title)
 
 
 def console(*, is_error: bool = False) -> "Console":
-    """Standard output or error, as wide as its terminal; bold and dim only, so that it reads on
-    light and dark."""
+    """Standard output or error, as wide as its terminal; bold and dim only, so that it is readable
+    on light and dark backgrounds."""
     from rich.console import Console
 
     stream: TextIO = sys.stderr if is_error else sys.stdout

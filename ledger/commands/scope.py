@@ -13,7 +13,7 @@ def scope_of(
     only: list[str] | None,
     names: str | None = None,
 ) -> "Scope":
-    """The scope that the options name; LedgerError for a word that is none."""
+    """The scope that the options select; LedgerError for an invalid word."""
     from ledger.model.errors import WrongCallError
     from ledger.settings import names_file
     from ledger.store.scope import Scope

@@ -1,4 +1,4 @@
-"""Wiring. `tokentee show`: one request to the last line."""
+"""Wiring. `tokentee show`: explains one request line by line."""
 
 import sys
 from enum import StrEnum
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 HEADING_COLUMNS = 26
-"""Where the texts begin."""
+"""Width of the headings before the texts."""
 
 
 class ShowFormat(StrEnum):
-    """What `show` writes."""
+    """Output formats of `show`."""
 
     TEXT = "text"
     JSON = "json"

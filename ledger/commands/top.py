@@ -1,4 +1,4 @@
-"""Wiring. `tokentee top`: what is running now, live, once, or as one line for a status bar."""
+"""Wiring. `tokentee top`: running requests, live, once, or as one line for a status bar."""
 
 import sys
 import time
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 EVERY_SECONDS = 2.0
 SHARE = 10
-"""The pause is at least so many times as long as the questions took: top costs a tenth of a core
-at most, however large the day is."""
+"""The pause is at least this many times as long as the queries took: `top` uses a tenth of a core
+at most, however many requests the day has."""
 
 
 def top(
@@ -32,10 +32,10 @@ def top(
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Show what is running now, tokens a second, and today's cost by session and model.
+    """Show running requests, tokens per second, and today's cost by session and model.
 
-    It refreshes until Ctrl-C. Today is the UTC day. Where standard output is not a terminal, it
-    prints once.
+    It refreshes until Ctrl-C. Today is the UTC day. If standard output is not a terminal, it prints
+    once.
     """
     from ledger.figures.activity import take
     from ledger.figures.queries import open_ledger

@@ -2,7 +2,7 @@
 
     export         the data sets: requests, charges, FOCUS billing rows
     focus          a charge -> a FOCUS row
-    day_files      rows -> a file for each day, whole or not at all
+    day_files      rows -> a complete file for each day
     csv_files      its CSV, with the standard library
     parquet_files  its Parquet, with pyarrow
 

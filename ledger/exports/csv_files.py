@@ -1,8 +1,8 @@
 """Edge. Rows -> a CSV file, with the standard library alone.
 
-Texts, times and amounts stand in quotes, integers and booleans do not, and nothing at all stands
-where a value is NULL: an empty text is `""`. So a reader tells them apart. The `csv` module has
-no such rule for booleans, and refuses a row whose only value is NULL.
+Texts, times and amounts are quoted, integers and booleans are not, and NULL is an empty field: an
+empty text is `""`. So a reader can distinguish them. The `csv` module has no such rule for
+booleans, and refuses a row whose only value is NULL.
 """
 
 import re
@@ -16,14 +16,14 @@ from typing import Any
 from ledger.text.printable import FORMULA_STARTS, spreadsheet_text
 
 _SUSPECT = re.compile(rf"[^ -~]|^ *[{FORMULA_STARTS}]")
-"""Texts that may not stand in a CSV file as they are; few do, and a search is quick."""
+"""Texts that need escaping in a CSV file; few do, and the search is quick."""
 
 
 @contextmanager
 def writing(
     path: Path, columns: Sequence[tuple[str, str]]
 ) -> Iterator[Callable[[Sequence[tuple[Any, ...]]], None]]:
-    """Open a file, write the names of its columns, and yield what appends rows, one or more."""
+    """Open a file, write the names of its columns, and yield a function that appends rows."""
     cells = [_CELLS[kind] for _, kind in columns]
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write(_line([_quoted(name) for name, _ in columns]))
@@ -38,7 +38,7 @@ def writing(
 
 
 def _cells(cell: Callable[[Any], str], values: Sequence[Any]) -> Iterator[str]:
-    """A column; of equal values, and many are, one is written and the others copied."""
+    """The texts of a column. Many values are equal, so each distinct value is converted once."""
     written = {value: "" if value is None else cell(value) for value in set(values)}
     return map(written.__getitem__, values)
 
@@ -52,7 +52,7 @@ def _quoted(text: str) -> str:
 
 
 def _text(value: str) -> str:
-    """No text that a spreadsheet would run, and none that moves a terminal's cursor."""
+    """A text without formulas for a spreadsheet and without control characters for a terminal."""
     return _quoted(spreadsheet_text(value) if _SUSPECT.search(value) else value)
 
 
@@ -79,8 +79,8 @@ def _in_utc(value: datetime) -> datetime:
 
 
 def _decimal(value: Decimal) -> str:
-    """Without an exponent, and always with a point: readers that guess types by the first rows
-    take `8` for an integer, and the FOCUS validator refuses it."""
+    """Without an exponent, and always with a point: readers that infer types from the first rows
+    read `8` as an integer, and the FOCUS validator refuses it."""
     text = f"{value.normalize():f}"
     return f'"{text}"' if "." in text else f'"{text}.0"'
 
@@ -93,4 +93,4 @@ _CELLS: Mapping[str, Callable[[Any], str]] = {
     "second": _second,
     "decimal": _decimal,
 }
-"""Kind of value -> how it is written."""
+"""Kind of value -> function that formats it."""

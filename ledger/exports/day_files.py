@@ -1,8 +1,8 @@
 """Edge. Rows in the order of their days -> one Parquet or CSV file a day.
 
 `DIRECTORY/day=2026-11-02/requests.parquet`: the layout that DuckDB, Spark, Athena and others read
-as a table partitioned by day. A file appears whole, under its name, when its day is written; an
-export that is broken off leaves none that is cut, and doing it again replaces them.
+as a table partitioned by day. A file gets its name when its day is written completely, so an
+interrupted export leaves no partial file. A repeated export replaces the files.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,20 +19,20 @@ from ledger.model.errors import LedgerError
 from ledger.text.extras import missing_extra
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
-"""Who calls whom, and what it costs, is nobody else's to read."""
+"""Only the owner may read who calls which model at what cost."""
 BATCH_ROWS = 10_000
-"""One row group: some MB in memory, and large enough for a reader to skip by."""
+"""One row group: some MB in memory, and large enough for readers to skip."""
 
 type Columns = Sequence[tuple[str, str]]
 """Name and kind of value: text, integer, boolean, instant, second or decimal."""
 type Writing = Callable[
     [Path, Columns], AbstractContextManager[Callable[[Sequence[tuple[Any, ...]]], None]]
 ]
-"""Opens a file with these columns; what it yields appends rows."""
+"""Opens a file with these columns; it yields a function that appends rows."""
 
 
 class FileFormat(StrEnum):
-    """In which format files are written."""
+    """The format of the files."""
 
     PARQUET = "parquet"
     CSV = "csv"
@@ -40,7 +40,7 @@ class FileFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One file."""
+    """One written file."""
 
     path: Path
     rows: int
@@ -53,7 +53,7 @@ def write(
     rows: Iterable[tuple[date, tuple[Any, ...]]],
     form: FileFormat,
 ) -> Iterator[Written]:
-    """Write (day, values) pairs, which come in the order of their days; yields each file."""
+    """Write (day, values) pairs, which must be in the order of their days; yields each file."""
     writing = _writing(form)
     for day, of_day in groupby(rows, key=lambda pair: pair[0]):
         path = directory / f"day={day.isoformat()}" / f"{name}.{form.value}"

@@ -1,7 +1,7 @@
-"""Database. Requests, charges and FOCUS billing rows out of the ledger, day by day.
+"""Database. Reads requests, charges and FOCUS billing rows from the ledger, day by day.
 
-Rows are streamed in the order of their time, which is that of the primary key, so neither the
-database nor Python ever holds more than a batch.
+Rows are streamed in the order of their time, which is the order of the primary key, so neither the
+database nor Python holds more than a batch.
 """
 
 import json
@@ -54,12 +54,12 @@ CHARGE_COLUMNS: Mapping[str, str] = {
     "reason": "text",
 }
 ATTRIBUTION = ("provider", "origin", "key_fingerprint", "session_id", "end_user", "tags")
-"""Columns of the request that stand on each of its charges."""
+"""Columns of the request that are repeated on each of its charges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What can be exported: columns, and where their rows come from."""
+    """A data set for export: its columns, and the query of its rows."""
 
     columns: Columns
     rows: Callable[[Connection, Scope, Invoices], Rows]
@@ -86,7 +86,7 @@ def export(
 
 
 def unpriced_lines(engine: Engine, scope: Scope) -> int:
-    """Lines that a FOCUS export has to leave out."""
+    """The number of lines that a FOCUS export must leave out."""
     with engine.connect() as connection:
         return connection.execute(
             sa.select(sa.func.count())
@@ -184,7 +184,8 @@ def _focus(connection: Connection, scope: Scope, invoices: Invoices) -> Rows:
 
 
 def _named(names: Names, known: Mapping[str, Any]) -> dict[str, str | None]:
-    """The key's name, the team and the cost centre of a row, as the names file has them then."""
+    """The key's name, the team and the cost centre of a row, from the names file at the row's
+    time."""
     facts = Facts(
         key=known["key_fingerprint"],
         key_hint=known["key_hint"],
@@ -202,11 +203,10 @@ def _named(names: Names, known: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _list_unit(published: PriceBook, known: Mapping[str, Any]) -> int | None:
-    """The published price of one unit, where the booked one is the operator's own; None where
-    none is published, or the booked price is the published one.
+    """The published price of one unit, if the booked one is the operator's own; None if none is
+    published, or if the booked price is the published one.
 
-    The price for ordinary input lengths: rows sum an hour's requests, and long ones are not told
-    apart.
+    It is the price for ordinary input lengths: a row sums an hour's requests, long ones included.
     """
     if not known["price_source"].startswith("override"):
         return None

@@ -1,13 +1,13 @@
 """Pure. Charges as FOCUS 1.2 billing data (FinOps Open Cost and Usage Specification).
 
 https://focus.finops.org/focus-specification/v1-2/. One row is one line at one price within one
-hour. `BilledCost` must not be null there, and a cost of 0 would be a lie, so lines without a price
-are left out; whoever exports says how many. What the specification has no column for stands in
-`x_` columns, behind the others, which are in alphabetical order.
+hour. `BilledCost` must not be null there, and a cost of 0 would be false, so lines without a price
+are left out; the command prints how many. Facts without a column in the specification are in `x_`
+columns, after the others, which are in alphabetical order.
 
-The billing account is the provider that bills; the API key that was used is the sub account. List
-prices are the published ones and contracted prices the booked ones, so that a negotiated price
-shows as a saving. `InvoiceId` comes from the vendors' statements, where whoever exports has them.
+The billing account is the provider; the sub account is the API key. List prices are the published
+ones and contracted prices the booked ones, so that a negotiated price shows as a saving.
+`InvoiceId` comes from the vendors' statements, if they are given.
 """
 
 import json
@@ -92,7 +92,7 @@ def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
     listed = charge["list_unit_picousd"]
     list_cost = cost if listed is None else _usd(listed * charge["quantity"])
     sku = f"{provider}/{model}/{line}"
-    # FOCUS: keys of its own names only, all others begin with x_.
+    # FOCUS reserves plain key names for itself; all other keys begin with x_.
     details = {"x_Model": model, "x_ServiceTier": charge["service_tier"]}
     values = {
         "BilledCost": cost,
@@ -161,7 +161,7 @@ def _sub_account(charge: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _ascii(text: str) -> str:
-    """FOCUS wants names in ASCII; what is not becomes a question mark."""
+    """FOCUS requires names in ASCII; other characters become question marks."""
     return text.encode("ascii", "replace").decode("ascii")
 
 

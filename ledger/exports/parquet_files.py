@@ -23,7 +23,7 @@ _TYPES: Mapping[str, pa.DataType] = {
 def writing(
     path: Path, columns: Sequence[tuple[str, str]]
 ) -> Iterator[Callable[[Sequence[tuple[Any, ...]]], None]]:
-    """Open a file with these columns, and yield what appends rows as a row group."""
+    """Open a file with these columns, and yield a function that appends rows as a row group."""
     schema = pa.schema([(column, _TYPES[kind]) for column, kind in columns])
     with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
 

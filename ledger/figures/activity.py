@@ -1,4 +1,4 @@
-"""Database. What is running now, and what today has cost: what `tokentee top` shows."""
+"""Database. Running requests and today's cost, as `tokentee top` shows them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from ledger.store.tables import exchanges
 from ledger.text.period import day_of
 
 RUNNING_MAX = 100
-"""Open requests that are looked at, the newest first."""
+"""Open requests that are read, the newest first."""
 RUNNING_HOURS_MAX = 24
-"""An older open row belongs to a process that died and was not found dead yet."""
+"""An older open row belongs to a dead process whose rows are not yet marked as lost."""
 SPEED_SECONDS = 60
-"""Tokens a second are those of requests that ended within this time."""
+"""Tokens per second are computed over the requests that ended within this time."""
 SPEED_HOURS_MAX = 2
-"""Requests that ended within it and began before that are not looked for."""
+"""Longest duration of a request that counts for the speed; longer ones are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """One request under way."""
+    """One running request."""
 
     opened_at: datetime
     model: str | None
@@ -37,7 +37,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """A moment of a ledger."""
+    """The activity of a ledger at one moment."""
 
     now: datetime
     running: tuple[Running, ...]
@@ -45,7 +45,7 @@ class Activity:
     ended: int
     """Requests that ended in the last SPEED_SECONDS."""
     output_tokens: int
-    """Of these."""
+    """Output tokens of these requests."""
     today: Figures
     sessions: Mapping[Key, Figures]
     models: Mapping[Key, Figures]

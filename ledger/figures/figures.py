@@ -1,4 +1,4 @@
-"""Pure. What a set of requests adds up to, and the report that is made of it."""
+"""Pure. The figures of a set of requests, and the report made from them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
@@ -7,21 +7,21 @@ from operator import attrgetter
 from typing import Any
 
 type Key = tuple[str | None, ...]
-"""What the requests of one row have in common; None where they name nothing."""
+"""The values that the requests of one row share; None for a missing value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a set of requests adds up to. None: nothing of the kind was reported."""
+    """The figures of a set of requests. None: not reported by any of them."""
 
     requests: int = 0
     errors: int = 0
     without_usage: int = 0
     """Neither reported nor estimated, errors included."""
     complete_without_usage: int = 0
-    """Of these, answered to the end: billed by somebody, and in no total here."""
+    """Of these, completed: the provider probably bills them, and no total here includes them."""
     estimated: int = 0
-    """Requests whose tokens are our estimate; those stand beside the reported ones."""
+    """Requests whose tokens are our estimate; estimates are kept apart from reported tokens."""
     input_tokens: int | None = None
     uncached_input_tokens: int | None = None
     cache_read_tokens: int | None = None
@@ -29,31 +29,31 @@ class Figures:
     output_tokens: int | None = None
     reasoning_tokens: int | None = None
     extra_input_tokens: int | None = None
-    """Of further iterations, billed beside the figures above."""
+    """Of further iterations, billed in addition to the figures above."""
     extra_output_tokens: int | None = None
     estimated_input_tokens: int | None = None
     estimated_output_tokens: int | None = None
     cacheable_input_tokens: int | None = None
-    """Input of the requests for which cache reads were reported: what the hit rate is of."""
+    """Input of the requests that reported cache reads: the base of the hit rate."""
     cost_picousd: int | None = None
-    """Of reported usage; an estimate is in no total."""
+    """Of reported usage; no total includes an estimate."""
     estimated_cost_picousd: int | None = None
-    """Of estimated tokens; beside `cost_picousd`, never inside."""
+    """Of estimated tokens; never part of `cost_picousd`."""
     saved_picousd: int | None = None
-    """What the cached tokens would have cost more, had they been uncached input."""
+    """The additional cost of the cached tokens if they had been uncached input."""
     reported_cost_picousd: int | None = None
-    """What providers say they charge, where they say it."""
+    """The costs that providers report, if they report them."""
     difference_picousd: int | None = None
     """Our cost less the provider's, over the requests that have both."""
     priced: int = 0
-    """Requests by cost state. Those with estimated usage are in none of the four."""
+    """Requests by cost state. None of the four includes requests with estimated usage."""
     partial: int = 0
     unpriced: int = 0
     reported: int = 0
     """Requests whose cost is the provider's figure alone."""
     generation_ms: int | None = None
     generated_tokens: int | None = None
-    """Output of the requests whose generation time is known: what the speed is of."""
+    """Output of the requests whose generation time is known: the base of the speed."""
 
     def __add__(self, other: "Figures") -> "Figures":
         sums: dict[str, Any] = {
@@ -93,16 +93,16 @@ class Row:
     figures: Figures
     times: Times = field(default_factory=Times)
     merged: int = 0
-    """So many groups in one line: the rest behind the top ones."""
+    """Number of groups in this line: the rest after the top ones."""
     hint: str | None = None
-    """The last characters of the API key, where the rows are by key."""
+    """The last characters of the API key, if the rows are by key."""
     name: str | None = None
-    """What the key is called."""
+    """The name of the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Rows by their figures, and what they add up to."""
+    """The rows of a report, and their total."""
 
     by: tuple[str, ...]
     since: datetime | None
@@ -110,16 +110,16 @@ class Report:
     rows: tuple[Row, ...]
     total: Row
     open_requests: int
-    """In flight, or of a process that died and was not yet found dead: in no figure."""
+    """In flight, or of a dead process that is not yet detected: in no figure."""
     now: datetime
-    """When it was asked."""
+    """The time of the query."""
     first: datetime | None = None
     """The first and the last request of the ledger within the period."""
     last: datetime | None = None
     only: tuple[tuple[str, str], ...] = ()
     """As in the scope."""
     stale_days: int = 0
-    """Days of the ledger that are over and have no sums, so that their requests were added up."""
+    """Days that are over and have no stored sums, so their requests were added up."""
 
 
 _FIELDS = fields(Figures)
@@ -127,9 +127,9 @@ _VALUES = attrgetter(*(each.name for each in _FIELDS))
 
 
 def total_of(figures: Iterable[Figures]) -> Figures:
-    """What some figures add up to."""
+    """The sum of some figures."""
     columns: dict[str, Any] = {}
-    # By columns: a group of sessions has tens of thousands.
+    # Summed by columns: a grouping by session has tens of thousands of rows.
     for each, values in zip(_FIELDS, zip(*map(_VALUES, figures), strict=True), strict=False):
         known = [value for value in values if value is not None]
         columns[each.name] = sum(known) if known else each.default
@@ -137,14 +137,15 @@ def total_of(figures: Iterable[Figures]) -> Figures:
 
 
 def plus(left: int | None, right: int | None) -> int | None:
-    """The sum of what is known."""
+    """The sum of the known values; None if none is known."""
     if left is None or right is None:
         return right if left is None else left
     return left + right
 
 
 def order(by: tuple[str, ...], times: Iterable[str]) -> Callable[[Row], tuple[Any, ...]]:
-    """A report that begins with a time runs along it; any other begins with what costs most."""
+    """A report whose first dimension is a time is ordered by it; any other begins with the highest
+    cost."""
 
     def name(row: Row) -> tuple[str, ...]:
         return tuple(part or "" for part in row.key)
@@ -155,7 +156,7 @@ def order(by: tuple[str, ...], times: Iterable[str]) -> Callable[[Row], tuple[An
 
 
 def top_of(rows: list[Row], top: int | None) -> list[Row]:
-    """The first rows, and the rest as one row, so that they still add up to the total."""
+    """The first rows, and the rest as one row, so that the rows still sum to the total."""
     if top is None or len(rows) <= top:
         return rows
     rest = rows[top:]

@@ -1,5 +1,5 @@
-"""Pure. Percentiles of times that are kept as texts: milliseconds with spaces between, where 12*3
-stands for three times of 12.
+"""Pure. Percentiles of times that are stored as texts: milliseconds with spaces between, where 12*3
+means three times of 12.
 
 Python counts equal texts and sorts numbers at the speed of C, and steps through pairs slowly. So a
 few times are sorted as numbers, and many are counted as texts first, since most of them are equal.
@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 from itertools import batched
 
 SORTED_MAX = 5_000
-"""Up to so many times, sorting them all takes less time than counting them (measured)."""
+"""Up to this many times, sorting is faster than counting (measured)."""
 REPEATED = 4
-"""Where each time occurs so often, adding counts is quicker than counting once more."""
+"""If each time occurs at least this often, adding counts is faster than counting again."""
 TEXTS_AT_ONCE = 500
-"""Texts of up to `SORTED_MAX` times that are split at once: 10 MB of text at most."""
+"""Number of texts that are split at once, each of up to `SORTED_MAX` times: 10 MB of text at
+most."""
 
 type Percentiles = tuple[int | None, int | None]
 """p50 and p95 by nearest rank: of n values in order, those at the places ceil(n x p)."""
@@ -26,10 +27,10 @@ class Pool:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._texts: list[str] = []
-        """Of groups whose times are not in the counts yet."""
+        """Texts whose times are not in the counts yet."""
 
     def add(self, texts: Sequence[str]) -> Percentiles:
-        """Take the times of one group; their percentiles."""
+        """Add the times of one group; returns their percentiles."""
         text = " ".join(texts)
         values = text.split()
         is_counted = "*" in text
@@ -71,7 +72,7 @@ def percentiles(counts: Iterable[tuple[int, int]]) -> Percentiles:
 
 
 def _multiplied(counts: Counter[str]) -> Counter[str]:
-    """Counts of times, from counts of times and of what stands for several."""
+    """Counts of times, from counts of texts in which 12*3 means several."""
     found: Counter[str] = Counter()
     for value, count in counts.items():
         time, _, often = value.partition("*")

@@ -1,8 +1,8 @@
 """Database. Figures by model, key, day …, of the requests that count.
 
-The database does the summing, so no row passes through Python that is not part of the result
-(`sums.py`). All questions of a report are asked in one snapshot. What is added up from requests
-alone (`--exact`) is compared with the view's own sums before it is shown.
+The database sums, so Python reads only rows of the result (`sums.py`). All queries of a report run
+in one snapshot. Sums from requests alone (`--exact`) are compared with the view's own sums before
+they are shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,11 +38,11 @@ from ledger.store.scope import Scope, conditions, snapshot, within
 from ledger.store.tables import exchanges
 
 SPLIT = 10**6
-"""The view's own sums are asked for in two parts: SQLite's sum ends at 64 bits."""
+"""The view's own sums are queried in two parts: SQLite sums to 64 bits."""
 
 _NAMES = tuple(each.name for each in fields(Figures))
 _TIMES = {"first_token_ms": "first_token_times", "duration_ms": "duration_times"}
-"""Time -> the times of a group, as the sums have them."""
+"""Name of a time -> the column of the sums that holds the times of a group."""
 
 
 def report(
@@ -54,7 +54,7 @@ def report(
     now: datetime | None = None,
     is_exact: bool = False,
 ) -> Report:
-    """The figures of a ledger. LedgerError for a word that nothing is by.
+    """The figures of a ledger. LedgerError for an unknown dimension.
 
     Days that are over are read from their sums, unless `is_exact`; the figures are the same.
     """
@@ -103,7 +103,7 @@ def report(
 
 @dataclass(slots=True, kw_only=True)
 class _Group:
-    """What the requests of one key add up to."""
+    """The figures of the requests of one key."""
 
     figures: Figures
     hint: str | None
@@ -118,13 +118,13 @@ def groups_of(engine: Engine, by: tuple[str, ...], scope: Scope) -> dict[Key, Fi
 
 
 def totals(engine: Engine, scope: Scope) -> Figures:
-    """What all requests of a scope add up to, without their times."""
+    """The figures of all requests of a scope, without their times."""
     return total_of(groups_of(engine, (), scope).values())
 
 
 def open_ledger(url: str | None) -> Engine:
-    """A ledger to ask; by default the one that is recorded into. LedgerError if there is none:
-    asking must not make one."""
+    """A ledger for queries; by default the one that is recorded into. LedgerError if there is none:
+    a query must not create one."""
     url = url or urls.default_url()
     db.open_existing(url).dispose()
     return db.ensure(url)
@@ -175,7 +175,7 @@ def _groups(
 
 
 def _times_of(found: Mapping[str, Percentiles]) -> Times:
-    """Percentiles by the names that a report has for them."""
+    """Percentiles by their names in a report."""
     times: dict[str, int | None] = {}
     for name, (middle, high) in found.items():
         times |= {f"{name}_p50": middle, f"{name}_p95": high}
@@ -183,10 +183,10 @@ def _times_of(found: Mapping[str, Percentiles]) -> Times:
 
 
 class _Keys:
-    """What the rows of a report are by: columns to group by, and the key of a group.
+    """The grouping of a report: columns to group by, and the key of a group.
 
-    A team or person is no column: the facts that decide it are grouped by, and the groups of one
-    name are added up. Conditions on such words choose among the groups.
+    A team or person is not a column: the query groups by the facts that decide it, and the groups
+    of one name are added up. Conditions on such words filter the groups.
     """
 
     def __init__(self, by: tuple[str, ...], scope: Scope, dialect: str) -> None:
@@ -197,15 +197,15 @@ class _Keys:
         self._dialect = dialect
         self._plain = [word for word in by if word not in WORDS]
         for word in self._plain:
-            dimension(word, dialect)  # refuses what nothing is by
+            dimension(word, dialect)  # refuses unknown dimensions
         self._width = self.columns_count = 0
         self.rest = replace(
             scope, only=tuple(pair for pair in scope.only if pair[0] not in self._wanted)
         )
-        """The scope without the conditions that are not SQL's."""
+        """The scope without the conditions that SQL cannot check."""
 
     def columns(self, of: sa.FromClause) -> list[sa.ColumnElement[Any]]:
-        """What to group by; where the rows are by key, its last characters too."""
+        """The columns to group by; for rows by key also its last characters."""
         found = [dimension(word, self._dialect, of) for word in self._plain]
         found += self._facts.columns(of)
         self._width = len(found)
@@ -215,7 +215,7 @@ class _Keys:
         return found
 
     def key_of(self, row: Any) -> Key | None:
-        """The key of the group that a row of the database belongs to; None: it is not wanted."""
+        """The key of a database row's group; None: the row is filtered out."""
         facts = tuple(row[len(self._plain) : self._width])
         for word, want in self._wanted.items():
             if not matches(self._facts.word_of(word, facts), want):
@@ -232,7 +232,7 @@ class _Keys:
 
 
 def _figures(row: Any, first: int, *, is_split: bool) -> Figures:
-    """The figures of a row, which begin at a place of it."""
+    """The figures of a row, which begin at this index."""
     if is_split:
         found: dict[str, Any] = {
             name: int(row._mapping[name]) if name in COUNTS else whole(row, name, is_split=True)
@@ -252,7 +252,7 @@ def _figures(row: Any, first: int, *, is_split: bool) -> Figures:
 def _compare(
     connection: Connection, total: Figures, where: Sequence[sa.ColumnElement[bool]]
 ) -> None:
-    """What the groups add up to is what the view adds up to."""
+    """Check that the sum of the groups equals the sum of the view."""
     r = requests.c
     is_reported = r.usage_source != "estimated"
     names = ("input_tokens", "output_tokens", "cost_picousd")
@@ -281,7 +281,7 @@ def _key_name(by: tuple[str, ...], key: Key, hint: str | None, scope: Scope) -> 
 
 
 def _extent(connection: Connection, scope: Scope) -> tuple[datetime | None, datetime | None]:
-    """The first and the last exchange of the period: two looks at the ends of the primary key."""
+    """The first and the last exchange of the period: two lookups at the ends of the primary key."""
     at = exchanges.c.opened_at
     found: list[datetime | None] = [
         connection.scalar(sa.select(at).where(*within(scope, at)).order_by(order).limit(1))

@@ -1,8 +1,8 @@
 """Database. Which parts of a period have sums, and which must be added up from requests.
 
-Days that are over have sums, but for those that were written to since (`stale_days`): these, what
-is not over yet, and the cut ends of a period are added up. The spans of an answer lie side by side
-and cover the period once, so what they add up to is exact.
+Days that are over have stored sums, except those written to since (`stale_days`). Stale days, days
+that are not over and the cut ends of a period are added up from requests. The spans of an answer
+are adjacent and cover the period once, so their sum is exact.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,13 +17,13 @@ from ledger.store.tables import meta, stale_days
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 STALE_SPANS_MAX = 20
-"""Each is a question of its own within one statement. With more, those that lie closest together
-are added up in one stretch, with the days between them."""
+"""Each is a subquery of one statement. With more, the closest ones are merged into one span, with
+the days between them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of time. None: without an end on that side."""
+    """A span of time. None: unbounded on that side."""
 
     since: datetime | None
     until: datetime | None
@@ -33,7 +33,7 @@ class Span:
 def spans(
     connection: Connection, since: datetime | None, until: datetime | None, *, step: timedelta
 ) -> list[Span]:
-    """The spans of a period, in order. `step`: the hour or day that the sums are of."""
+    """The spans of a period, in order. `step`: the sums are per hour or per day."""
     whole = [Span(since=since, until=until, has_sums=False)]
     kept = connection.scalar(sa.select(meta.c.value).where(meta.c.key == "rolled_until"))
     if kept is None:
@@ -65,14 +65,14 @@ def spans(
 
 
 def stale_count(connection: Connection) -> int:
-    """Days that are over and have no sums."""
+    """Days that are over and have no stored sums."""
     return connection.execute(sa.select(sa.func.count()).select_from(stale_days)).scalar_one()
 
 
 def _stale(
     connection: Connection, first: datetime | None, last: datetime
 ) -> list[tuple[datetime, datetime]]:
-    """The stretches of stale days within the sums' ends."""
+    """The spans of stale days within the bounds of the sums."""
     where = [stale_days.c.day < _up(last, DAY).date()]
     if first is not None:
         where.append(stale_days.c.day >= first.date())
@@ -87,7 +87,7 @@ def _stale(
 
 
 def _joined(days: Sequence[date]) -> Iterator[tuple[datetime, datetime]]:
-    """Days that follow each other as one stretch."""
+    """Consecutive days merged into one span."""
     begin: date | None = None
     end: date | None = None
     for day in days:
@@ -103,7 +103,7 @@ def _joined(days: Sequence[date]) -> Iterator[tuple[datetime, datetime]]:
 def _closest_joined(
     stretches: list[tuple[datetime, datetime]],
 ) -> list[tuple[datetime, datetime]]:
-    """At most `STALE_SPANS_MAX` of them."""
+    """At most `STALE_SPANS_MAX` spans: the closest ones are merged."""
     too_many = len(stretches) - STALE_SPANS_MAX
     if too_many <= 0:
         return stretches

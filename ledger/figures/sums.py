@@ -1,12 +1,12 @@
-"""Database. What the requests of a period add up to, by anything that a report can be by.
+"""Database. The sums of a period's requests, by any dimension of a report.
 
     daily_by       days that are over, by one dimension alone: the fewest rows, for years
     daily          the same by provider, model and key: few rows, for years
     hourly_usage   the same by hour and everything else: some rows per session, for months
-    requests       what has no sums (`spans.py`)
+    requests       spans without stored sums (`spans.py`)
 
-One statement asks for all parts of a period and adds them up, so how a question is answered
-changes how long it takes, never what it shows.
+One statement reads all parts of a period and adds them up. The choice of tables changes how long a
+query takes, never its result.
 """
 
 import re
@@ -34,7 +34,7 @@ from ledger.store.scope import Scope, limits
 from ledger.store.tables import daily, daily_by, hourly_usage
 
 DAILY_WORDS = frozenset(("provider", "model", "key", "day", "week", "month"))
-"""What `daily` can be by."""
+"""The dimensions of `daily`."""
 DAYS_WORDS = frozenset(("day", "week", "month"))
 FACT_COLUMNS = {
     "key": "key_fingerprint",
@@ -43,26 +43,26 @@ FACT_COLUMNS = {
     "project": "project",
     "tag": "tags",
 }
-"""What decides a name -> the column that it is in. The last characters of a key are in none of the
-sums by one dimension, as a key may have been seen with and without them."""
+"""Fact that decides a name -> its column. No sums by one dimension hold the last characters of a
+key, as a key may have been seen with and without them."""
 FINGERPRINT = re.compile("[0-9a-f]{32}")
 
 type By = Callable[[sa.FromClause], list[sa.ColumnElement[Any]]]
-"""What an answer is by: columns of anything that has the columns of `requests`."""
+"""The columns to group by, from any table with the columns of `requests`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A question for sums."""
+    """A query for sums."""
 
     by: By
     words: frozenset[str]
-    """The words of reports that `by` needs."""
+    """The dimensions of reports that `by` needs."""
     figures: tuple[str, ...]
     """Of `schema.sums.FIGURES`."""
     scope: Scope
     is_exact: bool = False
-    """Add up requests, whatever has sums."""
+    """Add up requests, and ignore stored sums."""
 
 
 def grouped(connection: Connection, wanted: Wanted) -> Sequence[Row[Any]]:
@@ -81,9 +81,9 @@ def grouped(connection: Connection, wanted: Wanted) -> Sequence[Row[Any]]:
 def asked(
     connection: Connection, wanted: Wanted, question: Callable[..., sa.Select[Any] | Any]
 ) -> Sequence[Row[Any]]:
-    """The rows of a question about the parts of an answer.
+    """The rows of a query over the parts of a period.
 
-    SQLite refuses a sum beyond 64 bits; then all are asked for once more, in two columns each.
+    SQLite refuses a sum beyond 64 bits; then the query runs again with two columns per sum.
     """
     dialect = connection.dialect.name
     covered = _covered(connection, wanted)
@@ -121,13 +121,14 @@ def is_split(row: Row[Any]) -> bool:
 
 
 def uses_daily(wanted: Wanted) -> bool:
-    """Whether provider, model, key and day are all that is asked for."""
+    """Whether the query uses only provider, model, key and day."""
     words, facts = _asked_for(wanted)
     return words <= DAILY_WORDS and facts <= {"key"} and _is_of_days(wanted)
 
 
 def only_dimension(wanted: Wanted) -> str | None:
-    """The dimension, or `EVERYTHING`, of the sums by one dimension; None: it takes others."""
+    """The dimension, or `EVERYTHING`, of the sums by one dimension; None: the query needs other
+    sums."""
     words, facts = _asked_for(wanted)
     columns = {_column_of(word) for word in words - DAYS_WORDS}
     columns |= {FACT_COLUMNS.get(fact) for fact in facts}
@@ -137,7 +138,8 @@ def only_dimension(wanted: Wanted) -> str | None:
 
 
 def _asked_for(wanted: Wanted) -> tuple[set[str], frozenset[str]]:
-    """The words of a question that are no names, and the facts that decide its names."""
+    """The words of a query that the names file does not define, and the facts that decide the
+    others."""
     words = {*wanted.words, *wanted.scope.wanted()}
     names = words & {*WORDS}
     return words - names, wanted.scope.names.facts_of(tuple(names))
@@ -148,7 +150,7 @@ def _column_of(word: str) -> str | None:
 
 
 def _is_of_days(wanted: Wanted) -> bool:
-    """Whether whole days and whole keys are asked for."""
+    """Whether the query asks for whole days and whole keys."""
     scope = wanted.scope
     return (
         all(_is_fingerprint(value) for value in scope.wanted().get("key", ()))
@@ -166,7 +168,7 @@ def _covered(connection: Connection, wanted: Wanted) -> list[Span]:
 
 
 def _table_of(wanted: Wanted) -> sa.Table:
-    """The sums with the fewest rows that answer a question."""
+    """The smallest table of sums that can answer the query."""
     if only_dimension(wanted) is not None:
         return daily_by
     return daily if uses_daily(wanted) else hourly_usage
@@ -187,7 +189,7 @@ def _parts(wanted: Wanted, covered: Sequence[Span], dialect: str, *, is_split: b
 def _kept(
     wanted: Wanted, table: sa.Table, span: Span, dialect: str, *, is_split: bool
 ) -> sa.Select[Any]:
-    """Rows of the sums, as they are."""
+    """Rows of the stored sums."""
     is_hourly = table is hourly_usage
     at = table.c.hour if is_hourly else table.c.day
     period: list[sa.ColumnElement[bool]] = []
@@ -218,7 +220,7 @@ def _kept(
 
 
 def _dimensions(table: sa.Table, only: str | None) -> list[sa.ColumnElement[Any]]:
-    """The columns of a table of sums by which questions are asked."""
+    """The dimensions of a table of sums."""
     if only is None:
         names = DIMENSIONS if table is hourly_usage else (*DAILY_DIMENSIONS, "key_hint")
         return [table.c[name] for name in names]
@@ -229,7 +231,7 @@ def _dimensions(table: sa.Table, only: str | None) -> list[sa.ColumnElement[Any]
 
 
 def _from_requests(wanted: Wanted, span: Span, dialect: str, *, is_split: bool) -> sa.Select[Any]:
-    """Groups of requests."""
+    """Sums of requests, by group."""
     scope = replace(wanted.scope, since=span.since, until=span.until)
     e = charged_requests(scope, dialect)
     by = _labelled(wanted, e)
@@ -244,8 +246,8 @@ def _labelled(wanted: Wanted, of: sa.FromClause) -> list[sa.Label[Any]]:
 
 
 def _without_index(column: sa.Label[Any]) -> sa.Label[Any]:
-    """The same value. SQLite would walk the whole ledger in the order of an index on keys, rather
-    than sort the groups of a period."""
+    """The same value, in a form that no index matches. Otherwise SQLite would read the whole ledger
+    in the order of an index on keys, instead of sorting the groups of a period."""
     value: sa.ColumnElement[Any] = sa.UnaryExpression(
         column.element, operator=sa.sql.operators.custom_op("+"), type_=column.type
     )
@@ -262,7 +264,7 @@ def _begin_of(day: sa.ColumnElement[Any], dialect: str) -> sa.ColumnElement[Any]
 
 
 def _is_fingerprint(value: str) -> bool:
-    """Whether a condition on keys means one fingerprint, and not the key's last characters."""
+    """Whether a condition on keys is a fingerprint and not the last characters of a key."""
     return value == NONE or bool(FINGERPRINT.fullmatch(value))
 
 

@@ -1,7 +1,7 @@
-"""Pure. What the script draws, as numbers and names: bars stacked by name, and lines over time.
+"""Pure. Data of charts for the script: bars stacked by name, and lines over time.
 
-Amounts are whole micro-USD: the script divides them for its axis; every exact figure stands in a
-table beside the chart.
+Amounts are whole micro-USD: the script divides them for its axis; a table beside the chart has
+every exact figure.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from ledger.pages.sums import Sums
 from ledger.text.printable import printable
 
 NAMES_MAX = 7
-"""Colours that are told apart; what is left is one grey."""
+"""Names with a colour of their own; the rest is grey."""
 OTHER = "other"
 NAME_LENGTH_MAX = 48
 
@@ -31,7 +31,7 @@ class Stack:
     bar: str
     bars: tuple[str, ...]
     names: tuple[str, ...]
-    """The costliest first; the last may be the rest."""
+    """The costliest first; the last may stand for the rest."""
     has_rest: bool
     microusd: tuple[tuple[int, ...], ...]
     tokens: tuple[tuple[int, ...], ...]
@@ -55,7 +55,7 @@ class Stack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Lines over time in one unit; None where nothing was measured."""
+    """Lines over time in one unit; None if nothing was measured."""
 
     title: str
     unit: str
@@ -86,7 +86,7 @@ def stack(
     if len(rest) == 1:
         shown, rest = ranked, []
     place = {name: index for index, name in enumerate(shown)}
-    # Also what a clock that goes wrong dates after now: it is in the totals.
+    # Includes requests that a wrong clock dates after now: they are in the totals.
     bars = sorted({*period.bars(), *(bar_name(time, period.bar) for time, _ in groups)})
     at = {name: index for index, name in enumerate(bars)}
     rows = len(shown) + bool(rest)
@@ -112,7 +112,7 @@ def stack(
 
 
 def ranked_names(groups: Groups) -> list[str | None]:
-    """Names by what they cost; where nothing has a price, by requests."""
+    """Names by cost; by requests if nothing has a price."""
     cost: dict[str | None, int] = defaultdict(int)
     requests: dict[str | None, int] = defaultdict(int)
     for (_, name), sums in groups.items():
@@ -122,7 +122,7 @@ def ranked_names(groups: Groups) -> list[str | None]:
 
 
 def short_name(text: str) -> str:
-    """A name that fits a legend and does nothing there."""
+    """A name that fits a legend, with its special characters escaped."""
     shown = printable(text)
     return shown if len(shown) <= NAME_LENGTH_MAX else f"{shown[: NAME_LENGTH_MAX - 1]}…"
 

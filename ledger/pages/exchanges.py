@@ -1,4 +1,4 @@
-"""Database. Single requests of a scope, the latest first, each with the charges that count."""
+"""Database. Single requests of a scope, the latest first, each with its current charges."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from ledger.store.scope import Scope, conditions
 from ledger.store.tables import charges
 
 LISTED_MAX = 200
-"""Requests of one list: more than anyone reads, few enough to look up one by one."""
+"""Requests of one list: more than a person reads, and few enough for one lookup each."""
 
 COLUMNS = (
     "opened_at",
@@ -50,11 +50,11 @@ class ChargeLine:
     unit_picousd: int | None
     amount_picousd: int | None
     source: str
-    """Where the price came from, or why there is none."""
+    """The source of the price, or the reason why there is none."""
 
     @property
     def is_per_million(self) -> bool:
-        """Whether the unit price is read per million tokens."""
+        """Whether the unit price is shown per million tokens."""
         return is_token_line(self.line)
 
 
@@ -83,8 +83,8 @@ class Request:
 
 
 def latest(connection: Connection, scope: Scope, *, limit: int) -> tuple[Request, ...]:
-    """The latest requests of a scope. It walks back from the end, so the cost of a common
-    question does not grow with the ledger; give a rare one a period."""
+    """The latest requests of a scope. The query scans backwards from the end, so a common condition
+    costs the same in a large ledger; a rare one needs a period."""
     assert 0 < limit <= LISTED_MAX
     rows = connection.execute(
         sa.select(*(requests.c[name] for name in COLUMNS))
@@ -105,7 +105,7 @@ def latest(connection: Connection, scope: Scope, *, limit: int) -> tuple[Request
 def _lines_of(
     connection: Connection, rows: Sequence[Any]
 ) -> dict[tuple[str, str], list[ChargeLine]]:
-    """The charges that count of some requests, by exchange and reading."""
+    """The current charges of some requests, by exchange and reading."""
     found: dict[tuple[str, str], list[ChargeLine]] = defaultdict(list)
     keys = [(row.opened_at, row.id) for row in rows if row.reading_id is not None]
     if not keys:
@@ -114,7 +114,7 @@ def _lines_of(
     query = (
         sa.select(charges)
         .where(
-            # By key, not as a list of pairs, for which SQLite does not use the index.
+            # One condition per key: SQLite does not use the index for a list of pairs.
             sa.or_(*((c.opened_at == at) & (c.exchange_id == name) for at, name in keys)),
             current_charge(charges),
         )

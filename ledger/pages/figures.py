@@ -1,4 +1,4 @@
-"""Pure. How figures are written on a page: short, in one unit, with the exact value beside."""
+"""Pure. The text of figures on a page: short, in one unit, with the exact value in a tooltip."""
 
 from decimal import Decimal
 
@@ -12,7 +12,7 @@ STEPS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 
 
 def money(picousd: int | None, *, is_lower_bound: bool = False) -> str:
-    """Dollars with as many places as are read at a glance: `$1,204.12`, `$0.0031`."""
+    """Dollars with a readable number of decimals: `$1,204.12`, `$0.0031`."""
     if picousd is None:
         return "unpriced" if is_lower_bound else NONE
     amount = Decimal(picousd).scaleb(-12)
@@ -35,12 +35,12 @@ def exact_money(picousd: int | None) -> str:
 
 
 def count(number: int | None) -> str:
-    """`1,204`; a dash where nothing was reported."""
+    """`1,204`; a dash if nothing was reported."""
     return NONE if number is None else f"{number:,}"
 
 
 def short(number: int | None) -> str:
-    """`1.2M`; a dash where nothing was reported."""
+    """`1.2M`; a dash if nothing was reported."""
     if number is None:
         return NONE
     for step, unit in STEPS:
@@ -59,12 +59,12 @@ def percent(part: Decimal | None) -> str:
 
 
 def ratio(part: int | None, whole: int | None) -> Decimal | None:
-    """Part of a whole; None where either is not known or there is no whole."""
+    """A part divided by its whole; None if either is unknown or the whole is 0."""
     return Decimal(part) / whole if part is not None and whole else None
 
 
 def change(now: int | None, before: int | None) -> str:
-    """`+12 %`; nothing where there is nothing to compare with."""
+    """`+12 %`; an empty text if there is no value to compare with."""
     if now is None or not before:
         return ""
     part = Decimal(now - before) / before * 100

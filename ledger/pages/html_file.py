@@ -1,4 +1,4 @@
-"""Wiring. The whole page as one HTML file: opened anywhere, sent by mail, printed."""
+"""Wiring. The whole page as one HTML file, which can be opened anywhere, mailed and printed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ def page(
     shipping: Sequence[Shipping] = (),
     budgets: Budgets = NO_BUDGETS,
 ) -> str:
-    """The page of a scope: everything on it, nothing from elsewhere."""
+    """The page of a scope, without references to other files."""
     question = Question(
         period=Period(since=scope.since, until=scope.until, now=now),
         only=scope.only,

@@ -1,4 +1,4 @@
-"""Pure. A stretch of time, the one before it, and the bars that it is shown in."""
+"""Pure. A time span, the span before it, and the bars of its charts."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 DAY = timedelta(days=1)
 
 HOURS_UP_TO = timedelta(hours=49)
-"""Up to here a bar is an hour: two days and what is left of an hour."""
+"""Periods up to this length have bars of an hour: two days and a partial hour."""
 DAYS_UP_TO = timedelta(days=124)
 WEEKS_UP_TO = timedelta(days=800)
 
@@ -25,12 +25,12 @@ class Period:
 
     @property
     def end(self) -> datetime:
-        """Where it ends: what lies after now has not happened yet."""
+        """The end of the period, at most now."""
         return self.now if self.until is None else min(self.until, self.now)
 
     @property
     def before(self) -> "Period | None":
-        """The stretch of equal length just before it; None if it has no beginning."""
+        """The span of equal length just before it; None if the period has no beginning."""
         if self.since is None or self.end <= self.since:
             return None
         length = self.end - self.since
@@ -43,7 +43,7 @@ class Period:
 
     @property
     def bar(self) -> str:
-        """hour, day, week or month: what one bar of a chart stands for."""
+        """hour, day, week or month: the span of one bar of a chart."""
         if self.since is None:
             return "month"
         length = self.end - self.since
@@ -54,7 +54,7 @@ class Period:
         return "week" if length <= WEEKS_UP_TO else "month"
 
     def bars(self) -> list[str]:
-        """The name of every bar in order, also of those in which nothing happened."""
+        """The name of every bar in order, empty ones included."""
         if self.since is None:
             return []
         step = timedelta(hours=1) if self.bar == "hour" else DAY

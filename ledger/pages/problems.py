@@ -1,4 +1,4 @@
-"""Pure. What is wrong with the figures of a period: how often, and what to do about it."""
+"""Pure. The problems in the figures of a period: how often, and what to do about them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from ledger.pages import figures
 from ledger.pages.sums import Counts, Sums
 
 LATE = timedelta(minutes=5)
-"""Shipping takes seconds; what waits longer than this waits for something."""
+"""Shipping takes seconds; an exchange that waits longer than this is late."""
 ERROR_RATE_PERCENT = 5
-"""From here on errors are worth a line of their own."""
+"""From this rate on, errors get a line of their own."""
 NAMED_MAX = 4
 """Models named in one line."""
 
@@ -21,7 +21,7 @@ class Problem:
 
     kind: str
     level: str
-    """bad: something was lost or is late; look: a figure is incomplete; note: good to know."""
+    """bad: something was lost or is late; look: a figure is incomplete; note: for information."""
     count: int
     headline: str
     advice: str
@@ -29,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipping:
-    """What a spool on this machine has not shipped to the shared ledger yet."""
+    """The exchanges that a spool on this machine has not shipped to the shared ledger yet."""
 
     waiting: int
     oldest: datetime | None
@@ -148,7 +148,7 @@ def _of_sums(total: Sums, by_model: Mapping[str | None, Sums]) -> Iterator[Probl
 
 
 def _named(by_model: Mapping[str | None, Sums], name: str) -> str:
-    """The models with most of them."""
+    """The models with the highest counts."""
     counted = [(getattr(sums, name), model or "(no model)") for model, sums in by_model.items()]
     ranked = sorted(((n, model) for n, model in counted if n), key=lambda pair: (-pair[0], pair[1]))
     named = ", ".join(f"{model} ({figures.count(n)})" for n, model in ranked[:NAMED_MAX])

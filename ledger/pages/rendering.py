@@ -1,8 +1,9 @@
-"""Edge. The parts of a page -> HTML, with Jinja2; reads the templates, the style and the scripts.
+"""Edge. Renders the parts of a page to HTML, with Jinja2; reads the templates, the style and the
+scripts.
 
-Whatever was on the wire is shown, never obeyed: templates escape every text (autoescape), control,
+Text from the wire is shown and never executed: templates escape every text (autoescape), control,
 invisible and direction characters are shown by their code (`printable`), and the page's content
-security policy runs nothing but our own scripts.
+security policy allows only our own scripts.
 """
 
 import base64
@@ -32,8 +33,8 @@ STATIC = HERE / "static"
 
 @cache
 def chart_library() -> str:
-    """Chart.js. It comes in the package `chartkick`, which is used for nothing else: it is the
-    kept package on PyPI that ships it."""
+    """Chart.js, from the package `chartkick`. We use `chartkick` for nothing else: it is the
+    maintained package on PyPI that contains Chart.js."""
     folder = resources.files("chartkick")
     return (folder / "django" / "static" / "chartkick" / "Chart.bundle.js").read_text("utf-8")
 
@@ -45,18 +46,18 @@ def asset(name: str) -> str:
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
-    """A template with its values; a name that is missing is an error."""
+    """Render a template with values; a missing name is an error."""
     return _environment().get_template(template).render(values)
 
 
 def macro(name: str, *arguments: Any) -> str:
-    """One piece of a page, by the name that it has in `parts.html`."""
+    """A macro of `parts.html`, by its name."""
     module = _environment().get_template("parts.html").module
     return str(getattr(module, name)(*arguments))
 
 
 def inlined() -> dict[str, object]:
-    """Style, scripts and a policy that allows them and nothing else, for a page of one file."""
+    """Style, scripts and a policy that allows only these, for a page of one file."""
     style, charts, page = asset("page.css"), asset("chart.js"), asset("page.js")
     for text in (charts, page):
         assert "</script" not in text.lower()
@@ -69,7 +70,7 @@ def inlined() -> dict[str, object]:
     )
     return {
         "policy": policy,
-        # Ours, from this package; nothing of a ledger is in them.
+        # These files come from this package and hold no text of a ledger.
         "style": Markup(style),  # noqa: S704
         "chart_script": Markup(charts),  # noqa: S704
         "page_script": Markup(page),  # noqa: S704

@@ -1,5 +1,5 @@
-"""Database. The parts of a page. Each is asked for on its own, so that a live page shows the quick
-ones at once and the slow ones when they come.
+"""Database. The parts of a page. Each is queried separately, so that a live page shows the quick
+ones at once and the slow ones when they are ready.
 
     overview   total, warnings, spend over time, top models, keys, providers       from the sums
     unusual    days that differ from the weeks before, what is new                 from the sums
@@ -28,17 +28,17 @@ from ledger.settings.names import NO_NAMES, Names
 from ledger.store.scope import Scope, snapshot
 
 ROWS_MAX = 25
-"""Lines of a table: what a person reads. The rest is one line."""
+"""Lines of a table; the rest is one line."""
 SESSIONS_MAX = 15
 TEAM = "tag:team"
 TITLES = {"model": "Models", "key": "Keys", "provider": "Providers", "team": "Teams"}
 REQUESTS_IN_ROW = 5
-"""The latest requests that a line of a table opens to."""
+"""The latest requests shown below a line of a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Which requests a page is about."""
+    """The requests that a page shows."""
 
     period: Period
     only: tuple[tuple[str, str], ...] = ()
@@ -46,7 +46,7 @@ class Question:
 
     @property
     def scope(self) -> Scope:
-        """As reports take it."""
+        """The same as a scope of reports."""
         period = self.period
         return Scope(since=period.since, until=period.until, only=self.only, names=self.names)
 
@@ -56,22 +56,22 @@ class Row:
     """One line of a table: a model, a key, a session."""
 
     word: str
-    """What a report is by: model, key, session, tag:team."""
+    """The dimension: model, key, session, tag:team."""
     value: str | None
     label: str
     sums: Sums
     share: Decimal
-    """Of the table's cost, 0 to 1."""
+    """Share of the table's cost, 0 to 1."""
     change: str = ""
-    """Against the period before."""
+    """The change of cost since the period before."""
     last_time: str | None = None
     merged: int = 0
-    """So many in one line: the rest."""
+    """Number of groups in this line: the rest."""
     requests: tuple[Request, ...] = ()
 
     @property
     def only(self) -> tuple[tuple[str, str], ...]:
-        """The condition that gives this line's requests; empty where none can be written."""
+        """The condition that selects this line's requests; empty if no condition can."""
         return () if self.value is None or self.merged else ((self.word, self.value),)
 
 
@@ -87,7 +87,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What was spent, on what, and whether anything is wrong."""
+    """Spending, its breakdown, and problems."""
 
     period: Period
     total: Sums
@@ -109,32 +109,32 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odd:
-    """What is unusual, and how that was judged."""
+    """Unusual days and new names, and the method."""
 
     days: tuple[Unusual, ...]
     new: tuple[New, ...]
     labels: Mapping[str | None, str]
     method: str
     is_judged: bool
-    """False: the ledger does not reach back far enough."""
+    """False: the ledger does not go back far enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """Times and cache of the period, and over its days."""
+    """Times and cache use of the period, in total and by day."""
 
     first_token: Spread
     duration: Spread
     hit_rate: Decimal | None
     saved_picousd: int | None
-    """None: of no request are the cached tokens and their price known."""
+    """None: for no request both the cached tokens and their price are known."""
     estimated: int
     estimated_picousd: int | None
     charts: tuple[charts.Lines, ...]
 
 
 def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = ()) -> Overview:
-    """Everything that the first screen shows."""
+    """The parts of the first screen."""
     with snapshot(engine) as connection:
         period = question.period
         if period.since is None:
@@ -176,7 +176,7 @@ def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = 
 
 
 def odd(engine: Engine, question: Question) -> Odd:
-    """Days that stand out against the weeks before, and names that are new."""
+    """Days that differ from the weeks before, and new names."""
     now = question.period.now
     with snapshot(engine) as connection:
         first = sums.first_request(connection)
@@ -300,13 +300,13 @@ def sessions(engine: Engine, question: Question) -> Ranking:
         last_times={},
         rows_max=SESSIONS_MAX,
     )
-    # What has no session is no session, however much it cost.
+    # Requests without a session do not form a row.
     rows = tuple(sorted(rows, key=lambda row: row.value is None))
     return Ranking(name="session", title="Sessions", rows=rows)
 
 
 def with_requests(connection: Connection, ranking: Ranking, question: Question) -> Ranking:
-    """The same table, each line with its latest requests."""
+    """A copy of the table, each line with its latest requests."""
     rows = []
     for row in ranking.rows:
         if row.only:
@@ -317,7 +317,8 @@ def with_requests(connection: Connection, ranking: Ranking, question: Question) 
 
 
 def row_scope(row: Row, question: Question) -> Scope:
-    """The requests of one line. Its last day is known, so that the walk back begins there."""
+    """The scope of one line's requests. It ends at the line's last day, where the backward scan
+    starts."""
     period = question.period
     since, until = period.since, period.until
     if row.last_time is not None:
@@ -331,8 +332,8 @@ def row_scope(row: Row, question: Question) -> Scope:
 def key_labels(
     hints: Mapping[str | None, str | None], names: Names = NO_NAMES
 ) -> dict[str | None, str]:
-    """Fingerprint -> what a person knows a key by: its name, or its last characters, and where
-    two keys end alike, the fingerprint's beginning."""
+    """Fingerprint -> the label of a key: its name or its last characters; if two keys have the same
+    end, also the beginning of the fingerprint."""
     ends: dict[str | None, int] = defaultdict(int)
     for hint in hints.values():
         ends[hint] += 1
@@ -357,7 +358,7 @@ def _rows(
     last_times: Mapping[str | None, str],
     rows_max: int = ROWS_MAX,
 ) -> tuple[Row, ...]:
-    """The costliest, and the rest as one line."""
+    """The costliest rows, and the rest as one line."""
     ranked = charts.ranked_names({("", name): each for name, each in by_name.items()})
     whole = sum(each.cost_picousd or 0 for each in by_name.values())
     shown = ranked[:rows_max] if len(ranked) > rows_max + 1 else ranked

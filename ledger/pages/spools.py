@@ -1,4 +1,5 @@
-"""Database. What the spools of this machine have not shipped to a shared ledger yet."""
+"""Database. The exchanges that the spools of this machine have not shipped to a shared ledger
+yet."""
 
 from sqlalchemy.engine import URL
 
@@ -9,8 +10,8 @@ from ledger.sync import spool
 
 
 def shipping_to(target: URL) -> tuple[Shipping, ...]:
-    """The spool of a shared ledger on this machine, if it has one; nothing for a SQLite ledger,
-    which is written to without one."""
+    """The spool of a shared ledger on this machine, if any; nothing for a SQLite ledger, which has
+    no spool."""
     if urls.file_of(target) is not None:
         return ()
     path = spool.path_for(target)

@@ -1,6 +1,6 @@
-"""Database. Cost and tokens of a period by time and model, provider or key, in one question.
+"""Database. Cost and tokens of a period by time and model, provider or key, in one query.
 
-As reports, pages read the sums of days that are over, and add up the rest from requests
+Like reports, pages read the stored sums of days that are over, and add up the rest from requests
 (`ledger.figures.sums`). The cost is that of reported usage, as in every report.
 """
 
@@ -25,20 +25,20 @@ from ledger.store.scope import Scope
 from ledger.store.tables import exchanges, hourly
 
 GROUPED = ("model", "provider", "key")
-"""What the first screen shows costs by."""
+"""The dimensions of the first screen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """What some requests add up to, as `report` has it. None: nothing of the kind was reported."""
+    """Sums of some requests, as in `report`. None: not reported by any of them."""
 
     requests: int = 0
     errors: int = 0
     without_usage: int = 0
     complete_without_usage: int = 0
-    """Of these, answered to the end: billed by somebody, and in no total here."""
+    """Of these, completed: the provider probably bills them, and no total here includes them."""
     unpriced: int = 0
-    """Requests of which at least one line has no price."""
+    """Requests with at least one unpriced line."""
     input_tokens: int | None = None
     cache_read_tokens: int | None = None
     cacheable_input_tokens: int | None = None
@@ -63,18 +63,18 @@ class Table:
     """Fingerprint -> the last characters of the key."""
 
     def total(self) -> Sums:
-        """Of all requests."""
+        """The sum of all requests."""
         return total_of(next(iter(self.groups.values())).values())
 
     def by_name(self, word: str) -> dict[str | None, Sums]:
-        """Of each model, provider or key."""
+        """The sums of each model, provider or key."""
         found: dict[str | None, list[Sums]] = defaultdict(list)
         for (_, name), sums in self.groups[word].items():
             found[name].append(sums)
         return {name: total_of(each) for name, each in found.items()}
 
     def last_time(self, word: str) -> dict[str | None, str]:
-        """The last day or hour in which each of them had a request."""
+        """The last day or hour with a request, for each name."""
         found: dict[str | None, str] = {}
         for time, name in self.groups[word]:
             found[name] = max(time, found.get(name, ""))
@@ -83,7 +83,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What went wrong in a period, of the whole ledger."""
+    """Counts of problems in a period, over the whole ledger."""
 
     lost: int = 0
     degraded: int = 0
@@ -92,9 +92,9 @@ class Counts:
 
 
 def total_of(many: Iterable[Sums]) -> Sums:
-    """What some sums add up to."""
+    """The total of some sums."""
     columns: dict[str, Any] = {}
-    # By columns: there are tens of thousands of sessions.
+    # Summed by columns: there are tens of thousands of sessions.
     for each, values in zip(_FIELDS, zip(*map(_VALUES, many), strict=True), strict=False):
         known = [value for value in values if value is not None]
         columns[each.name] = sum(known) if known else each.default
@@ -102,8 +102,8 @@ def total_of(many: Iterable[Sums]) -> Sums:
 
 
 def read(connection: Connection, period: Period, given: Scope, *, by_hour: bool = False) -> Table:
-    """The sums of a period by day, or by hour, and each word of `GROUPED`; of `given`, the
-    conditions and names."""
+    """The sums of a period by day, or by hour, and each word of `GROUPED`, under the conditions and
+    names of `given`."""
     groups: dict[str, dict[tuple[str, str | None], Sums]] = {word: {} for word in GROUPED}
     hints: dict[str | None, str | None] = {}
     scope = replace(given, since=period.since, until=period.until)
@@ -119,8 +119,8 @@ def read(connection: Connection, period: Period, given: Scope, *, by_hour: bool 
 def _parts(
     connection: Connection, scope: Scope, *, by_hour: bool
 ) -> Iterator[tuple[tuple[str, ...], Scope]]:
-    """Which words are asked for together. Of days with sums, each alone takes the fewest rows; of
-    others, one look at the requests serves all."""
+    """The words of each query. For days with stored sums, one query per word reads the fewest rows;
+    for others, one scan of the requests serves all words."""
     if by_hour:
         yield GROUPED, scope
         return
@@ -210,7 +210,7 @@ def read_times(connection: Connection, scope: Scope, *, time: str) -> Mapping[st
 
 
 def first_request(connection: Connection) -> datetime | None:
-    """When the ledger begins."""
+    """The moment of the ledger's first request."""
     found = connection.scalar(
         sa.select(sa.func.min(exchanges.c.opened_at, type_=exchanges.c.opened_at.type))
     )
@@ -219,7 +219,7 @@ def first_request(connection: Connection) -> datetime | None:
 
 
 def count_troubles(connection: Connection, period: Period) -> Counts:
-    """Lost, degraded, seen twice, still open."""
+    """Count the lost, degraded, duplicate and open exchanges."""
     found: dict[str, int] = defaultdict(int)
     names = [each.name for each in fields(Counts)]
     for span in spans(connection, period.since, period.until, step=DAY):
@@ -252,7 +252,7 @@ def _wanted(by: By, words: Sequence[str], scope: Scope) -> Wanted:
 
 
 def _sums(row: Any, *, is_split: bool) -> Sums:
-    """The figures of a row, which stand at its end."""
+    """The figures at the end of a row."""
     if is_split:
         both: dict[str, Any] = {
             each.name: int(row._mapping[each.name])

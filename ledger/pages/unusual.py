@@ -1,11 +1,11 @@
-"""Pure. Days whose cost differs from the same weekday of the weeks before, and what is new.
+"""Pure. Days whose cost differs from the same weekday of the weeks before, and new names.
 
 Each day that is over is compared with the same weekday of up to 8 weeks before it, of which at
 least 4 must lie in the ledger. Its robust z-score is the distance from their median, divided by
-1.4826 x their median absolute deviation (Iglewicz and Hoaglin, 1993: beyond 3.5 is an outlier).
-Weeks that are all alike would make any change an outlier, so the divisor is at least 5 % of the
-median; and a day is named only if it also differs by a quarter of the median and by 5 % of an
-ordinary day's total.
+1.4826 x their median absolute deviation (Iglewicz and Hoaglin, 1993: beyond 3.5 is an outlier). If
+all weeks were equal, any change would be an outlier, so the divisor is at least 5 % of the median.
+And a day is reported only if it also differs by a quarter of the median and by 5 % of an ordinary
+day's total.
 
 All arithmetic is on whole pico-USD.
 """
@@ -19,9 +19,9 @@ WEEKS = 8
 WEEKS_MIN = 4
 Z_MIN = Decimal("3.5")
 NAMED_MAX = 8
-"""Lines on the page: the strongest first."""
+"""Lines on the page: the largest deviations first."""
 NEW_AFTER = timedelta(days=14)
-"""A name is new if the ledger is older than this and never had it."""
+"""A name is new if the ledger is older than this and never had the name."""
 
 METHOD = (
     f"Each day that is over is compared with the same weekday of the {WEEKS} weeks before it "
@@ -36,7 +36,7 @@ type Costs = Mapping[tuple[date, str | None], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unusual:
-    """One day on which something cost much more or less than usual."""
+    """One day with a cost far above or below the usual one."""
 
     day: date
     word: str
@@ -49,7 +49,7 @@ class Unusual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class New:
-    """A model or key that the ledger did not know before the period."""
+    """A model or key without a request before the period."""
 
     word: str
     name: str | None
@@ -60,9 +60,9 @@ class New:
 def unusual_days(
     costs: Mapping[str, Costs], *, first_day: date, judged_from: date, judged_until: date
 ) -> list[Unusual]:
-    """The days from `judged_from` up to, not including, `judged_until` that stand out.
+    """The unusual days from `judged_from` up to, not including, `judged_until`.
 
-    `costs`: by word; `first_day`: where the ledger begins.
+    `costs`: by word; `first_day`: the ledger's first day.
     """
     total: dict[date, int] = {}
     for (day, _), cost in next(iter(costs.values()), {}).items():
@@ -114,7 +114,7 @@ def new_names(costs: Mapping[str, Costs], *, first_day: date, begin: date) -> li
 def _judge(
     days: Mapping[date, int], day: date, first_day: date, *, at_least: int
 ) -> tuple[int, int, Decimal] | None:
-    """Cost, usual cost and z-score of a day that stands out."""
+    """Cost, usual cost and z-score of an unusual day."""
     earlier = _earlier(days, day, first_day)
     if len(earlier) < WEEKS_MIN:
         return None
@@ -134,7 +134,7 @@ def _usual(days: Mapping[date, int], day: date, first_day: date) -> int | None:
 
 
 def _earlier(days: Mapping[date, int], day: date, first_day: date) -> list[int]:
-    """What the same weekday cost in the weeks before; nothing recorded is 0."""
+    """The cost of the same weekday in the weeks before; 0 if nothing was recorded."""
     before = (day - timedelta(weeks=weeks) for weeks in range(1, WEEKS + 1))
     return [days.get(each, 0) for each in before if each >= first_day]
 

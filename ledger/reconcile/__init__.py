@@ -1,4 +1,4 @@
-"""Reconcile: vendors' statements, and the comparison of them with the ledger.
+"""Reconcile: compares vendors' statements with the ledger.
 
 In: exports of vendors, one file of code for each vendor in `vendors`. Out: each figure of each day
 and model on both sides, and whether they agree.

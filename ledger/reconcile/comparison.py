@@ -1,9 +1,9 @@
-"""Pure. A vendor's statement beside the ledger, per day and model, key or project.
+"""Pure. Compares a vendor's statement with the ledger, per day and model, key or project.
 
 Statements and ledgers spell models a little differently (dated snapshots, "Claude Opus 4.6"), so
-both are compared under a common spelling. A cost item without a model (searches, storage) is one
-row of its own per day, beside what the ledger charged for such items. A statement whose costs name
-no model at all is compared by day.
+both are compared under a common spelling. Cost items without a model (searches, storage) form one
+row per day, compared with the ledger's charges for such items. A statement whose costs name no
+model at all is compared by day.
 """
 
 import re
@@ -17,14 +17,14 @@ from enum import StrEnum
 from ledger.reconcile.statement import FIGURES, Line
 
 ROUNDING_PICOUSD = 10**10 // 2
-"""Half a cent: statements round to cents, so less is no difference."""
+"""Half a cent: statements round to cents, so a smaller difference is ignored."""
 
 type Key = tuple[date, str | None, str | None]
 """Day, model in the common spelling, and the item or None."""
 
 
 class Dimension(StrEnum):
-    """What a comparison is by, beside the day."""
+    """The dimension of a comparison, beside the day."""
 
     MODEL = "model"
     KEY = "key"
@@ -44,19 +44,19 @@ class Verdict(StrEnum):
 AGREES = frozenset({Verdict.EQUAL, Verdict.WITHIN})
 
 OTHER_ITEMS = "items without a model"
-"""The row of what is billed beside the tokens of models."""
+"""The row of items that are billed in addition to the tokens of models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One figure of one day and model (or key, or project) on both sides. None: that side has
-    nothing there."""
+    """One figure of one day and model (or key, or project) on both sides. None: that side lacks the
+    figure."""
 
     day: date
     name: str | None
     """The model, key or project; None: all of them together."""
     item: str | None = None
-    """What is billed instead of a model's tokens; `name` is then None."""
+    """The billed item, if the row is not about a model's tokens; `name` is then None."""
     figure: str
     ledger: int | None
     statement: int | None
@@ -69,7 +69,7 @@ class Entry:
 
 
 def spelling(model: str) -> str:
-    """What two names of one model have in common: no case, no date, dashes only."""
+    """The common spelling of a model's name: lower case, no date, dashes only."""
     name = re.sub(r"[\s._@]+", "-", model.strip().lower())
     return re.sub(r"-(20\d{6}|20\d\d-\d\d-\d\d|latest)$", "", name)
 
@@ -116,7 +116,7 @@ def compare(
 
 
 def unnamed_items(lines: Sequence[Line]) -> Mapping[str, int]:
-    """What stands in `OTHER_ITEMS`: the statement's own word for each item -> pico-USD."""
+    """The items of `OTHER_ITEMS`: the statement's own word for each item -> pico-USD."""
     found: dict[str, int] = defaultdict(int)
     for line in lines:
         if line.model is None and "cost_picousd" in line.figures:
@@ -140,8 +140,8 @@ def _verdict(figure: str, ledger: int | None, statement: int | None, tolerance: 
 def _sums(
     lines: Iterable[Line], figure: str, by: Dimension, *, is_split: bool, has_items: bool
 ) -> dict[Key, int]:
-    """The figure by day and name. Items without a model are summed apart only where the statement
-    has some; where it has none, it counts them to their models."""
+    """The figure by day and name. Items without a model are summed separately only if the statement
+    has some; otherwise the statement counts them with their models."""
     sums: dict[Key, int] = defaultdict(int)
     for line in lines:
         if figure not in line.figures:
@@ -171,7 +171,7 @@ def _common(name: str | None, by: Dimension) -> str | None:
 
 
 def _names(lines: Iterable[Line], by: Dimension) -> dict[str, str]:
-    """The common spelling -> a name as it is used; the ledger's if it has one."""
+    """The common spelling -> a name in use; the ledger's name if it has one."""
     names: dict[str, str] = {}
     for line in lines:
         name = _name(line, by)

@@ -10,7 +10,7 @@ from ledger.reports.layout import Amount, Cell, Column, Table
 from ledger.reports.render import usd
 
 ALL = "(all)"
-"""A row that the statement does not split any further."""
+"""The name of a row that the statement does not split further."""
 
 
 def table(entries: Iterable[Entry], by: Dimension = Dimension.MODEL) -> Table:
@@ -56,7 +56,7 @@ def document(entries: Iterable[Entry]) -> dict[str, Any]:
 
 
 def summary(entries: Iterable[Entry]) -> str:
-    """How many figures there are of each verdict, in one line."""
+    """The number of figures per verdict, in one line."""
     counts = Counter(str(entry.verdict) for entry in entries)
     return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
 

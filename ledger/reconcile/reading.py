@@ -1,4 +1,5 @@
-"""Edge. Vendors' statements from files. The content tells which export a file is, not its name."""
+"""Edge. Reads vendors' statements from files. The content and not the name decides which export a
+file is."""
 
 import csv
 import io
@@ -30,7 +31,7 @@ CSV_SHAPES: tuple[CsvShape, ...] = (
     *azure.CSV_SHAPES,
     *plain.CSV_SHAPES,
 )
-"""Every export that is known; the first that fits is taken, the plain CSV last."""
+"""Every known export; the first that fits is used, and the plain CSV comes last."""
 
 _NOT_KNOWN = (
     "not a known statement: OpenAI usage or costs JSON, Anthropic usage or cost JSON or CSV, "
@@ -41,7 +42,7 @@ _NOT_KNOWN = (
 
 
 def load(name: str, *, provider: str | None) -> Statement:
-    """One file. `provider`: whose it is where the export does not say. Raises LedgerError."""
+    """Read one file. `provider`: used if the export does not name it. Raises LedgerError."""
     text = small_files.read_text(
         Path(name), "statement", bytes_max=FILE_BYTES_MAX, advice="name a vendor's export"
     )
@@ -50,7 +51,8 @@ def load(name: str, *, provider: str | None) -> Statement:
 
 
 def read(name: str, text: str) -> Statement:
-    """The statement in a file's text; LedgerError, with `name` in it, if it is none."""
+    """The statement in a file's text; LedgerError, with `name` in it, if the text is not a
+    statement."""
     try:
         if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "["):
             return _read_json(text)
@@ -96,7 +98,7 @@ def _pages(text: str) -> list[dict[str, Any]]:
 
 
 def _results(page: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each result with the bucket of time that it is in; where there are no buckets, itself."""
+    """Each result with its time bucket; without buckets, with itself."""
     if "data" not in page and any(shape.fits(page) for shape in vertex.JSON_SHAPES):
         yield page, page
         return
@@ -126,7 +128,7 @@ def _read_csv(text: str) -> Statement:
             if line is not None:
                 lines.append(line)
     except csv.Error as error:
-        # The line that the reader refused is not counted.
+        # The reader does not count the line that it refused.
         raise Unreadable(f"line {reader.line_num + 1}: {error}") from None
     return Statement(kind=shape.kind, provider=shape.provider, lines=tuple(lines))
 

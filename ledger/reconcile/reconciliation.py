@@ -1,7 +1,7 @@
-"""Database. The ledger's own figures as lines of a statement, and vendors' statements beside them.
+"""Database. The ledger's own figures as lines of a statement, compared with vendors' statements.
 
 The ledger knows an API key by its fingerprint and last characters, a vendor by an id of its own:
-`same` says which is which, and applies to projects too.
+`same` maps them, and applies to projects, too.
 """
 
 from collections import defaultdict
@@ -25,7 +25,7 @@ from ledger.store.scope import Scope, conditions, snapshot
 from ledger.store.tables import charges
 
 _WORDS = {Dimension.MODEL: "model", Dimension.KEY: "key", Dimension.PROJECT: "tag:project"}
-"""What the ledger's report is by, for each dimension of a comparison."""
+"""The report's dimension for each dimension of a comparison."""
 
 
 def reconcile(
@@ -37,7 +37,7 @@ def reconcile(
     same: Mapping[str, str] | None = None,
     tolerance: Decimal,
 ) -> tuple[Entry, ...]:
-    """The statements of each provider together, beside the ledger over the days they cover.
+    """Compare the statements of each provider with the ledger, over the days that they cover.
 
     `same`: a vendor's id of a key or project -> the end of the ledger's name for it.
     """
@@ -64,8 +64,8 @@ def reconcile(
 def lines(
     engine: Engine, first: date, last: date, scope: Scope, *, by: Dimension = Dimension.MODEL
 ) -> list[Line]:
-    """The ledger by day and `by`, both days included. By model, what it charged for anything but
-    tokens is a line of its own, with the line's name as its item."""
+    """The ledger by day and `by`, both days included. By model, each charge for anything but tokens
+    is a line of its own, with the charge line's name as its item."""
     within = replace(scope, since=_begin(first), until=_begin(last + timedelta(days=1)))
     items = _items(engine, within) if by is Dimension.MODEL else []
     apart: dict[tuple[date, str | None], int] = defaultdict(int)
@@ -125,7 +125,7 @@ def _items(engine: Engine, scope: Scope) -> list[Line]:
 
 
 def _figures(figures: Figures) -> Iterator[tuple[str, int | None]]:
-    """What a provider counts: further iterations are in its sums, our estimates are not."""
+    """The figures as a provider counts: with further iterations, without our estimates."""
     yield "requests", figures.requests
     yield "input_tokens", plus(figures.input_tokens, figures.extra_input_tokens)
     yield "cache_read_tokens", figures.cache_read_tokens

@@ -1,4 +1,4 @@
-"""Pure. A vendor's statement as values, and how its days, counts and amounts are read.
+"""Pure. A vendor's statement as values, and the parsing of its days, counts and amounts.
 
 Input tokens are all input and output tokens all output here, as everywhere in the ledger.
 """
@@ -21,7 +21,7 @@ FIGURES = (
     "output_tokens",
     "cost_picousd",
 )
-"""What a statement may report, in the order in which it is shown."""
+"""The figures that a statement may report, in display order."""
 
 AMOUNT_LENGTH_MAX = 64
 """Characters of an amount. Exports write at most some 30; arithmetic on a longer exponent takes
@@ -33,14 +33,14 @@ a million is an attack."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What a statement reports for one model, key and project on one UTC day."""
+    """The figures of a statement for one model, key and project on one UTC day."""
 
     day: date
     model: str | None
     """None: the line names no model."""
     item: str | None = None
-    """What the line bills instead of a model's tokens (`web search tool calls`); None: nothing
-    else is named."""
+    """The billed item, if it is not a model's tokens (`web search tool calls`); None: the line
+    names no item."""
     project: str | None = None
     """The vendor's id of the project or workspace; None: not reported."""
     key: str | None = None
@@ -53,12 +53,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One export."""
+    """One export of a vendor."""
 
     kind: str
-    """In words: `OpenAI usage`."""
+    """The name of the export: `OpenAI usage`."""
     provider: str | None
-    """As the ledger names it; None: the export does not say."""
+    """The provider's name in the ledger; None: the export does not name it."""
     lines: tuple[Line, ...]
     warnings: tuple[str, ...] = ()
 
@@ -72,8 +72,8 @@ class JsonShape:
     fits: Callable[[dict[str, Any]], bool]
     """Whether a result has the keys of this export."""
     line: Callable[[dict[str, Any], dict[str, Any]], Line | None]
-    """A bucket of time and one of its results -> a line; None: the result bills nothing of an LLM.
-    Raises `Unreadable`."""
+    """A time bucket and one of its results -> a line; None: the result is not about an LLM. Raises
+    `Unreadable`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +83,13 @@ class CsvShape:
     kind: str
     provider: str | None
     known_by: frozenset[str]
-    """The columns that only this export has together."""
+    """A set of columns that only this export has."""
     line: Callable[[Mapping[str, str]], Line | None]
-    """A row -> a line; None: the row bills nothing of an LLM. Raises `Unreadable`."""
+    """A row -> a line; None: the row is not about an LLM. Raises `Unreadable`."""
 
 
 class Unreadable(Exception):  # noqa: N818  # it describes one line, on its way to the file's error
-    """A value that its export cannot hold; the text names the value."""
+    """An invalid value in an export; the text names the value."""
 
 
 def line_of(
@@ -146,8 +146,8 @@ def picousd(value: object, *, per_usd: int = 1) -> int | None:
 
 
 def decimal_of(text: str) -> Decimal | None:
-    """A finite number of bounded length; None if the text is none. Its exponent is not bounded:
-    look at `adjusted()` before any arithmetic."""
+    """A finite number of bounded length; None if the text is not one. Its exponent is not bounded:
+    check `adjusted()` before any arithmetic."""
     if len(text) > AMOUNT_LENGTH_MAX:
         return None
     try:
@@ -164,7 +164,7 @@ def csv_picousd(row: Mapping[str, str], name: str) -> int | None:
 
 
 def sum_of(*parts: int | None) -> int | None:
-    """The sum of what is reported; None: nothing is."""
+    """The sum of the reported values; None: none is reported."""
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
 

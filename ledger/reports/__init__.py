@@ -3,7 +3,7 @@
     report_tables, activity_text, price_tables, explain, name_suggestions
                      figures, prices, a request -> tables
     layout, render   a table -> text, CSV, JSON, Markdown
-    lookup           one request with all that the ledger holds of it
+    lookup           one request with all of its rows in the ledger
     progress         the progress bar
 
 In: a ledger, figures. Out: tables, text.

@@ -1,4 +1,4 @@
-"""Pure. What `tokentee top` shows, as lines and as one line."""
+"""Pure. The output of `tokentee top`, as lines and as one line."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -11,11 +11,11 @@ from ledger.text.printable import printable
 
 ROWS_RUNNING_MAX = 8
 ROWS_MAX = 6
-"""Rows of each table: all of it fits a screen of 24 lines or a few more."""
+"""Rows of each table: the output fits a screen of about 24 lines."""
 
 
 def lines(activity: Activity, width: int, height: int | None = None) -> list[str]:
-    """The screen: a summary, what is running, today's sessions and models."""
+    """The screen: a summary, running requests, today's sessions and models."""
     found = list(_lines(activity, width))
     return found if height is None else found[:height]
 

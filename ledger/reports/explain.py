@@ -1,4 +1,4 @@
-"""Pure. One exchange to the last line: what passed, what was reported, what it cost and why."""
+"""Pure. Explains one exchange line by line: bytes, reported usage, cost and prices."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,20 +19,20 @@ type Facts = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """An exchange, its readings from the current one back, its charges in their order."""
+    """An exchange, its readings with the current one first, its charges in order."""
 
     exchange: Facts
     readings: tuple[Facts, ...]
     charges: tuple[Facts, ...]
-    """The current ones of the current reading."""
+    """The current charges of the current reading."""
     past_charges: tuple[Facts, ...]
-    """Those that were superseded, and those of readings that were."""
+    """Superseded charges, and the charges of superseded readings."""
     duplicates: tuple[str, ...]
     """Other exchanges in which the same response was seen again."""
 
 
 def document(found: Found) -> dict[str, Any]:
-    """All of it as JSON-to-be."""
+    """All of it as a document for JSON."""
     return {
         "exchange": _members(found.exchange),
         "duplicates": list(found.duplicates),
@@ -51,7 +51,8 @@ def cost_of(found: Found) -> int | None:
 
 
 def facts(found: Found) -> Iterator[tuple[str, str]]:
-    """What is known of the exchange and its bytes, as heading and text; nothing that is not."""
+    """The known facts of the exchange and its bytes, as heading and text; unknown facts are left
+    out."""
     e = found.exchange
     yield "Exchange", e["id"]
     yield from _known("Response id", e["response_id"], _flag(e, "id_unstable", "it changed"))
@@ -84,7 +85,7 @@ def facts(found: Found) -> Iterator[tuple[str, str]]:
 
 
 def reading_facts(reading: Facts) -> Iterator[tuple[str, str]]:
-    """What one reading says, verbatim where the provider said it."""
+    """The facts of one reading; the provider's own values verbatim."""
     about = f"revision {reading['revision']}, meter {reading['meter_version']}"
     yield "Reading", f"{reading['usage_source']}; {about}, {_instant(reading['read_at'])}"
     for name in TOKENS:
@@ -105,8 +106,8 @@ def reading_facts(reading: Facts) -> Iterator[tuple[str, str]]:
 
 
 def charge_table(lines: tuple[Facts, ...]) -> Table:
-    """Quantity x unit = amount, and where each price came from, unless all came from one place:
-    then it stands in `charge_title`."""
+    """Quantity x unit = amount, and the source of each price. A source that all prices share is in
+    `charge_title` instead."""
     common = common_source(line["price_source"] for line in lines)
     rows = tuple(tuple(_charge_cells(line, common)) for line in lines)
     known = [line["amount_picousd"] for line in lines if line["amount_picousd"] is not None]
@@ -129,7 +130,7 @@ def charge_table(lines: tuple[Facts, ...]) -> Table:
 
 
 def charge_title(lines: tuple[Facts, ...]) -> str:
-    """The one source of all prices, if there is one."""
+    """The title of the charges, with the source that all prices share, if any."""
     common = common_source(line["price_source"] for line in lines)
     return f"Prices from {common}" if common else ""
 
@@ -155,7 +156,7 @@ def _charge_cells(line: Facts, common: str) -> Iterator[Cell]:
 
 
 def is_token_line(line: str) -> bool:
-    """Priced per million; a further iteration's line stands behind a dot."""
+    """Whether the line is priced per million; a further iteration's line follows a dot."""
     return line.rpartition(".")[2] in TOKEN_LINES
 
 
@@ -234,7 +235,7 @@ def _bytes(exchange: Facts) -> Iterator[str]:
 
 
 def _transparency(exchange: Facts) -> str:
-    """What was changed on the wire, and the proof that nothing else was."""
+    """The changes on the wire, and the digest that proves that nothing else changed."""
     asked = {None: "", True: "; it asked for usage", False: "; it asked for no usage"}
     asking = asked[exchange["usage_asked"]]
     if exchange["usage_injected"]:

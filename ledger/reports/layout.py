@@ -1,12 +1,12 @@
 """Pure. A table as lines of text for a given width.
 
 Amounts: all amounts of one column have the same number of decimals, chosen by the largest of them:
-2 from 100 USD on, 4 from 1 USD on, otherwise 6. An amount too small for that shows as `<$0.01`,
-never as zero. Numbers align at the decimal point. What was not reported is `-`.
+2 from 100 USD on, 4 from 1 USD on, otherwise 6. A smaller amount shows as `<$0.01`, never as zero.
+Numbers align at the decimal point. A value that was not reported shows as `-`.
 
-Width: columns with the highest `drop` go first, one by one, until the table fits. What remains too
-wide is wrapped at spaces (`wraps`), and after that the widest text loses its middle (`…`). Nothing
-breaks inside a word or a number.
+Width: the columns with the highest `drop` are removed first, one by one, until the table fits. If
+it is still too wide, columns that wrap are broken at spaces (`wraps`), and then the widest text
+loses its middle (`…`). Nothing breaks inside a word or a number.
 """
 
 import textwrap
@@ -22,14 +22,14 @@ from ledger.text.printable import printable
 GAP = 2
 """Blanks between two columns."""
 WRAPPED_WIDTH_MIN = 24
-"""Columns that wrap get no narrower than this before other columns are dropped."""
+"""Other columns are dropped before columns that wrap become narrower than this."""
 WORD_WIDTH_MAX = 40
-"""Nor narrower than their longest word, up to this."""
+"""Nor do they become narrower than their longest word, up to this."""
 TEXT_WIDTH_MIN = 12
 """Shorter texts than this are not cut."""
 NOT_REPORTED = "-"
 FINGERPRINT_SHOWN = 6
-"""Characters of a key's fingerprint: enough to tell the keys of one ledger apart."""
+"""Characters of a key's fingerprint: enough to distinguish the keys of one ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +52,15 @@ class Column:
     heading: str
     is_number: bool = True
     drop: int = 0
-    """On a narrow screen the column with the highest number goes first; 0 stays."""
+    """On a narrow screen the column with the highest number is removed first; 0 is never
+    removed."""
     wraps: bool = False
     """A sentence, which may take several lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Cells by column, with a last row of totals where there is one."""
+    """Cells by column, with an optional last row of totals."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -68,14 +69,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A table as lines, all of them at most as wide as was asked for, if that is possible."""
+    """A table as lines, at most as wide as requested, if that is possible."""
 
     heading: str
     rule: str
     rows: tuple[str, ...]
     total: str | None
     left_out: tuple[str, ...]
-    """Headings of the columns that had no room."""
+    """Headings of the columns that did not fit."""
 
 
 def layout(table: Table, width: int) -> Layout:
@@ -128,7 +129,7 @@ def without_empty(table: Table, name: str) -> Table:
 
 
 def column_texts(table: Table) -> list[list[str]]:
-    """For each column its texts, without its heading; the total, if any, comes last."""
+    """The texts of each column, without its heading; the total, if any, comes last."""
     rows = table.rows if table.total is None else (*table.rows, table.total)
     columns = []
     for place, column in enumerate(table.columns):
@@ -145,7 +146,7 @@ def column_texts(table: Table) -> list[list[str]]:
 
 
 def cell_text(cell: Cell, places: int = 6) -> str:
-    """One cell for people."""
+    """The text of one cell."""
     if cell is None:
         return NOT_REPORTED
     if isinstance(cell, bool):
@@ -160,7 +161,7 @@ def cell_text(cell: Cell, places: int = 6) -> str:
 
 
 def amount_places(amounts: Sequence[Amount]) -> int:
-    """Decimals for amounts that stand in one column."""
+    """The number of decimals for the amounts of one column."""
     largest = max((abs(amount.picousd) for amount in amounts), default=0)
     return 2 if largest >= 100 * 10**12 else 4 if largest >= 10**12 else 6
 
@@ -177,7 +178,7 @@ def amount_text(amount: Amount, places: int) -> str:
 
 
 def short_usd(picousd: int | None) -> str:
-    """An amount that stands alone; nothing for None."""
+    """An amount outside of a table; an empty text for None."""
     if picousd is None:
         return ""
     amount = Amount(picousd=picousd)
@@ -187,7 +188,7 @@ def short_usd(picousd: int | None) -> str:
 
 
 def short_count(count: int | None) -> str:
-    """A count that stands alone; nothing for None."""
+    """A count outside of a table; an empty text for None."""
     return "" if count is None else f"{count:,}"
 
 
@@ -208,7 +209,7 @@ def wrapped(text: str, width: int, indent: str = "") -> str:
 
 
 def aligned(texts: list[str]) -> list[str]:
-    """Numbers with their decimal points below each other; other texts end with the last digit."""
+    """Numbers with aligned decimal points; other texts end at the last digit."""
     fractions = [len(text) - text.rindex(".") if _is_decimal(text) else 0 for text in texts]
     widest = max(fractions, default=0)
     return [
@@ -238,8 +239,8 @@ def _total(widths: Sequence[int], kept: Sequence[int]) -> int:
 
 
 def _cut_widest(table: Table, widths: list[int], kept: Sequence[int], width: int) -> None:
-    """Narrow the widest text column, again and again, until the table fits or nothing is left to
-    narrow."""
+    """Narrow the widest text column repeatedly, until the table fits or no column can be
+    narrowed."""
     while (surplus := _total(widths, kept) - width) > 0:
         texts = [place for place in kept if not table.columns[place].is_number]
         if not texts:
@@ -258,7 +259,7 @@ def _cut_widest(table: Table, widths: list[int], kept: Sequence[int], width: int
 def _lines(
     table: Table, texts: list[list[str]], widths: list[int], kept: list[int]
 ) -> Iterator[list[str]]:
-    """The heading, the rows and the total, each as the lines that it takes."""
+    """The heading, the rows and the total, each as its lines."""
     for number in range(len(texts[0])):
         cells = []
         for place in kept:
@@ -285,7 +286,7 @@ def _padded(text: str, width: int, column: Column) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """The text without its middle: models and paths differ at both ends."""
+    """The text without its middle: the ends of models and paths distinguish them."""
     if cell_len(text) <= width:
         return text
     end = (width - 1) // 3

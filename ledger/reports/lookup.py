@@ -1,4 +1,4 @@
-"""Database. One exchange with all that the ledger holds of it: every reading, every charge."""
+"""Database. One exchange with every reading and every charge."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from ledger.store.scope import snapshot
 from ledger.store.tables import charges, exchanges, readings
 
 PREFIX_LENGTH_MIN = 4
-"""Shorter ones say little, and are more likely a slip."""
+"""A shorter prefix matches too much and is probably a slip."""
 MATCHES_MAX = 20
 """Candidates that are shown."""
 SHORT_ID_LENGTH = 8
@@ -23,7 +23,7 @@ SHORT_ID_LENGTH = 8
 
 
 class AmbiguousError(LedgerError):
-    """Several exchanges are called so."""
+    """Several exchanges match the word."""
 
     def __init__(self, word: str, rows: list[Facts]) -> None:
         count = f"more than {MATCHES_MAX}" if len(rows) > MATCHES_MAX else str(len(rows))
@@ -32,7 +32,8 @@ class AmbiguousError(LedgerError):
 
 
 def candidates(engine: Engine, error: AmbiguousError) -> Table:
-    """What tells the exchanges of an ambiguous word apart; ids as short as they are unique."""
+    """The exchanges that match an ambiguous word, with facts that distinguish them; ids are
+    shortened as far as they stay unique."""
     r, e = requests.c, exchanges.c
     rows = []
     with snapshot(engine) as connection:
@@ -73,7 +74,7 @@ def candidates(engine: Engine, error: AmbiguousError) -> Table:
 
 
 def unique_beginning(identity: str, identities: list[str]) -> str:
-    """As much of an id as no other of these begins with, and at least SHORT_ID_LENGTH."""
+    """The shortest prefix of an id that no other of these has, and at least SHORT_ID_LENGTH."""
     others = [other for other in identities if other != identity]
     for length in range(SHORT_ID_LENGTH, len(identity)):
         if not any(other.startswith(identity[:length]) for other in others):
@@ -98,7 +99,7 @@ def _one(connection: Connection, word: str) -> Facts:
     if len(word) >= PREFIX_LENGTH_MIN:
         begins = e.id.startswith(word, autoescape=True)
         begins |= e.response_id.startswith(word, autoescape=True)
-        # SQLite's LIKE does not tell cases apart.
+        # SQLite's LIKE ignores case.
         rows = [
             row
             for row in _rows(connection, begins)
@@ -124,7 +125,7 @@ def _rows(connection: Connection, condition: sa.ColumnElement[bool]) -> list[Fac
 
 
 def _pick(rows: list[Facts], word: str) -> Facts:
-    """The one that counts; what was seen again is not another one."""
+    """The exchange that counts; its duplicates are not separate matches."""
     originals = [row for row in rows if row["duplicate_of"] is None]
     if len(originals) == 1 and all(
         row["duplicate_of"] in (None, originals[0]["id"]) for row in rows

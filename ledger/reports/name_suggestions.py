@@ -1,4 +1,4 @@
-"""Database. A names file for what has no team yet, as comments to fill in."""
+"""Database. A names file for keys without a team, as comments to fill in."""
 
 import json
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from ledger.store.scope import Scope
 from ledger.text.printable import printable
 
 KEYS_MAX = 200
-"""Keys that are suggested, those that cost most first."""
+"""Number of suggested keys; the costliest come first."""
 FINGERPRINT_CHARACTERS = 12
-"""As much of a fingerprint as a file needs to name one key."""
+"""Characters of a fingerprint that identify one key in a file."""
 
 
 def suggestions(engine: Engine, scope: Scope) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Pure. Prices, and what repricing changes, as tables."""
+"""Pure. Prices, and the changes of repricing, as tables."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -13,8 +13,8 @@ from ledger.text.printable import printable
 
 
 def sheet_table(sheet: Sheet) -> Table:
-    """Each line of a sheet: its price, its price in long contexts, where it stands, unless all
-    stand in one place: then it is in `sheet_title`."""
+    """Each line of a sheet: its price, its price in long contexts, its source. A source that all
+    lines share is in `sheet_title` instead."""
     rates = _rates(sheet)
     common = common_source(rate.source for rate in rates.values())
     table = Table(
@@ -33,14 +33,14 @@ def sheet_table(sheet: Sheet) -> Table:
 
 
 def sheet_title(sheet: Sheet, model: str, at: datetime) -> str:
-    """What the prices are of, and their one source, if there is one."""
+    """The title of the prices, with the source that all share, if any."""
     common = common_source(rate.source for rate in _rates(sheet).values())
     of = f"Prices of {printable(model)} at {at:%Y-%m-%d %H:%M} UTC"
     return f"{of}, from {common}" if common else of
 
 
 def difference(changes: Mapping[str | None, Change]) -> Table:
-    """What repricing changes, model by model, what changes most first."""
+    """The changes of repricing by model, the largest first."""
     total = sum(changes.values(), Change())
     by_size = sorted(
         changes.items(), key=lambda item: (-abs(_difference(item[1]) or 0), item[0] or "")

@@ -1,6 +1,6 @@
 """Edge (the terminal). Progress on stderr: one bar with rate and remaining time for every command.
 
-Also what every command says of long lists: how many more there are than it shows.
+Also the line that every command prints after a shortened list.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PIPE_COLUMNS = 200
-"""A pipe has no width of its own, and a line that wraps is of no use to grep."""
+"""A pipe has no width, and grep cannot use a wrapped line."""
 RATE_SECONDS = 10.0
-"""The rate is that of so many seconds: files of different kinds take turns."""
+"""The rate is averaged over this time, because files of different kinds alternate."""
 
 type Advance = Callable[[int, str], None]
-"""Called with how much is done in all, and what is being done."""
+"""Called with the total done so far, and the current step."""
 
 
 def console_on_stderr() -> Console:
-    """Where commands say what they do; results go to stdout."""
+    """Messages of commands go here; results go to stdout."""
     from rich.console import Console
 
     width = None if sys.stderr.isatty() else PIPE_COLUMNS
@@ -35,7 +35,7 @@ def console_on_stderr() -> Console:
 def progress(
     console: Console, what: str, total: int | None, *, is_bytes: bool = False
 ) -> Iterator[Advance]:
-    """A bar that ends with the block. `total` is None where it is not known beforehand."""
+    """A bar that ends with the block. `total` is None if it is not known beforehand."""
     from rich.markup import escape
     from rich.progress import (
         BarColumn,
@@ -72,7 +72,7 @@ def progress(
 def files_progress(
     console: Console, what: str, files: Sequence[Path]
 ) -> Iterator[Callable[[Path, int], None]]:
-    """A bar over the bytes of files; called with a file and how much of it was read."""
+    """A bar over the bytes of files; called with a file and the bytes read of it."""
     done = dict.fromkeys(files, 0)
     total = sum(path.stat().st_size for path in files)
     with progress(console, what, total, is_bytes=True) as advance:
@@ -88,7 +88,7 @@ def files_progress(
 
 
 def rest_line(total: int, shown: int, what: str = "") -> str | None:
-    """The line behind a list that is cut; None where it is whole."""
+    """The line after a shortened list; None if the list is complete."""
     if total <= shown:
         return None
     return f"… and {total - shown:,} more {what}".rstrip() + " not shown"

@@ -1,7 +1,7 @@
 """Pure. Tables as text: for a terminal, CSV, JSON and Markdown.
 
-Text that came over the wire goes through `printable` at each of these exits; a spreadsheet gets no
-formulas, Markdown no markup. JSON is ASCII and exact. Amounts are exact decimals in CSV and JSON.
+Every output passes text from the wire through `printable`; CSV contains no formulas and Markdown no
+markup. JSON is ASCII and exact. Amounts are exact decimals in CSV and JSON.
 """
 
 import csv
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "csv", "markdown")
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~!$&@]|(?<=[a-z]):(?=//)|(?<=www)\.)", re.IGNORECASE)
-"""What Markdown would take for markup, an entity, a mention, math or a link."""
+"""Characters that Markdown would read as markup, an entity, a mention, math or a link."""
 
 
 def usd(picousd: int | None) -> Decimal | None:
@@ -40,7 +40,7 @@ def as_csv(table: Table) -> str:
 
 
 def as_markdown(table: Table, title: str = "") -> str:
-    """A table as GitHub and most others take it, below its title."""
+    """A table in GitHub's syntax, below its title."""
     head = [_marked(column.heading) for column in table.columns]
     rule = ["---:" if column.is_number else "---" for column in table.columns]
     cells = table.rows if table.total is None else (*table.rows, table.total)
@@ -59,13 +59,12 @@ def as_markdown(table: Table, title: str = "") -> str:
 
 
 def as_json(value: object) -> str:
-    """JSON in which a Decimal is the number it is, to the last digit, and no text is anything but
-    ASCII."""
+    """JSON in ASCII, in which a Decimal keeps every digit."""
     return f"{_json(value, 0)}\n"
 
 
 def print_table(table: Table, console: "Console", title: str = "") -> tuple[str, ...]:
-    """Print a table below its title; the headings of the columns that did not fit."""
+    """Print a table below its title; returns the headings of the columns that did not fit."""
     from rich.text import Text
 
     shown = layout(table, console.width)

@@ -1,4 +1,4 @@
-"""Pure. A report as tables: all of it for machines, what fits a screen for people."""
+"""Pure. A report as tables: complete for machines, and shortened to a screen for people."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
@@ -20,10 +20,10 @@ from ledger.reports.render import usd
 from ledger.text.printable import printable
 
 NONE = "(none)"
-"""What a row is called that has no model, tag, session … of the kind."""
+"""The name of a row without a model, tag, session …."""
 
 STAYS = ("Requests", "Input", "Output", "Cost")
-"""What stays on every screen, beside what the report is by."""
+"""Columns that every screen shows, beside the dimensions."""
 DROPPED = {
     "Tok/s": 11,
     "Duration": 10,
@@ -37,15 +37,15 @@ DROPPED = {
     "No price": 2,
     "No usage": 1,
 }
-"""What goes where the screen is narrow: the highest number first."""
+"""Columns that a narrow screen drops: the highest number first."""
 
 
 STALE_DAYS_NOTED = 7
-"""A few days are stale now and then, and are summed up within the hour."""
+"""A few days are stale at times, and are summed up within the hour."""
 
 
 def document(report: Report) -> dict[str, Any]:
-    """The whole report as JSON-to-be: exact figures under stable names."""
+    """The whole report as a document for JSON: exact figures under stable names."""
     return {
         "by": list(report.by),
         "since": report.since.isoformat() if report.since else None,
@@ -69,7 +69,7 @@ def flat(report: Report) -> Table:
 
 
 def screen(report: Report) -> Table:
-    """What fits a screen; columns in which every figure is absent or 0 are left out."""
+    """The table for a screen; columns in which every figure is absent or 0 are left out."""
     headings = [heading_of(word) for word in report.by]
     headings += [heading for heading, _ in _shown(report.total)]
     rows = [[*_labels(report, row), *(cell for _, cell in _shown(row))] for row in report.rows]
@@ -96,7 +96,7 @@ def screen(report: Report) -> Table:
 
 
 def title(report: Report) -> str:
-    """What the figures are of: the period and the conditions."""
+    """The title of a report: its dimensions, period and conditions."""
     by = f" by {', '.join(report.by)}" if report.by else ""
     return f"Requests{by}, {asked_for(report)}"
 
@@ -108,7 +108,7 @@ def asked_for(report: Report) -> str:
 
 
 def period_text(report: Report) -> str:
-    """The period in words: what was asked for, and where it is open, what the ledger has of it."""
+    """The period in words: as requested, and for an open end the ledger's first or last request."""
     since, until = report.since, report.until
     if since and until:
         return f"{_span(since, until)} UTC"
@@ -124,7 +124,7 @@ def period_text(report: Report) -> str:
 
 
 def notes(report: Report) -> Iterator[str]:
-    """What the reader must know before believing the sums."""
+    """Warnings that the reader needs to judge the sums."""
     total = report.total.figures
     if unpriced := total.unpriced + total.partial:
         yield (
@@ -154,7 +154,7 @@ def notes(report: Report) -> Iterator[str]:
 
 
 def heading_of(word: str) -> str:
-    """The heading of a column that a report is by."""
+    """The heading of a dimension's column."""
     name = word.removeprefix("tag:").replace("_", " ")
     return printable(name if word.startswith("tag:") else name.capitalize())
 
@@ -234,7 +234,7 @@ def _figures(row: Row) -> Iterator[tuple[str, Cell]]:
 
 
 def cache_hit_rate(figures: Figures) -> Decimal | None:
-    """Cached input of the input of those requests that reported the cache at all."""
+    """Cached input per input, over the requests that reported cache reads."""
     if not figures.cacheable_input_tokens or figures.cache_read_tokens is None:
         return None
     rate = Decimal(figures.cache_read_tokens) / figures.cacheable_input_tokens
@@ -242,7 +242,7 @@ def cache_hit_rate(figures: Figures) -> Decimal | None:
 
 
 def tokens_per_second(figures: Figures) -> Decimal | None:
-    """Output tokens by the time from their first to their last."""
+    """Output tokens per second between the first and the last token."""
     if not figures.generation_ms or figures.generated_tokens is None:
         return None
     speed = Decimal(figures.generated_tokens * 1000) / figures.generation_ms
@@ -270,7 +270,7 @@ def _shown(row: Row) -> Iterator[tuple[str, Cell]]:
 
 
 def cost_cell(figures: Figures) -> Cell:
-    """A cost with lines missing is a lower bound, and one with none known is not zero."""
+    """The cell of a cost: a lower bound if lines lack a price, empty and not zero if all do."""
     is_missing = bool(figures.unpriced or figures.partial)
     if figures.cost_picousd is None:
         return "unpriced" if is_missing else None

@@ -1,6 +1,6 @@
-"""Pure. What the names file holds, and the name of a request.
+"""Pure. The names file, and the name of a request.
 
-    [[name]]                      # read from top to bottom; the first entry that fits and gives
+    [[name]]                      # read from top to bottom; the first entry that matches and has
     key = "3f2a9c81"              # a word decides it
     name = "CI runner"            # what the key is called
     team = "search"
@@ -13,9 +13,9 @@
     tag = "team=growth*"
     team = "growth"
 
-An entry fits if everything that it names fits: `key` (a fingerprint, or its first characters),
-`key_hint` (the last characters of the key), `host`, `tag` (`NAME=VALUE`), `session`, `project`.
-`*` and `?` stand for any characters. A list means any of its values.
+An entry matches if all of its conditions match: `key` (a fingerprint, or its first characters),
+`key_hint` (the last characters of the key), `host`, `tag` (`NAME=VALUE`), `session`, `project`. `*`
+and `?` stand for any characters. A list means any of its values.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,11 +32,11 @@ from ledger.settings import toml_tables
 from ledger.settings.toml_tables import FaultError, Problem
 
 WORDS = ("team", "person", "cost_centre")
-"""What a report can be by, beside the ledger's own columns."""
+"""The dimensions that the names file adds to reports."""
 KEY_CHARACTERS_MIN = 6
-"""Fewer characters of a fingerprint fit too many keys."""
+"""Fewer characters of a fingerprint match too many keys."""
 ENTRIES_MAX = 10_000
-"""Far more than anybody writes by hand; every row of a question is matched with all of them."""
+"""Far more than an operator writes by hand; every group of a query is matched with all of them."""
 PATTERNS_CACHED = 4_096
 
 type Texts = str | list[str] | None
@@ -61,7 +61,7 @@ class Entry(
     cost_centre: str | None = None
 
     def __post_init__(self) -> None:
-        """FaultError if it fits nothing, gives nothing, or can never be in force."""
+        """FaultError if the entry matches nothing, gives no name, or is never in force."""
         fields = {word: getattr(self, word) for word in (*FACTS, "name", *WORDS)}
         for word, value in fields.items():
             if value is not None and not (texts(value) and all(texts(value))):
@@ -83,12 +83,12 @@ class Entry(
 
 
 FACTS = ("key", "key_hint", "host", "tag", "session", "project")
-"""What an entry can fit by."""
+"""The facts that an entry can match."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of the requests of one group."""
+    """The facts of the requests of one group."""
 
     key: str | None = None
     key_hint: str | None = None
@@ -97,7 +97,7 @@ class Facts:
     session: str | None = None
     project: str | None = None
     day: date | None = None
-    """A day of the group: all of them lie between the same dates of the file."""
+    """Any day of the group: no date of the file separates its days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class Names:
         return None
 
     def key_name(self, key: str, hint: str | None) -> str | None:
-        """What a key is called today: the first entry for it that gives a name."""
+        """The current name of a key: from the first entry for it that has a name."""
         for entry in self.entries:
             by_key_alone = not (entry.host or entry.tag or entry.session or entry.project)
             if entry.name and by_key_alone and _fits_key(entry, key, hint):
@@ -123,7 +123,7 @@ class Names:
         return None
 
     def facts_of(self, words: tuple[str, ...]) -> frozenset[str]:
-        """Which facts decide these words, so that only those are asked for."""
+        """The facts that decide these words, so that queries read only those."""
         entries = self.for_words(words)
         return frozenset(fact for fact in FACTS for entry in entries if getattr(entry, fact))
 
@@ -147,7 +147,7 @@ NO_NAMES = Names()
 
 
 def read(text: str) -> tuple[Names, list[Problem]]:
-    """The names of a TOML text as far as it is valid, and each problem."""
+    """The valid names of a TOML text, and each problem."""
     document, problems = toml_tables.parse(text)
     problems += toml_tables.unknown_tables(text, document, ("name",))
     entries, wrong = toml_tables.converted(text, document, "name", Entry)
@@ -159,7 +159,7 @@ def read(text: str) -> tuple[Names, list[Problem]]:
 
 
 def fits(entry: Entry, facts: Facts) -> bool:
-    """Whether everything that the entry names is so."""
+    """Whether all conditions of the entry match."""
     if (entry.since or entry.until) and not _in_force(entry, facts.day):
         return False
     return (
@@ -178,7 +178,7 @@ def texts(value: Texts) -> tuple[str, ...]:
 
 @lru_cache(maxsize=PATTERNS_CACHED)
 def pattern(glob: str) -> Pattern[str]:
-    """`*` and `?` as anywhere; brackets stand for themselves."""
+    """A glob with `*` and `?`; brackets are literal."""
     return compiled(translate(glob.replace("[", "[[]")))
 
 
@@ -208,7 +208,7 @@ def _in_force(entry: Entry, day: date | None) -> bool:
 
 
 def _never_reached(text: str, entries: list[tuple[int, Entry]]) -> Iterator[Problem]:
-    """An entry after an equal one that gives the same words is a slip."""
+    """An entry after an equal one that gives the same words is a mistake."""
     seen: dict[tuple[object, ...], int] = {}
     for place, entry in entries:
         facts = tuple(texts(getattr(entry, fact)) for fact in FACTS)

@@ -1,4 +1,4 @@
-"""Edge. Where the names file lies, and reading it."""
+"""Edge. Finds and reads the names file."""
 
 from pathlib import Path
 
@@ -9,19 +9,18 @@ from ledger.settings.toml_tables import Problem
 
 
 def path_of(named: str | None) -> Path | None:
-    """The file that an option or `TOKENTEE_NAMES` names, or `names.toml` among the settings if it
-    is there."""
+    """The file that an option or `TOKENTEE_NAMES` names, or an existing `names.toml` in the
+    settings folder."""
     return file_in_force(named, "TOKENTEE_NAMES", "names.toml")
 
 
 def check(path: Path) -> tuple[Names, list[Problem]]:
-    """The names of a file as far as it is valid, and each problem; LedgerError if it cannot be
-    read."""
+    """The valid names of a file, and each problem; LedgerError if it cannot be read."""
     return read(small_files.read_text(path, "names file"))
 
 
 def load(named: str | None) -> Names:
-    """The names that are in force here; none without a file. LedgerError for a wrong file."""
+    """The names in force; none without a file. LedgerError for a wrong file."""
     path = path_of(named)
     if path is None:
         return NO_NAMES

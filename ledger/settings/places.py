@@ -1,4 +1,4 @@
-"""Edge. Where the operator's files of settings lie."""
+"""Edge. The paths of the operator's settings files."""
 
 import os
 from pathlib import Path
@@ -12,8 +12,8 @@ def config_directory() -> Path:
 
 
 def file_in_force(named: str | None, variable: str, file_name: str) -> Path | None:
-    """The file that an option or this variable names, or the one of this name among the settings
-    if it is there."""
+    """The file that an option or this variable names, or an existing file of this name in the
+    settings folder."""
     if named or (named := os.environ.get(variable)):
         return Path(named)
     found = config_directory() / file_name

@@ -1,7 +1,7 @@
-"""Edge. Reads files that operators write or download: whole, at most so large, errors in one line.
+"""Edge. Reads files that operators write or download: whole, up to a size, with errors in one line.
 
-Every such file is read here, so that a wrong path to a dump or a device is refused before it fills
-the memory, and every refusal has the same words.
+Every such file is read here. So a path to a dump or a device is refused before it fills the memory,
+and all errors have the same wording.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 from ledger.model.errors import LedgerError
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
-"""Far more than anybody writes by hand."""
+"""Far more than an operator writes by hand."""
 WRONG_FILE = "check that it is the right file"
 
 
@@ -18,8 +18,8 @@ def read_bytes(
 ) -> bytes:
     """The content of a file; LedgerError if it cannot be read or is larger than `bytes_max`.
 
-    `kind` names in the error what the file was taken for, `advice` says what to do about one that
-    is something else.
+    In the error, `kind` names the expected kind of file, and `advice` tells what to do about a file
+    of another kind.
     """
     try:
         data = first_bytes(path, bytes_max + 1)
@@ -46,8 +46,7 @@ def read_text(
 
 
 def first_bytes(path: Path, bytes_max: int) -> bytes:
-    """The first bytes of a file, of which the rest does not matter. Raises OSError, and ValueError
-    for a path with a zero byte."""
+    """The first bytes of a file. Raises OSError, and ValueError for a path with a zero byte."""
     with path.open("rb") as file:
         return file.read(bytes_max)
 

@@ -14,7 +14,7 @@ from ledger.model.errors import LedgerError
 from ledger.text.nearest import suggestion
 
 NATIVE = (Decimal, date, datetime, time)
-"""TOML has these itself: a text is none of them."""
+"""Types with their own TOML syntax: a text is not converted to them."""
 _UNKNOWN = re.compile(r"unknown field `(?P<key>[^`]*)`")
 _PLACE = re.compile(r"^(?P<text>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(?P<key>[^`]*)`")
@@ -32,15 +32,15 @@ _WORDS = {
     "date": "a date",
     "datetime": "a time",
 }
-"""msgspec's names of kinds -> words."""
+"""msgspec's names of types -> words."""
 
 TEXT_LENGTH_MAX = 600
-"""Characters of one problem: of a longer one, which repeats a long value, both ends are kept."""
+"""Characters of one problem. A longer one repeats a long value; it keeps both ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What is wrong, and where: `line 3: price 1: modle: unknown …`."""
+    """A problem and its line: `line 3: price 1: modle: unknown …`."""
 
     line: int | None
     """From 1; None: the file as a whole."""
@@ -54,7 +54,7 @@ class Problem:
 
 
 class FaultError(ValueError):
-    """What is wrong in one table: its key, and the reason."""
+    """A problem in one table: its key, and the reason."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"{key}: {reason}")
@@ -62,7 +62,7 @@ class FaultError(ValueError):
 
 
 def refusal(path: object, problems: Sequence[object], command: str) -> LedgerError:
-    """The first problem of a file, and the command that shows the rest."""
+    """An error with the first problem of a file, and the command that shows the rest."""
     more = f" (and {len(problems) - 1} more: {command})" if problems[1:] else ""
     return LedgerError(f"{path}: {problems[0]}{more}")
 
@@ -81,7 +81,7 @@ def parse(text: str) -> tuple[dict[str, Any], list[Problem]]:
 def unknown_tables(
     text: str, document: Mapping[str, Any], known: tuple[str, ...]
 ) -> Iterator[Problem]:
-    """A problem for every top-level key that is none of these."""
+    """A problem for every unknown top-level key."""
     for key in document:
         if key not in known:
             hint = suggestion(key, known)
@@ -94,7 +94,7 @@ def unknown_tables(
 def converted[T](
     text: str, document: Mapping[str, Any], name: str, kind: type[T]
 ) -> tuple[list[tuple[int, T]], list[Problem]]:
-    """The `[[name]]` tables as (place, value), and the problem of each that is no such value."""
+    """The `[[name]]` tables as (place, value), and the problem of each invalid table."""
     tables = document.get(name, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         line = line_of_key(text, name)
@@ -110,7 +110,8 @@ def converted[T](
 
 
 def fault_of(error: Exception, kind: Any) -> FaultError:
-    """msgspec's error as a key and a reason; our own error, raised while it converted, as it is."""
+    """msgspec's error as a key and a reason; our own error, raised during the conversion,
+    unchanged."""
     cause = error.__cause__ or error.__context__
     for each in (error, cause):
         if isinstance(each, FaultError):
@@ -145,8 +146,8 @@ def problem_of(text: str, name: str, place: int, fault: FaultError) -> Problem:
 
 
 def line_in_table(text: str, name: str, place: int, key: str) -> int | None:
-    """The line of a key in the table at this place: tomllib keeps no positions, so the headers are
-    counted and the key is looked for below; the header's line where it is not found."""
+    """The line of a key in the table at this place: tomllib keeps no positions, so this counts the
+    headers and searches the key below; the header's line if it is not found."""
     lines = text.splitlines()
     headers = [at for at, line in enumerate(lines) if _is_header(line, name)]
     if place >= len(headers):
@@ -175,5 +176,5 @@ def _is_header(line: str, name: str) -> bool:
 def _decimal(figure: str) -> Decimal:
     try:
         return Decimal(figure)
-    except ArithmeticError:  # an exponent beyond what a Decimal has: refused as `inf` is
+    except ArithmeticError:  # the exponent is beyond Decimal's range: refused like `inf`
         return Decimal("Infinity")

@@ -1,8 +1,8 @@
-"""Text: words that operators type, and text that they are shown.
+"""Text: words that operators type, and text shown to them.
 
     period     `last-month`, `7d` -> moments
     nearest    the known word that is nearest to a mistyped one
-    printable  text without what would control a terminal
+    printable  text without characters that control a terminal
     passwords  text without passwords
     extras     which optional package is missing, and how to install it
 

@@ -9,17 +9,17 @@ EXTRAS = {
     "fsspec": "dask",
     "s3fs": "s3",
 }
-"""Package -> the extra that brings it."""
+"""Package -> the extra that installs it."""
 
 
 def needs(package: str) -> str:
-    """What to tell the operator about a package of `EXTRAS` that is not installed."""
+    """The message for a package of `EXTRAS` that is not installed."""
     return (
         f"this needs {package}, which is not installed: pip install 'tokentee[{EXTRAS[package]}]'"
     )
 
 
 def missing_extra(error: ModuleNotFoundError) -> str | None:
-    """The same for an import that failed; None if the package is no extra's."""
+    """The same for a failed import; None if no extra installs the package."""
     package = (error.name or "").partition(".")[0]
     return needs(package) if package in EXTRAS else None

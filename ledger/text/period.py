@@ -1,8 +1,8 @@
 """Pure. Words for periods: `2026-11`, `2026-11-01`, `last-month`, `this-week`, `7d`, ISO times.
 
-A word names a span of time. Where one moment is asked for (`--since`, `--until`), it is the first
-instant of that span, so `--since last-month --until this-month` is exactly the last month. All
-times are UTC. Weeks begin on Monday, as in ISO 8601.
+A word names a span of time. For an option that takes one moment (`--since`, `--until`) it means the
+first instant of that span, so `--since last-month --until this-month` is exactly the last month.
+All times are UTC. Weeks begin on Monday, as in ISO 8601.
 """
 
 import re
@@ -27,7 +27,7 @@ ACCEPTED = (
     "2026-11, 2026-11-01, 2026-11-01T12:00:00Z, 12h, 30d, 1w, today, yesterday, "
     "this-week, last-week, this-month or last-month"
 )
-"""What an error and `--help` name."""
+"""The accepted words, as an error and `--help` list them."""
 
 DAY = timedelta(days=1)
 WEEK = timedelta(weeks=1)
@@ -49,12 +49,14 @@ class Span:
 
 
 def moment(text: str, now: datetime) -> datetime:
-    """The first instant of what the word names, in UTC. LedgerError for a word that is none."""
+    """The first instant of the span that the word names, in UTC. LedgerError for an unknown
+    word."""
     return span(text, now).start
 
 
 def span(text: str, now: datetime) -> Span:
-    """What the word names: a day, week, month or year; `7d` and a single moment reach to now."""
+    """The span that the word names: a day, week, month or year; `7d` and a single moment end
+    now."""
     now = now.astimezone(UTC)
     word = re.sub(r"[\s_]+", "-", text.strip().lower())
     try:

@@ -1,7 +1,7 @@
-"""Pure. The one function for text that is shown: to a terminal, a log, CSV or Markdown.
+"""Pure. The one function for text that is displayed: in a terminal, a log, CSV or Markdown.
 
-Models, tags, ids, error messages and paths come from clients and upstreams. Shown as they are,
-they could move the cursor, set the window's title, hide, or turn the direction of what stands
+Models, tags, ids, error messages and paths come from clients and upstreams. Unescaped, they could
+move the cursor, set the window's title, hide themselves, or reverse the direction of the text
 beside them. `printable` replaces every such character by its escape. JSON output needs no such
 step: it is ASCII, with everything else escaped.
 """
@@ -10,22 +10,22 @@ import re
 from unicodedata import category
 
 _SUSPECT = re.compile(r"[^\x20-\x7e]")
-"""Everything outside of printable ASCII is looked at; few texts have any of it."""
+"""Characters outside of printable ASCII are checked; few texts have any."""
 
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
 )
-"""Letters and marks that show nothing (Unicode's Default_Ignorable_Code_Point, as far as Python
-calls them printable, and the empty Braille cell): fillers and variation selectors."""
+"""Invisible letters and marks (Unicode's Default_Ignorable_Code_Point, as far as Python calls them
+printable, and the empty Braille cell): fillers and variation selectors."""
 
 FORMULA_STARTS = "=+@\uff1d\uff0b\uff0d\uff20-"
-"""What makes a spreadsheet take a text for a formula (OWASP, CSV injection), full-width too; tabs
-and line ends, which do so as well, are escaped before."""
+"""First characters that make a spreadsheet read a text as a formula (OWASP, CSV injection), also in
+full width; tabs and line ends have the same effect and are escaped before."""
 
 
 def printable(text: str) -> str:
-    """The text with everything that is not a visible character or a space shown as an escape.
+    """The text with an escape for everything that is not a visible character or a space.
 
     Controls (ESC among them), format characters (bidi controls, zero-width ones, soft hyphens,
     tags), surrogates, private and unassigned code points, line and paragraph separators.
@@ -36,7 +36,7 @@ def printable(text: str) -> str:
 
 
 def spreadsheet_text(text: str) -> str:
-    """Printable, and no formula for a spreadsheet that opens the file."""
+    """Printable text that a spreadsheet does not read as a formula."""
     text = printable(text)
     return f"'{text}" if text.lstrip().startswith(tuple(FORMULA_STARTS)) else text
 

@@ -1,4 +1,4 @@
-"""Wiring. `tokentee budget`: how far budgets are used, for people, CI and cron."""
+"""Wiring. `tokentee budget`: the state of budgets, for people, CI and cron."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +23,7 @@ Budgets = Annotated[
 ]
 budget = typer.Typer(
     invoke_without_command=True,
-    help="How far budgets are used, and where they will end. Advisory: nothing is ever stopped.",
+    help="The state of budgets, and their forecast. Advisory: a budget never stops traffic.",
 )
 
 
@@ -49,7 +49,7 @@ def check_budgets(
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """As `tokentee budget`; exit code 1 if one is over. For CI and cron."""
+    """Show the budgets; exit code 1 if one is over its limit. For CI and cron."""
     if any(status.is_over for status in _show(budgets, names, ledger, format)):
         raise typer.Exit(1)
 

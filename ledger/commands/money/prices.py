@@ -1,4 +1,4 @@
-"""Wiring. `tokentee prices`: what a model costs, and whether a price file is valid."""
+"""Wiring. `tokentee prices`: the prices of a model, and the check of a price file."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -8,16 +8,14 @@ import typer
 from ledger.commands.options import Prices
 from ledger.commands.output import print_table, say
 
-prices = typer.Typer(
-    no_args_is_help=True, help="What a model costs, and whether your price file is sound."
-)
+prices = typer.Typer(no_args_is_help=True, help="Show the prices of a model; check a price file.")
 
 
 @prices.command("check")
 def check_prices(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A price file (TOML).")],
 ) -> None:
-    """Say what is wrong in a price file; exit code 1 if anything is."""
+    """List the problems of a price file; exit code 1 if there are any."""
     from ledger.pricing import overrides
     from ledger.reports.layout import counted
 
@@ -46,9 +44,9 @@ def show_prices(
     at: Annotated[str, typer.Option(metavar="WHEN", help="The moment of the request.")] = "now",
     prices: Prices = None,
 ) -> None:
-    """Show what each line of a model costs.
+    """Show the price of each line of a model.
 
-    At a host and a moment, and with the place where that price stands.
+    At a host and a moment, with the source of each price.
     """
     from ledger.model.providers import VENDOR
     from ledger.pricing.price_lists import Question

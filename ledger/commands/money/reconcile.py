@@ -38,7 +38,9 @@ def reconcile(
     only: Only = None,
     provider: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Whose statement it is, where the export does not say."),
+        typer.Option(
+            metavar="NAME", help="The provider of the statement, if the export does not name it."
+        ),
     ] = None,
     by: Annotated[
         Dimension, typer.Option(help="Compare by model, or by the vendor's keys or projects.")
@@ -52,10 +54,13 @@ def reconcile(
         ),
     ] = None,
     tolerance: Annotated[
-        str, typer.Option(metavar="PERCENT", help="What may differ and still agree.")
+        str,
+        typer.Option(
+            metavar="PERCENT", help="The largest difference that still counts as agreement."
+        ),
     ] = "0.1",
     differences: Annotated[
-        bool, typer.Option("--differences", help="Leave out what agrees.")
+        bool, typer.Option("--differences", help="Leave out figures that agree.")
     ] = False,
     format: TableFormat = Format.TABLE,  # noqa: A002
     names: NamesOption = None,

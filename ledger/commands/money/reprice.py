@@ -16,16 +16,16 @@ def reprice(
     until: Until = None,
     only: Only = None,
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="Why; it stands on every charge that is added.")
+        str, typer.Option(metavar="TEXT", help="The reason, stored with every added charge.")
     ] = "repriced",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show the changes without making them.")
     ] = False,
     prices: Prices = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Price what is booked once more. Superseding charges are added; the old ones stay."""
+    """Price booked usage again. Superseding charges are added; the old ones stay."""
     from ledger.figures.queries import open_ledger
     from ledger.maintenance import reprice as repricing
     from ledger.pricing.prices import PriceBook

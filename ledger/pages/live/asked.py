@@ -1,6 +1,6 @@
-"""Pure. What the address of a live page asks for: period and filters, and addresses for links.
+"""Pure. Parses the address of a live page into period and filters, and makes addresses for links.
 
-days=30            whole days that end today; or
+days=30            whole days, today included; or
 since=… until=…    as `report` takes them
 only=WORD=VALUE    as often as needed
 """
@@ -27,7 +27,7 @@ type Pairs = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question and the parts of the address that it came from."""
+    """A question, and the parts of the address that it was parsed from."""
 
     question: Question
     time: tuple[tuple[str, str], ...]
@@ -56,7 +56,7 @@ class Asked:
         return self.address(f"/section/{name}", self.question.only)
 
     def presets(self) -> Iterable[tuple[str, str, bool]]:
-        """Name, address and whether it is the one that is shown."""
+        """Name, address and whether it is the current one."""
         for name, days in PRESETS:
             time = (("days", str(days)),)
             address = Asked(question=self.question, time=time).address("/", self.question.only)
@@ -69,12 +69,12 @@ class Asked:
             yield (*condition, self.address("/", rest))
 
     def word(self, name: str) -> str:
-        """What was written for since or until."""
+        """The text of `since` or `until`."""
         return dict(self.time).get(name, "")
 
 
 def parse(pairs: Pairs, *, now: datetime, names: Names = NO_NAMES) -> Asked:
-    """The question of an address. LedgerError names what cannot be read."""
+    """The question of an address. LedgerError names the invalid part."""
     given = dict(pairs)
     conditions = tuple(condition_of(value) for name, value in pairs if name == "only")
     if len(conditions) > CONDITIONS_MAX:

@@ -1,12 +1,12 @@
-"""Edge. Who may see the live page: an ASGI layer around it.
+"""Edge. Controls access to the live page: an ASGI layer around it.
 
-1. The Host header must be an address that the server listens on. A page of another site that lets
-   its name point to this machine (DNS rebinding) sends its own name, and is refused.
-2. The first visit brings the token of the printed address. It is exchanged for a cookie and taken
-   out of the address, so that it stays in no history and no `Referer`.
-3. Every other request must bring that cookie. It is `HttpOnly` and `SameSite=Strict`, so no script
+1. The Host header must be an address that the server listens on. If another site points its name to
+   this machine (DNS rebinding), the browser sends that name and is refused.
+2. The first visit carries the token of the printed address. The guard exchanges it for a cookie and
+   removes it from the address, so that no history and no `Referer` keeps it.
+3. Every other request must carry that cookie. It is `HttpOnly` and `SameSite=Strict`, so no script
    and no other site can use it.
-4. Every answer carries a policy under which a browser runs our own script and nothing else.
+4. Every answer carries a policy that lets the browser run only our own script.
 """
 
 import ipaddress
@@ -35,7 +35,7 @@ HEADERS = {
 
 @dataclass(slots=True, kw_only=True)
 class Guard:
-    """Lets in who has the token, and nobody else."""
+    """Answers only requests with the token or the cookie."""
 
     app: ASGIApp
     port: int
@@ -45,11 +45,11 @@ class Guard:
 
     @property
     def cookie_name(self) -> str:
-        """Cookies know no ports: two servers on one machine need two names."""
+        """Cookies ignore ports: two servers on one machine need two names."""
         return f"tokentee-{self.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or hand on to the page."""
+        """Refuse the request, or pass it to the page."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -66,7 +66,7 @@ class Guard:
         await (refusal or self.app)(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """The answer to a request that is not let through; None: it is."""
+        """The refusal of a request; None: the request is allowed."""
         headers = Headers(scope=scope)
         if not self._is_our_host(headers.getlist("host")):
             return PlainTextResponse("This is not the address of tokentee serve.", 421)
@@ -78,7 +78,7 @@ class Guard:
             if not _is_equal(given[0], self.token):
                 return _stranger()
             rest = urlencode([pair for pair in query if pair[0] != "token"])
-            # Of the path only what cannot lead to another host: `//host` is one.
+            # Only a path that cannot lead to another host, as `//host` would.
             path = "/" + scope["path"].lstrip("/\\")
             answer = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
             answer.set_cookie(
@@ -107,7 +107,7 @@ class Guard:
             return False
         name, _, port = hosts[0].rpartition(":")
         if port != str(self.port):
-            # Without a port it is HTTP's own.
+            # Without a port, HTTP's default port applies.
             if self.port != 80:
                 return False
             name = hosts[0]

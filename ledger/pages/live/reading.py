@@ -1,8 +1,7 @@
-"""Database. A ledger that is only read: whatever is asked of it, it cannot be changed by it.
+"""Database. A read-only connection to a ledger: no query can change it.
 
-SQLite is opened with `mode=ro`, on PostgreSQL every transaction is
-READ ONLY. Each question has
-a deadline, so that no page keeps a database busy for longer than someone waits for it.
+SQLite is opened with `mode=ro`, on PostgreSQL every transaction is READ ONLY. Each query has a
+deadline, so that no page keeps a database busy for longer than a user waits for it.
 """
 
 import time
@@ -20,13 +19,13 @@ from ledger.store.engines import migration, urls
 from ledger.store.tables import REVISION
 
 QUESTION_SECONDS_MAX = 30
-"""Nobody waits longer for a part of a page; a narrower period is the remedy."""
+"""Users do not wait longer for a part of a page; the error suggests a shorter period."""
 INSTRUCTIONS = 100_000
-"""SQLite looks at the clock after so many steps: a millisecond or so."""
+"""SQLite calls our clock check after this many instructions: about a millisecond."""
 
 
 class TooLongError(LedgerError):
-    """A question took longer than `QUESTION_SECONDS_MAX`."""
+    """A query took longer than `QUESTION_SECONDS_MAX`."""
 
 
 def open_read_only(url: str) -> Engine:
@@ -58,7 +57,7 @@ def open_read_only(url: str) -> Engine:
 
 @contextmanager
 def deadline() -> Iterator[None]:
-    """What a database breaks off at its deadline, as one line."""
+    """Turns the error of an interrupted query into one line."""
     try:
         yield
     except sa.exc.DBAPIError as error:
@@ -71,9 +70,10 @@ def deadline() -> Iterator[None]:
 
 
 def version_of(engine: Engine) -> str:
-    """A text that changes whenever something was written to the ledger."""
+    """A text that changes after every write to the ledger."""
     if engine.dialect.name == "sqlite":
-        # The file's own counter does not move in WAL mode; its size and time and the log's do.
+        # The file's change counter stays the same in WAL mode; the size and time of the file and of
+        # its WAL change.
         with engine.connect() as connection:
             name = connection.exec_driver_sql("PRAGMA database_list").one()[2]
         return "/".join(_stamp(f"{name}{suffix}") for suffix in ("", "-wal"))
@@ -99,12 +99,12 @@ def _on_sqlite_connect(connection: Any, _entry: Any) -> None:
 
 
 def _on_sqlite_checkout(connection: Any, _record: Any, _proxy: Any) -> None:
-    """From here on the connection's questions have so long together."""
+    """Start the deadline for all queries of this checkout of the connection."""
     until = time.monotonic() + QUESTION_SECONDS_MAX
     connection.set_progress_handler(lambda: time.monotonic() > until, INSTRUCTIONS)
 
 
 def _on_postgresql_begin(connection: Connection) -> None:
-    """For each transaction, since a pooler may give every one another session."""
+    """Set for each transaction, because a pooler may run each in another session."""
     connection.exec_driver_sql("SET TRANSACTION READ ONLY")
     connection.exec_driver_sql(f"SET LOCAL statement_timeout = {QUESTION_SECONDS_MAX * 1000}")

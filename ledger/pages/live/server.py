@@ -1,8 +1,8 @@
 """Edge. The live page: its routes, and the server that answers them.
 
-Reads only. Each answer has an ETag made of the ledger's version, so a page that is looked at asks
-again and again and costs nothing until something is written. The slow parts of a page are routes
-of their own. No more than `QUESTIONS_MAX` questions are put to the ledger at once.
+Reads only. Each answer has an ETag made of the ledger's version, so an open page can poll at no
+cost until something is written. The slow parts of a page have routes of their own. At most
+`QUESTIONS_MAX` queries run at once.
 """
 
 import hashlib
@@ -42,13 +42,13 @@ from ledger.settings.names import NO_NAMES, Names
 from ledger.store.scope import snapshot
 
 QUESTIONS_MAX = 2
-"""Questions to the ledger at once: the database has traffic to record."""
+"""Concurrent queries: the database also has to record traffic."""
 KEPT_MAX = 64
-"""Answers kept for those who ask again; a page is some 100 KB."""
+"""Cached answers; a page is some 100 KB."""
 SLOW_SECONDS = 1.0
 REST_FACTOR = 20
-"""An answer that took longer than `SLOW_SECONDS` is given out for so many times as long, so that
-a page that refreshes itself keeps a busy ledger at work for a twentieth of the time at most."""
+"""An answer that took longer than `SLOW_SECONDS` is cached for this many times as long, so that a
+page that refreshes itself uses a busy ledger for at most a twentieth of the time."""
 CONNECTIONS_MAX = 50
 STOP_SECONDS_MAX = 2
 STATIC = {
@@ -62,23 +62,23 @@ type Shippings = Callable[[], tuple[Shipping, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A page as it was made."""
+    """A rendered page."""
 
     tag: str
     text: str
     good_until: float
-    """On the monotonic clock: until then it is given out, whatever was written since."""
+    """On the monotonic clock: until then it is served, even if the ledger has changed."""
 
 
 @dataclass(slots=True)
 class Kept:
-    """The latest answers, by address."""
+    """A cache of the latest answers, by address."""
 
     answers: OrderedDict[str, Answer] = field(default_factory=OrderedDict)
     lock: Lock = field(default_factory=Lock)
 
     def get(self, address: str, tag: str) -> Answer | None:
-        """An answer that still holds."""
+        """A cached answer that is still valid."""
         with self.lock:
             found = self.answers.get(address)
             if found is None or (found.tag != tag and time.monotonic() >= found.good_until):
@@ -87,7 +87,7 @@ class Kept:
             return found
 
     def put(self, address: str, answer: Answer) -> None:
-        """Keep an answer, and let go of the oldest."""
+        """Cache an answer, and drop the oldest."""
         with self.lock:
             self.answers[address] = answer
             self.answers.move_to_end(address)
@@ -134,7 +134,7 @@ class Pages:
         return self._answer(request, self._report)
 
     def section(self, request: Request) -> Response:
-        """One of the parts that take longer."""
+        """One of the slower parts."""
         return self._answer(request, self._section)
 
     def rows(self, request: Request) -> Response:
@@ -146,16 +146,17 @@ class Pages:
         return self._answer(request, self._requests)
 
     def exchange(self, request: Request) -> Response:
-        """One request to the last line."""
+        """One request, explained line by line."""
         return self._answer(request, self._exchange)
 
     def exchange_of(self, request: Request) -> Response:
-        """From the field in which an id is typed to its page."""
+        """Redirect from the field for an id to the page of that request."""
         word = request.query_params.get("id", "").strip()[: asked.LENGTH_MAX]
         return RedirectResponse(f"/exchange/{quote(word, safe='')}" if word else "/", 303)
 
     def static(self, request: Request) -> Response:
-        """Style and scripts; their address names their version, so they are kept for good."""
+        """Style and scripts; their address contains their version, so browsers cache them for
+        good."""
         name = request.path_params["name"]
         if name not in STATIC:
             return PlainTextResponse("Not found.", 404)
@@ -228,7 +229,7 @@ class Pages:
             return rendering.macro("ranking", costliest, link, True)
         if name == "teams":
             stack, ranking = sections.teams(self._engine, question)
-            # Last: a script that comes first would be parsed into the document's head.
+            # At the end: the browser would parse a leading script into the document's head.
             table = rendering.macro("ranking", ranking, link, True)
             return table + rendering.macro("stack_data", stack)
         raise LedgerError(f"no part of a page is called {name[:40]!r}")
@@ -307,13 +308,13 @@ def application(pages: Pages, *, port: int, is_loopback: bool, token: str) -> Gu
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens. LedgerError if the address cannot be had."""
+    """A listening socket. LedgerError if the address is not available."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
-        made.listen(CONNECTIONS_MAX)  # a browser that comes before the server is ready waits
+        made.listen(CONNECTIONS_MAX)  # a browser that connects before the server is ready waits
     except (OSError, OverflowError) as error:
         made.close()
         reason = getattr(error, "strerror", None) or str(error)
@@ -324,7 +325,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def new_token() -> str:
-    """For one run of the server."""
+    """A token for one run of the server."""
     return secrets.token_urlsafe(24)
 
 
@@ -333,7 +334,7 @@ def serve(app: Guard, on: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         log_level="warning",
-        access_log=False,  # its lines would hold the token
+        access_log=False,  # its lines would contain the token
         server_header=False,
         limit_concurrency=CONNECTIONS_MAX,
         timeout_graceful_shutdown=STOP_SECONDS_MAX,

@@ -1,9 +1,9 @@
 """Pure. Azure's cost details: CSV of Cost Management exports.
 
 https://learn.microsoft.com/azure/cost-management-billing/dataset-schema/cost-usage-details-ea and
-its siblings for other agreements; column names differ in case between them. A meter such as
-`gpt 4o 0806 Inp glbl Tokens` names a model in words that no rule turns into its name, so a line
-is an item, compared by day. Rows of other services are left out.
+its siblings for other agreements; column names differ in case between them. A meter such as `gpt 4o
+0806 Inp glbl Tokens` describes a model in words that no rule maps to its name, so a line is an
+item, compared by day. Rows of other services are left out.
 """
 
 import re

@@ -27,7 +27,7 @@ _KINDS = (
     (re.compile(r"input-token"), "input_tokens"),
     (re.compile(r"output-token"), "output_tokens"),
 )
-"""The first pattern that a usage type holds names the figure."""
+"""The first pattern that matches a usage type gives the figure."""
 _MODEL = re.compile(
     r"^(?:[A-Z0-9]{2,6}-)?(?P<model>.+?)-(?:mantle-)?"
     r"(?:cache-read-|cache-write-)?(?:input|output)-token"
@@ -46,7 +46,7 @@ def _row(row: Mapping[str, str]) -> Line | None:
     tokens = _tokens(row) if figure is not None else None
     figures = {figure: tokens} if figure is not None else {}
     if figure in ("cache_read_tokens", "cache_write_tokens"):
-        # All input is one figure here; AWS bills cached input apart from it.
+        # `input_tokens` includes cached input; AWS bills cached input separately.
         figures["input_tokens"] = tokens
     return line_of(
         day,
@@ -60,7 +60,7 @@ def _row(row: Mapping[str, str]) -> Line | None:
 
 
 def _tokens(row: Mapping[str, str]) -> int | None:
-    """Token counts stand in thousands or in single tokens; `pricing_unit` tells which."""
+    """Token counts are in thousands or in single tokens, depending on `pricing_unit`."""
     text = (row.get("line_item_usage_amount") or "").strip()
     if not text:
         return None

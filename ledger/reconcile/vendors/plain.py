@@ -1,4 +1,4 @@
-"""Pure. A CSV of anyone's own: the columns day and model, and some of requests, input_tokens,
+"""Pure. A plain CSV: the columns day and model, and some of requests, input_tokens,
 cache_read_tokens, cache_write_tokens, output_tokens, cost_usd, project, key.
 """
 
