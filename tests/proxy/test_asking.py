@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import brotli  # type: ignore[import-untyped]  # it ships no stubs
+import brotli
 import pytest
 import zstandard
 

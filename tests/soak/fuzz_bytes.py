@@ -11,7 +11,7 @@ import random
 import sys
 from pathlib import Path
 
-import atheris  # type: ignore[import-not-found]  # only there when it is asked for
+import atheris  # only there when it is asked for
 
 with atheris.instrument_imports(include=["addon"]):
     from tests.soak.mutations import check_all, seeds

@@ -12,7 +12,7 @@ whether an id is noticed to change where another frame of the run repeats the ol
 import sys
 from pathlib import Path
 
-import atheris  # type: ignore[import-not-found]  # only there when it is asked for
+import atheris  # only there when it is asked for
 
 with atheris.instrument_imports(include=["addon"]):
     from addon.dialects import routes

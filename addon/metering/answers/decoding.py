@@ -12,7 +12,7 @@ and no layer gives more than `DECODED_BYTES_MAX`.
 import zlib
 from collections.abc import Callable, Iterator
 
-import brotli  # type: ignore[import-untyped]  # it ships no stubs
+import brotli
 import zstandard
 
 PIECE_BYTES_MAX = 64 * 1024
