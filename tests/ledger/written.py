@@ -172,7 +172,7 @@ def bundle_of(entry: Entry) -> bundles.Bundle:
     """One exchange as another ledger would hand it over."""
     exchange, read, lines = entry
     key = (instant_text(exchange.opened_at), exchange.id)
-    facts = batch_insert.open_row(exchange, exchange.node)[: len(batch_insert.EXCHANGE_COLUMNS)]
+    facts = batch_insert._exchange_row(exchange, None)[: len(batch_insert.EXCHANGE_COLUMNS)]
     read_rows: list[Any] = []
     charged: list[Any] = []
     if read is not None:
@@ -210,7 +210,9 @@ def totals(url: str) -> tuple[Any, ...]:
 
 def file_of(url: str) -> Path:
     """The file of a SQLite ledger."""
-    return urls.file_of(urls.parse_url(url))
+    path = urls.file_of(urls.parse_url(url))
+    assert path is not None
+    return path
 
 
 def rows(engine: Engine, query: str, **parameters: Any) -> list[Any]:

@@ -115,8 +115,20 @@ def test_several_proxies_send_one_alert(engine):
     assert sorted(alert.threshold for alert in found).count(100) == 1
 
 
+class HookServer(HTTPServer):
+    """Answers with the codes that it is given, and keeps what was sent to it."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Hook)
+        self.codes: list[int] = []
+        self.seen: list[tuple[str, bytes]] = []
+        self.url = f"http://127.0.0.1:{self.server_port}/T0/secret"
+
+
 class Hook(BaseHTTPRequestHandler):
     """Answers as its server was told."""
+
+    server: HookServer
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
@@ -132,11 +144,9 @@ class Hook(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hook():
-    server = HTTPServer(("127.0.0.1", 0), Hook)
-    server.codes, server.seen = [], []
+    server = HookServer()
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    server.url = f"http://127.0.0.1:{server.server_port}/T0/secret"
     yield server
     server.shutdown()
     thread.join(10)
@@ -156,7 +166,8 @@ def alert(tmp_path):
 
 
 def sent(alert, *destinations):
-    said, pauses = [], []
+    said: list[tuple[str, str]] = []
+    pauses: list[float] = []
     taken = sender.send(
         alert,
         destinations,
@@ -260,8 +271,9 @@ def test_a_watcher_sends_once(tmp_path, settings):
 def test_a_watcher_goes_on_after_trouble(tmp_path, settings, monkeypatch):
     (settings / "budgets.toml").write_text("[[budget]]\nname = 1\n")
     said, turns = [], threading.Event()
-    (watcher,) = watcher_of(urls.parse_url(f"sqlite:///{tmp_path / 'l.sqlite3'}"), None)
-    watcher._log = lambda *line: said.append(line)
+    (watcher,) = watcher_of(
+        urls.parse_url(f"sqlite:///{tmp_path / 'l.sqlite3'}"), lambda *line: said.append(line)
+    )
     monkeypatch.setattr("ledger.budgets.watcher.FIRST_SECONDS", 0)
     monkeypatch.setattr("ledger.budgets.watcher.EVERY_SECONDS", 0)
     check, count = watcher.check, iter(range(10**9))
@@ -271,7 +283,7 @@ def test_a_watcher_goes_on_after_trouble(tmp_path, settings, monkeypatch):
             turns.set()
         return check(now)
 
-    watcher.check = counted
+    monkeypatch.setattr(watcher, "check", counted)
     watcher.start()
     assert turns.wait(30)
     watcher.stop(1)
@@ -282,7 +294,7 @@ def test_a_watcher_goes_on_after_trouble(tmp_path, settings, monkeypatch):
 
 
 def test_without_a_file_there_is_no_watcher(settings):
-    assert watcher_of(urls.parse_url("sqlite:///x"), None) == ()
+    assert watcher_of(urls.parse_url("sqlite:///x"), lambda *_: None) == ()
     assert files.load(None) == Budgets()
 
 

@@ -10,6 +10,7 @@ from ledger.store import db
 from ledger.store.engines import migration, private_files, urls
 from ledger.store.tables import REVISION
 from ledger.sync import spool
+from ledger.sync.merging import Refused
 from tests.ledger.store.test_migrations import OLDER, data_of, fill, migrate
 from tests.ledger.written import NOON, put, row, settled, whole
 
@@ -166,7 +167,7 @@ def test_the_status_of_spools(tokentee):
     ]
 
     with db.writing(engine) as connection:
-        refused = [spool.Refused(("2026-11-02 12:00:00.000000Z", "a"), "not this one")]
+        refused = [Refused(("2026-11-02 12:00:00.000000Z", "a"), "not this one")]
         spool.settle_outbox(connection, 9, refused, now=NOON)
         spool.note(connection, "trouble", "connection refused")
     result = tokentee("sync", "--status")

@@ -7,6 +7,7 @@ wanted change write them anew with `TOKENTEE_WRITE_SHOWN=1`, and read them again
 import os
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from unicodedata import category
 
@@ -119,7 +120,7 @@ def test_exported_csv_can_do_nothing_either(app, hostile_ledger, tmp_path, monke
     for what in ("requests", "charges"):
         words = ["export", str(tmp_path), "--what", what, "-f", "csv"]
         with pytest.raises(SystemExit):
-            cli.run(lambda words=words: app(args=words, prog_name="tokentee"))
+            cli.run(partial(app, args=words, prog_name="tokentee"))
         (path,) = tmp_path.glob(f"*/{what}.csv")
         text = path.read_text()
         assert "\\u202e" in text

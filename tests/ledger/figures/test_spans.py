@@ -59,8 +59,8 @@ def days_of(found):
     ],
 )
 def test_days(engine, since, until, stale, expected):
-    moments = [None if at is None else BEGIN + at * DAY for at in (since, until)]
-    found = asked(engine, *moments, stale)
+    begin, end = (None if at is None else BEGIN + at * DAY for at in (since, until))
+    found = asked(engine, begin, end, stale)
     assert days_of(found) == expected
 
 

@@ -4,6 +4,7 @@ import random
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -19,13 +20,14 @@ from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import WORDS, read
 from ledger.store import db
+from ledger.store.adding_up import charged_requests
 from ledger.store.dimensions import COLUMNS
 from ledger.store.schema.sums import DIMENSIONS, FIGURES
 from ledger.store.scope import Scope
 from ledger.store.tables import charges, daily, daily_by, hourly, hourly_usage, meta, stale_days
 from ledger.sync.merging import sync
 from tests.ledger.priced import BOTH, exchange, filled
-from tests.ledger.written import put, whole
+from tests.ledger.written import put, reading, whole
 from tests.ledger.written import settled as settled_at
 
 pytestmark = pytest.mark.large
@@ -120,7 +122,7 @@ def entries(count=420, seed=7):
         yield (
             about,
             replace(
-                whole(settled_at("any"))[1],
+                reading(settled_at("any")),
                 usage_source=kind,
                 usage=usage,
                 estimated_output_tokens=estimate,
@@ -190,7 +192,7 @@ def price_again(engine):
 def see_again(engine):
     """Two recordings of one response, of which the later comes second."""
     at = BEGIN + timedelta(days=8)
-    about = {"response_id": "r", "content_digest": "d", "upstream_digest": "u"}
+    about: dict[str, Any] = {"response_id": "r", "content_digest": "d", "upstream_digest": "u"}
     put(engine, whole(settled_at("one", at=at, **about)))
     put(engine, whole(settled_at("two", at=at + timedelta(hours=30), **about)))
 
@@ -239,10 +241,12 @@ def test_both_ways_give_equal_reports(engine, scope):
 
 def test_what_is_asked_of_days_that_are_over_reads_no_request(engine, monkeypatch):
     asked = []
-    real = sums.charged_requests
-    monkeypatch.setattr(
-        sums, "charged_requests", lambda scope, dialect: asked.append(scope) or real(scope, dialect)
-    )
+
+    def noting(scope, dialect):
+        asked.append(scope)
+        return charged_requests(scope, dialect)
+
+    monkeypatch.setattr(sums, "charged_requests", noting)
     stale = BEGIN + timedelta(days=1)
     roll(engine, now=NOW)
     today = NOW.replace(hour=0)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -12,12 +13,12 @@ from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
-from ledger.store.engines import urls
 from ledger.store.scope import Scope
 from tests.ledger.written import (
     COST,
     NOON,
     charge,
+    file_of,
     opened,
     put,
     reading,
@@ -29,14 +30,14 @@ from tests.ledger.written import (
 SENT, HANDED, TAKEN = "a" * 64, "b" * 64, "c" * 64
 NEXT_DAY = NOON + timedelta(days=1)
 
-PASSED = {
+PASSED: dict[str, Any] = {
     "response_bytes": 10,
     "client_bytes": 10,
     "removed_bytes": 0,
     "upstream_digest": SENT,
     "client_digest": SENT,
 }
-STRIPPED = {
+STRIPPED: dict[str, Any] = {
     "response_bytes": 10,
     "client_bytes": 7,
     "removed_bytes": 3,
@@ -48,7 +49,7 @@ STRIPPED = {
 }
 CUT_OFF = STRIPPED | {"client_bytes": 5, "outcome": Outcome.CLIENT_LEFT}
 """Two bytes of an event were waiting for its end."""
-SAME = {"response_id": "r-1", "content_digest": "d"}
+SAME: dict[str, Any] = {"response_id": "r-1", "content_digest": "d"}
 
 
 def broken(engine, since=None):
@@ -398,7 +399,7 @@ def test_a_file_that_is_damaged(new_sqlite):
         )
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     engine.dispose()
-    path = urls.file_of(urls.parse_url(url))
+    path = file_of(url)
     with path.open("r+b") as file:
         file.seek((root - 1) * size)
         file.write(b"\0" * size)

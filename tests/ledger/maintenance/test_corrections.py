@@ -124,12 +124,12 @@ def test_a_correction_says_why_and_has_something_to_correct(engine):
 def test_what_is_booked(engine):
     exchange = settled("a", response_id="r", tags={"team": "x"})
     put(engine, whole(exchange))
-    found = find(engine, ["a"]).get("a")
+    found = find(engine, ["a"])["a"]
     assert found.exchange == exchange
     assert found.reading == reading(exchange)
     assert found.cost_picousd == COST
     correct(engine, exchange, usage=Usage(input_tokens=7, output_tokens=3))
-    found = find(engine, ["a"]).get("a")
+    found = find(engine, ["a"])["a"]
     assert (found.reading.revision, found.reading.usage.input_tokens) == (2, 7)
     assert found.cost_picousd == 7 * 10 + 3 * 50
     assert find(engine, ["b"]).get("b") is None
@@ -142,7 +142,7 @@ def test_nothing_is_booked_before_the_end_is_known(engine):
     assert find(engine, ["lost"]).get("lost") is None
     free = settled("free")
     put(engine, (free, reading(free), (charge("output", 20, None),)))
-    assert find(engine, ["free"]).get("free").cost_picousd is None
+    assert find(engine, ["free"])["free"].cost_picousd is None
 
 
 def test_differences_are_of_figures_as_the_ledger_keeps_them():

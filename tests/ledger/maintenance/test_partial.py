@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from ledger.maintenance.partial import PartsMerger
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Outcome, State
+from ledger.model.exchange import Exchange, Outcome, State
 from ledger.store import db
 from ledger.store.tables import charges, exchanges, readings
 from tests.ledger.written import NOON, opened, put, settled, whole
@@ -21,13 +21,13 @@ def say_nothing(*_: object) -> None:
     """No log."""
 
 
-def fill(url: str, *all_of: object) -> None:
+def fill(url: str, *all_of: Exchange) -> None:
     engine = db.ensure(url)
     put(engine, *((one, None, ()) if one.state is State.OPEN else whole(one) for one in all_of))
     engine.dispose()
 
 
-def part_of(make, name: str, *all_of: object) -> Path:
+def part_of(make, name: str, *all_of: Exchange) -> Path:
     url = make(name)
     fill(url, *all_of)
     return Path(url.removeprefix("sqlite:///"))

@@ -16,7 +16,7 @@ def test_what_is_old_and_has_ended_goes_whole(engine, monkeypatch):
     put(engine, *(whole(settled(name, at=moment)) for name, moment in at.items() if name != "b"))
     put(engine, (opened("b", at=at["b"]), None, ()))
     assert retention.count_before(engine, at["f"]) == 4
-    seen = []
+    seen: list[int] = []
     assert retention.drop_before(engine, at["f"], on_progress=seen.append) == 4
     assert seen == [2, 4]
     assert rows(engine, "SELECT id FROM exchanges ORDER BY id") == [("b",), ("f",), ("g",)]

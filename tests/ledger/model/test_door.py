@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -81,7 +82,8 @@ TEXTS = [name for name, (kind, _) in columns_of(Exchange).items() if kind in (st
 def test_each_text_is_cut_to_its_column(name):
     longest = columns_of(Exchange)[name][1].characters_max
     assert longest in (NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX)
-    exchange, _ = door.admitted(settled("a", **{name: "\ud800" + "x" * 5_000}), None)
+    long: dict[str, Any] = {name: "\ud800" + "x" * 5_000}
+    exchange, _ = door.admitted(settled("a", **long), None)
     kept = getattr(exchange, name)
     assert kept == "\ufffd" + "x" * (longest - 2) + "…"
 
@@ -151,7 +153,14 @@ def test_tags():
 
 
 def test_tool_units():
-    hostile = {"a\0": 1, "less": -1, "more": COUNT_MAX + 1, "text": "7", "none": None, "list": []}
+    hostile: dict[str, Any] = {
+        "a\0": 1,
+        "less": -1,
+        "more": COUNT_MAX + 1,
+        "text": "7",
+        "none": None,
+        "list": [],
+    }
     assert admitted(Usage(tool_units=hostile)).usage.tool_units == {"a\ufffd": 1}
     many = {f"unit{number}": 1 for number in range(1_000)}
     assert len(admitted(Usage(tool_units=many)).usage.tool_units) == door.ENTRIES_MAX

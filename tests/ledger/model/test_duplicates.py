@@ -1,12 +1,13 @@
 """Digests that tell one billed response from another."""
 
 import hashlib
+from typing import Any
 
 import pytest
 
 from ledger.model.duplicates import content_digest, request_digest
 
-FACTS = {
+FACTS: dict[str, Any] = {
     "response_model": "gpt-5",
     "created": 1_750_000_000,
     "finish_reason": "stop",

@@ -55,7 +55,7 @@ def test_what_is_missing_unknown_or_positional_is_refused(kind):
 def test_a_quick_record_is_frozen_hashable_by_its_rules_and_pickled():
     made = _Quick(name="a", count=2)
     with pytest.raises(FrozenInstanceError):
-        made.name = "b"
+        made.name = "b"  # type: ignore[misc]  # what must not be possible
     assert pickle.loads(pickle.dumps(made)) == made
     assert replace(made, count=3) == changed(made, count=3) == _Quick(name="a", count=3)
 
@@ -111,4 +111,4 @@ def test_a_struct_is_taken_for_a_dataclass():
     with pytest.raises(TypeError):
         changed(made, nmae="b")
     with pytest.raises(AttributeError):
-        made.name = "b"
+        made.name = "b"  # type: ignore[misc]  # what must not be possible

@@ -3,6 +3,7 @@
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,12 @@ from ledger.store import db
 from tests.ledger.pages.filled import fill
 
 NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)
-SMALL = {"rows": 500, "days": 10, "history_days": 56, "end": datetime(2026, 11, 22, tzinfo=UTC)}
+SMALL: dict[str, Any] = {
+    "rows": 500,
+    "days": 10,
+    "history_days": 56,
+    "end": datetime(2026, 11, 22, tzinfo=UTC),
+}
 
 
 @pytest.fixture(scope="session")

@@ -152,7 +152,8 @@ def _row(chance: random.Random, number: int, at: datetime, *, strange: bool, den
     first_ms = int(chance.lognormvariate(6.3, 0.5))
     took_ms = first_ms + tokens_out * chance.randint(8, 20) // (1 if dense else 3)
     fate = chance.random()
-    outcome, status, state, source = "complete", 200, "settled", "reported"
+    status: int | None = 200
+    outcome, state, source = "complete", "settled", "reported"
     if fate < 0.013:
         outcome, status, source = "http_error", chance.choice([429, 429, 500, 529]), "none"
     elif fate < 0.016:

@@ -4,6 +4,8 @@ import http.client
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from email.message import Message
 
 import uvicorn
 
@@ -34,6 +36,19 @@ def running(make_app) -> Iterator[int]:
         assert not thread.is_alive()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What a server answered, read to its end."""
+
+    status: int
+    headers: Message
+    text: str
+
+    @classmethod
+    def of(cls, answer: http.client.HTTPResponse) -> "Page":
+        return cls(status=answer.status, headers=answer.headers, text=answer.read().decode())
+
+
 class Client:
     """A browser without a window: one cookie, no redirects."""
 
@@ -42,13 +57,12 @@ class Client:
         self.cookie = ""
         self.cookie = self.get(f"/?token={TOKEN}").headers["set-cookie"].split(";")[0]
 
-    def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
+    def get(self, path: str, **headers: str) -> Page:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request("GET", path, headers={"Cookie": self.cookie, **headers})
-        answer = connection.getresponse()
-        answer.text = answer.read().decode()
+        page = Page.of(connection.getresponse())
         connection.close()
-        return answer
+        return page
 
 
 @contextmanager

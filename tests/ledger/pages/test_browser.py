@@ -101,6 +101,7 @@ def driver(tmp_path_factory):
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
+    assert CHROMIUM is not None
     options.binary_location = CHROMIUM
     for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
         options.add_argument(argument)

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from ledger.pages.charts import Lines, short_name, stack
+from ledger.pages.charts import Groups, Lines, short_name, stack
 from ledger.pages.period import Period
 from ledger.pages.sums import Sums
 
@@ -35,7 +35,7 @@ def test_what_is_dated_after_now_has_a_bar_too():
 
 
 def test_what_is_left_is_one_grey():
-    groups = {("2026-11-15", f"m{n}"): Sums(cost_picousd=(20 - n) * USD) for n in range(12)}
+    groups: Groups = {("2026-11-15", f"m{n}"): Sums(cost_picousd=(20 - n) * USD) for n in range(12)}
     made = stack("model", "Models", groups, PERIOD, {"m0": "the first"})
     assert made.names == ("the first", *(f"m{n}" for n in range(1, 7)), "other (5)")
     assert made.has_rest
@@ -43,13 +43,13 @@ def test_what_is_left_is_one_grey():
 
 
 def test_one_that_is_left_keeps_its_name():
-    groups = {("2026-11-15", f"m{n}"): Sums(requests=n + 1) for n in range(8)}
+    groups: Groups = {("2026-11-15", f"m{n}"): Sums(requests=n + 1) for n in range(8)}
     assert stack("key", "Keys", groups, PERIOD, {}).names[-1] == "m0"
 
 
 def test_without_a_beginning_the_bars_are_those_that_have_something():
     everything = Period(since=None, until=None, now=NOW)
-    groups = {("2026-10-15", "a"): Sums(), ("2026-08-01", "a"): Sums()}
+    groups: Groups = {("2026-10-15", "a"): Sums(), ("2026-08-01", "a"): Sums()}
     assert stack("model", "", groups, everything, {}).bars == ("2026-08", "2026-10")
 
 

@@ -98,6 +98,7 @@ def test_the_total_and_every_line_are_the_reports(page, weeks):
     titles = [attrs.get("title") for _, attrs in elements.tags]
     assert figures.exact_money(total.cost_picousd) in titles
     for row in found.rows:
+        assert row.key[0] is not None
         assert row.key[0] in elements.text
         assert figures.exact_money(row.figures.cost_picousd) in titles
         assert f"{row.figures.requests:,}" in elements.text
@@ -105,6 +106,7 @@ def test_the_total_and_every_line_are_the_reports(page, weeks):
     stacks = [json.loads(text) for text in elements.scripts["application/json"]]
     (by_model,) = (each for each in stacks if each.get("word") == "model")
     drawn = sum(sum(row) for row in by_model["microusd"])
+    assert total.cost_picousd is not None
     assert abs(drawn - total.cost_picousd // 10**6) <= 8 * len(by_model["bars"])
 
 
@@ -125,6 +127,7 @@ def test_the_policy_allows_our_scripts_and_no_other(page):
         for tag, attrs in elements.tags
         if tag == "meta" and attrs.get("http-equiv") == "Content-Security-Policy"
     )
+    assert policy is not None
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert len(elements.scripts[""]) == 2

@@ -74,6 +74,8 @@ def test_times_and_cache_are_the_reports(weeks):
     assert found.saved_picousd == total.figures.saved_picousd
     assert found.estimated == total.figures.estimated
     figures = total.figures
+    assert found.hit_rate is not None
+    assert figures.cacheable_input_tokens is not None
     assert found.hit_rate * figures.cacheable_input_tokens == pytest.approx(
         figures.cache_read_tokens
     )

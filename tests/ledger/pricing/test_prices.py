@@ -7,7 +7,7 @@ import pytest
 
 from ledger.model.errors import LedgerError
 from ledger.model.usage import FurtherUsage, Usage
-from ledger.pricing import prices
+from ledger.pricing import prices, published
 from ledger.pricing.prices import PriceBook
 from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading
 
@@ -267,7 +267,7 @@ def test_a_bad_file_is_one_clear_line(book_of):
 
 def test_published_prices_are_imported_beside_the_start(monkeypatch):
     imported = threading.Event()
-    monkeypatch.setattr(prices.published, "preload", imported.set)
+    monkeypatch.setattr(published, "preload", imported.set)
     PriceBook.load(None)
     assert imported.wait(10)
 

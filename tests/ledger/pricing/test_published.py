@@ -1,7 +1,7 @@
 """Published prices as our own rates, held against the library's own arithmetic."""
 
 import itertools
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
 import genai_prices
@@ -13,14 +13,20 @@ from ledger.model.money import PICOUSD_PER_USD
 from ledger.pricing import published
 from ledger.pricing.charges import charge
 from ledger.pricing.price_lines import TOKEN_LINES, Sheet, covered
+from ledger.pricing.published import Published
 from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading
 
 EVERY = [(provider.id, model) for provider in providers for model in provider.models]
 
 
-def units(list_id, model, *, tier=None, at=NOVEMBER):
+def listed(list_id, model) -> Published:
     found = published.find(list_id, model)
     assert found is not None
+    return found
+
+
+def units(list_id, model, *, tier=None, at=NOVEMBER):
+    found = listed(list_id, model)
     period = published.prices(found, tier=tier, at=at, source="list")
     return {line: rate.picousd for line, rate in period.rates.items()}
 
@@ -121,7 +127,9 @@ def test_a_price_is_in_force_from_its_first_second(at, output):
 )
 def test_a_price_by_the_clock(clock, output):
     assert (
-        units("deepseek", "deepseek-chat", at=datetime(2025, 5, 5, *clock, tzinfo=UTC))["output"]
+        units(
+            "deepseek", "deepseek-chat", at=datetime.combine(date(2025, 5, 5), time(*clock), UTC)
+        )["output"]
         == output
     )
 
@@ -139,7 +147,7 @@ def test_a_price_by_the_clock(clock, output):
 )
 def test_the_span_of_a_price_is_that_in_which_nothing_changes(model, list_id, at):
     """What is remembered for a span has to be right to its last second, and no longer."""
-    found = published.find(list_id, model)
+    found = listed(list_id, model)
     period = published.prices(found, tier=None, at=at, source="list")
     assert period.since <= at < period.until
     for moment in (period.since, period.until - timedelta(seconds=1)):
@@ -177,7 +185,7 @@ def test_the_tier_of_the_answer_decides(tier, at, output):
     ],
 )
 def test_an_unknown_tier_is_not_the_standard_one(tier, at, reason):
-    found = published.find("openai", "gpt-5")
+    found = listed("openai", "gpt-5")
     period = published.prices(found, tier=tier, at=at, source="list")
     assert (period.rates, period.absent) == ({}, reason)
 
@@ -197,13 +205,13 @@ def test_the_speed_of_an_answer_is_a_tier():
     ],
 )
 def test_grounding_is_billed_per_prompt_or_per_query(model, unit, is_once):
-    found = published.find("google", model)
+    found = listed("google", model)
     rate = published.prices(found, tier=None, at=NOVEMBER, source="list").rates["web_searches"]
     assert (rate.picousd, rate.is_once) == (unit, is_once)
 
 
 def test_a_price_that_does_not_tell_all_has_a_note():
-    found = published.find("perplexity", "sonar")
+    found = listed("perplexity", "sonar")
     rate = published.prices(found, tier=None, at=NOVEMBER, source="list").rates["requests"]
     assert rate.note == "the fee for a large search context; smaller ones cost less"
 
@@ -216,7 +224,7 @@ def test_a_tier_that_is_billed_as_the_standard_one():
 
 def test_a_borrowed_model_has_its_vendors_price_but_not_its_tiers():
     """Azure's own priority prices are not OpenAI's."""
-    found = published.find("azure", "gpt-5")
+    found = listed("azure", "gpt-5")
     assert found.is_borrowed
     assert found.source.endswith(" openai/gpt-5")
     assert published.prices(found, tier="priority", at=NOVEMBER, source="list").rates == {}
@@ -224,7 +232,7 @@ def test_a_borrowed_model_has_its_vendors_price_but_not_its_tiers():
 
 def test_listed_without_a_price_is_not_free():
     """The library adds it up to $0."""
-    found = published.find("google", "gemma-3-27b-it")
+    found = listed("google", "gemma-3-27b-it")
     period = published.prices(found, tier=None, at=NOVEMBER, source="list")
     assert (period.rates, period.absent) == ({}, "google/gemma-3 is listed without a price")
 
@@ -278,7 +286,7 @@ def test_the_cost_of_every_listed_model_is_the_librarys(input_tokens):
 )
 def test_the_cost_at_a_tier_is_the_librarys(model, tier):
     usage = {"input_tokens": 272_001, "cache_read_tokens": 5000, "output_tokens": 777}
-    found = published.find("openai", model)
+    found = listed("openai", model)
     period = published.prices(found, tier=tier, at=NOVEMBER, source="list")
     charges = charge(exchange(at=NOVEMBER), reading(**usage), Book(period))
     theirs = genai_prices.calc_price(
@@ -293,7 +301,7 @@ def test_the_cost_at_a_tier_is_the_librarys(model, tier):
 
 def test_sound_cached_and_not_costs_what_the_library_says():
     usage = {"input_tokens": 1000, "cache_read_tokens": 400, "input_audio_tokens": 500}
-    found = published.find("google", "gemini-2.5-flash")
+    found = listed("google", "gemini-2.5-flash")
     period = published.prices(found, tier=None, at=NOVEMBER, source="list")
     charges = charge(
         exchange(), reading(**usage, tool_units={"cache_read_audio_tokens": 150}), Book(period)

@@ -196,6 +196,7 @@ def test_every_line_shows_quantity_unit_amount_and_source():
         ("web_searches", 3, Decimal("0.01"), "1", Decimal("0.03"), "declared"),
         ("code_executions", 1, "unpriced", None, None, "not in the list"),
     )
+    assert table.total is not None
     assert table.total[4] == Decimal("0.03045")
 
 
@@ -212,7 +213,9 @@ def test_the_one_source_of_all_prices_stands_once_above():
 
 
 def test_no_price_at_all_has_no_total():
-    assert charge_table((line("output", 1, None),)).total[4] is None
+    total = charge_table((line("output", 1, None),)).total
+    assert total is not None
+    assert total[4] is None
     assert cost_of(found(charges=(line("output", 1, None),))) is None
     assert cost_of(found(charges=(line("output", 1, 0),))) == 0
 

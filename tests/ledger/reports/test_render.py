@@ -87,9 +87,10 @@ def test_json_reads_back(value):
 
 
 def printed(table, width, **more):
-    console = Console(file=io.StringIO(), width=width)
+    file = io.StringIO()
+    console = Console(file=file, width=width)
     left_out = print_table(table, console, **more)
-    return console.file.getvalue(), left_out
+    return file.getvalue(), left_out
 
 
 def test_a_table_on_a_terminal():
@@ -116,9 +117,10 @@ def test_text_from_the_wire_is_no_markup():
 
 
 def test_a_terminal_gets_bold_and_dim_and_no_colours():
-    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system="truecolor")
+    file = io.StringIO()
+    console = Console(file=file, width=80, force_terminal=True, color_system="truecolor")
     print_table(TABLE, console)
-    codes = set(re.findall(r"\x1b\[([0-9;]*)m", console.file.getvalue()))
+    codes = set(re.findall(r"\x1b\[([0-9;]*)m", file.getvalue()))
     assert codes == {"0", "1", "2"}
 
 

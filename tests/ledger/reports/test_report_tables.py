@@ -131,6 +131,7 @@ def test_rows_without_a_name_and_merged_ones_say_so():
         )
     )
     assert [row[:2] for row in table.rows] == [("(none)", "t"), ("(4 more)", "")]
+    assert table.total is not None
     assert table.total[:2] == ("Total", "")
 
 
@@ -150,8 +151,8 @@ def test_a_cost_of_nothing_is_not_an_unknown_one():
     assert [row[place] for row in table.rows] == [Amount(picousd=0), None]
 
 
-def moment(*parts):
-    return datetime(*parts, tzinfo=UTC)
+def moment(year, month, day, hour=0, minute=0):
+    return datetime(year, month, day, hour, minute, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

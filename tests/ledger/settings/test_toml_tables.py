@@ -1,6 +1,7 @@
 """Tables of a TOML text, and the lines of what is wrong."""
 
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pytest
@@ -101,8 +102,8 @@ def test_a_table_that_is_no_object():
 
 
 def test_nesting_is_bounded():
-    document = {"item": [{"name": "x"}]}
-    inner = document["item"][0]
+    inner: dict[str, Any] = {"name": "x"}
+    document = {"item": [inner]}
     for _ in range(100_000):
         inner["name"] = [{}]
         inner = inner["name"][0]

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
 from ledger.store import db
-from ledger.store.engines import migration, urls
+from ledger.store.engines import migration
 from ledger.store.tables import REVISION
-from tests.ledger.written import put, row, rows, settled, whole
+from tests.ledger.written import file_of, put, row, rows, settled, whole
 
 
 def test_a_new_file_is_its_owners_alone(tmp_path):
@@ -97,7 +97,7 @@ def test_errors_do_not_repeat_the_values_of_a_statement(new_sqlite):
 
 def test_a_ledger_that_others_could_read_is_made_private(new_sqlite):
     url = new_sqlite()
-    path = urls.file_of(urls.parse_url(url))
+    path = file_of(url)
     path.chmod(0o644)
     db.ensure(url).dispose()
     assert path.stat().st_mode & 0o777 == 0o600

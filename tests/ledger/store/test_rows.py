@@ -40,8 +40,8 @@ def test_what_was_written_comes_back(tmp_path):
     fill(url, [(written, read)])
     engine = db.ensure(url)
     with engine.connect() as connection:
-        exchange_row = connection.execute(sa.select(exchanges)).mappings().one()
-        reading_row = connection.execute(sa.select(readings)).mappings().one()
+        exchange_row = connection.execute(sa.select(exchanges)).one()._asdict()
+        reading_row = connection.execute(sa.select(readings)).one()._asdict()
     engine.dispose()
     assert exchange_of(exchange_row) == written
     assert reading_of(reading_row) == read

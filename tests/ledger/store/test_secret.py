@@ -43,7 +43,9 @@ def test_the_secret_of_an_older_ledger_moves_out_of_it(new_sqlite, path):
     assert secret.of_machine() == kept
     with engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-    assert kept.hex().encode() not in urls.file_of(engine.url).read_bytes()
+    path = urls.file_of(engine.url)
+    assert path is not None
+    assert kept.hex().encode() not in path.read_bytes()
 
 
 def test_a_second_older_ledger_keeps_its_own(new_sqlite, path):
@@ -52,7 +54,9 @@ def test_a_second_older_ledger_keeps_its_own(new_sqlite, path):
     engine = ledger(new_sqlite, "b", kept=second)
     for _ in range(2):
         assert secret.of_ledger(engine) == second
-    beside = urls.file_of(engine.url).with_name("b.sqlite3.secret")
+    path = urls.file_of(engine.url)
+    assert path is not None
+    beside = path.with_name("b.sqlite3.secret")
     assert beside.stat().st_mode & 0o777 == 0o600
     assert secret.of_machine() == first
 

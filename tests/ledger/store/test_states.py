@@ -110,7 +110,9 @@ class Ledgers(RuleBasedStateMachine):
             shutil.copy(self.template, self.folder / f"{name}.sqlite3")
             engine = self.engines[name] = db.open_engine(self.urls[name])
             pooled = engine.raw_connection()
-            self.writers[name] = pooled.driver_connection
+            connection = pooled.driver_connection
+            assert isinstance(connection, sqlite3.Connection)
+            self.writers[name] = connection
             pooled.detach()
             for statement in batch_insert.setup(spooling=False):
                 self.writers[name].execute(statement)

@@ -7,9 +7,8 @@ from typer.testing import CliRunner
 from ledger.commands import db as commands
 from ledger.model.errors import LedgerError
 from ledger.store import db, secret
-from ledger.store.engines import urls
 from ledger.sync.merging import sync
-from tests.ledger.written import put, row, settled, whole, writing
+from tests.ledger.written import file_of, put, row, settled, whole, writing
 
 pytestmark = pytest.mark.usefixtures("own_data_directory")
 
@@ -79,7 +78,7 @@ def test_one_secret_is_nothing_to_say(of_machine, recorded, target):
 def test_an_empty_target_takes_the_secret(of_machine, recorded, target):
     value = of_machine("laptop")
     source = recorded("ours")
-    (urls.file_of(urls.parse_url(source)).with_name("ours.sqlite3.secret")).write_text(value.hex())
+    file_of(source).with_name("ours.sqlite3.secret").write_text(value.hex())
     of_machine("team")
     for _ in range(2):
         assert not sync(source, target, with_secret=True).has_two_secrets
@@ -90,7 +89,7 @@ def test_an_empty_target_takes_the_secret(of_machine, recorded, target):
 def test_a_target_with_exchanges_keeps_its_secret(of_machine, recorded, target):
     value = of_machine("laptop")
     source = recorded("ours")
-    (urls.file_of(urls.parse_url(source)).with_name("ours.sqlite3.secret")).write_text(value.hex())
+    file_of(source).with_name("ours.sqlite3.secret").write_text(value.hex())
     fill(target, of_machine("team"))
     with pytest.raises(LedgerError, match="for an empty target"):
         sync(source, target, with_secret=True)

@@ -11,7 +11,7 @@ from ledger.model.errors import LedgerError
 from ledger.store import db, partitions, secret
 from ledger.store.engines import urls
 from ledger.store.processes import nodes, recovery, supervision
-from ledger.store.tables import PARTITIONED, REVISION
+from ledger.store.tables import PARTITIONED, REVISION, outbox, set_aside
 from ledger.sync import bundles, merging, shipper, spool
 from ledger.sync.shipper import Shipper
 from tests.ledger.written import (
@@ -88,9 +88,7 @@ class Running:
             with db.writing(self.engine) as connection:
                 bundles.write(connection, bundle)
                 connection.execute(
-                    sa.insert(spool.outbox).values(
-                        exchange_id=entry[0].id, opened_at=entry[0].opened_at
-                    )
+                    sa.insert(outbox).values(exchange_id=entry[0].id, opened_at=entry[0].opened_at)
                 )
             with db.writing(self.engine) as connection:
                 bundles.link(connection, bundle.keys)
@@ -422,8 +420,8 @@ def test_what_is_shipped_is_dropped_in_time(new_sqlite):
         (opened("open", at=old), None, ()),
     )
     with db.writing(engine) as connection:
-        for name, table in (("waits", spool.outbox), ("refused", spool.set_aside)):
-            more = {"error": "e", "refused_at": now} if table is spool.set_aside else {}
+        for name, table in (("waits", outbox), ("refused", set_aside)):
+            more = {"error": "e", "refused_at": now} if table is set_aside else {}
             connection.execute(sa.insert(table).values(exchange_id=name, opened_at=old, **more))
     assert spool.drop_shipped(engine, now=now) == 1
     assert spool.drop_shipped(engine, now=now) == 0
@@ -448,7 +446,7 @@ def test_coming_months_are_made_ahead(target, shared, run):
 def test_a_role_that_may_not_make_partitions_is_said_so_once(
     target, shared, run, administer, new_sqlite
 ):
-    role = f"writer_{sa.make_url(target).database[:20]}"
+    role = f"writer_{(sa.make_url(target).database or '')[:20]}"
     administer(f"CREATE ROLE {role} LOGIN")
     with db.writing(shared) as connection:
         connection.exec_driver_sql(
@@ -475,7 +473,9 @@ def test_nodes_with_something_under_way_are_spoken_for(target, shared):
         for _ in range(3_000):
             if rows(shared, "SELECT node FROM nodes"):
                 break
-            written.ledger._companions[0]._stopping.wait(0.01)
+            companion = written.ledger._companions[0]
+            assert isinstance(companion, Shipper)
+            companion._stopping.wait(0.01)
         assert rows(shared, "SELECT node FROM nodes") == [("host/7/7",)]
 
 
@@ -560,7 +560,7 @@ def test_living_nodes_are_reported_once_a_minute(tmp_path, monkeypatch):
     engine = db.ensure(f"sqlite:///{tmp_path / 'spool.sqlite3'}")
     one = Shipper(tmp_path / "spool.sqlite3", urls.parse_url("postgresql+psycopg://h/d"), log=Log())
     monkeypatch.setattr(shipper, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(shipper.recovery, "hear", lambda *_: reported.append(clock[0]))
+    monkeypatch.setattr(recovery, "hear", lambda *_: reported.append(clock[0]))
     monkeypatch.setattr(one, "_connected", lambda: engine)
     one._housekeeping_at = one._give_up_at = float("inf")
     for now in (100.0, 101.0, 159.0, 160.0, 219.0, 220.0):

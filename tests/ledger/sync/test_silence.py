@@ -9,8 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.store import db
+from ledger.store.processes import recovery
 from ledger.sync import merging, shipper, spool
-from tests.ledger.written import rows, settled, whole, writing
+from tests.ledger.written import reading, rows, settled, writing
 
 pytestmark = pytest.mark.postgres
 
@@ -202,13 +203,17 @@ def test_a_turn_of_shipping_ends_under_load(new_postgres, own_data_directory, mo
     url = new_postgres()
     engine = db.open_engine(url)
     beats = threading.Semaphore(0)
-    real = shipper.recovery.hear
-    monkeypatch.setattr(
-        shipper.recovery, "hear", lambda *arguments: (beats.release(), real(*arguments))
-    )
+    real = recovery.hear
+
+    def noting(*arguments):
+        beats.release()
+        real(*arguments)
+
+    monkeypatch.setattr(recovery, "hear", noting)
     with writing(url) as written:
         for number in range(40):
-            written.ledger.settle(settled(f"a{number}"), whole(settled(f"a{number}"))[1])
+            exchange = settled(f"a{number}")
+            written.ledger.settle(exchange, reading(exchange))
         for _ in range(5):
             assert beats.acquire(timeout=60)
         wait_for(engine, 40)

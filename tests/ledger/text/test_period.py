@@ -11,8 +11,8 @@ NOW = datetime(2026, 11, 20, 15, 30, tzinfo=UTC)
 """A Friday."""
 
 
-def at(*parts):
-    return datetime(*parts, tzinfo=UTC)
+def at(year, month, day, hour=0, minute=0, second=0):
+    return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The address of a live page, read and written."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -18,7 +19,7 @@ def parse(*pairs):
 
 
 def row(value, **more):
-    return Row(word="model", value=value, label="x", sums=Sums(), share=0, **more)
+    return Row(word="model", value=value, label="x", sums=Sums(), share=Decimal(0), **more)
 
 
 def test_without_a_word_it_is_thirty_days():

@@ -7,9 +7,10 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from ledger.model.errors import LedgerError
 from ledger.pages.live import server
 from ledger.pages.live.guard import Guard
-from tests.ledger.pages.serving import running
+from tests.ledger.pages.serving import Page, running
 
 TOKEN = "t0ken"
 
@@ -38,10 +39,9 @@ def ask(port, path="/", *, method="GET", cookie=None, host=None, **more):
     for name, value in more.items():
         connection.putheader(name, value)
     connection.endheaders()
-    answer = connection.getresponse()
-    answer.body = answer.read().decode()
+    page = Page.of(connection.getresponse())
     connection.close()
-    return answer
+    return page
 
 
 def cookie_of(port):
@@ -59,7 +59,7 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(site):
     assert "SameSite=strict" in cookie
     assert TOKEN not in cookie
     inside = ask(site, "/?days=7", cookie=f"other=1; {cookie.split(';')[0]}")
-    assert (inside.status, inside.body) == (200, "days=7")
+    assert (inside.status, inside.text) == (200, "days=7")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(site):
 def test_without_the_cookie_nothing_is_shown(site, path):
     answer = ask(site, path)
     assert answer.status == 401
-    assert "Open the address" in answer.body
+    assert "Open the address" in answer.text
 
 
 @pytest.mark.parametrize("cookie", ["tokentee=1", "tokentee-{}=guess", "tokentee-{}=", "\x7f=;;="])
@@ -131,14 +131,14 @@ def test_every_answer_carries_the_policy(site):
     ],
 )
 def test_port_80_and_other_addresses(host, is_loopback, is_let_in):
-    guard = Guard(app=None, port=80, is_loopback=is_loopback, token=TOKEN)
+    guard = Guard(app=Starlette(), port=80, is_loopback=is_loopback, token=TOKEN)
     assert guard._is_our_host([host]) is is_let_in
 
 
 def test_a_taken_port_is_one_line():
     taken = server.listen("127.0.0.1", 0)
     try:
-        with pytest.raises(server.LedgerError, match=r"cannot listen on 127\.0\.0\.1:.*--port"):
+        with pytest.raises(LedgerError, match=r"cannot listen on 127\.0\.0\.1:.*--port"):
             server.listen("127.0.0.1", taken.getsockname()[1])
     finally:
         taken.close()

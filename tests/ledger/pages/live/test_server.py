@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from datetime import timedelta
 
@@ -11,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.figures.queries import report
-from ledger.pages import figures
+from ledger.pages import figures, sections
 from ledger.pages.live import reading, server
 from ledger.store import db
 from ledger.store.scope import Scope
@@ -42,7 +43,7 @@ def test_filters_and_parts(site):
     page = site.get("/?days=10&only=model%3Dgpt-5")
     elements = Elements(page.text)
     assert "model = gpt-5 ×" in elements.text
-    parts = [attrs["data-load"] for _, attrs in elements.tags if "data-load" in attrs]
+    parts = [attrs["data-load"] or "" for _, attrs in elements.tags if "data-load" in attrs]
     assert len([part for part in parts if part.startswith("/section/")]) == 4
     for part in parts:
         answer = site.get(part)
@@ -53,7 +54,8 @@ def test_filters_and_parts(site):
 
 def test_down_to_one_request(site, weeks):
     listed = Elements(site.get("/requests?days=10&only=model%3Dgpt-5").text)
-    paths = [a["href"] for t, a in listed.tags if (a.get("href") or "").startswith("/exchange/")]
+    links = (attrs.get("href") or "" for _, attrs in listed.tags)
+    paths = [link for link in links if link.startswith("/exchange/")]
     one = site.get(paths[0])
     assert one.status == 200
     assert "uncached_input" in one.text
@@ -86,10 +88,13 @@ def test_asking_again_costs_nothing_until_something_is_written(weeks, weeks_url,
     engine = reading.open_read_only(weeks_url)
     monkeypatch.setattr(server, "SLOW_SECONDS", 60)  # also where the tests' machine is busy
     asked = []
-    real = server.sections.overview
-    monkeypatch.setattr(
-        server.sections, "overview", lambda *args: asked.append(args) or real(*args)
-    )
+    real = sections.overview
+
+    def noting(*arguments):
+        asked.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(sections, "overview", noting)
     with pages(engine, now=lambda: NOW) as site:
         first = site.get("/")
         tag = first.headers["etag"]
@@ -134,7 +139,10 @@ def test_hostile_text_on_every_page(new_sqlite):
             if (value := attrs.get(name) or "").startswith("/") and not value.startswith("/static")
         ]
         listed = Elements(site.get("/requests?days=2").text)
-        links += [attrs["href"] for tag, attrs in listed.tags if tag == "a"]
+        for tag, attrs in listed.tags:
+            if tag == "a":
+                assert attrs["href"]
+                links.append(attrs["href"])
         assert len(set(links)) > 3 * len(HOSTILE)
         for link in sorted(set(links)):
             answer = site.get(link)
@@ -164,13 +172,13 @@ def test_only_so_many_answers_are_kept():
 
 def test_a_slow_answer_holds_for_some_time(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(server.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     kept = server.Kept()
     kept.put("/", answer("old", good_until=120))
-    assert kept.get("/", "new").text == "old"
+    assert kept.get("/", "new") == answer("old", good_until=120)
     now[0] = 120
     assert kept.get("/", "new") is None
-    assert kept.get("/", "old").text == "old"
+    assert kept.get("/", "old") == answer("old", good_until=120)
 
 
 @pytest.mark.process
@@ -189,6 +197,7 @@ def test_the_command_prints_its_address_and_ends(weeks_url, how):
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
     try:
+        assert process.stdout is not None
         url = process.stdout.readline().strip()
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with opener.open(url, timeout=30) as answer:

@@ -40,7 +40,7 @@ def test_the_schema_is_what_the_tables_say(engine):
 
 def test_an_empty_ledger_is_what_the_migrations_make(tmp_path):
     assert empty_ledger.FILE.read_text() == empty_ledger.text()
-    schemas = []
+    schemas: list[dict[str, str]] = []
     for make in (migration._create, empty_ledger.migrated):
         engine = db.create(f"sqlite:///{tmp_path}/{len(schemas)}.db")
         with migration.migrating(engine) as connection:

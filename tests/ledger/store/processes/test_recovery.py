@@ -6,10 +6,20 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.store import db
-from ledger.store.engines import urls
 from ledger.store.processes import nodes, recovery
 from ledger.store.tables import exchanges
-from tests.ledger.written import COST, NOON, opened, put, row, rows, settled, whole, writing
+from tests.ledger.written import (
+    COST,
+    NOON,
+    file_of,
+    opened,
+    put,
+    row,
+    rows,
+    settled,
+    whole,
+    writing,
+)
 
 
 def test_the_open_rows_of_a_dead_node_are_lost_at_the_next_start(new_sqlite):
@@ -58,7 +68,7 @@ def test_what_was_given_up_too_early_is_settled_after_all(new_sqlite):
         written.ledger.open(opened("a"))
         written.settle(settled("b"))
         engine = db.open_engine(url)
-        path = urls.file_of(engine.url)
+        path = file_of(url)
         # As another process would, if it could not see that this one lives.
         nodes._lock_path(path, "host/1/1").unlink()
         lost = recovery.give_up_lost(engine, path, "host/2/1", now=datetime.now(UTC))
@@ -73,9 +83,10 @@ def test_what_was_given_up_too_early_is_settled_after_all(new_sqlite):
 
 
 def test_the_loss_is_shipped(new_sqlite):
-    engine = db.open_engine(new_sqlite())
+    url = new_sqlite()
+    engine = db.open_engine(url)
     put(engine, (opened("a", node="dead"), None, ()))
-    recovery.give_up_lost(engine, urls.file_of(engine.url), "n", now=NOON, spooling=True)
+    recovery.give_up_lost(engine, file_of(url), "n", now=NOON, spooling=True)
     assert rows(engine, "SELECT exchange_id FROM outbox") == [("a",)]
     engine.dispose()
 
@@ -111,8 +122,9 @@ def test_in_a_shared_ledger_a_silent_nodes_rows_are_lost(new_postgres):
 
 
 def test_only_nodes_that_live_are_spoken_for(new_sqlite):
-    engine = db.open_engine(new_sqlite())
-    path = urls.file_of(engine.url)
+    url = new_sqlite()
+    engine = db.open_engine(url)
+    path = file_of(url)
     put(engine, (opened("a", node="alive"), None, ()), (opened("b", node="dead"), None, ()))
     claim = nodes.Claim(path, "alive")
     with engine.connect() as connection:

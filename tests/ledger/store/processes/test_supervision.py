@@ -31,6 +31,7 @@ def test_a_thread_that_fails_is_started_again(error, capfd):
     assert thread.join(30)
     health = thread.health()
     assert (health.name, health.is_working, health.failures) == ("writer", True, 2)
+    assert health.error is not None
     assert "second" in health.error
     # Within a minute it is said once, to the log and on stderr.
     assert len(said) == 1

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ledger.model.exchange import Source
 from ledger.store import db
+from ledger.store.keys import Key
 from ledger.store.schema import derived
 from ledger.store.writing import batch_insert
 from ledger.sync import bundles
@@ -21,7 +22,7 @@ FULL = {"key_fingerprint": "k1", "request_digest": "q1", "upstream_digest": "u1"
 LIVE = Member(id="a", opened_at=NOON, origin=ORIGIN, response_id="r", content_digest="c1", **FULL)
 
 
-def later(member: Member = LIVE, **changes) -> Member:
+def later(member: Member = LIVE, /, **changes) -> Member:
     return replace(member, **{"opened_at": NOON + timedelta(seconds=1), **changes})
 
 
@@ -216,7 +217,7 @@ def test_order_and_batches_do_not_matter(engine, members, data):
     cut = data.draw(st.integers(0, len(members)))
     put(engine, *(entry(member) for member in arriving[:cut]))
     # The rest is written first and then linked, as bundles are.
-    keys = []
+    keys: list[Key] = []
     with db.writing(engine) as connection:
         for member in arriving[cut:]:
             bundle = bundle_of(entry(member))

@@ -2,6 +2,7 @@
 
 import sqlite3
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from ledger.model.exchange import Outcome, State
 from ledger.model.reading import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.store import db
+from ledger.store.tables import exchanges
 from ledger.store.writing import batch_insert
 from tests.ledger.duplicates_rule import Link, Member, link
 from tests.ledger.written import COST, NOON, ORIGIN, opened, priced, reading, settled
@@ -24,6 +26,7 @@ def connection(new_sqlite):
 def intake_on(url: str) -> sqlite3.Connection:
     pooled = db.open_engine(url).raw_connection()
     found = pooled.driver_connection
+    assert isinstance(found, sqlite3.Connection)
     pooled.detach()
     for statement in batch_insert.setup(spooling=True):
         found.execute(statement)
@@ -53,7 +56,7 @@ def test_every_column_arrives(connection):
     words = {
         name: f"the {name}"
         for name in batch_insert.EXCHANGE_COLUMNS
-        if batch_insert.exchanges.c[name].type.python_type is str
+        if exchanges.c[name].type.python_type is str
         and name not in ("state", "outcome", "source", "tags", "id")
     }
     counts = {
@@ -63,16 +66,8 @@ def test_every_column_arrives(connection):
         )
     }
     facts = ("streamed", "usage_asked", "usage_injected", "usage_stripped", "resent", "id_unstable")
-    exchange = settled(
-        "a",
-        tags={"k": "ü"},
-        events=7,
-        http_status=200,
-        **moments,
-        **words,
-        **counts,
-        **dict.fromkeys(facts, True),
-    )
+    each: dict[str, Any] = {**moments, **words, **counts, **dict.fromkeys(facts, True)}
+    exchange = settled("a", tags={"k": "ü"}, events=7, http_status=200, **each)
     usage = Usage(
         input_tokens=1000,
         cache_read_tokens=200,

@@ -92,7 +92,7 @@ def test_opening_in_many_threads_loses_none(queue, monkeypatch):
 
 def test_what_opens_and_ends_soon_is_inserted_once(new_sqlite, monkeypatch):
     monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", FOREVER)
-    written_states = []
+    written_states: list[object] = []
     real = batch_insert.statement
 
     def counted(rows):

@@ -68,7 +68,7 @@ def test_a_row_that_is_refused_goes_alone(new_sqlite):
         ]
         written.wait(*receipts)
         assert [receipt.committed for receipt in receipts] == [True, False, True]
-        assert "the ledger refuses it" in receipts[1].error
+        assert "the ledger refuses it" in (receipts[1].error or "")
         assert written.ledger.dropped == 1
     assert totals(url) == (2, 200, 2 * COST)
     kept, dropped = written.lines("error")
@@ -132,7 +132,7 @@ def test_a_disk_in_trouble_is_said_once_and_what_waits_is_written_later(
         for number in range(5):
             exchange = settled(f"a{number}")
             receipts.append(written.settle(exchange, reading(exchange, usage_json=large)))
-        assert all(said in receipt.error for receipt in receipts)
+        assert all(said in (receipt.error or "") for receipt in receipts)
         (line,) = written.lines()
         assert said in line
         # The writer's connection is idle between two tries.
@@ -159,11 +159,12 @@ class Failing:
         self.connection.close()
 
 
-def test_a_disk_that_does_not_answer(new_sqlite):
+def test_a_disk_that_does_not_answer(new_sqlite, monkeypatch):
     url = new_sqlite()
     with writing(url) as written:
         written.settle(settled("a"))
-        failing = written.ledger._file.connection = Failing(written.ledger._file.connection)
+        failing = Failing(written.ledger._file.connection)
+        monkeypatch.setattr(written.ledger._file, "connection", failing)
         assert written.settle(settled("b")).error == "disk I/O error"
         failing.is_failing = False
         more = until_committed(written)
@@ -226,7 +227,7 @@ def test_a_ledger_whose_folder_is_gone_is_waited_for(new_sqlite, tmp_path):
         (tmp_path / "folder").rename(tmp_path / "elsewhere")
         (tmp_path / "folder").write_text("in the way")
         for number in range(3):
-            assert "cannot create" in written.settle(settled(f"b{number}")).error
+            assert "cannot create" in (written.settle(settled(f"b{number}")).error or "")
         (tmp_path / "folder").unlink()
         more = until_committed(written)
     assert totals(url)[0] == 3 + more
@@ -286,7 +287,7 @@ def test_a_bug_in_a_row_costs_that_row_alone(new_sqlite):
     with writing(url) as written:
         exchange = settled("a", request_model=object())
         receipt = written.settle(exchange)
-        assert "the ledger refuses it" in receipt.error
+        assert "the ledger refuses it" in (receipt.error or "")
         assert written.settle(settled("b")).committed
     assert totals(url)[0] == 1
 
@@ -400,9 +401,10 @@ def test_the_pause_between_retries_doubles_up_to_its_bound(new_sqlite, monkeypat
         return len(pauses) == 7
 
     monkeypatch.setattr(writer, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    ledger._incoming = SimpleNamespace(is_closed=False, count=0, take=take)
-    ledger._file = SimpleNamespace(close=lambda: None)
-    ledger._flush = lambda waiting: waiting
+    waiting = SimpleNamespace(is_closed=False, count=0, take=take)
+    monkeypatch.setattr(ledger, "_incoming", waiting)
+    monkeypatch.setattr(ledger, "_file", SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(ledger, "_flush", lambda batch: batch)
     ledger._run()
     ledger._engine.dispose()
     assert pauses == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]
