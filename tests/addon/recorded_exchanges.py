@@ -42,7 +42,7 @@ FACTS = {
     "response_model": "m-1",
     "http_status": 200,
 }
-STRIPPED = {
+STRIPPED: dict[str, Any] = {
     "usage_injected": True,
     "usage_stripped": True,
     "client_bytes": len(HANDED),

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import typer
+from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from addon import cli
@@ -97,6 +98,7 @@ def helps(command: typer._click.Command, words: tuple[str, ...]):
 def test_help_names_each_value_by_what_it_is(name: str):
     """FILE, NAME, PORT; Typer's own words are `<path>`, `<str>` and `{paths}`."""
     app = typer.main.get_command(cli.application([cli.BY_NAME[name]]))
+    assert isinstance(app, TyperGroup)
     found = list(helps(app.commands[name], (name,)))
     assert found
     for text in found:

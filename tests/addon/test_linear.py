@@ -27,8 +27,8 @@ class Clock:
 
 @pytest.fixture
 def clock_of(monkeypatch: pytest.MonkeyPatch):
-    def make(ns_of: Callable[[int], float], spoiled: set[int] = frozenset()) -> Clock:
-        clock = Clock(ns_of, spoiled)
+    def make(ns_of: Callable[[int], float], spoiled: set[int] | None = None) -> Clock:
+        clock = Clock(ns_of, spoiled or set())
         monkeypatch.setattr(linear, "time", clock)
         return clock
 

@@ -23,6 +23,7 @@ from addon.recordings.formats.recorded import Recorded
 from addon.recordings.reread import Seen
 from ledger.maintenance import corrections, reprice, rollup
 from ledger.maintenance.audit import verify as promises_of
+from ledger.model.exchange import Exchange
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.engines import migration
@@ -377,6 +378,6 @@ def test_a_figure_that_vanishes(copy):
 
 
 def test_what_captures_are_asked_for_is_there():
-    names = {field.name for field in fields(corrections.Exchange)}
+    names = {field.name for field in fields(Exchange)}
     assert set(_FACTS) <= names
     assert {key.partition(".")[2] for key in NOT_FOUND} <= {column.name for column in exchanges.c}

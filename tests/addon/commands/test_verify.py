@@ -3,13 +3,13 @@
 import hashlib
 import shutil
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from addon.cli import application
-from addon.commands.verify import SHOWN_MAX
-from ledger.maintenance.audit import PROMISES
+from ledger.maintenance.audit import PROMISES, SHOWN_MAX
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome
 from ledger.model.usage import Usage
@@ -166,7 +166,7 @@ def test_an_answer_that_was_cut_off_may_have_held_an_event_back(book, verify, tm
 
 
 def test_what_was_given_up_on_has_no_digests_to_hold_anything_to(book, verify, tmp_path):
-    unknown = dict.fromkeys(
+    unknown: dict[str, Any] = dict.fromkeys(
         ("response_bytes", "client_bytes", "removed_bytes", "upstream_digest", "client_digest")
     )
     book(exchange("degraded", degraded="KeyError in addon.metering.answers.meter:1", **unknown))

@@ -171,7 +171,9 @@ def test_the_health_check_of_the_image_is_python(tmp_path):
     """The command of HEALTHCHECK runs as it stands, and fails where nobody answers."""
     write("docker", tmp_path)
     text = (tmp_path / "Dockerfile").read_text()
-    command = json.loads(re.search(r"HEALTHCHECK.*?CMD (\[.*?\])\n", text, re.DOTALL)[1])
+    found = re.search(r"HEALTHCHECK.*?CMD (\[.*?\])\n", text, re.DOTALL)
+    assert found is not None
+    command = json.loads(found[1])
     proxy = Proxy("one")
     probe = command[2].replace("9464", str(proxy.port))
     try:

@@ -3,6 +3,7 @@
 import pytest
 
 from addon.dialects import routes
+from addon.dialects.path_templates import PATH_LENGTH_MAX
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_what_is_no_llm_call_matches_nothing(method: str, path: str) -> None:
 
 
 def test_a_host_too_long_to_be_remembered_finds_its_route() -> None:
-    host = "a" * routes.PATH_LENGTH_MAX
+    host = "a" * PATH_LENGTH_MAX
     route = routes.match("POST", host, "/v1/chat/completions")
     assert route is not None
     assert route.dialect.name == "openai.chat"

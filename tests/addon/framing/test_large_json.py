@@ -114,7 +114,7 @@ def test_of_a_long_number_nothing_is_kept():
 def test_numbers_that_blanks_cut_stay_wrong():
     """What is no JSON does not become a figure."""
     for text in (b'{"a":1 2}', b'{"a":1\n \n2}'):
-        for cuts in ([], range(len(text))):
+        for cuts in (range(0), range(len(text))):
             kept = shortened(text, cuts).peek()
             with pytest.raises(ValueError):
                 json.loads(kept)

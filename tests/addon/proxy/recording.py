@@ -41,11 +41,10 @@ def flow_of(
         body["stream"] = True
     if asks:
         body["stream_options"] = {"include_usage": True}
+    sent: dict[str | bytes, str | bytes] = {"content-type": "application/json"}
+    sent.update((headers or {}).items())
     request = http.Request.make(
-        "POST",
-        f"https://{host}/v1/chat/completions",
-        json.dumps(body),
-        {"content-type": "application/json", **(headers or {})},
+        "POST", f"https://{host}/v1/chat/completions", json.dumps(body), sent
     )
     return tflow.tflow(req=request, live=live)
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mitmproxy import http
@@ -34,7 +35,7 @@ JSON = "application/json"
 
 @asynccontextmanager
 async def live_of(
-    ledger: Path, flow: http.HTTPFlow, **options: str
+    ledger: Path, flow: http.HTTPFlow, **options: Any
 ) -> AsyncIterator[tuple[Recorder, Running, Live]]:
     """The exchange of a request that has gone upstream."""
     async with recording(ledger, **options) as (recorder, _):
@@ -42,6 +43,11 @@ async def live_of(
         running = recorder._running
         assert running is not None
         yield recorder, running, running.live[flow.id]
+
+
+def stream_plainly(response: http.Response) -> None:
+    """As an addon does that has no use for the body."""
+    response.stream = True
 
 
 def begun(running: Running, live: Live, response: http.Response) -> http.Response:
@@ -70,7 +76,7 @@ def begun(running: Running, live: Live, response: http.Response) -> http.Respons
         pytest.param(400, {"content_type": JSON}, "streamed", id="error-to-what-was-not-injected"),
     ],
 )  # fmt: skip
-def test_what_is_held(ledger: Path, status: int, headers: dict[str, str], how: str):
+def test_what_is_held(ledger: Path, status: int, headers: dict[str, Any], how: str):
     async def play() -> None:
         flow = flow_of(stream=headers["content_type"] == SSE, asks=True)
         async with live_of(ledger, flow) as (_, running, live):
@@ -86,7 +92,7 @@ def test_without_waiting_for_commits_no_end_is_held(ledger: Path):
     async def play() -> None:
         flow = flow_of()
         async with live_of(ledger, flow, ledger_commit="async") as (_, running, live):
-            headers = {"content_type": JSON, "content_length": "50"}
+            headers: dict[str, Any] = {"content_type": JSON, "content_length": "50"}
             response = begun(running, live, answered(flow, **headers))
             assert callable(response.stream)
             assert not isinstance(response.stream, HeldEnd)
@@ -105,7 +111,7 @@ def test_without_the_patch_a_plain_answer_is_held_whole_up_to_a_bound(
         flow = flow_of()
         async with live_of(ledger, flow) as (_, running, live):
             running.can_hold_end = False
-            headers = {"content_type": JSON, "content_length": str(length)}
+            headers: dict[str, Any] = {"content_type": JSON, "content_length": str(length)}
             response = begun(running, live, answered(flow, **headers))
             assert (response.stream is False) is is_held
             assert not running.held_ends
@@ -117,7 +123,7 @@ def test_the_last_chunk_waits_for_its_commit(ledger: Path):
     async def play() -> None:
         flow = flow_of()
         async with live_of(ledger, flow) as (recorder, running, live):
-            headers = {"content_type": JSON, "content_length": str(len(DOCUMENT))}
+            headers: dict[str, Any] = {"content_type": JSON, "content_length": str(len(DOCUMENT))}
             response = begun(running, live, answered(flow, **headers))
             assert passed_on(response, [DOCUMENT[:20], DOCUMENT[20:]]) == DOCUMENT[:20]
             await recorder.response(flow)
@@ -189,10 +195,10 @@ def test_the_tap_is_put_back_where_plain_streaming_was_chosen(ledger: Path):
     async def play() -> None:
         flow = flow_of()
         async with live_of(ledger, flow) as (_, running, live):
-            headers = {"content_type": JSON, "content_length": "50"}
+            headers: dict[str, Any] = {"content_type": JSON, "content_length": "50"}
             response = begun(running, live, answered(flow, **headers))
             running.held_ends.clear()
-            response.stream = True
+            stream_plainly(response)
             answers.restore(running, live, response)
             assert response.stream is live.stream
             assert running.held_ends == {flow.id: live.stream}
@@ -225,7 +231,7 @@ def test_a_callable_that_calls_the_tap_is_no_trouble(ledger: Path):
             ours = response.stream
             assert callable(ours)
 
-            def theirs(data: bytes) -> bytes | list[bytes]:
+            def theirs(data: bytes) -> bytes | Iterable[bytes]:
                 return ours(data)
 
             response.stream = theirs

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,11 @@ def health(*threads, trouble=None, dropped=0, set_aside=0):
     )
 
 
+def running_of(**parts: object) -> Any:
+    """Of a `Running`, the parts that are used."""
+    return SimpleNamespace(**parts)
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [
@@ -48,10 +54,10 @@ def health(*threads, trouble=None, dropped=0, set_aside=0):
     ],
 )
 def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, said):
-    closed = []
+    closed: list[float] = []
     ledger = SimpleNamespace(close=closed.append, health=lambda: found)
     with caplog.at_level(logging.WARNING):
-        asyncio.run(lifecycle.close(SimpleNamespace(captures=None, ledger=ledger, watching=None)))
+        asyncio.run(lifecycle.close(running_of(captures=None, ledger=ledger, watching=None)))
     assert closed == [lifecycle.CLOSE_SECONDS_MAX]
     assert caplog.messages == said
 
@@ -61,7 +67,7 @@ def test_captures_that_were_not_written_are_in_the_warning_at_the_end(caplog):
     captures = SimpleNamespace(
         close=lambda _: None, problems=lambda: ("2 captures were not written",)
     )
-    running = SimpleNamespace(captures=captures, ledger=ledger, watching=None)
+    running = running_of(captures=captures, ledger=ledger, watching=None)
     with caplog.at_level(logging.WARNING):
         asyncio.run(lifecycle.close(running))
     assert caplog.messages == [
@@ -86,7 +92,9 @@ def test_a_recorder_that_follows_takes_over_what_was_left(ledger):
             await second.response(flow)
             assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
             context.master.should_exit.set()
-            await second.done()
+            stopping = second.done()
+            assert stopping is not None
+            await stopping
 
     asyncio.run(play())
 
@@ -96,6 +104,7 @@ def test_without_a_follower_what_is_open_is_lost_and_the_ledger_closes(ledger, c
         async with recording(ledger) as (recorder, _):
             recorder.request(flow_of())
             running = recorder._running
+            assert running is not None
             recorder.done()
             await asyncio.sleep(0)
             assert not running.live
@@ -110,7 +119,7 @@ def test_without_a_follower_what_is_open_is_lost_and_the_ledger_closes(ledger, c
 
 def test_a_stop_waits_for_open_answers_and_no_longer_than_its_bound(monkeypatch):
     monkeypatch.setattr(lifecycle, "DRAIN_POLL_SECONDS", 0.0)
-    running = SimpleNamespace(live={"a": object()})
+    running = running_of(live={"a": object()})
 
     async def ends_soon():
         await asyncio.sleep(0)
@@ -131,11 +140,13 @@ def test_a_stop_waits_for_open_answers_and_no_longer_than_its_bound(monkeypatch)
 def test_a_session_that_was_ended_at_the_stop_is_not_ended_again():
     """mitmproxy may still report the end of the connection while the process stops."""
     ends = []
-    session = SimpleNamespace(
-        handshake=SimpleNamespace(troubles=Troubles()),
-        end=lambda how, at: ends.append(how) or (),
-    )
-    running = SimpleNamespace(live={}, sessions={"flow": session}, ledger=None)
+
+    def end(how, at):
+        ends.append(how)
+        return ()
+
+    session = SimpleNamespace(handshake=SimpleNamespace(troubles=Troubles()), end=end)
+    running = running_of(live={}, sessions={"flow": session}, ledger=None)
     lifecycle.end_all(running, settle=lambda live: None)
     assert not session.handshake.troubles.text
     assert running.sessions == {}

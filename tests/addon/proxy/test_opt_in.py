@@ -44,12 +44,14 @@ def test_a_large_compressed_request_is_not_edited(
         async with recording(ledger) as (recorder, _):
             flow = flow_of(stream=True)
             text = base64.b64encode(os.urandom(2 * text_bytes))
+            assert flow.request.content is not None
             body = flow.request.content.replace(b'"Hi"', b'"%b"' % text)
             if is_compressed:
                 flow.request.headers["content-encoding"] = "gzip"
             flow.request.raw_content = gzip.compress(body) if is_compressed else body
             before = flow.request.raw_content
             await opened(recorder, flow)
+            assert flow.request.content is not None
             assert (b'"include_usage"' in flow.request.content) is is_asked
             assert (flow.request.raw_content != before) is is_asked
 

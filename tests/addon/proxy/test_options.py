@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from addon.metering.requests.attribution import tags_of_headers
-from addon.proxy.options import TAGS_MAX, Inject, Log, Upstream, parse, unknown_options
+from addon.metering.opening import Upstream
+from addon.metering.requests.attribution import TAGS_MAX, tags_of_headers
+from addon.proxy.options import Inject, Log, parse, unknown_options
 
 
-@dataclass(frozen=True)
+@dataclass
 class Values:
     ledger_url: str | None = "sqlite:////tmp/ledger.db"
     ledger_commit: str | None = None

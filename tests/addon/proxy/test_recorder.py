@@ -56,6 +56,7 @@ def test_usage_that_was_asked_for_in_the_clients_name_does_not_reach_it(ledger: 
         async with recording(ledger) as (recorder, _):
             flow = flow_of(stream=True)
             recorder.request(flow)
+            assert flow.request.content is not None
             assert b'"include_usage"' in flow.request.content
             response = answered(flow, content_type="text/event-stream")
             recorder.responseheaders(flow)

@@ -120,7 +120,7 @@ def flow(exchange: Exchange) -> http.HTTPFlow:
     made.id = f"flow-{exchange.name}"
     made.request = http.Request.make(
         "GET" if exchange.is_session else "POST", exchange.url, exchange.request,
-        exchange.request_headers,
+        dict[str | bytes, str | bytes](exchange.request_headers.items()),
     )  # fmt: skip
     made.request.timestamp_start = start
     made.request.timestamp_end = start + 0.001
@@ -160,6 +160,7 @@ def as_bodiless_flows(folder: Path) -> Path:
         for exchange in EXCHANGES:
             if not exchange.is_session:
                 made = flow(exchange)
+                assert made.response is not None
                 made.response.data.content = None
                 writer.add(made)
     return path
@@ -235,8 +236,8 @@ def captured(exchange: Exchange) -> bytes:
     for at in range(0, len(exchange.body), 50):
         capture.add(exchange.body[at : at + 50])
     for number, (from_client, content) in enumerate(exchange.messages or ()):
-        at = datetime.fromtimestamp(AT.timestamp() + 2 + number, UTC)
-        capture.add_message(content, from_client=from_client, is_text=True, at=at)
+        sent_at = datetime.fromtimestamp(AT.timestamp() + 2 + number, UTC)
+        capture.add_message(content, from_client=from_client, is_text=True, at=sent_at)
     end = (
         End.CLIENT_LEFT
         if exchange.is_session

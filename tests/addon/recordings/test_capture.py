@@ -3,6 +3,7 @@
 import base64
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from addon.metering.budget import BUDGET_BYTES_MAX, CAPTURES_LEAVE_BYTES, Budget
 from addon.metering.requests.redaction import REDACTED
@@ -19,8 +20,8 @@ CAPTURES_BYTES_MAX = BUDGET_BYTES_MAX - CAPTURES_LEAVE_BYTES
 PIECE = bytes(1024 * 1024)
 
 
-def captured(capture: Capture, **more: object) -> CapturedExchange:
-    facts = {
+def captured(capture: Capture, **more: Any) -> CapturedExchange:
+    facts: dict[str, Any] = {
         "id": "flow-1",
         "started_at": STARTED,
         "ended_at": STARTED + timedelta(seconds=2),

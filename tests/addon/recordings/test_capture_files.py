@@ -50,8 +50,7 @@ def test_a_failure_is_said_once_and_the_next_exchange_is_written(
             writing.write(captured(writing.begin()))
         writing.close(10)
     assert writing.dropped == 2
-    assert writing.failure is not None
-    assert writing.failure.startswith("captures cannot be written: ")
+    assert (writing.failure or "").startswith("captures cannot be written: ")
     assert len(caplog.records) == 1
     (tmp_path / "file").unlink()
     path = writing.write(captured(writing.begin()))
@@ -95,7 +94,7 @@ def test_whatever_a_step_raises_the_thread_goes_on(
     session.add_message(b"hello", from_client=True, is_text=True, at=NOW)
     for item in (writing.begin(), session, writing.begin()):
         writing.write(captured(item))
-    writing.write("no capture")
+    writing.write("no capture")  # type: ignore[arg-type]  # what it must survive
     writing.write(captured(writing.begin(), started_at="no time"))
     path = writing.write(captured(writing.begin(), id="after"))
     writing.close(30)

@@ -14,6 +14,7 @@ from addon.telemetry.metrics import Metrics
 
 class State:
     health = Health(writer_alive=True)
+    address: tuple[str, int]
 
 
 @pytest.fixture
@@ -29,7 +30,8 @@ def served():
 
 
 def ask(served, path, method="GET"):
-    connection = http.client.HTTPConnection(*served.address, timeout=10)
+    host, port = served.address
+    connection = http.client.HTTPConnection(host, port, timeout=10)
     connection.request(method, path)
     answer = connection.getresponse()
     return answer.status, answer.read().decode(), answer.getheader("Content-Type")

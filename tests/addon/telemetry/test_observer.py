@@ -1,6 +1,7 @@
 """Prices and commits are joined, and no sink can hurt the writer."""
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -39,8 +40,15 @@ def price(_exchange, _reading):
     return (line(7),)
 
 
+def commit(observer: Observer, *receipts: Receipt) -> None:
+    """As the writer does, and nobody else waits for it."""
+    done: Callable[[Sequence[Receipt]], None] = observer.on_commit(None)
+    done(receipts)
+
+
 def test_what_is_committed_is_observed_with_its_price():
-    sink, told = Sink(), []
+    sink = Sink()
+    told: list[Sequence[Receipt]] = []
     observer = Observer([sink])
     observer.start()
     assert observer.pricing(price)(exchange(), reading()) == (line(7),)
@@ -57,7 +65,7 @@ def test_what_is_not_committed_is_not_observed():
     observer = Observer([sink])
     observer.start()
     observer.pricing(price)(exchange(), reading())
-    observer.on_commit(None)([Receipt("e1", committed=False)])
+    commit(observer, Receipt("e1", committed=False))
     observer.stop(5)
     assert sink.seen == []
 
@@ -69,7 +77,7 @@ def test_a_sink_that_raises_leaves_the_others_and_says_no_text(caplog):
     for number in range(3):
         about = exchange(id=f"e{number}")
         observer.pricing(price)(about, reading())
-        observer.on_commit(None)([Receipt(about.id)])
+        commit(observer, Receipt(about.id))
     observer.stop(5)
     assert len(sink.seen) == 3
     assert [record.getMessage() for record in caplog.records] == [
@@ -82,7 +90,7 @@ def test_a_full_queue_drops_and_counts(monkeypatch):
     observer = Observer([])
     for number in range(5):
         observer.pricing(price)(exchange(id=f"e{number}"), reading())
-        observer.on_commit(None)([Receipt(f"e{number}")])
+        commit(observer, Receipt(f"e{number}"))
     assert observer.dropped == 3
 
 

@@ -3,6 +3,7 @@
 import logging
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
@@ -16,7 +17,16 @@ from ledger.model.reading import UsageSource
 from tests.addon.telemetry.made import NOON, line, one, reading
 
 
+class ReceiverServer(ThreadingHTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Receiver)
+        self.got: dict[str, list[bytes]] = {}
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
 class Receiver(BaseHTTPRequestHandler):
+    server: ReceiverServer
+
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.headers.get("Content-Encoding") == "gzip":
@@ -34,11 +44,9 @@ class Receiver(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def receiver():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    server.got = {}
+    server = ReceiverServer()
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    server.url = f"http://127.0.0.1:{server.server_address[1]}"
     yield server
     server.shutdown()
     server.server_close()
@@ -65,7 +73,7 @@ def spans(receiver):
 
 
 def points(receiver):
-    found = {}
+    found: dict[str, list[Any]] = {}
     for body in receiver.got["/v1/metrics"]:
         for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
             for scope in resource.scope_metrics:

@@ -50,9 +50,10 @@ from addon.usage_opt_in.asking import SCANNED_BYTES_MAX, inject_usage_option, is
     ],
 )
 def test_asking_splices_and_changes_nothing_else(body: bytes, expected: bytes | None):
-    assert inject_usage_option(body) == expected
-    if expected is not None:
-        asked = json.loads(inject_usage_option(body))
+    edited = inject_usage_option(body)
+    assert edited == expected
+    if edited is not None:
+        asked = json.loads(edited)
         assert asked.pop("stream_options")["include_usage"] is True
         before = json.loads(body)
         before.pop("stream_options", None)

@@ -41,7 +41,7 @@ def test_members_stand_where_they_are_written(data: bytes, expected: list[tuple[
 
 
 @given(st.dictionaries(st.text(), JSON, max_size=5), st.sampled_from([None, 1, "\t"]))
-def test_every_member_of_any_object_is_found(value: dict, indent):
+def test_every_member_of_any_object_is_found(value: dict[str, object], indent):
     data = json.dumps(value, indent=indent).encode()
     found = members(data)
     assert [json.loads(b'"' + m.key + b'"') for m in found] == list(value)

@@ -1,6 +1,7 @@
 """Events that fit a template lose their null as a parse would find it; all others do not fit."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -126,7 +127,8 @@ def test_an_answer_that_never_repeats_itself_stops_costing_lessons(monkeypatch):
     monkeypatch.setattr(stripping, "LESSONS_MAX", 2)
     stripper = Stripper()
     for key in "abcdef":
-        assert NULL not in stripper.feed(event("x", **{key: 1}))
+        delta: dict[str, Any] = {key: 1}
+        assert NULL not in stripper.feed(event("x", **delta))
     assert stripper._lessons_left == 0
     assert NULL not in stripper.feed(event("y", f=1))
 

@@ -13,6 +13,7 @@ from addon.dialects import routes, unknown
 from addon.dialects.dialect import Dialect
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.vendors import anthropic, bedrock, gemini
+from addon.framing import json_values
 from addon.framing.choice import FRAMINGS
 from addon.metering.answers import meter as meter_module
 from addon.metering.answers.meter import Meter
@@ -88,14 +89,14 @@ def test_the_end_mark_is_known_before_the_body_ends() -> None:
 def test_ordinary_frames_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """No JSON parse for frames that hold nothing for us."""
     parsed = 0
-    real = meter_module.json_values.loads
+    real = json_values.loads
 
     def counting(data: bytes) -> dict[str, Any] | None:
         nonlocal parsed
         parsed += 1
         return real(data)
 
-    monkeypatch.setattr(meter_module.json_values, "loads", counting)
+    monkeypatch.setattr(json_values, "loads", counting)
     assert read(STREAM, size=1_900).frames == 202
     # The first frame, and the one with the finish reason and the usage.
     assert parsed == 2

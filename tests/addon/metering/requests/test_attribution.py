@@ -37,7 +37,7 @@ from addon.metering.requests.attribution import (
         pytest.param({}, "/v1", None, id="none"),
     ],
 )
-def test_the_credential_is_found(headers: dict, path: str, expected: str | None):
+def test_the_credential_is_found(headers: dict[str, str], path: str, expected: str | None):
     assert api_key_of(headers, path) == expected
 
 
@@ -69,7 +69,7 @@ def test_a_short_key_shows_nothing():
         ({"authorization": "Bearer x"}, "/", False),
     ],
 )
-def test_a_signed_body_is_recognised(headers: dict, path: str, expected: bool):
+def test_a_signed_body_is_recognised(headers: dict[str, str], path: str, expected: bool):
     assert is_signed(headers, path) is expected
 
 

@@ -31,6 +31,7 @@ class View:
 
     def add(self):
         found = tflow.tflow(resp=True)
+        assert found.response is not None
         found.response.stream = lambda data: data
         found.response.data.content = None
         found.response.headers["content-type"] = "text/event-stream"
@@ -50,7 +51,7 @@ def pass_body(notes, found, *chunks):
 async def commit(notes, *exchanges, committed=True):
     """As the writer does, then one turn of the loop."""
     price = notes.pricing(priced)
-    passed = []
+    passed: list[Receipt] = []
     done = notes.on_commit(passed.extend)
     for exchange in exchanges:
         price(exchange, reading(exchange))
@@ -88,7 +89,7 @@ def test_a_master_without_a_view_gets_none():
 def test_a_stream_keeps_what_passed():
     async def test(notes, view):
         found = view.add()
-        heard = []
+        heard: list[bytes] = []
         listen = notes.listener(found, heard.append)
         listen(b"data: ")
         listen(b"{}\n\n")

@@ -9,7 +9,7 @@ from h11._readers import ChunkedReader
 from h11._receivebuffer import ReceiveBuffer
 from hypothesis import given
 from hypothesis import strategies as st
-from mitmproxy import http
+from mitmproxy import http, version
 from mitmproxy.connection import Client, ConnectionState, Server
 from mitmproxy.options import Options
 from mitmproxy.proxy import commands, context, events
@@ -24,7 +24,8 @@ from addon.proxy.patches.chunk_runs import ChunkRun, chunks_of, take_chunks
 
 def pieces_of(reads: list[bytes], *, taken_together: bool) -> list[bytes | str]:
     """The pieces of a body that comes in these reads, and how it ends."""
-    reader, buffer, found = ChunkedReader(), ReceiveBuffer(), []
+    reader, buffer = ChunkedReader(), ReceiveBuffer()
+    found: list[bytes | str] = []
     for read in reads:
         buffer += read
         if taken_together:
@@ -183,7 +184,7 @@ def test_what_an_addon_makes_of_a_run_is_one_chunk():
 
 def test_an_unknown_mitmproxy_is_left_as_it_is(monkeypatch):
     before = vars(Http1Client).copy(), Http1Server.send
-    monkeypatch.setattr(chunk_runs.version, "VERSION", "13.0.0")
+    monkeypatch.setattr(version, "VERSION", "13.0.0")
     chunk_runs.install(takes_runs=lambda _: True)()
     assert (vars(Http1Client).copy(), Http1Server.send) == before
 

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import socket
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from mitmproxy import version
@@ -123,9 +124,9 @@ def test_mitmproxy_listens_on_what_is_given(monkeypatch: pytest.MonkeyPatch):
 
     async def play() -> None:
         listen = mode_servers.AsyncioServerInstance.listen
-        (acceptor,) = await listen(Instance(), "h", 1)  # type: ignore[arg-type]
+        acceptors: list[Any] = await listen(Instance(), "h", 1)  # type: ignore[arg-type]
         given.open()
-        assert await echo(acceptor.sockets[0].getsockname()[1]) == b"hello\n"
+        assert await echo(acceptors[0].sockets[0].getsockname()[1]) == b"hello\n"
         given.close()
         with pytest.raises(OSError, match="no socket for it"):
             await listen(Instance(), "h", 2)  # type: ignore[arg-type]

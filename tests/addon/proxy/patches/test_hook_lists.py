@@ -7,27 +7,27 @@ import pytest
 from mitmproxy import addonmanager, exceptions
 from mitmproxy.master import Master
 from mitmproxy.options import Options
-from mitmproxy.proxy.layers.http import HttpRequestHook
+from mitmproxy.proxy.layers.http._hooks import HttpRequestHook
 from mitmproxy.test import tflow
 
 from addon.proxy.patches.hook_lists import HookLists, install
 
 
 class Noting:
-    def __init__(self, name: str, seen: list, *, children=(), does=None) -> None:
+    def __init__(self, name: str, seen: list[str], *, children=(), does=None) -> None:
         self.name = name
         self.addons = list(children)
         self._seen = seen
         self._does = does
 
-    def request(self, flow) -> None:
+    def request(self, flow):
         self._seen.append(self.name)
         if self._does:
             raise self._does
 
 
 class NotingLater(Noting):
-    async def request(self, flow) -> None:
+    async def request(self, flow):
         await asyncio.sleep(0)
         self._seen.append(self.name)
 

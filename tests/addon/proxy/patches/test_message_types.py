@@ -1,7 +1,7 @@
 """What mitmproxy refuses in a message stays refused, and is checked once for each kind."""
 
 import pytest
-from mitmproxy import http
+from mitmproxy import http, version
 
 from addon.proxy.patches import message_types
 
@@ -62,7 +62,7 @@ def test_what_is_wrong_is_refused_every_time(checked, wrong):
 
 def test_an_unknown_mitmproxy_is_left_as_it_is(monkeypatch):
     own = http.MessageData.__post_init__
-    monkeypatch.setattr(message_types.version, "VERSION", "13.0.0")
+    monkeypatch.setattr(version, "VERSION", "13.0.0")
     message_types.install()()
     assert http.MessageData.__post_init__ is own
 

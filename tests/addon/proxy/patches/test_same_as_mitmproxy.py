@@ -108,7 +108,7 @@ def hook(kind: str, name: str, flow: http.HTTPFlow) -> None:
 def play(steps: list[Step], kind: str) -> list[tuple[object, ...]]:
     """What the layers ask for while the peers take these steps."""
     opts = options.Options()
-    Proxyserver().load(opts)  # type: ignore[arg-type, no-untyped-call]  # as mitmproxy's tests do
+    Proxyserver().load(opts)
     client = connection.Client(
         peername=("client", 1234),
         sockname=("127.0.0.1", 8080),

@@ -21,13 +21,19 @@ def test_the_order_of_places(tmp_path, monkeypatch):
         (tmp_path / path).write_text("")
         assert config_file.path_of(None) == path
     monkeypatch.setenv("TOKENTEE_CONFIG", "other.toml")
-    assert config_file.path_of(None, {"TOKENTEE_CONFIG": "other.toml"}).name == "other.toml"
-    assert config_file.path_of("mine.toml").name == "mine.toml"
+    other = config_file.path_of(None, {"TOKENTEE_CONFIG": "other.toml"})
+    assert other is not None
+    assert other.name == "other.toml"
+    mine = config_file.path_of("mine.toml")
+    assert mine is not None
+    assert mine.name == "mine.toml"
 
 
 def test_a_file_that_is_not_there():
+    path = config_file.path_of("nowhere.toml")
+    assert path is not None
     with pytest.raises(LedgerError, match=r"cannot read the config file nowhere.toml"):
-        config_file.load(config_file.path_of("nowhere.toml"))
+        config_file.load(path)
 
 
 def test_the_first_problem_stops_and_the_rest_are_counted(tmp_path):

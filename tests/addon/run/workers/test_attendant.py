@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from mitmproxy import ctx
@@ -41,15 +42,19 @@ class Handler:
         self.transports = {self.client: SimpleNamespace(handler=task)}
 
 
+def is_busy(attendant: Attendant, handler: Any) -> bool:
+    return attendant._is_busy(handler)
+
+
 def test_a_connection_is_busy_while_an_exchange_is_under_way(attendant: Attendant):
     flow = tflow.tflow(resp=True)
     handler = Handler(flow)
-    assert not attendant._is_busy(handler)
+    assert not is_busy(attendant, handler)
     attendant.requestheaders(flow)
-    assert attendant._is_busy(handler)
+    assert is_busy(attendant, handler)
     attendant.response(flow)
-    assert not attendant._is_busy(handler)
-    assert attendant._is_busy(Handler(flow, blocker=1)), "a hook waits, as for a commit"
+    assert not is_busy(attendant, handler)
+    assert is_busy(attendant, Handler(flow, blocker=1)), "a hook waits, as for a commit"
 
 
 def test_streams_of_one_connection_and_websockets_count_each(attendant: Attendant):
@@ -59,31 +64,32 @@ def test_streams_of_one_connection_and_websockets_count_each(attendant: Attendan
     attendant.requestheaders(one)
     attendant.requestheaders(two)
     attendant.error(one)
-    assert attendant._is_busy(handler)
+    assert is_busy(attendant, handler)
     attendant.response(two)
     attendant.websocket_start(two)
-    assert attendant._is_busy(handler)
+    assert is_busy(attendant, handler)
     attendant.websocket_end(two)
-    assert not attendant._is_busy(handler)
+    assert not is_busy(attendant, handler)
     attendant.error(two)
-    assert not attendant._is_busy(handler), "an end too many changes nothing"
+    assert not is_busy(attendant, handler), "an end too many changes nothing"
 
 
 def test_a_tunnel_is_busy_until_a_request_is_seen_in_it(attendant: Attendant):
     flow = tflow.tflow()
     handler = Handler(flow)
     attendant.http_connect(flow)
-    assert attendant._is_busy(handler)
+    assert is_busy(attendant, handler)
     attendant.requestheaders(flow)
     attendant.response(flow)
-    assert not attendant._is_busy(handler)
+    assert not is_busy(attendant, handler)
     attendant.http_connect(flow)
     attendant.client_disconnected(flow.client_conn)
-    assert not attendant._is_busy(handler)
+    assert not is_busy(attendant, handler)
 
 
 def test_only_a_retiring_worker_tells_a_client_that_its_connection_ends(attendant: Attendant):
     flow = tflow.tflow(resp=True)
+    assert flow.response is not None
     attendant.responseheaders(flow)
     assert "connection" not in flow.response.headers
     attendant._retiring = True
@@ -91,6 +97,7 @@ def test_only_a_retiring_worker_tells_a_client_that_its_connection_ends(attendan
     assert flow.response.headers["connection"] == "close"
     for changes in ({"status_code": 101}, {}):
         other = tflow.tflow(resp=True)
+        assert other.response is not None
         other.response.status_code = changes.get("status_code", 200)
         other.request.http_version = "HTTP/1.1" if changes else "HTTP/2.0"
         attendant.responseheaders(other)

@@ -1,11 +1,11 @@
 """The sockets that the supervisor holds."""
 
+import errno
 import socket
 from collections.abc import Iterator
 
 import pytest
 
-from addon.run.workers import listeners as module
 from addon.run.workers.listeners import CannotListenError, Listeners
 
 LOOPBACK = ("127.0.0.1", 0)
@@ -60,10 +60,10 @@ def test_a_system_without_ipv6(listeners: Listeners, monkeypatch: pytest.MonkeyP
 
     def without(family: int, kind: int) -> socket.socket:
         if family == socket.AF_INET6:
-            raise OSError(module.errno.EAFNOSUPPORT, "no")
+            raise OSError(errno.EAFNOSUPPORT, "no")
         return made(family, kind)
 
-    monkeypatch.setattr(module.socket, "socket", without)
+    monkeypatch.setattr(socket, "socket", without)
     listeners.open([("", 0)])
     assert [name.partition(":")[0] for name in listeners.shown()] == ["0.0.0.0"]
 

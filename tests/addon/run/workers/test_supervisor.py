@@ -5,8 +5,10 @@ import io
 import json
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -216,7 +218,7 @@ def test_health_of_all_workers(played: Played, monkeypatch: pytest.MonkeyPatch):
     port = free_port()
     played.does.write_text(str(port))
 
-    def readyz() -> tuple[int, dict[str, object]]:
+    def readyz() -> tuple[int, dict[str, Any]]:
         try:
             with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answered:
                 return answered.status, json.load(answered)
@@ -263,7 +265,7 @@ def test_an_address_that_is_taken_is_one_line(
         assert run_workers(2, lambda: parse(words)) == 1
     expected = f"tokentee: cannot listen on 127.0.0.1:{port}: Address already in use\n"
     assert capsys.readouterr().err == expected
-    monkeypatch.setattr(module.sys, "platform", "win32")
+    monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(WrongCallError, match="does not work on Windows"):
         run_workers(2, lambda: parse(words))
 
