@@ -50,9 +50,13 @@ def applied(text: str) -> str:
     for name, made in PARTS.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         assert pattern.search(text), f"the README has no part {name!r}"
-        part = made()
-        text = pattern.sub(lambda found, part=part: f"{found[1]}{part}\n{found[2]}", text)
+        text = pattern.sub(_with_inside(made()), text)
     return text
+
+
+def _with_inside(part: str) -> Callable[[re.Match[str]], str]:
+    """What `re.sub` puts in place of a part: its two marks and this between them."""
+    return lambda found: f"{found[1]}{part}\n{found[2]}"
 
 
 def _cell(text: str) -> str:

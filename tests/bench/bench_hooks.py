@@ -67,7 +67,10 @@ class Answers:
         options = b"" if load == "json" else b',"stream":true'
         if load in ("short", "burst"):
             options += b',"stream_options":{"include_usage":true}'
-        headers = {"content-type": "application/json", "authorization": "Bearer sk-bench"}
+        headers: dict[str | bytes, str | bytes] = {
+            "content-type": "application/json",
+            "authorization": "Bearer sk-bench",
+        }
         headers |= {"accept-encoding": "gzip", "user-agent": "bench"}
         request = http.Request.make(
             "POST",
@@ -150,12 +153,15 @@ async def serve(loads: list[str]) -> None:
 def forget(ledger: Ledger) -> None:
     """Have a ledger take what it is given for written."""
 
-    def settle(exchange: Exchange, _: Reading) -> Receipt:
+    def open_(exchange: Exchange) -> None:
+        pass
+
+    def settle(exchange: Exchange, reading: Reading) -> Receipt:
         receipt = Receipt(exchange.id)
         receipt.committed = True
         return receipt
 
-    ledger.open = lambda _: None  # type: ignore[method-assign]
+    ledger.open = open_  # type: ignore[method-assign]
     ledger.settle = settle  # type: ignore[method-assign]
 
 

@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -234,10 +235,10 @@ def postgres(folder: Path) -> Iterator[str]:
 
 def measure(
     databases: Sequence[str], rows: int, folder: Path, *, plans: bool
-) -> dict[str, dict[str, object]]:
+) -> dict[str, dict[str, Any]]:
     """All of it; what each question took, by database."""
     console = Console(width=120)
-    found: dict[str, dict[str, object]] = {}
+    found: dict[str, dict[str, Any]] = {}
 
     def ask_all(url: str) -> None:
         engine = db.ensure(url)

@@ -17,6 +17,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.bench import recordings
 from tests.proxy.mitmdump import REPOSITORY
@@ -120,7 +121,7 @@ def _figures(run: Run, count: int, size: int) -> dict[str, object]:
     }
 
 
-def _line(figures: dict[str, object]) -> str:
+def _line(figures: dict[str, Any]) -> str:
     return (
         "{exchanges_per_cpu_second:>9,.0f}{mb_per_cpu_second:>10,.0f}"
         "{exchanges_per_second:>9,.0f}{mb_per_second:>8,.0f}  {rss_mb}"

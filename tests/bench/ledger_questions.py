@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
@@ -76,7 +78,7 @@ def questions() -> Iterator[Asked]:
     for words in ("session", "project", "tag:team"):
         yield _report(words, Scope(), None)
     for name, text in SQL.items():
-        yield Asked(name=name, ask=lambda engine, text=text: _rows(engine, text), seconds_max=1.0)
+        yield Asked(name=name, ask=partial(_rows, text=text), seconds_max=1.0)
     yield Asked(
         name="unpriced, all of it",
         ask=lambda engine: _rows(engine, "SELECT model, COUNT(*) FROM unpriced GROUP BY model"),
@@ -187,7 +189,7 @@ def plans(engine: Engine, asked: Asked) -> Mapping[str, str]:
     """Each statement of a question -> its plan."""
     statements: list[tuple[str, object]] = []
 
-    def note(_connection: object, _cursor: object, text: str, values: object, *_: object) -> None:
+    def note(_connection: object, _cursor: object, text: str, values: Any, *_: object) -> None:
         if text.lstrip().upper().startswith(("SELECT", "WITH")):
             statements.append((text, values))
 
@@ -199,7 +201,7 @@ def plans(engine: Engine, asked: Asked) -> Mapping[str, str]:
     return {text: plan_of(engine, text, values) for text, values in statements}
 
 
-def plan_of(engine: Engine, text: str, values: object) -> str:
+def plan_of(engine: Engine, text: str, values: Any) -> str:
     """What the database does for a statement."""
     explain = "EXPLAIN QUERY PLAN " if engine.dialect.name == "sqlite" else "EXPLAIN "
     with engine.connect() as connection:

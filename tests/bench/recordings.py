@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from mitmproxy.http import HTTPFlow
 from mitmproxy.io import FlowWriter
 from mitmproxy.test import tflow, tutils
 
@@ -144,7 +145,7 @@ def _har_entry(made: Made) -> dict[str, object]:
     }
 
 
-def _flow(made: Made) -> object:
+def _flow(made: Made) -> HTTPFlow:
     start = made.started_at.timestamp()
     request = tutils.treq(
         method=b"POST",

@@ -45,6 +45,7 @@ def main(path: str) -> None:
                 client["command"], env=environment, cwd=home / "work", stdin=subprocess.DEVNULL,
                 capture_output=True, timeout=client["seconds"], check=False,
             )  # fmt: skip
+            code: int | str
             code, out, err = ran.returncode, ran.stdout, ran.stderr
         except subprocess.TimeoutExpired as late:
             code, out, err = "timeout", late.stdout or b"", late.stderr or b""

@@ -128,8 +128,8 @@ def differences(
     before_asked, after_asked = direct.asked_by(client), led.asked_by(client)
     if len(before_asked) != len(after_asked):
         return [*found, f"{len(before_asked)} calls became {len(after_asked)}"]
-    for before, after in zip(_in_order(before_asked), _in_order(after_asked), strict=True):
-        found += _request_differences(client, before, after, own)
+    for one, other in zip(_in_order(before_asked), _in_order(after_asked), strict=True):
+        found += _request_differences(client, one, other, own)
     return found
 
 

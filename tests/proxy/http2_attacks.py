@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import h2.config
 import h2.connection
@@ -26,6 +27,11 @@ QUIET_SECONDS = 4
 IDLE_SECONDS = 60
 """How long an upstream does."""
 HEADERS_END = ["END_HEADERS"]
+
+
+def headers_of(event: h2.events.RequestReceived | h2.events.ResponseReceived) -> dict[str, str]:
+    """Text, as `header_encoding` has it; h2's types know only bytes."""
+    return dict(cast("list[tuple[str, str]]", event.headers))
 
 
 @dataclass
@@ -92,9 +98,9 @@ class Peer:
 
     def _note(self, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.ResponseReceived):
-            self.statuses[event.stream_id] = dict(event.headers)[":status"]
+            self.statuses[event.stream_id] = headers_of(event)[":status"]
         elif isinstance(event, h2.events.RequestReceived):
-            self.requests[event.stream_id] = dict(event.headers)
+            self.requests[event.stream_id] = headers_of(event)
         elif isinstance(event, h2.events.DataReceived):
             before = self.bodies.get(event.stream_id, b"")
             self.bodies[event.stream_id] = before + event.data

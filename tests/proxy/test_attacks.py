@@ -29,7 +29,7 @@ from tests.conftest import Say
 from tests.proxy import attacks, mitmdump, rows
 from tests.proxy.attack import CHAT, EDITED, JSON, PLAIN, STREAMING, Attack
 from tests.proxy.attacks import ATTACKS, BY_NAME
-from tests.proxy.mitmdump import BARE, Mitmdump
+from tests.proxy.mitmdump import BARE, TEE, Mitmdump
 from tests.proxy.pair import new_tag
 from tests.proxy.upstream import Answer, Raw, Request, Upstream
 from tests.proxy.wires.wire import asks
@@ -121,7 +121,7 @@ class Arena:
                 upstreams=self._urls,
                 beside=[TURNS],
                 options=trusting | (hosts if is_ours else {}),
-                **({} if is_ours else {"script": BARE}),
+                script=TEE if is_ours else BARE,
             )
             self._proxies[is_ours] = proxy.start()
             for _ in range(5):  # what is done once is done before anything is measured
@@ -188,7 +188,7 @@ def exchange(
 
 def unchunked(raw: bytes) -> bytes:
     """A chunked body; what follows the first mistake in its framing is marked."""
-    pieces = []
+    pieces: list[bytes] = []
     at = 0
     while True:
         line_end = raw.find(b"\r\n", at)

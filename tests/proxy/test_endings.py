@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -379,6 +379,10 @@ def test_a_body_that_ends_by_closing_and_is_reset_between_two_frames(
     assert row["error_message"] == ("upstream reset its connection" if end is End.RST else None)
 
 
+def always(answer: Answer) -> Callable[[object], Answer]:
+    return lambda _: answer
+
+
 def test_a_body_that_ends_by_closing_and_is_reset_over_tls(tmp_path: Path) -> None:
     """A reset below TLS, and a close without TLS's own goodbye, after the finish reason."""
     pem = make_certificate(tmp_path)
@@ -400,7 +404,7 @@ def test_a_body_that_ends_by_closing_and_is_reset_over_tls(tmp_path: Path) -> No
         for end, outcome in ((End.RST, "upstream_cut"), (End.PROPER, "complete")):
             gate = upstream.gate()
             answer = Answer(pieces=(*pieces, b""), framing=Framing.CLOSE, end=end, gate=gate)
-            upstream.script = lambda _, answer=answer: answer
+            upstream.script = always(answer)
             tag = new_tag()
             with Http1(proxy.address()) as client:
                 client.send(

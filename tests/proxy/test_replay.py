@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mitmproxy import http
@@ -43,7 +44,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pair, P
         yield running, captures
 
 
-def facts(ledger: Path) -> list[dict]:
+def facts(ledger: Path) -> list[dict[str, Any]]:
     return [{name: row[name] for name in SAME} for row in rows.exchanges(ledger)]
 
 
@@ -71,6 +72,9 @@ def flow_of(item: Recorded) -> http.HTTPFlow:
         content=item.request_body, trailers=None,
         timestamp_start=item.opened_at.timestamp(), timestamp_end=None,
     )  # fmt: skip
+    assert item.status is not None
+    assert item.responded_at is not None
+    assert item.ended_at is not None
     flow.response = http.Response(
         http_version=b"HTTP/1.1", status_code=item.status, reason=b"OK",
         headers=http.Headers(item.response_headers), content=item.response_body, trailers=None,

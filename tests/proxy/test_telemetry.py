@@ -69,7 +69,7 @@ def test_everything_at_once(tmp_path: Path, receiver: ThreadingHTTPServer) -> No
         "tee_hosts": "127.0.0.1=openai",
     }
     with (
-        Upstream(lambda _: Answer(pieces=[ANSWER], content_type="application/json")) as upstream,
+        Upstream(lambda _: Answer(pieces=(ANSWER,), content_type="application/json")) as upstream,
         Mitmdump(tmp_path, upstreams=[upstream.url], options=options) as proxy,
     ):
         assert get(port, "/readyz")[0] == 200
@@ -106,7 +106,7 @@ def test_a_port_that_is_taken_ends_the_start_with_one_line(tmp_path: Path) -> No
 def test_a_receiver_that_is_down_changes_nothing(tmp_path: Path) -> None:
     options = {"tee_otlp": "http://127.0.0.1:9", "tee_hosts": "127.0.0.1=openai"}
     with (
-        Upstream(lambda _: Answer(pieces=[ANSWER], content_type="application/json")) as upstream,
+        Upstream(lambda _: Answer(pieces=(ANSWER,), content_type="application/json")) as upstream,
         Mitmdump(tmp_path, upstreams=[upstream.url], options=options) as proxy,
     ):
         assert ask(proxy.address()) == ANSWER

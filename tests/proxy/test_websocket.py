@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -82,7 +83,7 @@ def url(proxy: Mitmdump, path: str = "/v1/responses", upstream_number: int = 0) 
 CREATE = json.dumps({"type": "response.create", "model": "gpt-5-mini", "input": "a secret prompt"})
 
 
-def by_session(proxy: Mitmdump, session: str) -> list[dict]:
+def by_session(proxy: Mitmdump, session: str) -> list[dict[str, Any]]:
     return [row for row in rows.exchanges(proxy.ledger) if row["session_id"] == session]
 
 

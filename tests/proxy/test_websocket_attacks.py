@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 from websockets.sync.server import ServerConnection, serve
 
 from tests.conftest import Say
@@ -93,6 +93,7 @@ def play(attack: WebSocketAttack, proxy: Mitmdump, peer: Peer) -> bytes:
             additional_headers={"authorization": "Bearer sk-1"},
         ) as connection,
     ):
+        assert isinstance(connection, ClientConnection)
         got: list[bytes] = []
         reading = threading.Thread(target=lambda: got.append(_until_the_end(connection)))
         reading.start()
@@ -104,11 +105,11 @@ def play(attack: WebSocketAttack, proxy: Mitmdump, peer: Peer) -> bytes:
     return b" ".join([*got, peer.received.get(attack.name, b"")])
 
 
-def _until_the_end(connection: object) -> bytes:
+def _until_the_end(connection: ClientConnection) -> bytes:
     """The messages up to upstream's last one."""
     found = []
     with contextlib.suppress(ConnectionClosed, TimeoutError, OSError):
-        while (message := connection.recv(timeout=30)) != "the end":  # type: ignore[attr-defined]
+        while (message := connection.recv(timeout=30)) != "the end":
             found.append(hash_of(message))
     return b"%d %d" % (len(found), sum(found))
 

@@ -4,5 +4,5 @@ from mitmproxy import http
 
 
 def response(flow: http.HTTPFlow) -> None:
-    if flow.response is not None and flow.response.raw_content:
+    if flow.response is not None and flow.response.content:
         flow.response.content = flow.response.content.replace(b"upstream", b"changed!")

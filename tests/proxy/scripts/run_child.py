@@ -39,13 +39,17 @@ def certificate(address):
     """Issuer of the certificate that a TLS server behind the proxy shows."""
     import base64
 
+    assert PROXY.username is not None
+    assert PROXY.password is not None
     who = base64.b64encode(f"{unquote(PROXY.username)}:{unquote(PROXY.password)}".encode()).decode()
     connection, answer = raw(f"CONNECT {address} HTTP/1.1", f"Basic {who}")
     assert " 200 " in answer, answer
     context = ssl.create_default_context()
     context.check_hostname = False
     with context.wrap_socket(connection, server_hostname="localhost") as tls:
-        return str(tls.getpeercert()["issuer"])
+        shown = tls.getpeercert()
+        assert shown is not None
+        return str(shown["issuer"])
 
 
 found["llm"] = post(f"https://{LLM}/v1/chat/completions", {"x-tokentee-session": "s1"}.items())

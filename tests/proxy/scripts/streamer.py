@@ -1,11 +1,11 @@
 """Set the stream at `responseheaders` as the request's `x-stream` says, after our addon did."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from mitmproxy import http
 
 
-def upper(data: bytes) -> bytes | list[bytes]:
+def upper(data: bytes) -> Iterable[bytes] | bytes:
     return data.upper() or []
 
 
@@ -16,11 +16,11 @@ class Streamer:
         assert flow.response is not None
         ours = flow.response.stream
 
-        def around(data: bytes) -> bytes | list[bytes]:
+        def around(data: bytes) -> Iterable[bytes] | bytes:
             assert callable(ours)
             return ours(data)
 
-        choices: dict[str, bool | Callable[[bytes], bytes | list[bytes]]] = {
+        choices: dict[str, bool | Callable[[bytes], Iterable[bytes] | bytes]] = {
             "true": True,
             "false": False,
             "upper": upper,
