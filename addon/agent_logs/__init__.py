@@ -1,7 +1,6 @@
 """Agent logs: the session logs that Claude Code, Codex and Gemini CLI keep on disk.
 
 In: log files. Out: one call for each answer of a model, with session, project, branch and usage;
-exchanges of source `import`, booked once beside what was recorded live. Prompts and answers are
-read past and never kept.
-Uses: dialects (how each vendor's usage is counted), the ledger.
+exchanges of source `import`, booked once and not if they were recorded live. Prompts and answers
+are skipped and never kept. Uses: dialects (how each vendor's usage is counted), the ledger.
 """

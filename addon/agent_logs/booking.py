@@ -1,4 +1,4 @@
-"""Edge. Session logs into the ledger: each answer once, beside what was recorded live."""
+"""Edge. Books session logs in the ledger: each answer once, and not if it was recorded live."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,14 +15,14 @@ from ledger.store.writing.jobs import Receipt
 from ledger.store.writing.writer import Ledger
 
 BATCH_MAX = 500
-"""Answers that are looked up and written together."""
+"""Answers per lookup and per write."""
 RUNNING_FOR = timedelta(seconds=60)
-"""An answer that the log got so lately may still be growing; the next import takes it."""
+"""An answer this recent may still be incomplete; the next import books it."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the answers of one agent."""
+    """Counts of one agent's answers, by result."""
 
     files: int = 0
     sessions: set[str] = field(default_factory=set)
@@ -30,18 +30,18 @@ class Tally:
     known: int = 0
     """Imported before."""
     live: int = 0
-    """Recorded on the wire: that row counts, with its key and its bytes."""
+    """Recorded live: that row counts, with its key and its bytes."""
     running: int = 0
     """Too recent to be complete."""
     outside: int = 0
-    """Outside of the period that was asked for."""
+    """Outside of the requested period."""
     refused: int = 0
-    """The ledger could not take them."""
+    """The ledger refused them."""
     skipped: Skipped = field(default_factory=Skipped)
 
 
 class Commits:
-    """Waits until the writer has resolved what it was given."""
+    """Waits until the writer has resolved its receipts."""
 
     def __init__(self) -> None:
         self._resolved = threading.Semaphore(0)
@@ -51,14 +51,14 @@ class Commits:
         self._resolved.release(len(receipts))
 
     def wait(self, receipts: Sequence[Receipt]) -> None:
-        """Until these are resolved; every one is, within the writer's bounds."""
+        """Wait until these are resolved; the writer resolves each within its bounds."""
         for _ in receipts:
             self._resolved.acquire()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """Which answers to take. None: no end."""
+    """Which answers to book. None: unbounded."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -71,7 +71,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
-    """Where answers go. `ledger` None: nowhere, they are only counted."""
+    """Books answers in a ledger. `ledger` None: answers are only counted."""
 
     known: KnownExchanges | None
     """None: there is no ledger yet."""
@@ -87,8 +87,8 @@ class Booking:
         *,
         progress: Callable[[Path], None],
     ) -> dict[str, Tally]:
-        """Book the answers of all logs; what became of them, by agent. `progress` is called
-        before each file."""
+        """Book the answers of all logs; the counts by agent. `progress` is called before each
+        file."""
         tallies: dict[str, Tally] = {}
         for kind, path in logs:
             progress(path)
@@ -133,7 +133,7 @@ class Booking:
         tally.new -= failed
 
     def _there(self, made: Sequence[Booked]) -> tuple[set[str], list[bool]]:
-        """Ids that were imported before, and for each answer whether it was recorded live."""
+        """The ids that were imported before, and for each answer whether it was recorded live."""
         if self.known is None:
             return set(), [False] * len(made)
         ids = [exchange.id for exchange, _ in made]

@@ -1,4 +1,4 @@
-"""Pure. One answer of a model, as a session log tells of it, and the exchange that it becomes."""
+"""Pure. One answer of a model in a session log, and its exchange."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from ledger.model.exchange import Exchange, Outcome, Source, State
 from ledger.model.reading import Reading, UsageSource
 
 METER_VERSION = "log-1"
-"""Of the readers of session logs; raised when one of them reads a log differently."""
+"""The version of the log readers; it is raised when one of them reads a log differently."""
 FOLDER_NAME_MAX = 100
 
 
@@ -23,10 +23,10 @@ type Booked = tuple[Exchange, Reading]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """An agent, and the upstream that it talks to unless told otherwise."""
+    """An agent, and its default upstream."""
 
     name: str
-    """As `exchanges.agent` has it."""
+    """The value of `exchanges.agent`."""
     origin: str
     provider: str
     path: str
@@ -35,17 +35,17 @@ class Agent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One answer. None: the log does not tell."""
+    """One answer. None: not in the log."""
 
     agent: Agent
     at: datetime
-    """When the log has the answer, UTC."""
+    """The time of the answer in the log, UTC."""
     session_id: str
     number: int
     """Of this answer in its session, for logs that name no response."""
     model: str | None
     usage: Mapping[str, Any]
-    """The usage object, in the words of the vendor's wire."""
+    """The usage object, with the keys of the vendor's API."""
     response_id: str | None = None
     finish_reason: str | None = None
     parent_session_id: str | None = None
@@ -58,7 +58,7 @@ class Call:
 
     @property
     def exchange_id(self) -> str:
-        """Derived from what the log says of the answer, so that reading it again finds it."""
+        """An id derived from the logged facts of the answer, so that a second import finds it."""
         named = self.response_id or f"{self.session_id}/{self.number}"
         text = f"{self.agent.name}\0{named}"
         return f"log-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:32]}"
@@ -67,8 +67,8 @@ class Call:
 def booked(call: Call, *, now: datetime, capture: str, tags: Mapping[str, str]) -> Booked:
     """The exchange and the reading of a call.
 
-    `now`: when the log is read; `capture`: the file that it stands in. The key is not known, nor
-    what the answer was in bytes.
+    `now`: the time of reading; `capture`: the log file. The key and the bytes of the answer are not
+    known.
     """
     facts = Facts(provider=call.agent.provider)
     usage_json = json_values.dumps(dict(call.usage))

@@ -1,9 +1,9 @@
 """Pure. Claude Code's logs: `<config>/projects/<project>/<session>.jsonl`.
 
-https://docs.claude.com/en/docs/claude-code says where sessions are stored; the format is not
-documented and was read off logs of versions 1 and 2. A line of type `assistant` holds one block of
-an answer in the words of the Messages API: an answer has several lines with one `message.id`, each
-with its usage so far, and the last is right (ccusage/ccusage#888, #994).
+https://docs.claude.com/en/docs/claude-code documents where sessions are stored; the format is not
+documented and was derived from logs of versions 1 and 2. A line of type `assistant` holds one block
+of an answer in the format of the Messages API: an answer has several lines with one `message.id`,
+each with its usage so far, and the last is right (ccusage/ccusage#888, #994).
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,13 +20,13 @@ AGENT = Agent(
     dialect=MESSAGES,
 )
 SYNTHETIC = "<synthetic>"
-"""The model of messages that Claude Code wrote itself: no call was made."""
+"""The model of messages that Claude Code generated itself, without a call."""
 OPEN_MAX = 256
-"""Answers whose lines may be interleaved (subagents); an older one is taken for complete."""
+"""Answers whose lines may be interleaved (subagents); an older one counts as complete."""
 
 
 def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
-    """The answers of one log, each once, with the last usage that stands for it."""
+    """The answers of one log, each once, with its last usage."""
     waiting: dict[str, tuple[dict[str, Any], set[str]]] = {}
     for line in lines:
         message = line.get("message")
@@ -73,7 +73,7 @@ def _call(line: dict[str, Any], tools: set[str]) -> Iterator[Call]:
 
 
 def _tool_calls(message: dict[str, Any]) -> set[str]:
-    """Ids of the tools that these blocks call; each block has a line, and some stand twice."""
+    """Ids of the tools that these blocks call; each block has a line, and some are repeated."""
     content = message.get("content")
     blocks = content if isinstance(content, list) else []
     return {

@@ -1,10 +1,11 @@
 """Pure. Codex's logs: `<home>/sessions/YYYY/MM/DD/rollout-*.jsonl`.
 
-Read off the types of the open-source CLI (github.com/openai/codex: `RolloutItem`,
+Derived from the types of the open-source CLI (github.com/openai/codex: `RolloutItem`,
 `TokenUsageInfo`). `session_meta` names session, folder and branch, `turn_context` the model; an
 `event_msg` of type `token_count` follows each answer with its usage (`last_token_usage`) and the
-session's sum (`total_token_usage`). The same event may stand twice: the sum tells. Input includes
-cached tokens, output includes reasoning, as in the Responses API. No response id is kept.
+session's sum (`total_token_usage`). The same event may be repeated; an unchanged sum shows this.
+Input includes cached tokens, output includes reasoning, as in the Responses API. No response id is
+kept.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,7 +36,9 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
             continue
         match line.get("type"), payload.get("type"):
             case "session_meta", _:
-                session = session or payload  # a forked session repeats its parent's behind its own
+                session = (
+                    session or payload
+                )  # a forked session repeats its parent's `session_meta` after its own
             case "turn_context", _:
                 model = text_of(payload.get("model")) or model
             case "response_item", "function_call" | "custom_tool_call" | "local_shell_call":
@@ -67,7 +70,7 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
 
 
 def _usage(last: dict[str, Any]) -> dict[str, Any]:
-    """In the words of the Responses API, whose figures these are."""
+    """The usage with the keys of the Responses API, whose figures these are."""
     usage: dict[str, Any] = {
         name: last[name]
         for name in ("input_tokens", "output_tokens", "total_tokens")

@@ -1,4 +1,4 @@
-"""Edge. Finding session logs, and reading them line by line within bounds."""
+"""Edge. Finds session logs, and reads them line by line within bounds."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ class Kind:
     calls: Callable[[Lines], Iterator[Call]]
 
     def folder(self, environment: Mapping[str, str], home: Path) -> Path:
-        """Where this agent keeps its files."""
+        """The folder of this agent's files."""
         named = environment.get(self.home_variable)
         return Path(named) if named else home / self.home
 
@@ -67,10 +67,10 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(slots=True)
 class Skipped:
-    """What could not be read of the logs."""
+    """Counts of unreadable lines and files."""
 
     lines: int = 0
-    """Lines that are no JSON object, or too long."""
+    """Lines that are not a JSON object, or too long."""
     files: int = 0
     """Files that could not be opened."""
 
@@ -83,7 +83,7 @@ def find(kind: Kind, environment: Mapping[str, str], home: Path) -> list[Path]:
 
 
 def kind_of(path: Path) -> Kind | None:
-    """Which agent's log a file is, by where it lies or by its first lines."""
+    """Which agent's log a file is, by its path or its first lines."""
     for kind in KINDS.values():
         if any(path.match(f"*/{pattern}") for pattern in kind.patterns):
             return kind
@@ -98,8 +98,8 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def named(paths: Iterable[Path]) -> Iterator[tuple[Kind, Path]]:
-    """The logs among these files and folders. LedgerError for a path that is not there, and for a
-    file that is no session log."""
+    """The logs among these files and folders. LedgerError for a missing path, and for a file that
+    is not a session log."""
     for path in paths:
         if path.is_dir():
             for found in sorted(path.rglob("*.json*")):
@@ -116,8 +116,8 @@ def named(paths: Iterable[Path]) -> Iterator[tuple[Kind, Path]]:
 
 
 def read(path: Path, skipped: Skipped) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a log, one after the other. A last line that is cut, as of a session
-    that goes on, is left out."""
+    """The JSON objects of a log, in order. A partial last line, as in a running session, is left
+    out."""
     try:
         with path.open("rb") as file:
             if path.suffix == ".json":
@@ -148,4 +148,4 @@ def _skip_line(file: Any) -> None:
 
 def user_home() -> Path:
     """The user's home folder."""
-    return Path(os.path.expanduser("~"))  # noqa: PTH111  # Path.home raises where there is none
+    return Path(os.path.expanduser("~"))  # noqa: PTH111  # Path.home raises if there is none

@@ -1,7 +1,7 @@
 """Pure. Gemini CLI's logs: `<home>/tmp/<project>/chats/session-*.json`, one document a session, or
 `.jsonl`, one message a line.
 
-Read off the open-source CLI (github.com/google-gemini/gemini-cli, `ChatRecordingService`): a
+Derived from the open-source CLI (github.com/google-gemini/gemini-cli, `ChatRecordingService`): a
 message of type `gemini` has `model` and `tokens` with input, output, cached, thoughts, tool, total.
 Input includes cached tokens; output is without thoughts, as `candidatesTokenCount` is.
 """
@@ -27,11 +27,11 @@ _WORDS = {
     "tool": "toolUsePromptTokenCount",
     "total": "totalTokenCount",
 }
-"""The log's words -> those of `usageMetadata`."""
+"""The log's keys -> those of `usageMetadata`."""
 
 
 def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
-    """The answers of one log; a message that was saved again counts once, as it was saved last."""
+    """The answers of one log; a message that was saved again counts once, in its last version."""
     session: dict[str, Any] = {}
     messages: dict[str, dict[str, Any]] = {}
     for line in lines:

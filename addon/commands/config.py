@@ -1,4 +1,4 @@
-"""Wiring. `tokentee config`: check a config file, show what is in force."""
+"""Wiring. `tokentee config`: check a config file, show the settings in force."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def show(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Show the settings in force, and where each comes from.
+    """Show the settings in force, and the source of each.
 
     Passwords are hidden.
     """

@@ -9,7 +9,7 @@ import typer
 
 
 class Kind(StrEnum):
-    """What there are files for."""
+    """The kinds of deployment."""
 
     DOCKER = "docker"
     COMPOSE = "compose"

@@ -41,16 +41,15 @@ def import_command(
         typer.Option(metavar="NAME=VALUE", help="A tag for every answer; may be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count what would be booked, and book nothing.")
+        bool, typer.Option("--dry-run", help="Count the answers without booking them.")
     ] = False,
     ledger: LedgerOption = None,
     prices: Prices = None,
 ) -> None:
-    """Book what agents' own session logs tell, once, beside what was recorded live.
+    """Book the answers in agents' own session logs, once each.
 
-    An answer that was recorded on the wire keeps that row. Doing it again adds nothing. Prompts
-    and answers are read past and never kept. Exit code 1: nothing was found, or something was
-    refused.
+    An answer that was recorded live keeps its row. A second import adds nothing. Prompts and
+    answers are skipped and never kept. Exit code 1: nothing was found, or something was refused.
     """
     from addon.agent_logs import booking, files
     from ledger import recording
@@ -143,7 +142,7 @@ def _tags(words: list[str]) -> dict[str, str]:
 
 
 def _lines(name: str, tally: "Tally", *, is_dry: bool) -> "Iterator[str]":
-    """What became of one agent's logs, in words."""
+    """The counts of one agent's logs, as lines."""
     from ledger.reports.layout import counted
 
     verb = "would be booked" if is_dry else "booked"

@@ -1,11 +1,11 @@
-"""Edge. `tokentee rebuild`: recordings through today's meter; where it differs, a further reading.
+"""Edge. `tokentee rebuild`: meters recordings again, and adds a reading where figures differ.
 
-What is booked stays: a reading that comes out otherwise is added as the next revision, with
-charges at the prices of the exchange's own time, and says what changed. The exchange's other facts
-(model, tier, outcome) stay as they were settled, and it is priced by them.
+Booked readings stay: a reading with other figures is added as the next revision, with charges at
+the prices of the exchange's own time, and states what changed. The exchange's other facts (model,
+tier, outcome) stay as they were settled, and decide its prices.
 
-Everything is read twice, once to show what changes and once to write it, so that memory holds one
-answer at a time however much there is to read.
+Everything is read twice, once to show the changes and once to write them, so that memory holds one
+answer at a time for any amount of recordings.
 """
 
 from __future__ import annotations
@@ -55,18 +55,17 @@ def rebuild_command(
     paths: Recordings,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show the changes without making them.")
     ] = False,
     ledger: LedgerOption = None,
     url: Url = None,
     prices: Prices = None,
 ) -> None:
-    """Read what is booked once more from its recordings, with the meter of this version.
+    """Read booked exchanges again from their recordings, with the meter of this version.
 
-    Where a figure comes out otherwise, a further reading is added, priced as of the exchange's
-    own time; it counts from then on and says what changed. The ones before stay. Doing it again
-    adds nothing. Exchanges that the ledger does not have are left alone: `tokentee replay` reads
-    those in.
+    If a figure differs, a further reading is added, priced as of the exchange's own time; it counts
+    from then on and states what changed. The earlier readings stay. A second rebuild adds nothing.
+    Exchanges that the ledger does not have are left alone: `tokentee replay` reads those in.
 
     Exit code 1: something was not readable, not what upstream had sent, or refused by the ledger,
     or none of it is in the ledger.
@@ -77,7 +76,7 @@ def rebuild_command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a rebuild changes for some exchanges. None: nothing was reported, or has a price."""
+    """The changes of a rebuild for some exchanges. None: nothing was reported, or has a price."""
 
     exchanges: int = 0
     input_before: int | None = None
@@ -101,12 +100,13 @@ class Change:
 
 @dataclass(slots=True)
 class Tally:
-    """What a reading of the files came to."""
+    """The result of reading the files."""
 
     seen: Seen = field(default_factory=Seen)
     same: int = 0
     altered: list[str] = field(default_factory=list)
-    """Exchanges whose recording is not what upstream sent, by the ledger's digest: not used."""
+    """Exchanges whose recording differs from the upstream bytes, by the ledger's digest: not
+    used."""
     changes: dict[tuple[str, str], Change] = field(default_factory=lambda: defaultdict(Change))
     """By dialect and model."""
 
@@ -119,7 +119,7 @@ def main(
     prices: str | None,
     dry_run: bool,
 ) -> int:
-    """Show what changes, and add it unless this is only a rehearsal; the exit code."""
+    """Show the changes, and add them unless this is a dry run; returns the exit code."""
     files = files_of(paths, bodies_too=url is not None)
     if not files:
         raise LedgerError(f"nothing to read in {', '.join(map(str, paths))}")
@@ -153,7 +153,7 @@ def main(
 def differing(
     find: Find, items: Iterable[Recorded], book: PriceBook, tally: Tally
 ) -> Iterator[Further]:
-    """The readings to add, with their charges; what they come to is counted in `tally`."""
+    """The readings to add, with their charges; `tally` counts the changes."""
     for item, booked in pairs(items, find, tally.seen):
         if _is_other_answer(item, booked):
             tally.altered.append(item.name)
@@ -176,7 +176,7 @@ def _is_other_answer(item: Recorded, booked: Booked) -> bool:
 def write(
     add: Callable[[Sequence[Further]], tuple[int, list[str]]], further: Iterable[Further]
 ) -> tuple[int, list[str]]:
-    """Add the readings; how many there were, and which the database refuses."""
+    """Add the readings; how many, and which the database refuses."""
     added = 0
     refused = []
     for batch in itertools.batched(further, BATCH):
@@ -201,7 +201,7 @@ def _further(item: Recorded, booked: Booked, book: PriceBook) -> Further | None:
 
 
 def reason_of(found: Mapping[str, tuple[Any, Any]]) -> str:
-    """What changed, in words that fit a line; of what may be long, only that it did."""
+    """The changes in one line; for a long value only the fact that it changed."""
     changes = ", ".join(
         f"{name} {_text(before)} -> {_text(now)}" if name in _SHORT else name
         for name, (before, now) in found.items()
@@ -238,7 +238,7 @@ def _change(booked: Booked, reading: Reading, lines: Sequence[Charge]) -> Change
 
 
 def table(changes: Mapping[tuple[str, str], Change]) -> Table:
-    """What changes, by dialect and model, and in all."""
+    """The changes by dialect and model, and in total."""
     names = ("Dialect", "Model", "Exchanges", "Input", "now", "Output", "now", "Cost", "now")
     return Table(
         columns=tuple(

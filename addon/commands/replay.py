@@ -1,4 +1,4 @@
-"""Edge (the terminal). `tokentee replay`: what it shows while it works and when it is done."""
+"""Edge (the terminal). `tokentee replay`: its progress display and its result."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def replay_command(
 ) -> None:
     """Read recorded exchanges into the ledger, with the meter that reads live traffic.
 
-    Reading the same material again adds nothing, and takes a tenth of the time: interrupt it and
-    run it again to go on where it was. At the end it says how many exchanges were new, how many
-    the ledger had, and what was skipped and why.
+    Reading the same recordings again adds nothing, and takes a tenth of the time: after an
+    interruption, run it again to continue. At the end it prints how many exchanges were new, how
+    many the ledger had, and which were skipped and why.
 
     With --dask the work is cut into files and parts of files. A part whose worker dies is read
     by another one, and each is merged into the ledger once.
@@ -139,7 +139,7 @@ def _replayed(
     job: Job,
     run: Callable[[Console, Log], Tally],
 ) -> int:
-    """Run a replay of these files and show its result; the exit code."""
+    """Run a replay of these files and show its result; returns the exit code."""
     if not files:
         raise LedgerError(f"nothing to replay in {', '.join(map(str, paths))}")
     console = console_on_stderr()
@@ -153,7 +153,7 @@ def _replayed(
 
 
 def serve_recordings(paths: Sequence[Path], *, url: str | None, address: str, speed: float) -> int:
-    """Serve what the files hold as an upstream, until interrupted."""
+    """Serve the answers in the files as an upstream, until interrupted."""
     host, _, port = address.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
         raise LedgerError(f"--serve {address}: not [HOST:]PORT")

@@ -57,7 +57,7 @@ Example:
 
 
 def run(words: Sequence[str]) -> int:
-    """Do what the words behind `tokentee run` ask for; the exit code."""
+    """Run `tokentee run` with these words; returns the exit code."""
     from addon.run.call.arguments import WrongCallError, parse
 
     try:
@@ -91,8 +91,9 @@ def _show_live(call: "Call") -> int:
 
 
 def _starter(call: "Call") -> "Callable[[Call], int]":
-    """What runs the call in this process."""
-    # Imports make objects that stay: a tenth of the start goes into looking for garbage in them.
+    """The function that runs the call in this process."""
+    # Imports create permanent objects: the garbage collector would spend a tenth of the start on
+    # them.
     gc.disable()
     if call.command:
         from addon.run.around import run_around as start
@@ -104,10 +105,10 @@ def _starter(call: "Call") -> "Callable[[Call], int]":
 
 
 def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":
-    """The call with what the environment and the config file say below its own options.
+    """The call, completed with the environment and the config file, which its own options override.
 
-    `given`: the environment as the operator made it. What the file says of names and budgets is
-    put into this process's environment, where their readers look for it.
+    `given`: the operator's environment. The file's paths of names and budgets are put into this
+    process's environment, where their readers find them.
     """
     from addon.run.call import config_file, words
     from addon.run.call.arguments import workers_of

@@ -1,8 +1,8 @@
 """Edge. `tokentee verify`: checks the ledger's promises, and compares it with recordings.
 
 The promises are asked of the database (`ledger.verification`). A recording proves what the ledger
-alone cannot: that its digests are those of what upstream sent, and that taking the usage out again,
-which we had asked for, gives the bytes that the client was handed.
+alone cannot: that its digests are those of the bytes that upstream sent, and that stripping the
+usage that we had asked for gives the bytes that the client received.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ledger.text import period
 from ledger.text.printable import printable
 
 CAPTURED = "captured"
-"""What the ledger says of a recorded answer is what the recording holds."""
+"""The ledger's facts of a recorded answer agree with the recording."""
 REREAD = "reread"
 """Not a promise: today's meter reads a recording differently."""
 _CLIENT_SIDE = ("client_bytes", "removed_bytes", "client_digest", "removed_digest")
@@ -72,12 +72,12 @@ _FACTS = (
     "user_agent",
     "end_user",
 )
-"""What of an exchange a recording gives again."""
+"""The facts of an exchange that a recording can reproduce."""
 _OF_BYTES = ("request_bytes", "request_digest", "response_bytes", "events")
 _OF_REQUEST = ("request_bytes", "request_digest")
 
 type Line = tuple[str, str, str]
-"""What is broken, of which exchange, and what was found."""
+"""The broken promise, the exchange, and the finding."""
 
 
 def verify_command(
@@ -85,7 +85,7 @@ def verify_command(
         list[Path] | None,
         typer.Argument(
             metavar="[PATHS]...",
-            help="Captures to hold the ledger against; files and folders as for replay.",
+            help="Captures to compare with the ledger; files and folders as for replay.",
             show_default=False,
         ),
     ] = None,
@@ -96,9 +96,9 @@ def verify_command(
 ) -> None:
     """Prove the ledger: bytes, digests, readings, charges, duplicates and sums.
 
-    Every promise is asked of the database itself. With captures, each answer in them is also held
-    against the digest of what upstream sent, edited once more where usage had been asked for, and
-    metered once more; a meter that reads it differently now is no breach (`tokentee rebuild`).
+    Every promise is a query to the database itself. With captures, each answer in them is also
+    compared with the digest of the upstream bytes, stripped again if usage had been asked for, and
+    metered again; a meter that reads it differently now is no breach (`tokentee rebuild`).
 
     Each breach is a line on stdout: the promise, the row, what was found. Exit code 1 if there is
     any.
@@ -153,7 +153,7 @@ def _differences(item: Recorded, booked: Booked) -> Iterator[Line]:
         return
     if exchange.client_digest is not None and item.is_exact:
         found = _client_side(exchange, again.exchange)
-        # The end of the body may have come or not, whatever ended it: with and without are right.
+        # The end of the body may not have been seen, so accept the digests with and without it.
         cut = reread(item, exchange, reached_end=False) if found else None
         if found and (cut is None or _client_side(exchange, cut.exchange)):
             yield CAPTURED, exchange.id, "; ".join(found)
@@ -168,7 +168,7 @@ def _differences(item: Recorded, booked: Booked) -> Iterator[Line]:
 
 
 def _facts(item: Recorded, booked: Exchange, again: Exchange) -> list[str]:
-    """What the ledger says of an exchange and the recording gives otherwise."""
+    """The facts of an exchange in which ledger and recording differ."""
     if booked.degraded is not None:
         return []  # it was not read in full then
     names = [name for name in _FACTS if getattr(booked, name) != getattr(again, name)]
@@ -179,7 +179,7 @@ def _facts(item: Recorded, booked: Exchange, again: Exchange) -> list[str]:
     if booked.request_digest is None:
         names = [name for name in names if name != "request_digest"]  # before migration 0005
     if REDACTED in (booked.error_message or "") + (again.error_message or ""):
-        # The credentials that were taken out of it then are not in the recording.
+        # The recording does not contain the credentials that were removed from the value.
         names = [name for name in names if not name.startswith("error_")]
     return [_difference(name, getattr(booked, name), getattr(again, name)) for name in names]
 
@@ -221,7 +221,7 @@ def _show(console: Console, verdict: Verdict) -> int:
 
 
 def _counted(lines: Iterable[Line]) -> tuple[Counter[str], list[Line]]:
-    """How many there are of each kind, and the first breaches."""
+    """The count of each kind, and the first breaches."""
     counts: Counter[str] = Counter()
     breaches: list[Line] = []
     for line in lines:

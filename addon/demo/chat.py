@@ -1,4 +1,4 @@
-"""Pure. How the scenes speak chat completions: requests, chunks, streams, documents."""
+"""Pure. The scenes' chat completions: requests, chunks, streams, documents."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -79,7 +79,7 @@ def chunk(
 
 
 def begun(response_id: str, model: str, deltas: Sequence[Delta]) -> tuple[bytes, ...]:
-    """A stream as far as its content goes: the role, then the deltas."""
+    """The content part of a stream: the role, then the deltas."""
     role: Delta = {"role": "assistant", "content": ""}
     return tuple(event(chunk(response_id, model, delta)) for delta in (role, *deltas))
 

@@ -9,7 +9,7 @@ from addon.demo.upstream import SCENE_HEADER
 
 ANSWER_SECONDS_MAX = 30
 SESSION_HEADER = "x-tokentee-session"
-"""Attributes the request; the proxy takes it off before it goes upstream."""
+"""Attributes the request; the proxy removes it before the request goes upstream."""
 SDK_HEADERS = {
     "openai": {"authorization": "Bearer sk-demo-0000", "user-agent": "OpenAI/Python 2.8.0"},
     "anthropic": {
@@ -25,7 +25,7 @@ SDK_HEADERS = {
 
 
 async def play(scene: Scene, port: int) -> bytes:
-    """The body that the client got, whichever way it ended."""
+    """The body that the client received, complete or not."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         async with asyncio.timeout(ANSWER_SECONDS_MAX):

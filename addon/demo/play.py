@@ -1,4 +1,4 @@
-"""Wiring. Plays every scene through a real mitmdump, and holds the ledger against upstream."""
+"""Wiring. Plays every scene through a real mitmdump, and compares the ledger with upstream."""
 
 import asyncio
 import contextlib
@@ -21,8 +21,8 @@ from ledger.store.scope import Scope
 
 
 def demo() -> int:
-    """Run it all; the exit code: 0 if the ledger says what upstream sent, 1 if not."""
-    # A folder of its own and no other trace on disk: the ledger in it is there to be queried.
+    """Run the demo; the exit code: 0 if the ledger agrees with upstream, 1 if not."""
+    # Everything is in one folder of its own; the user can query the ledger in it.
     folder = Path(tempfile.mkdtemp(prefix="tokentee-demo-"))
     ledger = folder / "ledger.db"
     scenes = (*gateways.scenes(), *chuizi.scenes())
@@ -52,7 +52,7 @@ def demo() -> int:
 
 
 def _report(ledger: Path, out: Console) -> None:
-    """What `tokentee report --by provider` says of the same ledger."""
+    """The output of `tokentee report --by provider` for the same ledger."""
     found = queries.report(open_engine(f"sqlite:///{ledger}"), ["provider"], Scope())
     out.print()
     print_table(report_tables.screen(found), out, "tokentee report --by provider")
@@ -61,7 +61,7 @@ def _report(ledger: Path, out: Console) -> None:
 
 
 async def _play(scenes: Sequence[Scene], ledger: Path) -> dict[str, bytes]:
-    """By title, what each scene's client got. The ledger is complete when this is over."""
+    """The body that each scene's client received, by title. Afterwards the ledger is complete."""
     task = asyncio.current_task()
     assert task is not None
     with contextlib.suppress(NotImplementedError):  # Windows
@@ -91,7 +91,7 @@ async def _play(scenes: Sequence[Scene], ledger: Path) -> dict[str, bytes]:
 def mistakes_in(
     scenes: Sequence[Scene], bodies: Mapping[str, bytes], found: Sequence[rows.Row]
 ) -> list[str]:
-    """Everything in which ledger or client differ from what upstream sent, in words."""
+    """The differences of ledger and clients from upstream, as lines."""
     mistakes = []
     by_scene: dict[str, list[rows.Row]] = {}
     for row in found:

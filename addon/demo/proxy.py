@@ -16,10 +16,10 @@ START_SECONDS_MAX = 60
 machine that has just installed everything."""
 STOP_SECONDS_MAX = 20
 STARTS_MAX = 3
-"""Another program may take a port between our choosing it and mitmdump's listening there."""
+"""Another program may bind a port after we chose it and before mitmdump listens there."""
 LOG_LINES_KEPT = 40
 ACTIVE = "tokentee: ledger "
-"""The line with which the addon says that it records."""
+"""The log line of the addon when it starts to record."""
 SCRIPT = Path(__file__).parent.parent / "tee.py"
 
 
@@ -27,9 +27,9 @@ SCRIPT = Path(__file__).parent.parent / "tee.py"
 async def recording(
     ledger: Path, confdir: Path, upstreams: Mapping[str, int]
 ) -> AsyncIterator[dict[str, int]]:
-    """mitmdump in front of each provider's port; gives the port to send to, by provider.
+    """Runs mitmdump in front of each provider's port; yields the port to send to, by provider.
 
-    It has ended, and with it the ledger is complete, when this is left.
+    At the end of the block mitmdump has ended and the ledger is complete.
     """
     for last in [False] * (STARTS_MAX - 1) + [True]:
         ports = dict(zip(upstreams, _free_ports(len(upstreams)), strict=True))
@@ -72,7 +72,7 @@ def command(
 async def _launch(
     ledger: Path, confdir: Path, upstreams: Mapping[str, int], ports: Mapping[str, int]
 ) -> asyncio.subprocess.Process:
-    # The environment's own mitmdump, wherever its script may lie.
+    # The mitmdump of this environment, without its script's path.
     program = [sys.executable, "-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
     return await asyncio.create_subprocess_exec(
         *program,
@@ -84,7 +84,7 @@ async def _launch(
         | {
             "PYTHONUNBUFFERED": "1",
             "NO_COLOR": "1",
-            # A secret of its own: the user's is for the user's ledgers.
+            # A separate secret: the user's secret is for the user's ledgers.
             "TOKENTEE_SECRET_FILE": str(ledger.with_name("secret")),
         },
     )
@@ -106,7 +106,7 @@ async def _is_up(process: asyncio.subprocess.Process, log: deque[str], *, listen
 
 
 async def _read_on(process: asyncio.subprocess.Process, log: deque[str]) -> None:
-    """Keep the pipe empty: mitmdump would wait for room in it."""
+    """Drain the pipe: mitmdump would block on a full one."""
     assert process.stdout is not None
     async for line in process.stdout:
         log.append(line.decode(errors="replace").rstrip())

@@ -1,4 +1,4 @@
-"""Edge. What the ledger says of the demo's requests, read as anyone would: with SQL."""
+"""Edge. The ledger's rows of the demo's requests, read with SQL like any user does."""
 
 import sqlite3
 from contextlib import closing
@@ -21,11 +21,11 @@ class Row:
     figures: Figures
     cost_picousd: int | None
     cost_state: str | None
-    """`priced`, `unpriced`, `partial`, `reported`; None where there is nothing to price."""
+    """`priced`, `unpriced`, `partial`, `reported`; None if there is nothing to price."""
 
 
 def read(ledger: Path) -> list[Row]:
-    """Every request that counts, in the order in which they came."""
+    """Every request that counts, in the order of time."""
     with closing(sqlite3.connect(f"{ledger.as_uri()}?mode=ro", uri=True)) as connection:
         connection.row_factory = sqlite3.Row
         return [
@@ -47,15 +47,15 @@ def _row(row: sqlite3.Row) -> Row:
 
 
 def differences(expected: Figures, found: Figures) -> list[str]:
-    """Where the ledger does not say what upstream sent, in words.
+    """The differences between the ledger and the bytes that upstream sent, as lines.
 
-    Estimated figures are estimates: that they are marked so is what is checked.
+    For estimated figures only their mark is checked.
     """
     names = set(_COLUMNS)
     if expected.usage_source == "estimated":
         names -= {"input_tokens", "output_tokens"}
     if expected.error_type == "transport":
-        names -= {"error_message"}  # the words are the proxy's
+        names -= {"error_message"}  # the text comes from the proxy
     return [
         f"{name} is {getattr(found, name)!r}, sent was {getattr(expected, name)!r}"
         for name in _COLUMNS

@@ -1,4 +1,4 @@
-"""Pure. What one scene sends, gets, and must leave in the ledger."""
+"""Pure. The request, the answer and the expected row of one scene."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ DONE = b"data: [DONE]\n\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What the ledger must hold about one request; the names are columns of view `requests`."""
+    """The expected row of one request; the names are columns of view `requests`."""
 
     response_id: str | None
     request_model: str | None
@@ -33,7 +33,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What upstream says. Every piece goes out as one HTTP chunk."""
+    """The upstream's answer. Every piece is sent as one HTTP chunk."""
 
     pieces: tuple[bytes, ...]
     pieces_when_asked: tuple[bytes, ...] | None = None
@@ -41,16 +41,16 @@ class Answer:
     status: int = 200
     content_type: str = "text/event-stream"
     is_closed_after: bool = False
-    """The connection's close is the end of the body."""
+    """The close of the connection ends the body."""
     is_cut: bool = False
     """The connection breaks before the body's end."""
     waits_for_leave: bool = False
-    """Nothing more comes until the client has left."""
+    """The upstream sends nothing more until the client has left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """One request, its answer, and what the ledger must say of them."""
+    """One request, its answer, and the expected row."""
 
     name: str
     provider: str
@@ -63,18 +63,19 @@ class Scene:
 
     @property
     def title(self) -> str:
-        """Its name among all scenes."""
+        """Its unique name."""
         return f"{self.provider}: {self.name}"
 
     @property
     def client_body(self) -> bytes:
-        """What the client must get: upstream's answer to the request as the client sent it."""
+        """The body that the client must receive: upstream's answer to the client's original
+        request."""
         options = self.body.get("stream_options") or {}
         return b"".join(pieces_for(self.answer, is_asked=options.get("include_usage") is True))
 
 
 def pieces_for(answer: Answer, *, is_asked: bool) -> tuple[bytes, ...]:
-    """What upstream sends to a request that asks for usage, or does not."""
+    """The pieces that upstream sends to a request with or without usage asked."""
     if is_asked and answer.pieces_when_asked is not None:
         return answer.pieces_when_asked
     return answer.pieces

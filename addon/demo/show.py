@@ -1,4 +1,4 @@
-"""Edge. Prints what the ledger says of the demo's requests."""
+"""Edge. Prints the ledger's rows of the demo's requests."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ from addon.demo.rows import Row
 from ledger.reports.layout import Amount, Cell, Column, Table
 
 WIDTH_COLUMNS_MIN = 150
-"""Where no terminal says how wide it is, wide enough for one line a request."""
+"""The width without a terminal: enough for one line per request."""
 TOKENS_BY_PROVIDER = (
     "SELECT provider, count(*), sum(input_tokens), sum(cache_read_tokens), sum(output_tokens) "
     "FROM requests WHERE usage_source = 'reported' GROUP BY provider"
@@ -34,7 +34,7 @@ _COLUMNS = (
     Column(name="cost", heading="Cost"),
     Column(name="outcome", heading="Outcome", is_number=False, wraps=True),
 )
-"""Of the table of requests. At 80 columns the first seven that matter stay."""
+"""Columns of the table of requests. At 80 columns the seven most important stay."""
 
 
 def console() -> Console:
@@ -51,7 +51,7 @@ def requests(rows: Sequence[Row]) -> Table:
 
 
 def notes(rows: Sequence[Row]) -> Iterable[str]:
-    """What the table does not say by itself."""
+    """Explanations below the table."""
     yield "-: not reported, which is not 0. ~: estimated from what passed."
     ours = [row for row in rows if row.figures.usage_stripped]
     yield (
@@ -61,7 +61,7 @@ def notes(rows: Sequence[Row]) -> Iterable[str]:
     unpriced = [row.figures.usage_source for row in rows if row.cost_state == "unpriced"]
     estimated = unpriced.count("estimated")
     if unpriced:
-        # As the report below counts them: estimates stand beside its sums.
+        # Counted as in the report below, whose sums exclude estimates.
         beside = f", nor do the estimates of {estimated} more" if estimated else ""
         count = len(unpriced) - estimated
         yield f"{count} requests have no price; they do not count as $0{beside}."

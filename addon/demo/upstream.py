@@ -1,4 +1,4 @@
-"""Edge. The five systems on loopback: an HTTP/1.1 server that says what the scenes say."""
+"""Edge. The five systems on loopback: an HTTP/1.1 server that sends the scenes' answers."""
 
 import asyncio
 import contextlib
@@ -9,17 +9,17 @@ from typing import Any
 from addon.demo.scene import Answer, Scene, pieces_for
 
 SCENE_HEADER = "x-demo-scene"
-"""Holds the title of the scene; a real system would go by what the request says."""
+"""Holds the title of the scene; a real system would use the request's content."""
 BODY_BYTES_MAX = 1 << 20
 WAIT_SECONDS_MAX = 30
 
 
 @contextlib.asynccontextmanager
 async def serving(scenes: Mapping[str, Scene]) -> AsyncIterator[int]:
-    """Answer requests by the title of the scene they are of; gives the port."""
+    """Answer requests by the title of their scene; yields the port."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # The proxy closes its connections in its own time, and one scene makes it leave early.
+        # The proxy may close its connections at any time, and one scene makes it leave early.
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while await _exchange(scenes, reader, writer):
                 pass

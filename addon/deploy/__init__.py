@@ -1,7 +1,7 @@
 """Deploy: files for running Tokentee under Docker, Compose, systemd, Kubernetes, with Prometheus
 and Grafana. `tokentee deploy KIND` writes them out of the installed package.
 
-    kinds              which files each kind of deployment has
+    kinds              the files of each kind of deployment
     writing            writes them
     dashboards         panels -> Grafana's JSON
     ledger_dashboard, metrics_dashboard

@@ -1,4 +1,5 @@
-"""Pure. Panels -> Grafana's JSON of a dashboard: each panel is placed on the grid, row by row."""
+"""Pure. Makes Grafana's JSON of a dashboard from panels, which are placed on the grid row by
+row."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -6,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 WIDTH = 24
-"""Grafana's grid."""
+"""Columns of Grafana's grid."""
 HEIGHT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One panel: what it shows, and the question behind it."""
+    """One panel and its query."""
 
     title: str
     query: str
@@ -27,7 +28,7 @@ type Target = Callable[[Panel], dict[str, Any]]
 def dashboard(
     uid: str, title: str, source: dict[str, str], panels: Sequence[Panel], target_of: Target
 ) -> str:
-    """Grafana's JSON of a dashboard. `target_of` words a panel's query for its source."""
+    """Grafana's JSON of a dashboard. `target_of` converts a panel's query for its data source."""
     placed = []
     left, top = 0, 0
     for number, panel in enumerate(panels, start=1):

@@ -1,4 +1,4 @@
-"""Edge. The kinds of deployment: which files each has, and where their text comes from."""
+"""Edge. The kinds of deployment: the files of each, and the sources of their text."""
 
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -58,4 +58,4 @@ KINDS: Mapping[str, Mapping[str, Text]] = {
     "grafana": _GRAFANA,
     "prometheus": _PROMETHEUS,
 }
-"""Kind -> path below the folder -> where its text comes from."""
+"""Kind -> path below the folder -> function that returns the text."""

@@ -15,11 +15,11 @@ class Written:
 
     path: Path
     is_new: bool
-    """False: the same file was there already."""
+    """False: the same file existed already."""
 
 
 class Occupied(Exception):  # noqa: N818  # it lists files, and the command words the error
-    """Files of other content are in the way."""
+    """Existing files have other content."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self.paths = tuple(paths)
@@ -29,8 +29,8 @@ class Occupied(Exception):  # noqa: N818  # it lists files, and the command word
 def write(kind: str, folder: Path, *, force: bool = False) -> list[Written]:
     """Write the files of a kind into a folder.
 
-    A file that is there with the same content is left alone. One with other content raises
-    `Occupied`, before anything is written, unless `force`. Raises OSError.
+    An existing file with the same content is left alone. One with other content raises `Occupied`,
+    before anything is written, unless `force` is set. Raises OSError.
     """
     texts = {folder / name: text() for name, text in KINDS[kind].items()}
     there = {path for path, text in texts.items() if path.exists() and _differs(path, text)}

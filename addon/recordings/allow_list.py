@@ -1,10 +1,10 @@
-"""Pure. What a capture keeps of headers and URLs; all else is redacted.
+"""Pure. The allow-list of headers and URL parameters that a capture keeps; all others are redacted.
 
-A capture needs what the meter reads and what makes an answer served back look like the recorded
-one. Everything else may be a credential under a name that nobody knows yet, so names are listed
-and not guessed at. Names stay, values are replaced by `<redacted>`.
+A capture needs the values that the meter reads and those that make a served answer equal to the
+recorded one. Any other value may be a credential under an unknown name, so allowed names are
+listed. Names stay, values are replaced by `<redacted>`.
 
-All patterns are searched on bounded text and none can backtrack: the work is linear.
+All patterns run on bounded text and none can backtrack: the work is linear.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from addon.metering.requests.path_keys import looks_like_key, redacted_path
 from addon.metering.requests.redaction import REDACTED
 
 URL_LENGTH_MAX = 8 * 1024
-"""Characters of a URL that are looked at; the rest is cut off. Servers refuse longer ones."""
+"""Characters of a URL that are read; the rest is cut off. Servers refuse longer ones."""
 HEADER_LENGTH_MAX = 8 * 1024
 """Characters of a header's value that are kept."""
 
 KEPT_HEADERS = frozenset(
-    # As quoted words, one a line, it would be longer than the rest of the module.
+    # As a list of quoted words it would be longer than the rest of the module.
     """
     accept accept-encoding accept-language accept-ranges age alt-svc anthropic-beta
     anthropic-dangerous-direct-browser-access anthropic-organization-id anthropic-version
@@ -58,7 +58,7 @@ KEPT_HEADERS = frozenset(
 KEPT_TOKENS_OF = {
     "sec-websocket-protocol": frozenset({"realtime", "openai-beta.realtime-v1", "json", "mcp"}),
 }
-"""Headers that list words, and the words that are kept of them: clients put keys between these."""
+"""Headers that list words, and the words that are kept: clients put keys between them."""
 URL_HEADERS = frozenset(
     {
         "azure-asyncoperation",
@@ -70,7 +70,7 @@ URL_HEADERS = frozenset(
         "referer",
     }
 )
-"""Headers that hold a URL, which is redacted as the request's is."""
+"""Headers that hold a URL, which is redacted like the request's."""
 
 KEPT_PARAMETERS = frozenset(
     """
@@ -83,7 +83,7 @@ KEPT_PARAMETERS = frozenset(
 
 
 def redacted_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str | list[str]]:
-    """Headers by name, several of one name as a list, with the values that may be kept."""
+    """Headers by name, several of one name as a list; values that are not allowed are redacted."""
     found: dict[str, str | list[str]] = {}
     for name, value in headers:
         kept = redacted_value(name.lower(), value)
@@ -98,7 +98,7 @@ def redacted_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str | list
 
 
 def redacted_value(name: str, value: str) -> str:
-    """A header's value as a capture keeps it. `name` is in lower case."""
+    """A header's value for a capture. `name` is in lower case."""
     value = value[:HEADER_LENGTH_MAX]
     if name in KEPT_HEADERS:
         return value

@@ -1,9 +1,10 @@
-"""Edge (files, network). Archives of recordings: local files, and what fsspec reads (`s3://…`).
+"""Edge (files, network). Archives of recordings: local files, and URLs that fsspec reads
+(`s3://…`).
 
-fsspec knows object stores, HDFS, SFTP and more, each by the package that brings it; credentials
-and endpoints come from the environment, as that package documents it (`AWS_ENDPOINT_URL` …). A file
-that lies elsewhere is copied to the machine that reads it, with the time of its last change, which
-stands for the start of exchanges that were recorded without one.
+fsspec reads object stores, HDFS, SFTP and more, each with a package of its own; credentials and
+endpoints come from the environment, as that package documents (`AWS_ENDPOINT_URL` …). A remote file
+is copied to the machine that reads it, with its modification time, which is the start of exchanges
+that were recorded without one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ledger.model.errors import LedgerError
 from ledger.text.extras import missing_extra, needs
 
 COPY_BYTES = 8 * 1024 * 1024
-"""Copied at a time: one request to an object store."""
+"""Bytes per copy step: one request to an object store."""
 _GLOB = frozenset("*?[")
 
 
@@ -34,11 +35,11 @@ class ArchiveFile:
     """Its path, or its URL."""
     size: int
     modified_at: float | None = None
-    """Seconds since 1970; of files that lie elsewhere."""
+    """Seconds since 1970; for remote files only."""
 
     @property
     def is_local(self) -> bool:
-        """Whether it is read where it lies."""
+        """Whether the file is local."""
         return not is_url(self.name)
 
 
@@ -50,7 +51,7 @@ def is_url(name: str) -> bool:
 def files_in(names: Sequence[str], *, bodies_too: bool) -> list[ArchiveFile]:
     """The files of paths and URLs, each once; folders are searched, globs in URLs expanded.
 
-    Raises LedgerError for what is not there or cannot be listed.
+    Raises LedgerError for a path that is missing or cannot be listed.
     """
     found: dict[str, ArchiveFile] = {}
     for name in names:
@@ -64,7 +65,7 @@ def files_in(names: Sequence[str], *, bodies_too: bool) -> list[ArchiveFile]:
 
 @contextmanager
 def on_this_machine(file: ArchiveFile, folder: Path) -> Iterator[Path]:
-    """The file as a local one; a copy in the folder where it lies elsewhere. Raises OSError."""
+    """A local path of the file; a remote file is copied to the folder. Raises OSError."""
     if file.is_local:
         yield Path(file.name)
         return
@@ -90,7 +91,7 @@ def _at_url(url: str, *, bodies_too: bool) -> list[ArchiveFile]:
         paths = _paths(system, path, bodies_too=bodies_too)
         found = [_remote(system, one) for one in sorted(paths)]
     except Exception as error:
-        # Each store raises its own kinds; what matters is that it cannot be listed.
+        # Each store raises its own error types; each means that it cannot be listed.
         raise LedgerError(f"{url} cannot be listed: {type(error).__name__}: {error}") from error
     if not found:
         raise LedgerError(f"{url}: no such file or folder, or no recordings in it")
@@ -127,14 +128,14 @@ def _modified_at(system: Any, path: str) -> float | None:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it. LedgerError if there is none for it."""
+    """The file system of a URL, and the path in it. LedgerError if no file system supports it."""
     try:
         from fsspec.core import url_to_fs
 
         found: tuple[Any, str] = url_to_fs(url)
     except ModuleNotFoundError as error:
         raise LedgerError(missing_extra(error) or f"{url}: {error}") from error
-    except ImportError as error:  # fsspec's own words for a package that it needs
+    except ImportError as error:  # fsspec's message names the package that it needs
         is_s3 = url.startswith(("s3://", "s3a://"))
         raise LedgerError(needs("s3fs") if is_s3 else f"{url}: {error}") from error
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Edge (the clock). Captures: whole exchanges as lines, opt-in, credentials redacted.
 
-While an exchange runs, its `Capture` keeps what passes. When it ends, `CapturedExchange` holds all
-of it as values, and `line_of` makes the line that `tokentee replay` reads (`formats.lines` has the
+While an exchange runs, its `Capture` buffers its bytes. When it ends, `CapturedExchange` holds them
+as values, and `line_of` makes the line that `tokentee replay` reads (`formats.lines` has the
 format). Bodies are as they were on the wire towards upstream and from it; `chunks` are the lengths
 in which the answer came and the microseconds between them.
 """
@@ -22,12 +22,12 @@ from addon.metering.settlement import End
 from addon.recordings.allow_list import redacted_headers, redacted_url
 
 EXCHANGE_BYTES_MAX = 32 * 1024 * 1024
-"""Of one exchange, request and answer together. A longer one is not captured, and its row says so:
-it is in memory until it ends, and this is what a proxy can spare for one."""
+"""Of one exchange, request and answer together. A longer one is not captured, and its row states
+this: an exchange is in memory until it ends, and a proxy can spare this much for one."""
 
 
 class Capture:
-    """What is kept of one exchange while it runs."""
+    """The buffered bytes of one running exchange."""
 
     __slots__ = ("_budget", "chunks", "messages", "overflow", "size", "started")
 
@@ -36,21 +36,21 @@ class Capture:
         self.started = time.monotonic()
         self.chunks: list[tuple[float, bytes]] = []
         self.messages: list[CapturedMessage] | None = None
-        """Of a WebSocket; None: it is none."""
+        """Messages of a WebSocket; None: not a WebSocket."""
         self.size = 0
         self.overflow: str | None = None
-        """Why nothing is kept; None: all is."""
+        """Why the capture was dropped; None: it was not."""
         self._count(request_bytes)
 
     def add(self, chunk: bytes) -> None:
-        """A chunk of the answer, as upstream sent it."""
+        """Add a chunk of the answer, as upstream sent it."""
         if chunk and self._count(len(chunk)):
             self.chunks.append((time.monotonic(), chunk))
 
     def add_message(
         self, content: bytes, *, from_client: bool, is_text: bool, at: datetime
     ) -> None:
-        """A whole message of a WebSocket."""
+        """Add a whole message of a WebSocket."""
         if self.messages is None:
             self.messages = []
         if self._count(len(content)):
@@ -59,7 +59,7 @@ class Capture:
             )
 
     def drop(self, why: str) -> None:
-        """Keep nothing of this exchange, for this reason."""
+        """Drop the capture of this exchange, for this reason."""
         if self.overflow is None:
             self.overflow = why
             self.chunks.clear()
@@ -92,7 +92,7 @@ class CapturedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedExchange:
-    """An exchange that is over, as it is to be written. Nothing in it is redacted yet."""
+    """A finished exchange, ready to be written. Nothing in it is redacted yet."""
 
     id: str
     started_at: datetime

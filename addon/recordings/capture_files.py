@@ -4,10 +4,10 @@ One gzipped file of JSON lines for each hour and process. Each line is a gzip me
 a crash costs the last one at most. Redacting, encoding and compressing happen on the thread. Files
 are made 0600 and folders 0700.
 
-What cannot be written is dropped, counted and logged once a minute. It is not set aside in a file,
-since nothing in it is redacted yet. From then on each row says in `degraded` that captures fail,
-until a line is written again: an exchange's own row is on its way to the ledger before its capture
-is written. The thread is supervised as those of the ledger are.
+A capture that cannot be written is dropped, counted and logged once a minute. It is not set aside
+in a file, since nothing in it is redacted yet. From then on each row states in `degraded` that
+captures fail, until a line is written again: the row of an exchange goes to the ledger before its
+capture is written. The thread is supervised like those of the ledger.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from ledger.store.processes.supervision import Supervisor
 logger = logging.getLogger(__name__)
 
 WAITING_MAX = 10_000
-"""Exchanges that wait to be written; the budget of all exchanges bounds their bytes."""
+"""Exchanges in the queue; the budget of all exchanges bounds their bytes."""
 LOG_SECONDS = 60.0
-"""Between two log lines on captures that cannot be written."""
+"""Between two log lines about captures that cannot be written."""
 _COMPRESS_LEVEL = 4
-"""Of a stream of small events level 4 leaves 2 % more than 6 and takes half the time."""
+"""For a stream of small events, the output of level 4 is 2 % larger than that of 6 and takes half
+the time."""
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9.-]")
 
 
 class CaptureFiles:
-    """The folder that captures go to, and the thread that writes them."""
+    """The folder of captures, and the thread that writes them."""
 
     def __init__(
         self,
@@ -50,13 +51,14 @@ class CaptureFiles:
         budget: Budget | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`budget`: what all exchanges together may keep; None: one for captures alone."""
+        """`budget`: the memory bound of all exchanges together; None: a bound for captures
+        alone."""
         self.folder = folder
         self.budget = budget if budget is not None else Budget()
         self.dropped = 0
         """Exchanges that were not written."""
         self.failure: str | None = None
-        """Why the last one was not written; None: it was."""
+        """Why the last one was not written; None: it was written."""
         self._node = node
         self._now = now
         self._queue: SimpleQueue[tuple[CapturedExchange, Path] | None] = SimpleQueue()
@@ -64,12 +66,12 @@ class CaptureFiles:
         self._thread: Supervisor | None = None
 
     def begin(self, *, request_bytes: int = 0) -> Capture:
-        """What an exchange that begins is captured with."""
+        """A capture for an exchange that begins."""
         return Capture(self.budget, request_bytes=request_bytes)
 
     def write(self, exchange: CapturedExchange) -> Path:
-        """Hand over an exchange that is over; the file that it goes to. Raises OSError where it
-        cannot be taken."""
+        """Queue a finished exchange; returns the file that it goes to. Raises OSError if it is
+        refused."""
         if self._queue.qsize() >= WAITING_MAX:
             self.budget.give_back(exchange.capture.size)
             self.dropped += 1
@@ -83,21 +85,21 @@ class CaptureFiles:
         return path
 
     def close(self, seconds: float) -> None:
-        """Write what waits, for so long at most, and stop."""
+        """Write the queued captures, within the timeout, and stop."""
         if self._thread is not None:
             self._queue.put(None)
             if not self._thread.join(seconds):
                 logger.warning("tokentee: %d captures were not written", self._queue.qsize())
 
     def health(self) -> ThreadHealth | None:
-        """How the thread does; None: there was nothing to write yet."""
+        """The state of the thread; None: there was nothing to write yet."""
         if self._thread is None:
             return None
         found = self._thread.health()
         return replace(found, set_aside=self.dropped, error=found.error or self.failure)
 
     def problems(self) -> tuple[str, ...]:
-        """What is wrong, in words; empty: nothing is."""
+        """One line per problem; empty: there is none."""
         health = self.health()
         stopped = health is not None and not health.is_working
         found = [f"the {health.name} does not work: {health.error}"] if health and stopped else []
@@ -108,7 +110,7 @@ class CaptureFiles:
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
             self._write(item)
-            del item  # the thread waits here for hours and must not hold a body
+            del item  # the thread may wait here for hours and must not hold a body
 
     def _write(self, item: tuple[CapturedExchange, Path]) -> None:
         size = 0
@@ -147,12 +149,12 @@ def append(path: Path, line: bytes) -> None:
     make_folder(path.parent)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "ab") as file:
-        # Members one after the other are one gzip file, and each is whole on its own.
+        # Concatenated gzip members form one gzip file, and each is complete by itself.
         file.write(gzip.compress(line, compresslevel=_COMPRESS_LEVEL))
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that its owner alone can enter, with those above it. Raises OSError."""
+    """Create a folder that only its owner can enter, with its parents. Raises OSError."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,11 +1,12 @@
-"""Edge (files). Which files hold recordings, and the reader for each kind.
+"""Edge (files). Finds files with recordings, and chooses the reader for each kind.
 
 *.jsonl, *.jsonl.gz                      one exchange a line: captures, test corpora
 *.mitm, *.flow, *.flows                  what mitmproxy saves
 *.har, *.zhar                            what browsers and mitmproxy export
-*.sse, *.json, *.ndjson, *.eventstream   one answer's body; needs the URL that it came from
+*.sse, *.json, *.ndjson, *.eventstream   the body of one answer; needs its URL
 
-A file named `.har` or `.flow` is read by what it begins with: mitmproxy reads both under any name.
+The first bytes of a file named `.har` or `.flow` decide its reader: mitmproxy reads both under any
+name.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _HAR_BEGINS = (b"{", b"\xef\xbb\xbf{")
 
 
 def files_of(paths: Iterable[Path], *, bodies_too: bool) -> list[Path]:
-    """The files to read, folders searched through, in a fixed order and each once.
+    """The files to read, with folders searched, in a fixed order and each once.
 
     `bodies_too`: also single bodies in folders; a body named itself is always read. Raises
-    LedgerError for a path that is not there.
+    LedgerError for a missing path.
     """
     found: dict[Path, None] = {}
     for path in paths:
@@ -50,7 +51,7 @@ def is_recording(name: str, *, bodies_too: bool) -> bool:
 
 
 def entries(path: Path, *, url: str | None, part: int = 0, parts: int = 1) -> Iterator[Entry]:
-    """What a file holds, not parsed yet. `url`: where a single body came from.
+    """The entries of a file, not parsed yet. `url`: the URL of a single body.
 
     Several processes read one large file as `parts`, each its `part`, from 0.
     """
@@ -70,7 +71,7 @@ def entries(path: Path, *, url: str | None, part: int = 0, parts: int = 1) -> It
 
 
 def read(path: Path, *, url: str | None) -> Iterator[Item]:
-    """What a file holds, parsed."""
+    """The entries of a file, parsed."""
     for entry in entries(path, url=url):
         yield entry.parse()
 

@@ -1,4 +1,5 @@
-"""Pure but for the clock. A recorded exchange through the one meter: values in, readings out.
+"""Pure but for the clock. Passes a recorded exchange through the one meter: values in, readings
+out.
 
     meter    as if it passed now: for exchanges that the ledger does not have
     reread   as it was read when it passed: for exchanges that the ledger has. What a recording
@@ -27,13 +28,14 @@ _TAG_HEADER = attribution.TAG_HEADER.encode()
 
 
 def meter(item: Recorded, rules: Rules) -> list[Settled] | None:
-    """What the meter reads from one recorded exchange; None if it is no LLM call."""
+    """The reading of one recorded exchange; None if it is not an LLM call."""
     exchange = _opened(item, rules, is_llm=item.is_llm)
     if exchange is None:
         return None
     if item.usage_injected:
         exchange.mark_injected()
-        # The recorded request has our question in it; what the client asked is not recorded.
+        # The recorded request includes our injected option; the client's own request is not
+        # recorded.
         exchange.opened = changed(exchange.opened, usage_asked=None)
     if item.messages is not None and item.status == 101:
         return _session(item, exchange)
@@ -43,13 +45,13 @@ def meter(item: Recorded, rules: Rules) -> list[Settled] | None:
 
 
 def reread(item: Recorded, booked: Exchange, *, reached_end: bool = True) -> Settled | None:
-    """What the tap and the meter of today make of the answer; None if it is no LLM call to them.
+    """The result of today's tap and meter for the answer; None if they see no LLM call.
 
-    `reached_end`: the end of the body came, and with it what the stripper still held. Of a
-    session, `booked` names the response.
+    `reached_end`: the end of the body came, so the stripper flushed its buffer. For a session,
+    `booked` names the response.
     """
     upstream = Upstream(host=item.origin.host, port=item.origin.port, provider=booked.provider)
-    # Whose key it was is in the ledger; the recording no longer says it, and needs no secret.
+    # The ledger has the key's fingerprint; the recording does not, so no secret is needed.
     exchange = _opened(item, Rules(node="", upstreams=(upstream,)), is_llm=True)
     if exchange is None:
         return None
@@ -67,7 +69,8 @@ def reread(item: Recorded, booked: Exchange, *, reached_end: bool = True) -> Set
 
 
 def is_session(item: Recorded) -> bool:
-    """Whether an exchange is an accepted WebSocket: the ledger has its responses, not itself."""
+    """Whether an exchange is an accepted WebSocket: the ledger has rows for its responses, not for
+    the session."""
     return item.messages is not None and item.status == 101
 
 
@@ -106,7 +109,7 @@ def _read_answer(
     if item.status is None:
         return
     response = Response(status=item.status, headers=header_map(item.response_headers))
-    # An error answer that was held until it was whole was not edited.
+    # An error answer that was buffered completely was not edited.
     edits = edits and not may_refuse(response, injected=edits)
     if not edits:
         exchange.answer_whole(response, item.response_body)
@@ -127,8 +130,8 @@ def _settled(item: Recorded, exchange: MeteredExchange, end: End, cause: str | N
 
 
 def without_upstream_bytes(exchange: Exchange) -> Exchange:
-    """The exchange of a body that was decoded before it was recorded: nothing is known of the
-    bytes that upstream sent."""
+    """The exchange of a body that was decoded before it was recorded, without facts about the bytes
+    that upstream sent."""
     return changed(
         exchange,
         response_bytes=None,
@@ -153,8 +156,8 @@ def _session(item: Recorded, handshake: MeteredExchange) -> list[Settled]:
 
 
 def _end_of(booked: Exchange) -> End:
-    """What ended it then. A cut that no side caused is one that the answer itself shows, and it
-    will show it again."""
+    """What ended the exchange. A cut that neither side caused is visible in the answer itself, and
+    the meter detects it again."""
     match booked.outcome:
         case Outcome.CLIENT_LEFT:
             return End.CLIENT_LEFT
@@ -166,5 +169,5 @@ def _end_of(booked: Exchange) -> End:
 
 
 def _no_clock() -> float:
-    """Recorded bodies are read in one go: the recording times them, or nothing does."""
+    """Recorded bodies are read at once: their times come from the recording or are unknown."""
     return 0.0

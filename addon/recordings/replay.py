@@ -1,9 +1,9 @@
-"""Edge. `tokentee replay`: recorded exchanges through the one meter, into the ledger.
+"""Edge. `tokentee replay`: meters recorded exchanges and writes them to the ledger.
 
-Entries are taken in batches. The ledger is asked which of a batch it has; those are counted as
-known and not parsed. The others are parsed, metered and settled, and the next batch is read while
-the writer commits. Reading the same material again adds nothing: an exchange keeps its id, or gets
-one derived from what was recorded.
+Entries are read in batches. A query finds the entries of a batch that the ledger has; they are
+counted as known and not parsed. The others are parsed, metered and settled, and the next batch is
+read while the writer commits. Reading the same material again adds nothing: an exchange keeps its
+id, or gets one derived from what was recorded.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ledger.store.writing.jobs import Receipt
 from ledger.store.writing.writer import Ledger
 
 IN_FLIGHT_MAX = 2_000
-"""Exchanges handed to the writer and not committed yet: some batches, a few MB."""
+"""Exchanges queued for the writer and not committed yet: some batches, a few MB."""
 BATCH_MAX = 500
-"""Entries that the ledger is asked for at a time."""
+"""Entries per query to the ledger."""
 BATCH_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes of a batch before it is parsed; parsed, each byte takes about three."""
+"""Bytes of a batch before it is parsed; each byte takes about three when parsed."""
 UNREADABLE_MAX = 1_000
-"""Faults of which the text is kept; all are counted."""
+"""Faults with a stored text; all are counted."""
 
 type Lookup = Callable[[Sequence[str]], dict[str, Known]]
-"""The settled exchanges that the ledger has of these ids."""
+"""The settled exchanges in the ledger with these ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,36 +48,36 @@ class Part:
     part: int = 0
     parts: int = 1
     name: str | None = None
-    """What rows call the file, where that is not its own path."""
+    """The file's name in rows, if it differs from its path."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a replay came to."""
+    """The result of a replay."""
 
     new: int = 0
-    """Exchanges that the ledger has now and had not before."""
+    """Exchanges that were added to the ledger."""
     known: int = 0
     """Exchanges that the ledger had."""
     foreign: int = 0
-    """Exchanges that are no LLM call."""
+    """Exchanges that are not LLM calls."""
     refused: int = 0
-    """Readings that the ledger could not take."""
+    """Readings that the ledger refused."""
     skipped: Counter[Why] = field(default_factory=Counter)
     faults: int = 0
-    """What could not be read."""
+    """Number of entries that could not be read."""
     unreadable: list[Unreadable] = field(default_factory=list)
-    """The first of them, and files of another kind."""
+    """The first of these entries, and files of another kind."""
     by_dialect: Counter[tuple[str, Outcome]] = field(default_factory=Counter)
 
     def add_unreadable(self, item: Unreadable) -> None:
-        """Count what cannot be read."""
+        """Count an entry that cannot be read."""
         self.faults += not item.is_other_kind
         if len(self.unreadable) < UNREADABLE_MAX:
             self.unreadable.append(item)
 
     def add(self, other: Tally) -> None:
-        """Count what another process read."""
+        """Add the counts of another process."""
         self.new += other.new
         self.known += other.known
         self.foreign += other.foreign
@@ -89,7 +89,7 @@ class Tally:
 
     @property
     def read(self) -> int:
-        """All exchanges that were found, whatever came of them."""
+        """All exchanges that were found, with any result."""
         return self.new + self.known + self.foreign + self.refused + self.skipped.total()
 
 
@@ -104,7 +104,7 @@ class Commits:
         self._resolved.release(len(receipts))
 
     def wait(self) -> None:
-        """Until one more receipt is resolved; every one is, within the writer's bounds."""
+        """Wait until one more receipt is resolved; the writer resolves each within its bounds."""
         self._resolved.acquire()
 
 
@@ -130,17 +130,17 @@ class Replay:
         self._advance = advance
         self._in_flight: deque[tuple[Receipt, Settled]] = deque()
         self._ids: set[str] = set()
-        """Of what is in flight."""
+        """Ids of the exchanges in flight."""
 
     def read(self, part: Part) -> None:
-        """Meter what the ledger does not have of a file's exchanges, and hand it to the writer."""
+        """Meter the exchanges of a file that the ledger lacks, and queue them for the writer."""
         found = entries(part.path, url=self._url, part=part.part, parts=part.parts)
         for batch in _batches(found):
             self._read_batch(batch, part.name or str(part.path.resolve()))
             self._advance(part.path, batch[-1].read_bytes)
 
     def finish(self) -> None:
-        """Wait until all that was handed over is committed or refused."""
+        """Wait until everything that was queued is committed or refused."""
         self._collect(0)
 
     def _read_batch(self, batch: Sequence[Entry], file: str) -> None:
@@ -163,7 +163,8 @@ class Replay:
         return {*found, *(one for one in ids if one in self._ids)} if self._ids else found
 
     def _without_known(self, items: Sequence[Recorded]) -> Iterator[Recorded]:
-        """Those of exchanges without an id that the ledger has under neither of their two ids."""
+        """The exchanges without an id of their own that the ledger has under neither of their two
+        derived ids."""
         if not items:
             return
         older = {item.id: identity.id_in_version_0_1(item) for item in items}
@@ -210,7 +211,7 @@ class Replay:
         self._collect(IN_FLIGHT_MAX)
 
     def _collect(self, left_max: int) -> None:
-        """Count what the writer is done with, until at most so much is in flight."""
+        """Count resolved receipts until at most this many are in flight."""
         while len(self._in_flight) > left_max:
             while self._in_flight and _is_resolved(self._in_flight[0][0]):
                 receipt, settled = self._in_flight.popleft()

@@ -3,12 +3,12 @@
     this process ──parts──▶ dask scheduler ──▶ workers: each reads a part into a ledger of its own
                  ◀──ledgers─────────────────── and returns it; this process merges one at a time
 
-A worker that dies loses what it was reading; the scheduler gives that part to another one. A part
-is merged here, once, when its whole ledger has come. What is merged already is known when the same
-archive is read again, so an interrupted replay is simply run again.
+If a worker dies, the scheduler gives its part to another one. This process merges a part once, when
+its whole ledger has arrived. A repeated replay of the same archive skips merged exchanges, so an
+interrupted replay can be run again.
 
-Workers need the same version of tokentee. The secret of the key fingerprints goes to them with
-their parts: use a scheduler with TLS (`tls://`) outside of a network that you trust.
+Workers need the same version of tokentee. They receive the secret of the key fingerprints with
+their parts: use a scheduler with TLS (`tls://`) outside of a trusted network.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from ledger.settings import small_files
 from ledger.text.extras import missing_extra
 
 LOCAL = "local"
-"""Stands for workers on this machine."""
+"""The address that means workers on this machine."""
 CONNECT_SECONDS_MAX = 20
 WAITING_PER_THREAD = 2
-"""Parts handed out for each thread of the workers: one is read, one waits. So the ledgers that
-wait to be merged are bounded, too."""
+"""Parts submitted per thread of the workers: one is read, one waits. So the number of ledgers that
+wait to be merged is bounded, too."""
 PART_RETRIES = 2
-"""How often a part is tried again that failed with an error, of the network as a rule. One whose
-worker died is tried by dask as often as its `distributed.scheduler.allowed-failures` says."""
+"""How often a part that failed with an error is retried; usually it is a network error. If a worker
+died, dask retries its part `distributed.scheduler.allowed-failures` times."""
 
 type Advance = Callable[[int, str], None]
 
@@ -62,7 +62,7 @@ def replay_on_dask(
     log: Log,
     advance: Advance,
 ) -> Tally:
-    """Read the files on a dask cluster, or with so many processes here for `local`."""
+    """Read the files on a dask cluster, or for `local` with this many processes here."""
     with cluster_client(address, workers) as client:
         part_job = _part_job(job, log=log)
         return replay_with_client(client, job, part_job, files, log=log, advance=advance)
@@ -77,7 +77,7 @@ def replay_with_client(
     log: Log,
     advance: Advance,
 ) -> Tally:
-    """Read the files with the workers of a `distributed.Client`; what came of them."""
+    """Read the files with the workers of a `distributed.Client`; returns the result."""
     merger = PartsMerger(job.ledger_url)
     tally = Tally()
     read_bytes = 0
@@ -98,7 +98,7 @@ def replay_with_client(
 
 @contextmanager
 def cluster_client(address: str, workers: int | None) -> Iterator[Any]:
-    """A client of a scheduler by its address, or of workers that are started here."""
+    """A client of a scheduler by its address, or of local workers that are started here."""
     try:
         import distributed
     except ModuleNotFoundError as error:
@@ -109,8 +109,8 @@ def cluster_client(address: str, workers: int | None) -> Iterator[Any]:
                 n_workers=workers or os.cpu_count() or 1,
                 threads_per_worker=1,
                 processes=True,
-                dashboard_address="127.0.0.1:0",  # None is 8787, which may be taken
-                silence_logs=logging.CRITICAL,  # what fails is said at the end, in a line
+                dashboard_address="127.0.0.1:0",  # None means port 8787, which may be in use
+                silence_logs=logging.CRITICAL,  # failures are reported at the end, one line each
             ) as cluster,
             distributed.Client(cluster) as client,
         ):
@@ -130,7 +130,7 @@ def cluster_client(address: str, workers: int | None) -> Iterator[Any]:
 def _results(
     client: Any, parts: Sequence[ArchivePart], job: PartJob
 ) -> Iterator[tuple[ArchivePart, PartResult | str]]:
-    """Each part with its result, or with why there is none; in the order in which they come."""
+    """Each part with its result, or with the reason why there is none; in the order of arrival."""
     import distributed
 
     waiting = iter(parts)
@@ -152,16 +152,17 @@ def _results(
         part = submitted.pop(future.key)
         try:
             result: PartResult | str = future.result()
-        except Exception as error:  # noqa: BLE001  # whatever a worker raised; others go on
+        except Exception as error:  # noqa: BLE001  # a worker may raise any error; the others go on
             result = _why(error)
-        # The worker may forget the ledger now.
+        # The worker may free the ledger now.
         future.release()
         submit_some(1)
         yield part, result
 
 
 def _read_on_worker(part: ArchivePart, job: PartJob) -> PartResult:
-    """On a worker: temporary files lie in its own folder, which is cleared if it dies."""
+    """Runs on a worker: temporary files are in the worker's own folder, which is cleared if it
+    dies."""
     from distributed import get_worker
 
     return read_part(part, job, get_worker().local_directory)
@@ -184,7 +185,7 @@ def _merge(merger: PartsMerger, result: PartResult, tally: Tally, name: str) -> 
 
 
 def _counted(read: Tally, merged: PartMerged, name: str) -> Tally:
-    """What the part added to the target; the worker counted what was new in its own ledger."""
+    """The counts of a part in the target; the worker counted against its own ledger."""
     counted = Tally()
     counted.add(read)
     counted.new = merged.new.total()
@@ -198,7 +199,7 @@ def _counted(read: Tally, merged: PartMerged, name: str) -> Tally:
 
 
 def _part_job(job: Job, *, log: Log) -> PartJob:
-    # Made, or migrated, before anything is read.
+    # The target is created or migrated before anything is read.
     node = f"replay/{os.getpid()}/{int(time.time())}"
     ledger = recording.open_ledger(job.ledger_url, node=node, log=log)
     ledger.close(CLOSE_SECONDS_MAX)
@@ -207,6 +208,6 @@ def _part_job(job: Job, *, log: Log) -> PartJob:
 
 
 def _threads(client: Any) -> int:
-    """Threads of the workers that are there now; one while there are none yet."""
+    """Threads of the current workers; one while there are none yet."""
     threads: dict[str, int] = client.nthreads()
     return max(1, sum(threads.values()))

@@ -1,8 +1,8 @@
-"""Edge (files). One part of an archive, read into a ledger of its own; for a worker anywhere.
+"""Edge (files). Reads one part of an archive into a ledger of its own; runs on any worker.
 
 A worker has neither the target ledger nor its other parts. It reads its part into a SQLite ledger
 in a temporary folder, with the meter and the writer of every other replay, and returns that file,
-compressed. Nothing of a part is to be seen before it is whole, so a worker may die at any time.
+compressed. No part is visible before it is complete, so a worker may die at any time.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ledger.store import db, secret
 from ledger.store.writing.writer import Ledger
 
 PART_BYTES = 64 * 1024 * 1024
-"""A larger local file is read in parts. Of gzipped captures this much fills a ledger of some
-200 MB, compressed 30 MB, which the caller holds in memory when it comes back."""
+"""A larger local file is read in parts. This much of gzipped captures fills a ledger of some 200
+MB, compressed 30 MB, which the caller holds in memory when it arrives."""
 PARTS_MAX = 64
-"""Of one file: each part passes over the others' entries, at some 400 MB/s."""
+"""Parts of one file: each part skips the others' entries, at some 400 MB/s."""
 RESULT_BYTES_MAX = 512 * 1024 * 1024
 """A compressed ledger that a worker may send."""
 LEDGER_BYTES_MAX = 16 * 1024 * 1024 * 1024
-"""What such a result may unpack to."""
+"""The largest ledger that is unpacked from such a result."""
 CLOSE_SECONDS_MAX = 60.0
 
 type Lines = tuple[tuple[str, str], ...]
-"""Level and text of what was logged."""
+"""Level and text of each log line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +48,17 @@ class ArchivePart:
 
     @property
     def size(self) -> int:
-        """Its share of the file's bytes."""
+        """The part's share of the file's bytes."""
         return self.file.size // self.parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartJob:
-    """What every worker is told."""
+    """The input of every worker."""
 
     node: str
     secret: bytes = field(repr=False)
-    """Of the target's key fingerprints, so that one key has one fingerprint."""
+    """The secret of the target's key fingerprints, so that one key has one fingerprint."""
     url: str | None
     prices: str | None = None
     """The text of the price override file."""
@@ -66,7 +66,7 @@ class PartJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartResult:
-    """What a worker made of a part."""
+    """The result of a worker for one part."""
 
     ledger: bytes
     """A SQLite ledger, compressed."""
@@ -75,7 +75,7 @@ class PartResult:
 
 
 def parts_of(files: list[ArchiveFile]) -> list[ArchivePart]:
-    """The parts to read, the largest first, so that no worker begins a long one at the end."""
+    """The parts to read, the largest first, so that no worker starts a long one at the end."""
     parts = []
     for file in files:
         is_whole = not file.is_local or file.name.endswith(tuple(bodies.TYPES))
@@ -85,7 +85,7 @@ def parts_of(files: list[ArchiveFile]) -> list[ArchivePart]:
 
 
 def read_part(part: ArchivePart, job: PartJob, folder: str | None = None) -> PartResult:
-    """Read a part. `folder`: where temporary files may lie. Raises LedgerError or OSError."""
+    """Read a part. `folder`: for temporary files. Raises LedgerError or OSError."""
     lines: list[tuple[str, str]] = []
     with tempfile.TemporaryDirectory(prefix="tokentee-part-", dir=folder) as temporary:
         root = Path(temporary)
@@ -126,7 +126,7 @@ def _read(
     engine = db.ensure(url)
     secret.give(engine, job.secret)
     commits = Commits()
-    # No threads beside the writer: sums and budgets are the target's.
+    # No threads beside the writer: the target has its own sums and budgets.
     ledger = Ledger(
         engine,
         node=job.node,
@@ -146,7 +146,7 @@ def _read(
         ledger.close(CLOSE_SECONDS_MAX)
     _empty_wal(url)
     tally = replay.tally
-    # Messages name the file as the caller knows it.
+    # Messages use the caller's name of the file.
     copy, name = str(part.path), part.name or ""
     tally.unreadable = [
         replace(one, where=one.where.replace(copy, name, 1)) for one in tally.unreadable
@@ -155,7 +155,7 @@ def _read(
 
 
 def _empty_wal(url: str) -> None:
-    """Leave the ledger as one file."""
+    """Move the WAL into the ledger, so that it is one file."""
     engine = db.open_existing(url)
     pooled = engine.raw_connection()
     try:

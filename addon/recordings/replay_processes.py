@@ -1,7 +1,7 @@
 """Edge (processes). `tokentee replay --jobs N`: several processes read into one ledger.
 
-A large file is read by all of them, each taking every N-th entry; small files are shared out. Each
-process has a writer of its own, as several proxies have, and SQLite or the spool orders them.
+All of them read a large file, each every N-th entry; small files are divided among them. Each
+process has its own writer, like several proxies, and SQLite or the spool orders the writes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ledger.maintenance.known import KnownExchanges
 from ledger.pricing.prices import PriceBook
 
 CLOSE_SECONDS_MAX = 60.0
-"""Nobody waits for a stream here; a slow disk may take its time."""
+"""No stream waits here, so a slow disk may take this long."""
 JOBS_MAX = 64
-"""One SQLite file takes what some ten processes read."""
+"""One SQLite file can store as fast as some ten processes read."""
 SHARED_BYTES_MIN = 8 * 1024 * 1024
-"""Of files larger than this every process reads a part."""
+"""Every process reads a part of a file that is larger than this."""
 PROGRESS_SECONDS = 0.2
 YOUNG_OBJECTS_MAX = 100_000
 """Objects between two collections of garbage; Python's own default is 700. All that is in flight
@@ -40,7 +40,7 @@ type Log = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What every process is told."""
+    """The input of every process."""
 
     ledger_url: str
     url: str | None
@@ -48,11 +48,11 @@ class Job:
 
 
 _read_bytes: Synchronized[int] | None = None
-"""Of all processes together; set once in each process when it begins."""
+"""Shared by all processes; set once in each process at its start."""
 
 
 def parts_of(files: Sequence[Path], jobs: int) -> list[Part]:
-    """The parts to read, the largest first, so that no process begins a long one at the end."""
+    """The parts to read, the largest first, so that no process starts a long one at the end."""
     sizes = {path: path.stat().st_size for path in files}
     parts = []
     for path in sorted(files, key=lambda path: -sizes[path]):
@@ -64,7 +64,7 @@ def parts_of(files: Sequence[Path], jobs: int) -> list[Part]:
 def replay_here(
     job: Job, files: Sequence[Path], *, log: Log, advance: Callable[[Path, int], None]
 ) -> Tally:
-    """Read the files in this process. `advance` is called with a file and how much was read."""
+    """Read the files in this process. `advance` is called with a file and the bytes read."""
     with _few_collections(), _opened(job, log=log, advance=advance) as replay:
         for path in files:
             replay.read(Part(path=path))
@@ -74,9 +74,10 @@ def replay_here(
 def replay_with(
     jobs: int, job: Job, files: Sequence[Path], *, log: Log, advance: Callable[[int, str], None]
 ) -> Tally:
-    """Read the files with several processes; the sum of what they read."""
+    """Read the files with several processes; returns the sum of their counts."""
     tally = Tally()
-    # Made before the processes: each would migrate an older ledger, and they would wait in line.
+    # Opened before the processes start: otherwise each would try to migrate an older ledger, and
+    # they would wait for each other.
     recording.open_ledger(job.ledger_url, node=_node(), log=log).close(CLOSE_SECONDS_MAX)
     context = multiprocessing.get_context("spawn")
     counter = context.Value("q", 0)
@@ -99,7 +100,7 @@ def replay_with(
 
 
 def _shares(parts: Sequence[Part], jobs: int) -> list[list[Part]]:
-    """What each process reads: always to the one that has the least so far."""
+    """The share of each process: each part goes to the process with the least bytes so far."""
     shares: list[list[Part]] = [[] for _ in range(jobs)]
     loads = [0] * jobs
     for part in parts:
@@ -110,7 +111,7 @@ def _shares(parts: Sequence[Part], jobs: int) -> list[list[Part]]:
 
 
 def _begin(counter: Synchronized[int]) -> None:
-    global _read_bytes  # noqa: PLW0603  # a process of a pool has no other place for it
+    global _read_bytes  # noqa: PLW0603  # a pool process has no other place for it
     _read_bytes = counter
 
 
@@ -149,7 +150,8 @@ def _few_collections() -> Iterator[None]:
 
 @contextmanager
 def _opened(job: Job, *, log: Log, advance: Callable[[Path, int], None]) -> Iterator[Replay]:
-    """A replay into a ledger that is open for as long; at the end all is committed or refused."""
+    """A replay into a ledger that is open during the block; at its end all is committed or
+    refused."""
     book = PriceBook.load(job.prices)
     node = _node()
     commits = Commits()

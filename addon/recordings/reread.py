@@ -20,23 +20,23 @@ from ledger.reports.progress import rest_line
 UNREADABLE_SHOWN_MAX = 10
 
 type Find = Callable[[Sequence[str]], dict[str, Booked]]
-"""What is booked of the exchanges with these ids."""
+"""The booked exchanges with these ids."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """What was found in the files, beside the exchanges that the ledger has."""
+    """Counts of the files' entries, beside the exchanges that the ledger has."""
 
     matched: int = 0
     unknown: int = 0
     """Exchanges that the ledger does not have, or whose end it does not know."""
     foreign: int = 0
-    """Exchanges that are no LLM calls."""
+    """Exchanges that are not LLM calls."""
     skipped: Counter[Why] = field(default_factory=Counter)
     unreadable: list[Unreadable] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
-        """In words, what could not be used."""
+        """One line for each kind of unusable entry."""
         if self.unknown:
             yield f"{self.unknown} exchanges are not in the ledger: `tokentee replay` reads them in"
         for why, count in self.skipped.items():
@@ -48,7 +48,7 @@ class Seen:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that was there could be read, and some of it is in the ledger."""
+        """Whether everything could be read, and some of it is in the ledger."""
         return bool(self.matched) and all(item.is_other_kind for item in self.unreadable)
 
 
@@ -59,7 +59,7 @@ def recordings(
     seen: Seen,
     advance: Callable[[Path, int], None] = lambda _path, _read_bytes: None,
 ) -> Iterator[Recorded]:
-    """The exchanges in the files; what is none is noted in `seen`."""
+    """The exchanges in the files; other entries are counted in `seen`."""
     for path in files:
         for entry in entries(path, url=url):
             advance(path, entry.read_bytes)
@@ -73,7 +73,7 @@ def recordings(
 
 
 def pairs(items: Iterable[Recorded], find: Find, seen: Seen) -> Iterator[tuple[Recorded, Booked]]:
-    """Each recorded exchange beside what the ledger has of it; a session beside each response."""
+    """Each recorded exchange with its row in the ledger; a session with each of its responses."""
     for item in items:
         ids = _ids_of(item)
         if not ids:
@@ -99,12 +99,13 @@ def pairs(items: Iterable[Recorded], find: Find, seen: Seen) -> Iterator[tuple[R
 
 
 def digest_of(item: Recorded) -> str:
-    """SHA-256 of the answer, as the ledger has it of what upstream sent."""
+    """SHA-256 of the recorded answer, for comparison with the ledger's digest of the upstream
+    bytes."""
     return hashlib.sha256(item.response_body).hexdigest()
 
 
 def _ids_of(item: Recorded) -> list[str]:
-    """The ids under which a ledger may have an exchange; of a session those of its responses."""
+    """The ids under which a ledger may have an exchange; for a session, those of its responses."""
     if is_session(item):
         return [one.exchange.id for one in meter(item, Rules(node="")) or ()]
     if item.has_own_id:

@@ -1,11 +1,11 @@
-"""Edge (sockets). `tokentee replay --serve`: recorded answers served back as an upstream.
+"""Edge (sockets). `tokentee replay --serve`: an upstream that serves recorded answers.
 
-The bytes of an answer are those that were recorded, in the pieces in which they came and at the
-pace at which they came; an answer that broke off breaks off again. A request gets the answer that
-was recorded for the same method, path and body. If none has that body, it gets those recorded for
-the path, in their order, then again from the first.
+An answer has the recorded bytes, in the recorded chunks and at the recorded pace; a cut answer is
+cut again. A request gets the answer that was recorded for the same method, path and body. If no
+recording has that body, requests get the answers recorded for the path, in their order, then again
+from the first.
 
-h11 reads and writes HTTP/1.1, so nothing that was recorded can break the framing.
+h11 reads and writes HTTP/1.1, so no recording can break the framing.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ HEAD_BYTES_MAX = 64 * 1024
 BODY_BYTES_MAX = 64 * 1024 * 1024
 READ_BYTES = 64 * 1024
 WAIT_SECONDS_MAX = 60.0
-"""A recorded pause longer than this is cut to it: a client has given up long before."""
+"""A longer recorded pause is cut to this: clients give up long before."""
 IDLE_SECONDS_MAX = 300.0
-"""How long a connection may say nothing."""
+"""How long a connection may be silent."""
 CONNECTIONS_MAX = 4_096
-"""More than a load test opens, and less than the files that a process may have open."""
+"""More than a load test opens, and fewer than the files that a process may have open."""
 _HOP_BY_HOP = frozenset(
     {b"transfer-encoding", b"connection", b"keep-alive", b"content-length", b"trailer", b"upgrade"}
 )
-"""Headers that say how a message is framed on one connection; this one frames anew."""
+"""Headers about the framing of a message on one connection; this server frames anew."""
 _WITHOUT_BODY = frozenset({204, 304})
 
 
@@ -52,7 +52,7 @@ class Answer:
 
 
 class Answers:
-    """Recorded answers by what was asked. Answers that never came and WebSockets are left out."""
+    """Recorded answers by request. Exchanges without an answer and WebSockets are left out."""
 
     def __init__(self, recorded: Iterable[Recorded]) -> None:
         self._by_body: dict[tuple[str, str, bytes], list[Answer]] = defaultdict(list)
@@ -154,7 +154,7 @@ class _Connection:
                 return None, b""
 
     async def _send(self, answer: Answer) -> bool:
-        """Send an answer; whether that ends the connection."""
+        """Send an answer; returns whether it ends the connection."""
         length = [(b"content-length", b"%d" % len(answer.body))] if answer.has_length else []
         framing = length or [(b"transfer-encoding", b"chunked")]
         self._write(h11.Response(status_code=answer.status, headers=[*answer.headers, *framing]))
@@ -198,7 +198,7 @@ def _answer(item: Recorded, status: int) -> Answer:
             for field in item.response_headers
             if field[0].lower() not in _HOP_BY_HOP and _is_sendable(field)
         ),
-        # Cut answers are chunked: their end is then missing, whatever their length said.
+        # Cut answers are chunked, so that their end is missing for any declared length.
         has_length=(has_length or has_no_body) and not breaks_off,
         body=body,
         cuts=item.cuts if sum(size for size, _ in item.cuts) == len(body) else (),

@@ -4,12 +4,11 @@
     lean, master  mitmproxy with only the addons that recording needs
     workspace     the project and branch that a command is run in
     summary       the bill
-    call/         what is asked for: the command line and the config file
+    call/         the command line and the config file
     command/      the command: its environment, its process, its connections
     workers/      several proxies on one address, and their supervisor
-    preload.cjs   leads older Node.js
+    preload.cjs   sets the proxy for older Node.js
 
-In: a command line and the parent's environment. Out: the command's exit code, its bill and what
-may have gone past, on stderr.
-Uses: proxy and what it uses, the ledger.
+In: a command line and the parent's environment. Out: the command's exit code; its bill and warnings
+about bypassed requests, on stderr. Uses: proxy and what it uses, the ledger.
 """

@@ -15,7 +15,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def run_proxy(call: Call) -> int:
-    """Run it, on loopback unless the options say otherwise; 0 when it has stopped."""
+    """Run the proxy, on loopback by default; returns 0 when it has stopped."""
     trust = authorities.read_trust(os.environ)
     for line in (*warnings(call), *trust.troubles):
         sys.stderr.write(f"tokentee: {line}\n")
@@ -35,13 +35,13 @@ def run_proxy(call: Call) -> int:
 
 
 def listen_words(call: Call) -> list[str]:
-    """The options that say where a proxy without modes of its own listens."""
+    """The options for the listening address of a proxy without modes of its own."""
     host, port = call.listen or (LOOPBACK, None)
     return ["--listen-host", host, *(["--listen-port", str(port)] if port is not None else [])]
 
 
 def warnings(call: Call) -> list[str]:
-    """A line for each address at which strangers can reach the proxy."""
+    """A warning for each address at which other machines can reach the proxy."""
     return [
         f"listening on {host or 'all interfaces'}: everyone who reaches this machine can send "
         "requests through this proxy; --proxyauth USER:PASSWORD asks them for a credential"

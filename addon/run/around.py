@@ -33,36 +33,37 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 IDLE_SECONDS_MAX = 24 * 3600
-"""Of a connection. mitmproxy closes one after 600 s without a byte; a long answer that is not
+"""For a connection. mitmproxy closes one after 600 s without a byte; a long answer that is not
 streamed may take more, and the client decides how long it waits."""
 PRELOAD = Path(__file__).with_name("preload.cjs")
 SECRET_BYTES = 24
-"""Of the credential: nobody guesses 192 bits."""
+"""Length of the credential: 192 bits cannot be guessed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is known before the proxy starts."""
+    """The facts that are known before the proxy starts."""
 
     call: Call
     gate: Gate
     secret: str
     proxy_port: int
     listeners: dict[str, str]
-    """Origin of a local server -> URL of the listener that stands in for it."""
+    """Origin of a local server -> URL of the listener that replaces it."""
     specs: tuple[str, ...]
     """mitmproxy's modes, one for each listener."""
     trust: Trust
     folder: Path
-    """For the certificates; it is gone when the run is over."""
+    """For the certificates; removed at the end of the run."""
     bridges: tuple[Bridge, ...]
     """To the SOCKS proxies that the environment names."""
 
 
 def run_around(call: Call) -> int:
-    """Run the command; its exit code. 127 if it cannot be started, 2 if the proxy cannot be.
+    """Run the command; returns its exit code. 127 if it cannot be started, 2 if the proxy cannot
+    be.
 
-    What the command used, and what may have gone past, is printed to stderr.
+    Prints the command's usage, and warnings about bypassed requests, to stderr.
     """
     try:
         way_out = outbound.outbound_of(os.environ)
@@ -98,7 +99,7 @@ def run_around(call: Call) -> int:
             words += ["--set", "termlog_verbosity=warn"]
         ran = master.run_master(make, [*words, *call.options], call.filters)
     if around.exit_code is None:
-        return 1  # the proxy was stopped before the command was started
+        return 1  # the proxy stopped before the command started
     if around.requests:
         from addon.run.summary import show_summary
 
@@ -121,7 +122,7 @@ class Around:
         self._watch: bypass.Watch | None = None
         self._watching: asyncio.Task[None] | None = None
         self.requests = 0
-        """HTTP requests that were seen, of LLMs and others."""
+        """HTTP requests that passed, to LLMs and others."""
         self.exit_code: int | None = None
         self.warnings: list[str] = []
 
@@ -157,7 +158,7 @@ class Around:
         plan.gate.hosts = hosts.LlmHosts(named=named, everything=plan.call.everything)
         authority = Path(ctx.options.confdir).expanduser() / "mitmproxy-ca-cert.pem"
         no_proxy = hosts.no_proxy_for(outbound.no_proxy_of(os.environ), plan.gate.hosts)
-        # With `tee_hosts=127.0.0.1` the child asks the proxy for what is on loopback.
+        # With `tee_hosts=127.0.0.1` the child sends requests for loopback through the proxy.
         listeners = plan.listeners if LOOPBACK in no_proxy else {}
         return environment_for(
             os.environ,
@@ -180,7 +181,7 @@ class Around:
         self._watching = asyncio.get_running_loop().create_task(self._watch.run())
 
     async def _explain(self) -> None:
-        """Say what may have gone past the recorder."""
+        """Print warnings about requests that may have bypassed the recorder."""
         assert self._watch is not None
         assert self._watching is not None
         self._watching.cancel()
@@ -234,7 +235,7 @@ def _bridges_to(proxies: Sequence[outbound.Proxy]) -> dict[outbound.Proxy, Bridg
 
 
 def _configured_hosts() -> tuple[hosts.Host, ...]:
-    """What `tee_hosts` names. A value that cannot be read has been reported by the recorder."""
+    """The hosts of `tee_hosts`. The recorder has already reported an invalid value."""
     try:
         settings = proxy_options.parse(ctx.options)
     except (ValueError, LedgerError):

@@ -1,9 +1,8 @@
 """Edge. mitmproxy without the addons that a recording proxy does not use.
 
 `mitmproxy.addons` imports all of its 40 modules as soon as one is asked for: LDAP, Flask, HAR, an
-onboarding site. `install` puts an empty package in that place, whose modules are imported when they
-are named. It has to be called before anything of mitmproxy is imported; otherwise it changes
-nothing.
+onboarding site. `install` replaces it by an empty package whose modules are imported on access. It
+must be called before anything of mitmproxy is imported; otherwise it changes nothing.
 """
 
 import importlib.util
@@ -15,7 +14,7 @@ PACKAGE = "mitmproxy.addons"
 
 
 class _Package(ModuleType):
-    """The package, whose own contents (`default_addons`) come when they are asked for."""
+    """The package; its own names (`default_addons`) are imported on access."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
@@ -32,7 +31,7 @@ class _Package(ModuleType):
 
 
 def install() -> None:
-    """Put the empty package in place, unless the real one is there."""
+    """Install the empty package, unless the real one is already imported."""
     if PACKAGE in sys.modules:
         return
     spec = importlib.util.find_spec("mitmproxy")

@@ -1,7 +1,7 @@
 """Edge. The lean master: a mitmproxy with only the addons that a recording proxy needs.
 
-Every hook of every exchange walks every addon, and without the two dozen that serve mitmproxy's
-other uses the same machine passes 1.3 to 1.5 times as many requests. `tests/bench` measures it.
+Every hook of every exchange calls every addon. Without the two dozen addons for mitmproxy's other
+uses, the same machine handles 1.3 to 1.5 times as many requests. `tests/bench` measures it.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from addon.telemetry.seat import Seat
 from ledger.settings.small_files import FILE_BYTES_MAX, first_bytes
 
 REQUEST_BODY_BYTES_MAX = 64 * 2**20
-"""A larger request body goes upstream as it comes: an upload of a file, not a prompt. Providers
+"""A larger request body is streamed upstream: it is an upload of a file, not a prompt. Providers
 refuse prompts of more than 32 MB."""
 
 
 class PassOn:
-    """Streams what the recorder leaves alone; mitmproxy would hold it back until it is complete."""
+    """Streams bodies that the recorder does not handle; mitmproxy would buffer them until they are
+    complete."""
 
     name = "tokentee-pass-on"
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """Do not hold large uploads, nor calls whose two sides talk at the same time."""
+        """Stream large uploads, and calls in which both sides send at the same time."""
         headers = flow.request.headers
         length = headers.get("content-length", "")
         is_large = length.isdigit() and int(length) > REQUEST_BODY_BYTES_MAX
@@ -52,13 +53,15 @@ class PassOn:
             flow.request.stream = True
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
-        """Comes before the recorder's, which decides otherwise where it must hold an answer."""
+        """Runs before the recorder's hook, which overrides it for an answer that must be
+        buffered."""
         if flow.response is not None and flow.response.status_code != 101:
             flow.response.stream = True
 
 
 class StartCheck(errorcheck.ErrorCheck):
-    """mitmproxy's, which ends a start with errors; says when the start has succeeded."""
+    """mitmproxy's check, which ends a start with errors; calls back when the start has
+    succeeded."""
 
     name = "errorcheck"
 
@@ -73,7 +76,7 @@ class StartCheck(errorcheck.ErrorCheck):
 
 
 class RecordingMaster(master.Master):
-    """mitmdump without what a recording proxy does not use. Its log goes to stderr."""
+    """mitmdump with only the addons that a recording proxy uses. Its log goes to stderr."""
 
     def __init__(
         self,
@@ -89,8 +92,8 @@ class RecordingMaster(master.Master):
         first: Sequence[object] = (),
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
-        """`tags` and `workspace`: for every exchange; `chooser`: in place of mitmproxy's NextLayer;
-        `named`: options that the command line sets; `seat`: where a worker counts its metrics;
+        """`tags` and `workspace`: for every exchange; `chooser`: replaces mitmproxy's NextLayer;
+        `named`: options that the command line sets; `seat`: the place of a worker's metrics;
         `first`: addons before all others; `on_started`: called when the start has succeeded."""
         super().__init__(opts, with_termlog=False)
         self._named = named
@@ -123,7 +126,7 @@ class RecordingMaster(master.Master):
         self.addons.add(*addons)
 
     async def run(self) -> None:
-        """Run until the end; first refuse options that no addon has."""
+        """Refuse unknown options, then run until the proxy stops."""
         if not self.options.scripts:
             refuse_unknown(self.options, self._named)
         await super().run()
@@ -134,7 +137,7 @@ def run_master(
     words: Sequence[str],
     filters: Sequence[str] = (),
 ) -> RecordingMaster:
-    """mitmdump's command line around a master of ours. Returns when the proxy has stopped."""
+    """Run one of our masters with mitmdump's command line. Returns when the proxy has stopped."""
     return main.run(
         make,  # type: ignore[arg-type]  # it is only called
         cmdline.mitmdump,
@@ -144,10 +147,10 @@ def run_master(
 
 
 def refuse_unknown(opts: options.Options, named: Container[str]) -> None:
-    """End with exit code 2 if `--set` named an option that is none: mitmproxy would ignore it.
+    """Exit with code 2 if `--set` names an unknown option: mitmproxy would ignore it.
 
-    `named`: the names on the command line. A configuration file may hold options of addons that
-    the lean master leaves out; those mean nothing here.
+    `named`: the names on the command line. A configuration file may hold options of addons that the
+    lean master leaves out; those are ignored.
     """
     for name in opts.deferred:
         if name in named:

@@ -1,4 +1,4 @@
-"""Edge. What a command used, printed when it has ended."""
+"""Edge. Prints the usage of a command when it has ended."""
 
 import sys
 
@@ -19,7 +19,8 @@ def show_summary(ledger_url: str, run_id: str) -> None:
     console = Console(stderr=True, highlight=False)
     try:
         parsed = urls.parse_url(ledger_url)
-        # What goes to a shared database was committed to the spool first, and is all there.
+        # The spool holds all requests of the run, because rows for a shared database are committed
+        # there first.
         local = parsed if urls.file_of(parsed) else f"sqlite:///{path_for(parsed)}"
         engine = db.open_engine(local)
         scope = Scope(only=(("tag:run", run_id),))

@@ -1,7 +1,7 @@
 """Edge (files). The project and the git branch that a command is run in.
 
-Read from the folder and from `.git/HEAD`, without starting git: a repository that somebody else
-prepared can make git run commands of theirs.
+Both are read from the folder and from `.git/HEAD`, without starting git: a repository can be
+prepared so that git runs an attacker's commands.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ledger.settings.small_files import first_bytes
 
 NAME_CHARACTERS_MAX = 100
 HEAD_BYTES_MAX = 4_096
-"""A HEAD is a line; more is none."""
+"""A HEAD is one line; a longer file is not a HEAD."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ NO_WORKSPACE = Workspace()
 
 
 def workspace_of(folder: Path) -> Workspace:
-    """The workspace that a folder is in. Never raises."""
+    """The workspace of a folder. Never raises."""
     for place in (folder, *folder.parents):
         head = _head_of(place / ".git")
         if head is not None:
@@ -36,8 +36,8 @@ def workspace_of(folder: Path) -> Workspace:
 
 
 def _head_of(git: Path) -> str | None:
-    """The text of HEAD; None if this is no repository. A worktree has a file that names its own
-    folder."""
+    """The text of HEAD; None if this is not a repository. In a worktree, `.git` is a file that
+    names the folder."""
     try:
         if git.is_file():
             text = first_bytes(git, HEAD_BYTES_MAX).decode("utf-8", "replace")
@@ -49,7 +49,7 @@ def _head_of(git: Path) -> str | None:
 
 
 def _branch(head: str) -> str | None:
-    """The branch; None where a commit is checked out."""
+    """The branch; None if a commit is checked out."""
     branch = head.partition("ref: refs/heads/")[2].strip()
     return branch[:NAME_CHARACTERS_MAX] or None
 

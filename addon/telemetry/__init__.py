@@ -1,9 +1,8 @@
-"""Telemetry: what operators watch. Health, metrics, spans, JSON logs; all of it off by default.
+"""Telemetry: health, metrics, spans and JSON logs for operators; all of it off by default.
 
 In: settled exchanges that the ledger has committed, with their charges; the ledger's health. Out:
 `/healthz`, `/readyz` and `/metrics` over HTTP, OpenTelemetry spans and metrics over OTLP, JSON log
-lines. Nothing here runs on the event loop or on the byte path, and nothing here can delay a
-commit: a full queue drops the observation and counts it.
-Several workers count in files that all share, and their supervisor serves the sum.
-Uses: the ledger's model.
+lines. Nothing here runs on the event loop or on the byte path, and nothing here can delay a commit:
+a full queue drops the observation and counts it. Several workers count in shared files, and their
+supervisor serves the sum. Uses: the ledger's model.
 """

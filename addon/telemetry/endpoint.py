@@ -25,11 +25,11 @@ logger = logging.getLogger(__name__)
 
 CONNECTION_SECONDS_MAX = 5.0
 CONNECTIONS_MAX = 16
-"""A scraper, a load balancer and a person, with room; more are refused at once."""
+"""Enough for a scraper, a load balancer and a person; further connections are refused at once."""
 
 
 class Exposed(Protocol):
-    """What a scrape asks."""
+    """A source of metrics for a scrape."""
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus' text format."""
@@ -49,16 +49,16 @@ class Endpoint:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port that are listened on."""
+        """The listening host and port."""
         host, port = self._server.server_address[:2]
         return str(host), int(port)
 
     def start(self) -> None:
-        """Start to serve."""
+        """Start serving."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop to serve, and close the port."""
+        """Stop serving, and close the port."""
         if self._thread.is_alive():
             self._server.shutdown()
         self._server.server_close()
@@ -89,7 +89,7 @@ class _Server(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
-        """A client that leaves is none of our errors."""
+        """Ignored: a client that disconnects is not our error."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,11 +1,12 @@
-"""Pure. Whether this process is recording, in the words of `/readyz`; several workers as one."""
+"""Pure. Whether this process is recording, for `/readyz`; the health of several workers is
+merged."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 SPOOL_AGE_SECONDS_MAX = 3600.0
 """An exchange that waits longer for the shared database makes the process not ready: nothing is
-lost, but somebody should look."""
+lost, but the operator should check."""
 DISK_FREE_BYTES_MIN = 64 * 1024 * 1024
 """Below this a SQLite commit may fail at any moment."""
 
@@ -30,7 +31,7 @@ class Health:
     wal_bytes: int | None = None
     disk_free_bytes: int | None = None
     stopped_threads: tuple[str, ...] = ()
-    """Other threads that do not work now, each with its last error."""
+    """Other threads that are not working, each with its last error."""
     captures_dropped: int | None = None
     """Captures that could not be written since the start."""
     workers: int | None = None
@@ -38,7 +39,7 @@ class Health:
     missing_workers: tuple[str, ...] = ()
     """Workers that do not run or do not answer, each with the reason."""
     worker_restarts: int | None = None
-    """How often a worker was started again because it had ended unasked."""
+    """How often a worker was restarted after it had ended unexpectedly."""
 
 
 def merged(
@@ -48,11 +49,11 @@ def merged(
     dropped_before: int,
     restarts: int,
 ) -> Health:
-    """The health of all workers as one. `reports`: by the name of the worker; `missing`: which
+    """The merged health of all workers. `reports`: by the name of the worker; `missing`: which
     workers do not run, and why; `dropped_before`: by workers that have ended.
 
-    What each worker has for itself is added up. They share the ledger's file and the spool, so of
-    those the largest figure counts, and of the disk the smallest.
+    Figures of each worker are added up. The workers share the ledger's file, the spool and the
+    disk: there the largest size and the smallest free space count.
     """
     healths = list(reports.values())
     troubles = [
@@ -107,6 +108,6 @@ def problems(health: Health) -> list[str]:
 
 
 def _known[N: (int, float)](choose: Callable[[list[N]], N], values: Iterable[N | None]) -> N | None:
-    """What is chosen of the values that are known; None if none is."""
+    """The chosen one of the known values; None if none is known."""
     known = [value for value in values if value is not None]
     return choose(known) if known else None

@@ -1,8 +1,8 @@
 """Edge (prometheus-client). Counters and gauges of one recording process.
 
-Label sets are bounded: providers and models come from the wire, so each has a maximum, and what
-comes after it counts under `other`. Cost is in USD as Prometheus wants base units; a counter is a
-float there, so it is for watching, and the ledger's integers are for billing.
+Label sets are bounded: providers and models come from the wire, so each has a maximum, and further
+names count under `other`. Cost is in USD as Prometheus wants base units; a counter is a float
+there, so it is for watching, and the ledger's integers are for billing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class Metrics:
-    """A sink of observations; `exposition` is what a scrape gets."""
+    """A sink of observations; `exposition` returns the text for a scrape."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Metrics:
             self._unpriced.labels(provider, model).inc()
 
     def close(self, timeout_seconds: float) -> None:
-        """Nothing waits: a scrape takes what is there."""
+        """Nothing to flush: a scrape reads the current values."""
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus' text format."""
@@ -108,14 +108,14 @@ class Metrics:
 
 
 class HealthCollector(Collector):
-    """Gauges that are read when a scrape comes."""
+    """Gauges that are read at each scrape."""
 
     def __init__(self, health: Callable[[], Health], dropped: Callable[[], int]) -> None:
         self._health = health
         self._dropped = dropped
 
     def collect(self) -> Iterator[Metric]:
-        """All of them, as they are now."""
+        """All gauges with their current values."""
         health = self._health()
         yield _gauge("ready", "1: recording; 0: see /readyz", float(not problems(health)))
         yield _gauge("writer_alive", "1: the writer thread runs", float(health.writer_alive))

@@ -1,4 +1,4 @@
-"""Pure. One exchange as telemetry sees it: bounded labels, figures, and nothing of its content."""
+"""Pure. One exchange for telemetry: bounded labels and figures, without content."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Observed:
     outcome: str
     finish_reason: str | None
     error_type: str | None
-    """OpenTelemetry's `error.type`: what the provider says, else the HTTP status or the outcome.
+    """OpenTelemetry's `error.type`: the provider's word, otherwise the HTTP status or the outcome.
     None: no error."""
     server_address: str
     server_port: int | None
@@ -38,7 +38,7 @@ class Observed:
     """All output, reasoning included."""
     reasoning_tokens: int | None
     is_estimated: bool
-    """The figures are our estimate: they stand in no counter of tokens."""
+    """The figures are our estimate: no counter of tokens includes them."""
     has_usage: bool
     is_degraded: bool
     cost_picousd: int | None
@@ -48,7 +48,7 @@ class Observed:
 
     @property
     def model(self) -> str:
-        """The model that answered, else the one asked for."""
+        """The model that answered, otherwise the requested one."""
         return self.response_model or self.request_model or "unknown"
 
     @property
@@ -65,7 +65,7 @@ class Observed:
 
 
 def observed(exchange: Exchange, reading: Reading, charges: Sequence[Charge]) -> Observed:
-    """What telemetry keeps of a settled exchange, its reading and its charges."""
+    """The values that telemetry keeps of a settled exchange, its reading and its charges."""
     assert exchange.settled_at is not None, exchange.id
     assert exchange.outcome is not None, exchange.id
     usage = reading.usage

@@ -1,4 +1,4 @@
-"""Edge (a thread). Takes committed exchanges from the ledger's writer to the sinks of telemetry.
+"""Edge (a thread). Passes committed exchanges from the ledger's writer to the sinks of telemetry.
 
     writer thread ──price──▶ held until the commit ──on_commit──▶ queue ──▶ thread ──▶ sinks
 
@@ -26,31 +26,31 @@ HELD_MAX = 60_000
 """Priced exchanges whose commit is not reported yet: a little more than the writer itself holds
 while its disk is in trouble."""
 QUEUE_MAX = 20_000
-"""Observations that wait for the sinks; about 10 MB."""
+"""Observations in the queue for the sinks; about 10 MB."""
 LOG_SECONDS = 60.0
 
 type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
 
 
 class Committed(Protocol):
-    """What the writer reports of an exchange: the ledger's receipt."""
+    """The writer's report about an exchange: the ledger's receipt."""
 
     exchange_id: str
     committed: bool
 
 
 class Sink(Protocol):
-    """Somewhere that observations go."""
+    """A destination of observations."""
 
     def observe(self, one: Observed) -> None:
-        """Take one exchange in; called on the observer's thread."""
+        """Process one exchange; called on the observer's thread."""
 
     def close(self, timeout_seconds: float) -> None:
-        """Send what waits, for so long at most."""
+        """Flush, within the timeout."""
 
 
 class Observer:
-    """Joins prices and commits, and hands the result to the sinks on a thread of its own."""
+    """Joins prices and commits, and passes the result to the sinks on a thread of its own."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self.dropped = 0
@@ -67,7 +67,7 @@ class Observer:
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> None:
-        """Hand over what waits and close the sinks, for so long at most."""
+        """Flush the queue and close the sinks, within the timeout."""
         deadline = time.monotonic() + timeout_seconds
         self._stopping.set()
         if self._thread.ident is not None:
@@ -76,7 +76,7 @@ class Observer:
             self._guarded(sink.close, max(0.1, deadline - time.monotonic()))
 
     def pricing(self, price: Price) -> Price:
-        """The writer's price function, which remembers what it priced."""
+        """The writer's price function; it also stores the priced exchange."""
 
         def priced(exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
             charges = price(exchange, reading)

@@ -2,9 +2,9 @@
 
 https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/ and .../gen-ai-metrics/. Token
 counts are the reported ones: input includes cached tokens, output includes reasoning, as the
-conventions say; estimates are left out, as the conventions ask. No content is ever sent. An
-exporter that is down costs nothing but its spans: the SDK's queues are bounded, and its own error
-lines are throttled.
+conventions say; estimates are left out, as the conventions ask. No content is ever sent. If an
+exporter is down, only its spans are lost: the SDK's queues are bounded, and its own error lines are
+throttled.
 
 Installed with `tokentee[otel]`.
 """
@@ -49,7 +49,7 @@ class Otlp:
         and compression come from the environment, as the specification has it."""
         _throttle(logging.getLogger("opentelemetry"))
         base = endpoint.rstrip("/")
-        # Without it, a receiver takes the sums of two processes for one that goes up and down:
+        # Without it, a receiver reads the sums of two processes as one sum that goes up and down:
         # https://opentelemetry.io/docs/specs/semconv/resource/#service
         resource = Resource.create(
             {"service.name": service_name, "service.instance.id": str(uuid.uuid4())}
@@ -110,7 +110,7 @@ class Otlp:
                     self._tokens.record(count, {**common, "gen_ai.token.type": kind})
 
     def close(self, timeout_seconds: float) -> None:
-        """Export what waits, for so long at most."""
+        """Flush, within the timeout."""
         milliseconds = max(1, int(timeout_seconds * 500))
         self._tracing.force_flush(milliseconds)
         self._metering.shutdown(milliseconds)
@@ -161,15 +161,15 @@ def _nanoseconds(moment: datetime) -> int:
 
 
 class _Throttle(logging.Handler):
-    """Passes one line of the SDK on a minute, as a warning: an ERROR line while mitmproxy starts
-    would end it."""
+    """Logs at most one line of the SDK a minute, as a warning: an ERROR line would end mitmproxy's
+    start."""
 
     def __init__(self) -> None:
         super().__init__()
         self._next_at = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log the line in our own name, without its traceback."""
+        """Log the line under our own logger, without its traceback."""
         now = time.monotonic()
         if now >= self._next_at:
             self._next_at = now + LOG_SECONDS

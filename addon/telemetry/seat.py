@@ -1,4 +1,4 @@
-"""Pure. Where one of several workers counts its metrics (`shared_metrics.py`)."""
+"""Pure. The seat of a worker, which counts its metrics there (`shared_metrics.py`)."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,13 +1,14 @@
 """Edge (prometheus-client). Metrics of several worker processes, counted in files in one folder.
 
-This is prometheus-client's multiprocess mode (https://prometheus.github.io/client_python/multiprocess/).
-Each worker counts in memory-mapped files of its own, and a scrape adds up all files of the folder.
-What a worker has counted stays in its files when it is killed.
+This is prometheus-client's multiprocess mode
+(https://prometheus.github.io/client_python/multiprocess/). Each worker counts in memory-mapped
+files of its own, and a scrape adds up all files of the folder. A killed worker's counts stay in its
+files.
 
 The library names the files by process id. Here they are named by the worker's seat: a number that
 one living process has at a time, and that the next one takes over together with the files. So the
-folder does not grow with every restart. What the library cannot do in this mode, gauges that are
-read when a scrape comes, the health of the workers does.
+folder does not grow with every restart. In this mode the library cannot read gauges at a scrape;
+the health of the workers provides them.
 """
 
 import os
@@ -28,7 +29,7 @@ FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 def metrics_of_worker(
     seat: Seat, health: Callable[[], Health], *, dropped_observations: Callable[[], int]
 ) -> Metrics:
-    """The metrics of this process, which go on from what the seat's files hold."""
+    """The metrics of this process, which continue from the values in the seat's files."""
     os.environ[FOLDER_VARIABLE] = str(seat.folder)
     values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]  # no annotations
         process_identifier=lambda: seat.number
@@ -37,7 +38,7 @@ def metrics_of_worker(
 
 
 class SharedMetrics:
-    """The metrics of all workers; `exposition` is what a scrape gets."""
+    """The metrics of all workers; `exposition` returns the text for a scrape."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class SharedMetrics:
 
 
 def _labels_of(seat: Seat) -> dict[str, set[str]]:
-    """The label values in the seat's files: a new process may not add as many again."""
+    """The label values in the seat's files: they count towards the maximum of the new process."""
     files = [str(path) for path in seat.folder.glob(f"*_{seat.number}.db")]
     found: dict[str, set[str]] = {}
     for metric in MultiProcessCollector.merge(files):  # type: ignore[no-untyped-call]

@@ -1,6 +1,5 @@
-"""Usage opt-in: asking for usage in a request, and taking it out of the answer again.
+"""Usage opt-in: asks for usage in a request, and strips it from the answer.
 
-In: a request body, the bytes of an answer, what is known about an upstream. Out: the edited body,
-the edited bytes, and whether to ask. Sans-IO.
-Uses: dialects, framing, the ledger's model.
+In: a request body, the bytes of an answer, the lessons about an upstream. Out: the edited body, the
+edited bytes, and whether to ask. Sans-IO. Uses: dialects, framing, the ledger's model.
 """

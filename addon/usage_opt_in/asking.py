@@ -1,4 +1,4 @@
-"""Pure. Asking for usage in a request, and telling whether an answer refuses that.
+"""Pure. Injects the option that asks for usage, and detects an answer that refuses it.
 
 OpenAI, "Streaming responses": `stream_options.include_usage`.
 """
@@ -6,18 +6,18 @@ OpenAI, "Streaming responses": `stream_options.include_usage`.
 from addon.usage_opt_in.json_members import last_named, members
 
 SCANNED_BYTES_MAX = 256 * 1024
-"""A larger request that has `stream_options` already is left alone: to find where they stand, all
-of it would have to be read on the event loop, and clients that set them set `include_usage`."""
+"""A larger request that already has `stream_options` is left alone: finding them would need a scan
+of the whole body on the event loop, and clients that set them also set `include_usage`."""
 _OPTION = b'"stream_options":{"include_usage":true}'
 _REFUSAL_STATUSES = frozenset({400, 404, 405, 415, 422, 500, 501})
 
 
 def inject_usage_option(body: bytes) -> bytes | None:
-    """The request body with usage asked for; None if it cannot be asked by splicing.
+    """The request body with the option injected; None if it cannot be spliced in.
 
-    The body must be a JSON object with something in it. A client's own `stream_options` are
-    kept, and its `include_usage: false` becomes true: what the client then sees is still what
-    false gives.
+    The body must be a JSON object with something in it. A client's own `stream_options` are kept,
+    and its `include_usage: false` becomes true; the answer is stripped so that the client still
+    sees the result of false.
     """
     is_named = b'"stream_options"' in body
     if is_named and len(body) > SCANNED_BYTES_MAX:
@@ -40,11 +40,12 @@ def inject_usage_option(body: bytes) -> bytes | None:
 
 
 def is_refusal(status: int, body: bytes, *, proven: bool) -> bool:
-    """Whether an error answer to a request that we added to may be about what we added.
+    """Whether an error answer to a request with our injected option may be caused by that option.
 
-    `proven`: the upstream has answered such a request before. Then only an answer that names what
-    we added counts. From an upstream that never has, any complaint about the request may be one:
-    asking once more costs a client's own mistake a second refusal, not asking costs it its answer.
+    `proven`: the upstream has answered such a request before. Then only an error that names our
+    option counts. From any other upstream, each complaint about the request may be a refusal: a
+    retry costs a wrong request a second refusal, while no retry could cost a right request its
+    answer.
     """
     if status not in _REFUSAL_STATUSES:
         return False

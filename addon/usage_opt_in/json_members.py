@@ -1,7 +1,7 @@
-"""Pure. Where the members of a JSON object stand in its bytes.
+"""Pure. Finds the byte spans of the members of a JSON object.
 
-Editing by span is what keeps everything else of a frame or a request byte for byte: spacing, key
-order, escapes, floats and duplicate keys do not survive a JSON round trip.
+Editing by span keeps every other byte of a frame or a request: spacing, key order, escapes, floats
+and duplicate keys do not survive a JSON round trip.
 """
 
 import re
@@ -17,7 +17,7 @@ class Member(NamedTuple):
     """One `"key": value` of an object; offsets into the bytes it was found in."""
 
     key: bytes
-    """As written, without the quotes, escapes not undone."""
+    """The raw key without its quotes; escapes are not decoded."""
     start: int
     """Of the key's opening quote."""
     value: int
@@ -28,8 +28,7 @@ class Member(NamedTuple):
 def members(data: bytes, start: int = 0) -> list[Member]:
     """The members of the object that begins at or after `start`; [] if there is no whole object.
 
-    The bytes must be JSON that a parser has accepted, or garbage in gives garbage out: spans then
-    still lie inside `data`.
+    The bytes must be valid JSON. For other bytes the spans are meaningless, but lie inside `data`.
     """
     found: list[Member] = []
     depth = 0
@@ -60,24 +59,21 @@ def members(data: bytes, start: int = 0) -> list[Member]:
 
 
 def is_named(member: Member, name: bytes) -> bool:
-    """Whether a member has this name, however its key is written."""
+    """Whether a member has this name, also if its key has escapes."""
     if b"\\" not in member.key:
         return member.key == name
     return json_values.loads(b'{"' + member.key + b'":0}') == {name.decode(): 0}
 
 
 def last_named(found: list[Member], name: bytes) -> Member | None:
-    """The member that counts: parsers take the last of duplicate keys."""
+    """The effective member: parsers use the last of duplicate keys."""
     return next((member for member in reversed(found) if is_named(member, name)), None)
 
 
 def spans_of(name: bytes, found: list[Member]) -> list[tuple[int, int]]:
-    """What to cut, in order, for all members of this name to be gone with the commas they needed.
-
-    `found` are all members of one object.
-    """
+    """The spans to cut, in order, to remove all members of this name with their commas."""
     spans: list[tuple[int, int]] = []
-    begins = 0  # how many members at the beginning go
+    begins = 0  # number of members to remove at the beginning
     for at, member in enumerate(found):
         if not is_named(member, name):
             continue

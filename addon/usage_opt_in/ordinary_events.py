@@ -1,19 +1,20 @@
-"""Pure. What the ordinary events of one answer repeat, so that a null is taken out unsearched.
+"""Pure. The constant parts of an answer's ordinary events, so that a null is stripped without a
+search.
 
-Nearly all events of a stream differ in the generated text alone. From two in a row that lost a
-`"usage":null`, `learn` takes what stands before the text and what stands behind it:
+Nearly all events of a stream differ only in the generated text. `learn` compares two consecutive
+events that lost a `"usage":null`, and stores the bytes before and after the text:
 
     data: {"id":"x","choices":[{"delta":{"content":"Hel"},…}],"usage":null}\\n\\n
     |-------------------- head --------------------|   |------- tail -------|
 
-An event that begins and ends so, and has no quote beside theirs, holds nothing but a string between
-them. So its null is where it was in the tail.
+An event with this head and tail, and with no other quote, holds only a string between them. So its
+null is at the same place in the tail.
 """
 
 from dataclasses import dataclass
 
 LEARNED_BYTES_MAX = 4 * 1024
-"""Of one event; ordinary ones have 200 to 500."""
+"""Size of one event; ordinary ones have 200 to 500 bytes."""
 _QUOTE = b'"'
 _BACKSLASH = ord("\\")
 _VALUE_BEGINS = (b':"', b': "')
@@ -28,10 +29,10 @@ class OrdinaryEvent:
     tail_bytes: int
     least_bytes: int
     quotes: int
-    """In an event."""
+    """Number of quotes in an event."""
     line_ends: int
     kept_tail: bytes
-    """The tail without what is taken out of it."""
+    """The tail without the stripped null."""
     removed: bytes
 
     def fits(self, data: bytes) -> bool:
@@ -49,10 +50,9 @@ class OrdinaryEvent:
 
 
 def learn(one: bytes, other: bytes, start: int, end: int) -> OrdinaryEvent | None:
-    """What two events share; None if that would not be safe or of use.
+    """The constant parts of two events; None if a template would be unsafe or useless.
 
-    What is taken out of the other one is `other[start:end]`. Both are whole events of one kind of
-    line end, which is LF.
+    `other[start:end]` is stripped from the other event. Both are whole events with LF line ends.
     """
     head = other[: _common(one, other, from_end=False)]
     head = head[: head.rfind(_QUOTE) + 1]
@@ -84,7 +84,7 @@ def learn(one: bytes, other: bytes, start: int, end: int) -> OrdinaryEvent | Non
 
 
 def _common(one: bytes, other: bytes, *, from_end: bool) -> int:
-    """How many bytes two texts begin with, or end with, that are the same."""
+    """The length of the common prefix or suffix of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

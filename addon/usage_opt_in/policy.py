@@ -1,4 +1,4 @@
-"""Pure. When to ask an upstream for usage that its client did not ask for."""
+"""Pure. Decides when to ask an upstream for usage that the client did not ask for."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from ledger.model.providers import StreamUsage
 
 
 class Verdict(StrEnum):
-    """What an unknown upstream's first streams have taught."""
+    """The lesson from an unknown upstream's first streams."""
 
     OPT_IN = "opt_in"
     AUTOMATIC = "automatic"
@@ -22,18 +22,19 @@ LEARNED_FOR = {
     Verdict.AUTOMATIC: timedelta(days=30),
     Verdict.REFUSES: timedelta(days=7),
 }
-"""Then it is learned anew: gateways are upgraded, and one watched stream costs one estimate."""
+"""Lessons expire and are learnt again: gateways are upgraded, and one unasked stream costs one
+estimate."""
 
 
 def asks_of(provider: str, learned: Learned | None, *, now: datetime) -> bool:
-    """Whether `auto` asks here. What was learned outranks the table: it was seen here."""
+    """Whether `auto` asks here. A lesson overrides the table, because it was observed here."""
     if learned is not None and learned.expires_at > now:
         return learned.verdict == Verdict.OPT_IN
     return providers.TABLE.stream_usage_of(provider) is StreamUsage.OPT_IN
 
 
 def is_known(provider: str) -> bool:
-    """Whether there is nothing to learn about a provider's streams."""
+    """Whether the table already decides for a provider's streams."""
     return providers.TABLE.stream_usage_of(provider) is not StreamUsage.UNKNOWN
 
 
@@ -45,7 +46,7 @@ def lesson(
     now: datetime,
     known: Mapping[tuple[str, str], Learned],
 ) -> Learned | None:
-    """What to remember of an upstream; None if it is known already and still fresh."""
+    """The lesson to store about an upstream; None if an equal one is stored and fresh."""
     old = known.get((origin, path))
     if (
         old is not None

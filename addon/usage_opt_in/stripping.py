@@ -1,12 +1,12 @@
-"""Pure. Taking usage that was asked for in the client's name out of the answer again.
+"""Pure. Strips usage that we asked for from the answer.
 
-The answer to a request that asked differs from one that did not in three ways (OpenAI, "Streaming
-responses", `stream_options.include_usage`): an extra event whose `choices` is empty and which
-carries the usage; or the usage as a key of an event that carries more; and a `"usage":null` on
-every other event. The first is dropped whole, the other two lose that key and nothing else.
+The answer to a request with the option differs from one without it in three ways (OpenAI,
+"Streaming responses", `stream_options.include_usage`): an extra event whose `choices` is empty and
+which carries the usage; or the usage as a key of an event that carries more; and a `"usage":null`
+on every other event. The first is dropped whole, the other two lose that key and nothing else.
 
-The work is linear: an event is parsed once at most, and all that goes out of it goes in one pass.
-Of a large event only the end is parsed.
+The work is linear: an event is parsed at most once, and edited in one pass. Only the end of a large
+event is parsed.
 """
 
 import itertools
@@ -19,22 +19,23 @@ from addon.usage_opt_in.json_members import members, spans_of
 from addon.usage_opt_in.ordinary_events import LEARNED_BYTES_MAX, OrdinaryEvent, learn
 
 PARSED_BYTES_MAX = 64 * 1024
-"""Of one event. In a larger one (a picture in base64) usage is searched for in the last so many
-bytes alone."""
+"""Of one event. In a larger one (a picture in base64) usage is searched only in this many last
+bytes."""
 LESSONS_MAX = 16
-"""How often an answer may change what its ordinary events look like."""
+"""How often an answer may change the template of its ordinary events."""
 LEARN_FROM_EVENTS = 32
-"""A lesson costs what the searches of 20 events cost; short answers never pay for it (measured)."""
+"""A lesson costs as much as the searches in 20 events; short answers never pay for it
+(measured)."""
 _ENVELOPE = frozenset(
     {"id", "object", "created", "model", "choices", "usage", "service_tier", "system_fingerprint"}
     | {"obfuscation", "provider", "p"}
 )
-"""Keys that every chunk of a stream has, padding keys included: beside them, a usage-only event
-carries nothing."""
+"""Keys that every chunk of a stream has, padding keys included: a usage-only event has no
+others."""
 _USAGE = b'"usage"'
 _NULL_USAGE = b',"usage":null'
 _LAST_NULL_USAGE = b',"usage":null}\n\n'
-"""How an ordinary event ends, as OpenAI writes it."""
+"""The end of an ordinary event of OpenAI."""
 _SPACED_NULL_USAGE = re.compile(rb' ?, ?"usage" ?: ?null')
 """As Python's JSON writer spaces it, and a few others."""
 _SPACED_BYTES_MAX = 16
@@ -48,9 +49,9 @@ with `obfuscation` behind it or nothing."""
 
 
 class Stripper:
-    """Takes asked-for usage out of an SSE answer. One per answer; bytes in any cut.
+    """Strips asked-for usage from an SSE answer. One per answer; accepts any chunk boundaries.
 
-    A complete event goes on at once, an event that is not touched as the bytes it came in.
+    A complete event is passed on at once; an unchanged event as the bytes that came.
     """
 
     __slots__ = (
@@ -68,17 +69,17 @@ class Stripper:
     def __init__(self) -> None:
         self._ordinary: OrdinaryEvent | None = None
         self._previous = b""
-        """The last event that lost a null and fitted no template."""
+        """The last event that lost a null and matched no template."""
         self._lessons_left = LESSONS_MAX
         self._events_with_null = 0
         self._framing = SSE()
         self._is_between_events = True
         self.removed: list[bytes] = []
-        """Pieces taken out since the caller last emptied the list."""
+        """Pieces stripped since the caller last emptied the list."""
         self.framed = b""
         """The events that the last `feed` completed, as upstream sent them."""
         self.trouble: str | None = None
-        """Why usage may be left in the stream; None if none is."""
+        """Why usage may be left in the stream; None: none is."""
 
     @property
     def is_between_events(self) -> bool:
@@ -91,7 +92,7 @@ class Stripper:
         return self._framing.held
 
     def feed(self, data: bytes) -> bytes:
-        """What goes on to the client now."""
+        """Add a chunk; returns the bytes for the client."""
         ordinary = self._ordinary
         if ordinary is not None and self._is_between_events and ordinary.fits(data):
             self.framed = data
@@ -140,7 +141,7 @@ class Stripper:
         return kept
 
     def end(self) -> bytes:
-        """What is left at the end of the body."""
+        """Flush the rest at the end of the body."""
         run = self._framing.end()
         return self._strip(run) if _may_hold_usage(run) else run
 
@@ -179,10 +180,10 @@ class Stripper:
             self._previous = block if len(block) <= LEARNED_BYTES_MAX else b""
 
     def _strip_large_block(self, block: bytes) -> bytes:
-        """Take the last `"usage"` out, if it is a member of the outermost object.
+        """Strip the last `"usage"`, if it is a member of the outermost object.
 
-        It is one if what follows it closes one object more than it opens: a brace before it then
-        makes an object of it.
+        It is one if the bytes after it close exactly one object more than they open: the bytes with
+        a leading brace then form an object.
         """
         at = block.rfind(_USAGE)
         tail = block[at:].rstrip()
@@ -214,7 +215,7 @@ class Stripper:
 def _span_of_null_usage(block: bytes, first: int) -> tuple[int, int] | None:
     """Where the one `,"usage":null` of an ordinary event stands, told without a parse. `first`:
     where the first `"usage"` stands; below 0: nowhere."""
-    # From the right: it is the last member as a rule, and found at once.
+    # Searched from the right: usually it is the last member.
     if first <= 0 or block.rfind(_USAGE) != first or not block.startswith(b"data:"):
         return None
     if block.startswith(_NULL_USAGE, first - 1):
@@ -232,7 +233,7 @@ def _may_hold_usage(run: bytes) -> bool:
 
 
 def is_usage_only(payload: dict[str, object]) -> bool:
-    """Whether an event exists for its usage alone: no choices, and nothing but the envelope."""
+    """Whether an event carries only usage: no choices, and only keys of the envelope."""
     return (
         not payload.get("choices")
         and isinstance(payload.get("usage"), dict)
@@ -241,10 +242,10 @@ def is_usage_only(payload: dict[str, object]) -> bool:
 
 
 def _beside_the_event(block: bytes) -> Iterable[bytes]:
-    """Comment and retry lines of a dropped event: they are the connection's, not the event's.
+    """Comment and retry lines of a dropped event: they belong to the connection, not to the event.
 
-    Only those that stand before its first field, where servers put keep-alives; they dispatch
-    nothing on their own and need no blank line.
+    Only those before its first field, where servers put keep-alives; they dispatch no event and
+    need no blank line.
     """
     lines = block.splitlines(keepends=True)
     return itertools.takewhile(lambda line: line.startswith((b":", b"retry")), lines)

@@ -1,4 +1,4 @@
-"""Edge (files). Single bodies: one answer, saved as it came; the caller says where from."""
+"""Edge (files). Single bodies: one saved answer; the caller gives its URL."""
 
 from __future__ import annotations
 

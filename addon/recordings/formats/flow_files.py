@@ -1,9 +1,9 @@
-"""Edge (files). Flow files: what mitmproxy saves with `-w`, `save.file` and in its own windows.
+"""Edge (files). Flow files, which mitmproxy saves with `-w`, `save.file` and in its own windows.
 
-A file is one tnetstring after the other. mitmproxy's own reader stops at the first record that it
-cannot read, reads a length before it knows that the file is that long, and takes 0.4 ms for the
-connections of a flow, which say nothing about an exchange. So the records are walked here, and
-only what is needed of each is parsed. Records of an older mitmproxy go through its migration.
+A file is a sequence of tnetstrings. mitmproxy's own reader stops at the first damaged record,
+trusts a length before it knows that the file is that long, and takes 0.4 ms for the connections of
+a flow, which we do not need. So this module scans the records and parses only the needed fields.
+Records of an older mitmproxy go through its migration.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from addon.recordings.formats.recorded import (
 )
 
 RECORD_BYTES_MAX = 512 * 1024 * 1024
-"""Of one flow, whose bodies are in memory while it is read."""
+"""Size of one flow; its bodies are in memory while it is read."""
 VERSION = 21
-"""The flow format of mitmproxy 12, which is read without its help."""
+"""The flow format of mitmproxy 12, which is read without mitmproxy's code."""
 DEPTH_MAX = 32
-"""Values within values; mitmproxy's own records have 6 levels."""
+"""Nesting of values; mitmproxy's own records have 6 levels."""
 _LENGTH_DIGITS_MAX = 12
 _ID = frozenset({"id"})
 _NEEDED = frozenset({"version", "type", "id", "error", "request", "response", "websocket"})
@@ -44,11 +44,11 @@ _CLIENT_LEFT = "Client disconnected."
 """mitmproxy's text for a client that closed its connection."""
 
 type _Value = Any
-"""What a tnetstring holds: text, bytes, numbers, lists and dicts of these."""
+"""A value of a tnetstring: text, bytes, numbers, lists and dicts of these."""
 
 
 def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
-    """What a file holds; of several parts, only every so many-th record. Raises OSError."""
+    """The entries of a file; for a part of a file only every N-th record. Raises OSError."""
     size = path.stat().st_size
     number = 0
     with path.open("rb") as file:
@@ -61,7 +61,7 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
                     return
                 _check_length(length, size - file.tell())
             except RecordingError as error:
-                # Where a record ends is not known any more, so neither is where the next begins.
+                # The end of the record is unknown, so the start of the next one is, too.
                 if part == 0:
                     item = Unreadable(where, str(error))
                     yield Entry(size, 0, None, partial(_unreadable, item))
@@ -81,7 +81,7 @@ def _id_of(record: bytes) -> str | None:
     try:
         found = _top(record, _ID)[0].get("id")
     except (RecordingError, ValueError, RecursionError):
-        return None  # what is wrong with it is said when it is parsed
+        return None  # its fault is reported when it is parsed
     return found if isinstance(found, str) else None
 
 
@@ -105,11 +105,11 @@ def _item(record: bytes, where: str) -> Item:
 
 
 def _state_of(record: bytes) -> Mapping[str, _Value]:
-    """What a record says of its flow. Raises RecordingError or what the migration raises."""
+    """The flow's state in a record. Raises RecordingError or errors of the migration."""
     state, _ = _top(record, _NEEDED)
     if state.get("version") == VERSION:
         return state
-    # Half a second of imports, which a process that reads today's files does without.
+    # Half a second of imports, which current files do not need.
     from mitmproxy.io import compat
 
     whole, _ = _top(record, None)
@@ -207,7 +207,7 @@ def _next_length(file: BinaryIO) -> int | None:
 
 
 def _top(record: bytes, needed: frozenset[str] | None) -> tuple[dict[str, _Value], int]:
-    """The members of a record that are needed; all for None."""
+    """The named members of a record; all for None."""
     end = len(record) - 1
     if record[end:] != b"}":
         raise RecordingError("its record is no dictionary")
@@ -227,7 +227,7 @@ def _top(record: bytes, needed: frozenset[str] | None) -> tuple[dict[str, _Value
 
 
 def _span(data: bytes, at: int, limit: int) -> tuple[int, int]:
-    """Where the content of the value at `at` begins and ends, its tag behind it."""
+    """Start and end of the content of the value at `at`; its tag follows."""
     colon = data.find(b":", at, at + _LENGTH_DIGITS_MAX + 1)
     digits = data[at:colon] if colon > at else b""
     if not digits.isdigit():
@@ -239,7 +239,7 @@ def _span(data: bytes, at: int, limit: int) -> tuple[int, int]:
 
 
 def _value(data: bytes, at: int, limit: int, depth: int) -> tuple[_Value, int]:
-    """The value at `at`, and where the next begins."""
+    """The value at `at`, and the start of the next."""
     start, end = _span(data, at, limit)
     tag = data[end]
     match tag:

@@ -1,12 +1,12 @@
-"""Edge (files). HAR: what browsers and mitmproxy export.
+"""Edge (files). HAR, which browsers and mitmproxy export.
 
-A HAR holds bodies decoded, as text or base64, and no id. So its exchanges get a derived id, and
-nothing is said of the bytes that upstream sent. mitmproxy reads HAR by itself (`mitmdump -nr`) and
-gives new random ids at each reading; `text_bytes` makes the same bytes of its flows as of the file,
-so that both doors derive the same id.
+A HAR holds decoded bodies, as text or base64, and no id. So its exchanges get a derived id, and the
+bytes that upstream sent stay unknown. mitmproxy can read HAR, too (`mitmdump -nr`), and gives new
+random ids each time; `text_bytes` makes the same bytes from its flows as from the file, so that
+both ways derive the same id.
 
-An empty answer with a status of success means that the body was not saved: browsers leave out
-those that they have dropped.
+An empty answer with a successful status means that the body was not saved: browsers omit bodies
+that they have dropped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from addon.recordings.formats.recorded import (
 )
 
 FILE_BYTES_MAX = 1024 * 1024 * 1024
-"""Mapped into memory, not read into it."""
+"""The file is mapped into memory, not read."""
 _MILLISECONDS_MAX = 10.0**12
 _BOM = b"\xef\xbb\xbf"
 
@@ -100,13 +100,13 @@ class _File(msgspec.Struct):
 
 
 _FAULTS = (msgspec.MsgspecError, ValueError, RecursionError, RecordingError)
-"""What a damaged entry raises; base64 that is no ASCII raises a plain ValueError."""
+"""Errors of a damaged entry; base64 that is not ASCII raises a plain ValueError."""
 _ENTRY = msgspec.json.Decoder(_Entry)
 _FILE = msgspec.json.Decoder(_File)
 
 
 def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
-    """What a file holds; of several parts, only every so many-th entry. Raises OSError."""
+    """The entries of a file; for a part of a file only every N-th entry. Raises OSError."""
     size = path.stat().st_size
     if size > FILE_BYTES_MAX:
         yield _fault(path, f"larger than {FILE_BYTES_MAX >> 30} GiB: split it")
@@ -115,7 +115,7 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
         yield _fault(path, "empty")
         return
     with path.open("rb") as file:
-        # Closed when the last entry is let go: each refers to a part of it.
+        # Closed when the last entry is freed: each entry refers to a part of it.
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     try:
         found = _raw_entries(memoryview(data), path)
@@ -162,8 +162,8 @@ def _inflated(data: memoryview) -> memoryview:
 def text_bytes(text: str, content_type: str) -> bytes:
     """The bytes of a body that a HAR holds as text.
 
-    mitmproxy decodes an event stream without a charset as Latin-1, browsers as UTF-8. Text of
-    which the Latin-1 bytes are valid UTF-8 was decoded by mitmproxy.
+    mitmproxy decodes an event stream without a charset as Latin-1, browsers as UTF-8. If the
+    Latin-1 bytes of a text are valid UTF-8, mitmproxy decoded it.
     """
     if text.isascii():
         return text.encode()
@@ -178,7 +178,7 @@ def text_bytes(text: str, content_type: str) -> bytes:
 def utf8(body: bytes) -> bytes:
     """The body of a flow that mitmproxy read from a HAR, with the bytes that `text_bytes` gives.
 
-    It encodes a browser's text as Latin-1 where it can.
+    mitmproxy encodes a browser's text as Latin-1 if it can.
     """
     try:
         body.decode()

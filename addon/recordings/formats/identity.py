@@ -26,12 +26,12 @@ def derived_id(
     started_at: datetime | None,
     messages: Iterable[Message] = (),
 ) -> str:
-    """32 hex digits. `started_at` is what the recording itself says, None if it does not."""
+    """32 hex digits. `started_at` is the start in the recording; None if there is none."""
     digest = hashlib.sha256()
     start = b"" if started_at is None else started_at.isoformat(timespec="microseconds").encode()
     where = f"{method} {origin.scheme}://{origin.host}:{origin.port}{path}"
     for part in (where.encode("utf-8", "surrogateescape"), request_body, response_body, start):
-        # The length keeps the parts apart: without it, bytes could move from one to the next.
+        # The length separates the parts: without it, bytes could move from one to the next.
         digest.update(b"%d:" % len(part))
         digest.update(part)
     for message in messages:
@@ -42,9 +42,9 @@ def derived_id(
 
 
 def id_in_version_0_1(item: Recorded) -> str:
-    """The id that version 0.1 gave to a line or a body without one: of origin and answer alone.
+    """The id that version 0.1 gave to a line or a body without one: from origin and answer only.
 
-    Ledgers that it filled have such rows; their exchanges must be found there.
+    Ledgers of that version have such rows, and their exchanges must be found.
     """
     origin = f"{item.origin.scheme}://{item.origin.host}:{item.origin.port}"
     return hashlib.sha256(origin.encode() + b"\0" + item.response_body).hexdigest()[:_LENGTH]

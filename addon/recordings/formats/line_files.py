@@ -1,7 +1,7 @@
 """Edge (files). The lines of a plain or gzipped file, one at a time and bounded.
 
-A capture file is many gzip members, one for each line. A member that is damaged costs its own
-lines; reading goes on at the next member. A line that is too long is passed over in pieces.
+A capture file is many gzip members, one for each line. A damaged member loses only its own lines;
+reading continues at the next member. A line that is too long is skipped in pieces.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 LINE_BYTES_MAX = 96 * 1024 * 1024
-"""An exchange of 32 MiB, which is the most that a capture holds, takes 43 MiB as base64, and the
-captures of version 0.1 had no bound for the request beside it."""
+"""An exchange of 32 MiB, the bound of a capture, takes 43 MiB as base64, and the captures of
+version 0.1 had no bound for the request."""
 PIECE_BYTES = 256 * 1024
 """Looked through at a time."""
 READ_BYTES = 1024 * 1024
@@ -114,7 +114,7 @@ def _long(file: _File, start: int, size: int) -> Text | str | None:
 
 
 def _inflated(file: BinaryIO) -> Iterator[bytes | None]:
-    """The content of all members; None where one is damaged or cut short."""
+    """The content of all members; None for one that is damaged or cut short."""
     member = zlib.decompressobj(_GZIP)
     has_begun = False
     data = b""
@@ -133,7 +133,7 @@ def _inflated(file: BinaryIO) -> Iterator[bytes | None]:
                 if out:
                     yield out
                 data = member.unconsumed_tail
-                # zlib may hold more output than it was asked for, with no input left.
+                # zlib may hold more output than requested, with no input left.
                 if member.eof or (not data and len(out) < PIECE_BYTES):
                     break
         except zlib.error:
@@ -149,7 +149,7 @@ def _inflated(file: BinaryIO) -> Iterator[bytes | None]:
 
 
 def _next_member(file: BinaryIO, data: bytes) -> bytes:
-    """What is left from the next member's first byte on; empty at the end of the file."""
+    """The rest of the input from the next member's first byte; empty at the end of the file."""
     while True:
         at = data.find(_MEMBER_BEGINS)
         if at >= 0:

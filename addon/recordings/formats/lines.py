@@ -5,11 +5,11 @@
      "response":  {"status", "headers": {}, "body_b64", "encoded", "chunks": [[bytes, µs], ...]},
      "websocket": {"closed_by_client", "messages": [[side, kind, µs since the start, base64], ...]}}
 
-Only `request` and `response` must be there. Captures of version 0.1 have no `ended_at`, `end`,
+Only `request` and `response` are required. Captures of version 0.1 have no `ended_at`, `end`,
 `cause`, `usage_injected` and `websocket`; corpora have no `id`, and `encoded` is false where the
 body was decoded when it was recorded.
 
-msgspec parses into these types alone: what a line holds beside them costs no memory.
+msgspec parses only the fields of these types: other content of a line takes no memory.
 """
 
 from __future__ import annotations
@@ -86,21 +86,21 @@ class _Line(msgspec.Struct):
 
 
 class _Id(msgspec.Struct):
-    """What of a line tells whether the ledger has it; all else is skipped over."""
+    """The fields of a line that identify it in the ledger; all others are skipped."""
 
     id: str | int | None = None
 
 
 _ID = msgspec.json.Decoder(_Id)
 _CAPTURE_BEGINS = re.compile(rb'\{"name":"[^"\\]{1,200}","id":"([A-Za-z0-9_./-]{1,200})",')
-"""How our captures begin: their id is known without a look at the megabytes behind it."""
+"""The beginning of our captures: their id is known without parsing the megabytes after it."""
 _DECODER = msgspec.json.Decoder(_Line)
 _TEXT = msgspec.json.Decoder(str)
 _ENDS = {end.value: end for end in End}
 
 
 def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
-    """What a file holds; of several parts, only every so many-th line. Raises OSError."""
+    """The entries of a file; for a part of a file only every N-th line. Raises OSError."""
     written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     for number, read_bytes, line in lines_of(path):
         where = f"{path}:{number}"
@@ -128,7 +128,7 @@ def _id_of(line: Text) -> str | None:
     try:
         found = _ID.decode(line.read()).id
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OSError):
-        return None  # what is wrong with it is said when it is parsed
+        return None  # its fault is reported when it is parsed
     return str(found) if found else None
 
 
@@ -142,7 +142,7 @@ def _read(line: Text, where: str, written_at: datetime) -> Item:
 
 
 def _is_exchange(line: Text) -> bool:
-    """Whether a line is meant to be one, though it is faulty."""
+    """Whether a faulty line was meant to be an exchange."""
     if _CAPTURE_BEGINS.match(line.head):
         return True
     text = line.read()
@@ -155,7 +155,7 @@ def _exchange(line: _Line, where: str, written_at: datetime) -> Recorded:
     headers = _fields(response.headers)
     is_exact = bool(response.encoded) or not header(headers, b"content-encoding")
     if not response.encoded:
-        # The body was decoded before it was recorded; the header says how it had come.
+        # The body was decoded before it was recorded, but the header still names the encoding.
         headers = without(headers, b"content-encoding")
     started_at = known_moment(line.started_at)
     opened_at = started_at or _date_of(headers) or written_at
@@ -208,7 +208,7 @@ def _exchange(line: _Line, where: str, written_at: datetime) -> Recorded:
 def _times(
     opened_at: datetime, cuts: tuple[tuple[int, int], ...]
 ) -> tuple[datetime | None, datetime | None]:
-    """When the first and the last piece of the answer came; None where that is not recorded."""
+    """The times of the first and the last piece of the answer; None if not recorded."""
     if not cuts:
         return None, None
     try:
@@ -236,7 +236,7 @@ def _messages(websocket: _WebSocket | None, opened_at: datetime) -> tuple[Messag
 
 
 def _fields(headers: Mapping[str, _Header] | None) -> Fields:
-    """Headers as they were; what was redacted is as if it had not been sent."""
+    """The recorded headers; redacted ones are treated as not sent."""
     return text_fields_of(
         (name, "" if one is None else str(one))
         for name, value in (headers or {}).items()

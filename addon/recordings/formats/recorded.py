@@ -1,7 +1,7 @@
-"""Pure. One recorded exchange as a value, and what is said of material that is none.
+"""Pure. One recorded exchange as a value, and the reasons why an entry is not one.
 
-Whatever the file, a `Recorded` has passed the same checks: its URL names a host, its headers can
-be sent over HTTP/1.1, its times lie within the years that every database and clock can hold.
+A `Recorded` from any kind of file has passed the same checks: its URL names a host, its headers can
+be sent over HTTP/1.1, its times are within the years that every database and clock can hold.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from addon.metering.settlement import End
 
 YEAR_MIN = 1970
 YEAR_MAX = 9998
-"""Of 9999 a time zone may make the year 10000."""
+"""A time zone may turn the year 9999 into 10000."""
 PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _SCHEMES = {"ws": "http", "wss": "https"}
 _NOT_IN_A_HOST = re.compile(r"[^A-Za-z0-9.:\[\]_-]")
@@ -43,7 +43,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Whom a request went to."""
+    """The upstream of a request."""
 
     scheme: str
     """`http` or `https`."""
@@ -56,7 +56,7 @@ class Recorded:
     """One recorded exchange. Times are UTC."""
 
     name: str
-    """How the file calls it; the row's `capture` ends in it."""
+    """The exchange's name in the file; the row's `capture` ends in it."""
     where: str
     """File and line, for messages."""
     id: str
@@ -70,7 +70,7 @@ class Recorded:
     request_body: bytes = b""
     opened_at: datetime
     status: int | None = None
-    """None: no answer came."""
+    """None: there was no answer."""
     response_headers: Fields = ()
     response_body: bytes = b""
     is_exact: bool = True
@@ -79,17 +79,18 @@ class Recorded:
     ended_at: datetime | None = None
     end: End = End.FINISHED
     is_end_certain: bool = False
-    """`end` was recorded as such, and not concluded from how the recording ends."""
+    """`end` was recorded, and not inferred from the end of the recording."""
     cause: str | None = None
-    """What broke it, in words."""
+    """The cause of an early end, in words."""
     usage_injected: bool = False
-    """The request asks for usage on our behalf, not on the client's."""
+    """We injected the request for usage; the client did not ask."""
     messages: tuple[Message, ...] | None = None
-    """Of a WebSocket; None: it is none."""
+    """Messages of a WebSocket; None: not a WebSocket."""
     is_llm: bool = True
-    """False: the file holds any traffic, and only the path tells what is an LLM call."""
+    """False: the file holds any traffic, and only the path identifies LLM calls."""
     cuts: tuple[tuple[int, int], ...] = ()
-    """How the answer came: lengths, and microseconds since the piece before. Empty: not known."""
+    """The chunks of the answer: lengths, and microseconds since the chunk before. Empty: not
+    known."""
 
 
 class Why(Enum):
@@ -103,7 +104,7 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """An exchange of which the file holds too little to read it."""
+    """An exchange that the file does not hold completely enough to read it."""
 
     where: str
     why: Why
@@ -111,7 +112,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """What stands in a file and is no exchange, in words."""
+    """An entry of a file that is not an exchange, with the reason."""
 
     where: str
     why: str
@@ -124,14 +125,14 @@ type Item = Recorded | Skipped | Unreadable
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a file before it is parsed: what the ledger knows already need not be."""
+    """One entry of a file before it is parsed: entries that the ledger has are never parsed."""
 
     read_bytes: int
-    """Of the file, up to this entry's end."""
+    """Bytes of the file up to this entry's end."""
     size: int
-    """Bytes that are held until it is parsed."""
+    """Bytes that are held until the entry is parsed."""
     id: str | None
-    """The exchange's own id; None if it has none, or none that is seen at a glance."""
+    """The exchange's own id; None if it has none, or if finding it needs parsing."""
     parse: Callable[[], Item]
 
 
@@ -140,7 +141,7 @@ class RecordingError(ValueError):
 
 
 def known_time(seconds: float | None) -> datetime | None:
-    """Seconds since 1970 as a time; None if that is no time of the years 1970 to 9998."""
+    """Seconds since 1970 as a time; None if it is outside of the years 1970 to 9998."""
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
         return None
     try:
@@ -151,7 +152,7 @@ def known_time(seconds: float | None) -> datetime | None:
 
 
 def known_moment(text: str | None) -> datetime | None:
-    """An ISO 8601 text as a time in UTC; None if it is none of the years 1970 to 9998.
+    """An ISO 8601 text as a time in UTC; None if it is outside of the years 1970 to 9998.
 
     Go's zero time is the year 1: such a start was not recorded.
     """
@@ -169,7 +170,7 @@ def fields_of(pairs: Iterable[tuple[bytes, bytes]]) -> Fields:
     """Headers that can be sent over HTTP/1.1.
 
     Recordings hold values with line breaks, from clients that fold long ones; a line break is read
-    as a blank, as RFC 9112 (5.2) has it. What has no valid name is left out, and with it HTTP/2's
+    as a blank, as RFC 9112 (5.2) requires. Headers without a valid name are left out, also HTTP/2's
     own (`:status`), which browsers export.
     """
     return tuple(
@@ -180,7 +181,7 @@ def fields_of(pairs: Iterable[tuple[bytes, bytes]]) -> Fields:
 
 
 def text_fields_of(pairs: Iterable[tuple[str, str]]) -> Fields:
-    """As `fields_of`, of headers as text."""
+    """As `fields_of`, for headers as text."""
     return fields_of(
         (name.strip().encode("latin-1", "replace"), value.encode("utf-8", "replace"))
         for name, value in pairs
@@ -203,8 +204,8 @@ def without(fields: Fields, name: bytes) -> Fields:
 def split_url(url: str) -> tuple[Origin, str]:
     """The origin and the path of a URL. Raises RecordingError.
 
-    Test corpora mask hosts (`<API_BASE>/chat`, `x.<REGION>.example`): what no host may contain is
-    left out, and of what has no host the origin is `masked.invalid`.
+    Test corpora mask hosts (`<API_BASE>/chat`, `x.<REGION>.example`): characters that a host must
+    not contain are left out, and without a host the origin is `masked.invalid`.
     """
     url = url.partition("#")[0]
     if "://" not in url:
@@ -218,7 +219,7 @@ def split_url(url: str) -> tuple[Origin, str]:
 
 @functools.lru_cache(maxsize=1024)
 def origin_of(scheme: str, authority: str) -> Origin:
-    """The origin of a URL's two first parts. Raises RecordingError."""
+    """The origin of a URL's first two parts. Raises RecordingError."""
     if scheme not in PORTS:
         raise RecordingError(f"{scheme[:20]!r} is not http, https, ws or wss")
     host = _NOT_IN_A_HOST.sub("", authority.rpartition("@")[2]) or "masked.invalid"

@@ -1,10 +1,10 @@
-"""Pure. The words behind `tokentee run` -> options for the proxy, and the command.
+"""Pure. Parses the words after `tokentee run` into options for the proxy, and the command.
 
     tokentee run [OPTIONS] [--] COMMAND ...     the first word that is no option begins the command
     tokentee run [OPTIONS]                      a proxy until Ctrl-C
 
-A word that is no option is refused here, with the nearest right one: mitmproxy's own parser takes
-abbreviations, and ends with a page of usage.
+An unknown option is refused here, with the nearest known one: mitmproxy's own parser accepts
+abbreviations, and prints a page of usage.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ VALUES = frozenset(
         "--proxyauth", "--certs", "--cert-passphrase",
     }
 )  # fmt: skip
-"""Those with one."""
+"""mitmdump's options with a value."""
 OUR_VALUES = frozenset({"--listen", "--config", "--workers"})
 OUR_FLAGS = frozenset({"--everything", "--live", "--help", "-h"})
 OURS = OUR_VALUES | OUR_FLAGS
 FILTER_SIGNS = "~!("
-"""How mitmproxy's filter expressions begin; no command begins so."""
+"""First characters of mitmproxy's filter expressions; no command begins with them."""
 WORKERS_MAX = 64
 """Each is a process of about 150 MB with a connection to the ledger; a machine with more cores
 than this needs a second proxy."""
@@ -40,12 +40,12 @@ LOOPBACK_NAMES = ("127.", "localhost", "::1", "[::1]")
 
 
 class WrongCallError(ValueError):
-    """The command line is wrong; the text says what to write instead."""
+    """The command line is wrong; the text names the right form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What the words ask for."""
+    """The parsed command line."""
 
     options: tuple[str, ...] = ()
     """For mitmproxy's parser."""
@@ -54,17 +54,17 @@ class Call:
     everything: bool = False
     listen: tuple[str, int | None] | None = None
     config: str | None = None
-    """A config file; None: the usual places."""
+    """A config file; None: search the default places."""
     workers: int | None = None
-    """None: one process, which nobody supervises."""
+    """None: one process without a supervisor."""
     live: bool = False
-    """Show what runs already."""
+    """Show the requests that are running."""
     is_help: bool = False
     filters: tuple[str, ...] = field(default=())
 
     @property
     def asks_for_proxyauth(self) -> bool:
-        """Whether clients of the proxy must show a credential of the operator's."""
+        """Whether clients of the proxy must send a credential that the operator chose."""
         return any("proxyauth" in word for word in self.options)
 
     @property
@@ -74,7 +74,7 @@ class Call:
         return frozenset(value.partition("=")[0] for word, value in pairs if word == "--set")
 
     def value_of(self, name: str) -> str | None:
-        """What the last `--set NAME=VALUE` says; None if none names it."""
+        """The value of the last `--set NAME=VALUE`; None if no option sets it."""
         pairs = zip(self.options, self.options[1:], strict=False)
         found = [value for word, value in pairs if word == "--set"]
         return next(
@@ -84,7 +84,7 @@ class Call:
 
 
 def parse(words: Sequence[str]) -> Call:
-    """The call. Raises WrongCallError for an option that is none, or lacks its value."""
+    """The call. Raises WrongCallError for an unknown option, or one that lacks its value."""
     options: list[str] = []
     filters: list[str] = []
     flags: set[str] = set()
@@ -140,7 +140,7 @@ def _refuse_contradictions(call: Call) -> None:
 
 
 def workers_of(text: str, name: str) -> int:
-    """The number of workers that a text gives. Raises WrongCallError, which says `name`."""
+    """The number of workers in a text. Raises WrongCallError, whose text contains `name`."""
     if not (text.isascii() and text.isdigit() and 0 < int(text[:6]) <= WORKERS_MAX):
         raise WrongCallError(f"{name}: {text!r} is not a number from 1 to {WORKERS_MAX}")
     return int(text)
@@ -161,7 +161,7 @@ def open_addresses(call: Call) -> list[str]:
 
 
 def _mitmproxys(word: str, rest: list[str]) -> list[str]:
-    """An option of mitmproxy's with its value, taken from `rest`; empty if it is none."""
+    """An option of mitmproxy's with its value, taken from `rest`; empty if it is not one."""
     if word in VALUES:
         return [word, _value_of(word, rest)]
     is_whole = word.partition("=")[0] in VALUES or word[:2] in VALUES or _is_known(word, FLAGS)
@@ -169,7 +169,7 @@ def _mitmproxys(word: str, rest: list[str]) -> list[str]:
 
 
 def _is_known(name: str, known: frozenset[str]) -> bool:
-    """Also for flags of one letter in one word: `-qn`."""
+    """Whether the option is known, also for combined one-letter flags: `-qn`."""
     if name in known:
         return True
     is_cluster = len(name) > 2 and name[0] == "-" and name[1] != "-"

@@ -1,4 +1,4 @@
-"""Edge. Which config file is in force, and reading it."""
+"""Edge. Finds and reads the config file in force."""
 
 import os
 from collections.abc import Mapping
@@ -15,21 +15,20 @@ SYSTEM_FOLDER = Path("/etc/tokentee")
 
 
 def path_of(named: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The file that `--config` or TOKENTEE_CONFIG names; else the first of `places` that is there;
-    None if none is."""
+    """The file that `--config` or TOKENTEE_CONFIG names; otherwise the first existing one of
+    `places`; None if there is none."""
     if named or (named := environment.get("TOKENTEE_CONFIG")):
         return Path(named)
     return next((path for path in places() if path.is_file()), None)
 
 
 def places() -> tuple[Path, ...]:
-    """Where a config file is looked for, in this order."""
+    """The paths that are searched for a config file, in this order."""
     return (Path(NAME), config_directory() / NAME, SYSTEM_FOLDER / NAME)
 
 
 def check(path: Path) -> tuple[Settings, list[Problem]]:
-    """The settings of a file as far as they are valid, and each problem. LedgerError if the file
-    cannot be read."""
+    """The valid settings of a file, and each problem. LedgerError if the file cannot be read."""
     text = read_text(path, "config file")
     settings, problems = read(text)
     for key in ("prices", "names", "budgets", "ledger_file"):
@@ -53,7 +52,7 @@ def beside(path: Path, named: str) -> Path:
 
 
 def ledger_url(settings: Settings, path: Path) -> str | None:
-    """The ledger's URL, out of the file that `ledger_file` names if there is one."""
+    """The ledger's URL, from the file that `ledger_file` names if it is set."""
     if settings.ledger_file is None:
         return settings.ledger
     return read_text(beside(path, settings.ledger_file), "file with the ledger URL").strip()

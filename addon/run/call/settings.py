@@ -1,4 +1,4 @@
-"""Pure. The text of a config file -> settings, with the line of every mistake."""
+"""Pure. Parses the text of a config file into settings, with the line of every mistake."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,11 +20,11 @@ from ledger.settings.toml_tables import (
 from ledger.text.passwords import without_credentials
 
 UPSTREAMS_MAX = 100
-"""Listeners of one process; each is a socket and a mode of mitmproxy's."""
+"""Listeners of one process; each is a socket and a mode of mitmproxy."""
 
 
 class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One upstream and the address where clients find it."""
+    """One upstream, and the address at which clients reach it."""
 
     name: str
     url: str
@@ -32,17 +32,17 @@ class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     listen: str
     """HOST:PORT."""
     provider: str | None = None
-    """Who answers, where the host does not tell."""
+    """The provider, if the host does not identify it."""
 
 
 class Metrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where `/healthz`, `/readyz` and `/metrics` are served."""
+    """The address of `/healthz`, `/readyz` and `/metrics`."""
 
     listen: str
 
 
 class Otlp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where OpenTelemetry spans and metrics go."""
+    """The destination of OpenTelemetry spans and metrics."""
 
     endpoint: str
 
@@ -75,7 +75,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 WORKERS_MAX = 64
-"""As of the option `--workers`."""
+"""The same as for the option `--workers`."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "commit": ("before_end", "async"),
     "inject": ("auto", "always", "never"),
@@ -83,14 +83,14 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "log": ("off", "exchanges"),
     "log_format": ("text", "json"),
 }
-"""Keys that take one of a few words."""
+"""Keys whose value is one of a few words."""
 _KEYS = tuple(field.encode_name for field in msgspec.structs.fields(Settings))
 _TYPES = {field.encode_name: field.type for field in msgspec.structs.fields(Settings)}
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})")
 
 
 def read(text: str) -> tuple[Settings, list[Problem]]:
-    """The settings as far as they are valid, and each problem in the order of the lines."""
+    """The valid settings, and each problem in the order of the lines."""
     document, problems = parse(text)
     if problems:
         return Settings(), problems
@@ -111,7 +111,7 @@ def read(text: str) -> tuple[Settings, list[Problem]]:
 
 
 def address_of(text: str) -> tuple[str, int] | None:
-    """HOST:PORT as host and port; None if it is none."""
+    """HOST:PORT as host and port; None if the text is not that."""
     found = _ADDRESS.fullmatch(text)
     if found is None or not 0 < int(found["port"]) < 65_536:
         return None
@@ -125,7 +125,7 @@ def _problem_of(text: str, key: str, error: msgspec.ValidationError) -> Problem:
     name = "" if fault.key == "the table" else f".{fault.key}"
     line = line_of_key(text, fault.key) if name else None
     reason = str(fault).partition(": ")[2]
-    if key == "tags":  # msgspec does not say which
+    if key == "tags":  # msgspec does not name the key
         return Problem(line=line_of_key(text, key), text='tags: write every value as text: "…"')
     return Problem(line=line or line_of_key(text, key), text=f"{key}{name}: {reason}")
 
@@ -133,7 +133,7 @@ def _problem_of(text: str, key: str, error: msgspec.ValidationError) -> Problem:
 def _mistakes(
     text: str, settings: Settings, upstreams: Mapping[int, Upstream]
 ) -> Iterator[Problem]:
-    """What is valid TOML of the right kinds, and cannot be meant."""
+    """Problems of values that have the right type and are invalid."""
 
     def at(key: str, reason: str) -> Problem:
         return Problem(line=line_of_key(text, key), text=f"{key}: {reason}")
@@ -166,7 +166,7 @@ def _mistakes(
 
 
 def _faults_of(upstream: Upstream, taken: dict[str, str]) -> Iterator[FaultError]:
-    """The mistakes of one upstream; notes its name and address as taken."""
+    """The mistakes of one upstream; records its name and address as taken."""
     if not _is_origin(upstream.url, with_path=False):
         yield FaultError(
             "url",
@@ -183,7 +183,7 @@ def _faults_of(upstream: Upstream, taken: dict[str, str]) -> Iterator[FaultError
 def _is_origin(url: str, *, with_path: bool) -> bool:
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018  # it raises for a port that is none
+        parts.port  # noqa: B018  # it raises for an invalid port
     except ValueError:
         return False
     has_more = parts.query or parts.fragment or parts.username

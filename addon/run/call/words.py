@@ -1,4 +1,4 @@
-"""Pure. Settings -> words for the proxy's command line, and where each value comes from."""
+"""Pure. Converts settings to words for the proxy's command line, with the source of each value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ ENVIRONMENT: Mapping[str, str] = {
     "ledger_url": "TOKENTEE_LEDGER",
     "tee_prices": "TOKENTEE_PRICES",
 }
-"""Option -> the environment variable that stands above the config file."""
+"""Option -> the environment variable that overrides the config file."""
 WORKERS_VARIABLE = "TOKENTEE_WORKERS"
 FILES: Mapping[str, str] = {"names": "TOKENTEE_NAMES", "budgets": "TOKENTEE_BUDGETS"}
-"""Key of a file of settings -> the environment variable that names it, and stands above."""
+"""Key of a settings file -> the environment variable that overrides it."""
 FILE = "file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option of the recorder, as it is in force."""
+    """One option of the recorder, with its value in force."""
 
     name: str
     value: str
@@ -35,7 +35,7 @@ def options_of(
     folder: Path,
     environment: Mapping[str, str],
 ) -> list[Option]:
-    """The recorder's options. `folder`: the config file's, for the files that it names."""
+    """The recorder's options. `folder`: the config file's folder, for the files that it names."""
     values: dict[str, str | None] = {
         "ledger_url": ledger_url,
         "ledger_commit": settings.commit,
@@ -61,7 +61,7 @@ def options_of(
 
 
 def files_of(settings: Settings, *, folder: Path, environment: Mapping[str, str]) -> list[Option]:
-    """The files of names and budgets, as they are in force."""
+    """The names and budgets files in force."""
     found = []
     for key, variable in FILES.items():
         if environment.get(variable):
@@ -72,7 +72,7 @@ def files_of(settings: Settings, *, folder: Path, environment: Mapping[str, str]
 
 
 def workers_of(settings: Settings, environment: Mapping[str, str]) -> Option | None:
-    """The number of workers that is in force, if there is one."""
+    """The number of workers in force, if set."""
     if named := environment.get(WORKERS_VARIABLE):
         return Option(name="workers", value=named, source=WORKERS_VARIABLE)
     if settings.workers is None:
@@ -81,7 +81,7 @@ def workers_of(settings: Settings, environment: Mapping[str, str]) -> Option | N
 
 
 def modes_of(settings: Settings) -> list[str]:
-    """mitmproxy's modes: a reverse proxy for each upstream, a regular one where asked for."""
+    """mitmproxy's modes: a reverse proxy for each upstream, and a regular one if requested."""
     modes = [f"reverse:{upstream.url}@{upstream.listen}" for upstream in settings.upstream]
     if settings.listen is not None:
         modes.append(f"regular@{settings.listen}")
@@ -91,8 +91,8 @@ def modes_of(settings: Settings) -> list[str]:
 def words_of(
     options: list[Option], modes: list[str], *, given: frozenset[str], has_modes: bool
 ) -> list[str]:
-    """Words for mitmproxy's parser. `given`: options that the command line sets itself, which
-    stand above; `has_modes`: it names modes of its own, and the file's are left out."""
+    """Words for mitmproxy's parser. `given`: options that the command line sets, which override the
+    file; `has_modes`: the command line names modes, so the file's modes are left out."""
     words = []
     for option in options:
         if option.name not in given:
@@ -104,7 +104,7 @@ def words_of(
 
 
 def _named_hosts(settings: Settings) -> list[str]:
-    """Upstreams whose provider the file names, as `tee_hosts` has them."""
+    """Upstreams whose provider the file names, in the format of `tee_hosts`."""
     found = []
     for upstream in settings.upstream:
         if upstream.provider is not None:

@@ -1,15 +1,15 @@
-"""Command: what the proxy runs: its environment, its process, and its connections.
+"""Command: the environment, the process and the connections of the command.
 
-    environment   the parent's environment, and what leads LLM traffic to the proxy
+    environment  the parent's environment with the variables that send LLM traffic to the proxy
     authorities   certificates that are trusted on the way out, and bundles for the command
     hosts         which hosts are decrypted
-    outbound      the proxy that the parent's environment names
+    outbound     the outbound proxy that the parent's environment names
     socks_bridge  an HTTP proxy on loopback before a SOCKS proxy of the parent's
     credential    what a request to the proxy must show
-    gate          who may use the proxy, and through which proxy a connection goes out
-    bypass        connections that went past the proxy
+    gate         access control of the proxy, and the choice of the outbound proxy
+    bypass       connections that bypassed the proxy
     child         the process
 
-In: the parent's environment and the command. Out: its exit code, and what went past.
-Uses: mitmproxy, dialects, the ledger's model and settings.
+In: the parent's environment and the command. Out: its exit code, and bypassed connections. Uses:
+mitmproxy, dialects, the ledger's model and settings.
 """

@@ -1,8 +1,8 @@
-"""Edge. Certificate authorities: what is trusted on the way out, and bundles for the child.
+"""Edge. Certificate authorities: those that the proxy trusts, and bundles for the child.
 
-The child has to trust the proxy as well as everything that it trusted before. Most clients read
-one file that replaces their default, so each variable gets a bundle: what it named, or the default
-roots, and the proxy's authority behind it.
+The child must trust the proxy and everything that it trusted before. Most clients read one file
+that replaces their default, so each variable gets a bundle: the certificates that it named, or the
+default roots, followed by the proxy's authority.
 """
 
 import hashlib
@@ -33,11 +33,11 @@ class Variable:
     name: str
     read_by: str
     falls_back_to: tuple[str, ...] = ()
-    """Variables that the same client reads where this one is not set."""
+    """Variables that the same client reads if this one is not set."""
     is_added: bool = False
-    """The client adds the file to its default roots, so the proxy's authority alone will do."""
+    """The client adds the file to its default roots, so the proxy's authority alone is enough."""
     always: bool = True
-    """False: clients of LLM hosts do not read it; it is set where the user has set it, and where
+    """False: clients of LLM hosts do not read it; it is set only if the user has set it, or if
     everything is decrypted."""
 
 
@@ -64,23 +64,23 @@ VARIABLES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """What the parent's environment trusts."""
+    """The certificates that the parent's environment trusts."""
 
     roots: bytes
     """The default roots: certifi's, the machine's store, SSL_CERT_DIR."""
     named: Mapping[str, bytes]
     """Variable -> the certificates that it names."""
     troubles: tuple[str, ...] = ()
-    """One line for each variable that names nothing readable."""
+    """One line for each variable that names an unreadable file."""
 
     @property
     def everything(self) -> bytes:
-        """All of it: what the proxy trusts on the way out."""
+        """All certificates, which the proxy trusts for upstreams."""
         return b"\n".join(dict.fromkeys([self.roots, *self.named.values()]))
 
 
 def read_trust(environment: Mapping[str, str]) -> Trust:
-    """Read what the environment names, and the default roots."""
+    """Read the certificates that the environment names, and the default roots."""
     troubles = []
     folders = filter(None, environment.get("SSL_CERT_DIR", "").split(":"))
     parts = [
@@ -111,7 +111,7 @@ def write_bundles(
     *,
     everything: bool,
 ) -> dict[str, str]:
-    """Write the child's bundles into `folder`; variable -> file, for each that is to be set."""
+    """Write the child's bundles into `folder`; variable -> file, for each variable to set."""
     written = {}
     for variable in VARIABLES:
         if not (variable.always or everything or environment.get(variable.name)):
@@ -126,10 +126,11 @@ def write_bundles(
 
 
 def write_wgetrc(folder: Path, environment: Mapping[str, str], bundle: str) -> str:
-    """A start-up file for wget, which reads no certificate variable: the user's and the bundle.
+    """A start-up file for wget, which reads no certificate variable: the user's file plus the
+    bundle.
 
-    A later line counts in it, so the user's own `ca_certificate` has to be in the bundle: its
-    certificates are appended to a bundle of wget's own.
+    Later lines win in it, so the bundle must include the user's own `ca_certificate`: its
+    certificates are appended to a bundle for wget.
     """
     home = environment.get("HOME", "")
     own = Path(environment.get("WGETRC") or f"{home}/.wgetrc")
@@ -146,7 +147,8 @@ def write_wgetrc(folder: Path, environment: Mapping[str, str], bundle: str) -> s
 
 
 def write(folder: Path, parts: Iterable[bytes]) -> Path:
-    """A bundle of these certificates, named by its content, so that equal ones are one file."""
+    """A bundle of these certificates, named after its content, so that equal bundles share a
+    file."""
     content = b"\n".join(filter(None, parts))
     path = folder / f"ca-{hashlib.sha256(content).hexdigest()[:16]}.pem"
     path.write_bytes(content)
@@ -168,7 +170,7 @@ def _read(path: Path) -> bytes:
 
 
 def _read_folder(folder: Path) -> bytes:
-    """The certificates in a folder; each is there twice or more, under its name and its hash."""
+    """The certificates in a folder; each has two or more entries, under its name and its hash."""
     if not folder.is_dir():
         return b""
     found: dict[bytes, None] = {}
@@ -177,7 +179,7 @@ def _read_folder(folder: Path) -> bytes:
         try:
             content = _read(path) if path.is_file() else b""
         except OSError:
-            continue  # as OpenSSL does: what cannot be read is not trusted
+            continue  # like OpenSSL: an unreadable file is not trusted
         if b"BEGIN CERTIFICATE" in content and content not in found:
             size += len(content)
             if size > BUNDLE_BYTES_MAX:

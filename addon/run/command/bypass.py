@@ -1,11 +1,11 @@
-"""Edge. Watches for connections with which the command goes past the recorder.
+"""Edge. Detects connections of the command that bypass the recorder.
 
-Method: every `PERIOD_SECONDS` the open TCP connections of the command and its descendants are read
-from /proc, and each that leads to port 443, or to a port of a known local server, without the
-proxy is remembered. When the command has ended, the addresses of the hosts that SDKs call are
-resolved and compared. So this can miss a connection that lives for less than a period, HTTP/3, and
-a process that has left the command's tree; and hosts behind one address of a content network look
-alike, which is why the warning says "may". Linux only: elsewhere nothing is watched.
+Method: every `PERIOD_SECONDS` it reads the open TCP connections of the command and its descendants
+from /proc, and remembers each direct one to port 443 or to a port of a known local server. When the
+command has ended, it resolves the hosts that SDKs call and compares the addresses. So it can miss a
+connection that lives for less than a period, HTTP/3, and a process that has left the command's
+tree. Hosts behind one address of a content network cannot be distinguished, so the warning says
+"may". Linux only: elsewhere nothing is watched.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from pathlib import Path
 PERIOD_SECONDS = 0.2
 """An LLM request lasts longer than that; reading /proc takes about 1 ms."""
 TABLE_BYTES_MAX = 512 * 2**10
-"""Of one /proc/PID/net/tcp; 3 400 connections. What is beyond is not seen."""
+"""Of one /proc/PID/net/tcp; 3 400 connections. The rest is not read."""
 PROCESSES_MAX = 500
 RESOLVE_SECONDS_MAX = 3.0
 """For all names together, once, and only if there is a connection to explain."""
@@ -48,7 +48,7 @@ class Watch:
             await asyncio.sleep(PERIOD_SECONDS)
 
     def sample(self) -> None:
-        """Look once."""
+        """Take one sample."""
         candidates = {}
         for name in ("tcp", "tcp6"):
             path = self._proc / str(self._pid) / "net" / name
@@ -117,7 +117,7 @@ async def resolve(hosts: Iterable[str]) -> dict[str, str]:
 
 
 def warnings(seen: Mapping[Address, int], names: Mapping[str, str]) -> list[str]:
-    """One line for each host that may have been called past the recorder."""
+    """A warning for each host that the command may have called without the recorder."""
     past: Counter[str] = Counter()
     local: Counter[Address] = Counter()
     for (host, port), count in seen.items():

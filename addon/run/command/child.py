@@ -1,4 +1,4 @@
-"""Edge. The command: started, watched, its signals and its exit code passed on."""
+"""Edge. Starts the command, and passes on signals and its exit code."""
 
 import asyncio
 import contextlib
@@ -6,12 +6,12 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-"""Exit codes, as a shell gives them."""
+"""Exit codes of a shell."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
 
 class CannotStartError(Exception):
-    """The command cannot be started; the text says why."""
+    """The command cannot be started; the text gives the reason."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
@@ -24,7 +24,7 @@ async def run_command(
     *,
     on_start: Callable[[int], None],
 ) -> int:
-    """Run it to its end. The exit code: its own, 128 + N if signal N ended it.
+    """Run the command to its end. Returns its exit code, or 128 + N if signal N ended it.
 
     `on_start` gets its process id. Raises CannotStartError.
     """
@@ -35,7 +35,7 @@ async def run_command(
         raise CannotStartError(f"cannot run {command[0]}: {error.strerror}", code) from error
     on_start(process.pid)
     loop = asyncio.get_running_loop()
-    # Ctrl-C reaches the command from the terminal. The command decides, and we end when it does.
+    # The terminal sends Ctrl-C to the command, too. The command decides, and we end when it ends.
     loop.add_signal_handler(signal.SIGINT, lambda: None)
     for number in PASSED_ON:
         loop.add_signal_handler(number, _pass_on, process, number)

@@ -1,10 +1,11 @@
-"""Pure. The child's environment: the parent's, and what leads its LLM traffic to the recorder.
+"""Pure. The child's environment: the parent's, with variables that send its LLM traffic to the
+recorder.
 
-Only what leads a client is set, and nothing by which a client would behave otherwise. A base URL
-in particular changes much: with `OPENAI_BASE_URL` LangChain stops asking for streamed usage,
-gemini-cli refuses to start with `GOOGLE_GEMINI_BASE_URL` alone. So none is set that the user has
-not set; one that leads to a server on this machine, which no client reaches through a proxy, is
-led to a listener with the same path behind a secret prefix.
+Only variables that redirect traffic are set, and none that would change a client's behaviour. A
+base URL in particular changes much: with `OPENAI_BASE_URL` LangChain stops asking for streamed
+usage, gemini-cli refuses to start with `GOOGLE_GEMINI_BASE_URL` alone. So only base URLs that the
+user has set are changed: one of a server on this machine, which clients do not call through a
+proxy, is replaced by a listener with the same path after a secret prefix.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +26,9 @@ def environment_for(
 ) -> dict[str, str]:
     """The child's environment.
 
-    `proxy_url`: with its credential; `no_proxy`: its entries; `bundles`: variable ->
-    file; `listeners`: origin -> URL of the listener that stands in for it; `preload`: the script
-    that leads older Node; `node_hosts`: the hosts that it leads, as a regular expression.
+    `proxy_url`: with its credential; `no_proxy`: its entries; `bundles`: variable -> file;
+    `listeners`: origin -> URL of the listener that replaces it; `preload`: the script that sets the
+    proxy for older Node; `node_hosts`: the hosts that it proxies, as a regular expression.
     """
     child = dict(environment)
     for variable in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
@@ -48,9 +49,9 @@ def environment_for(
 
 
 def node_options(before: str, preload: str) -> str:
-    """NODE_OPTIONS with the preload behind the user's own.
+    """NODE_OPTIONS with the preload after the user's own options.
 
-    Node takes a path with blanks in double quotes, with backslashes escaped
+    Node reads a path with blanks in double quotes, with backslashes escaped
     (https://nodejs.org/api/cli.html#node_optionsoptions).
     """
     quoted = preload.replace("\\", "\\\\").replace('"', '\\"')

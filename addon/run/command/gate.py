@@ -1,14 +1,15 @@
-"""Edge. The door of the child's proxy: who may come in, what is decrypted, which way it goes out.
+"""Edge. Access control of the child's proxy, the choice of what is decrypted, and the outbound
+route.
 
-It stands where mitmproxy chooses the protocol of a connection, before a byte has been answered:
+It runs when mitmproxy chooses the protocol of a connection, before any byte is answered:
 
-    new connection   its first request must carry the run's credential, else it gets 407;
-                     a listener that stands in for a local server wants the secret in the path
-    after CONNECT    an LLM host goes on to TLS and HTTP, anything else is tunnelled untouched
+    new connection   its first request must carry the run's credential, otherwise it gets 407;
+                     a listener for a local server requires the secret in the path
+    after CONNECT    an LLM host is decrypted (TLS and HTTP), any other is tunnelled untouched
     going out        through the proxy that the parent's environment names for this host
 
-The listeners are on loopback, which all users of a machine share; the credential is what keeps
-the others out. Rows of theirs would be on this user's bill.
+The listeners are on loopback, which all users of a machine share; the credential keeps other users
+out, whose requests would be on this user's bill.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from mitmproxy.proxy.context import Context
 
 HEAD_BYTES_MAX = 64 * 2**10
-"""Of a connection's first request, its head: what the longest cookies and tokens need."""
+"""The head of a connection's first request: enough for the longest cookies and tokens."""
 REFUSAL = (
     b"HTTP/1.1 407 Proxy Authentication Required\r\n"
     b'Proxy-Authenticate: Basic realm="tokentee"\r\n'
@@ -45,7 +46,7 @@ NOT_HERE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\
 
 
 class Refused(layer.Layer):
-    """Answers a connection once and closes it."""
+    """Sends one answer on a connection and closes it."""
 
     def __init__(self, context: Context, answer: bytes) -> None:
         super().__init__(context)
@@ -59,7 +60,7 @@ class Refused(layer.Layer):
 
 
 class Gate(NextLayer):
-    """mitmproxy's NextLayer, with the door before it."""
+    """mitmproxy's NextLayer with access control."""
 
     name = "nextlayer"
 
@@ -68,7 +69,7 @@ class Gate(NextLayer):
         outbound: Outbound,
     ) -> None:  # fmt: skip
         """`proxies`: specs of the listeners that are the child's proxy; `listeners`: spec -> the
-        origin that a listener stands in for."""
+        origin that a listener replaces."""
         self._secret = secret
         self._proxies = proxies
         self._listeners = listeners
@@ -78,7 +79,7 @@ class Gate(NextLayer):
     # Hooks
 
     def next_layer(self, nextlayer: layer.NextLayer) -> None:
-        """Refuse, tunnel, or leave the choice to mitmproxy."""
+        """Refuse the connection, tunnel it, or leave the choice to mitmproxy."""
         context = nextlayer.context
         spec = context.client.proxy_mode.full_spec
         if nextlayer.layer is None and spec in self._proxies:
@@ -100,7 +101,7 @@ class Gate(NextLayer):
         super().next_layer(nextlayer)
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """Take our secret out of the request, and choose the way of a plain HTTP request."""
+        """Remove our secret from the request, and choose the route of a plain HTTP request."""
         spec = flow.client_conn.proxy_mode.full_spec
         if spec in self._listeners:
             prefix = f"/{self._secret}"
@@ -109,14 +110,15 @@ class Gate(NextLayer):
                 return
             flow.request.path = flow.request.path.removeprefix(prefix)
         elif spec in self._proxies:
-            # What is between the child and this proxy. wget says the latter to the server, too.
+            # Headers between the child and this proxy. wget sends the second one to the server,
+            # too.
             flow.request.headers.pop("proxy-authorization", None)
             flow.request.headers.pop("proxy-connection", None)
             if flow.request.scheme == "http" and self._outbound.any_proxy is not None:
                 self._send_plain(flow)
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
-        """Choose the way of a tunnel."""
+        """Choose the route of a tunnel."""
         if flow.client_conn.proxy_mode.full_spec not in self._proxies:
             return
         flow.request.headers.pop("proxy-authorization", None)
@@ -124,7 +126,7 @@ class Gate(NextLayer):
         flow.server_conn.via = (via.scheme, via.address) if via else None  # type: ignore[assignment]
 
     def http_connect_upstream(self, flow: http.HTTPFlow) -> None:
-        """Show our credential to the proxy on the way out."""
+        """Send our credential to the outbound proxy."""
         host, port = flow.request.host, flow.request.port
         ways = [self._way_to(scheme, host, port) for scheme in ("https", "http")]
         via = next((way for way in ways if way and flow.server_conn.address == way.address), None)
@@ -162,7 +164,8 @@ class Gate(NextLayer):
         return not is_llm and _name_in_hello(nextlayer) == ""
 
     def _send_plain(self, flow: http.HTTPFlow) -> None:
-        """Choose the way of a plain HTTP request; a connection may carry requests to many hosts."""
+        """Choose the route of a plain HTTP request; a connection may carry requests to many
+        hosts."""
         request = flow.request
         via = self._way_to("http", request.host, request.port)
         if via is None:
@@ -177,7 +180,7 @@ class Gate(NextLayer):
 
 
 def _head(data: bytes) -> bytes | None:
-    """The first request's head; None while it is not all there."""
+    """The first request's head; None while it is incomplete."""
     end = data.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX)
     if end < 0 and len(data) < HEAD_BYTES_MAX:
         return None
@@ -203,8 +206,8 @@ def _target_of(head: bytes) -> tuple[str, str, int]:
 
 
 def _name_in_hello(nextlayer: layer.NextLayer) -> str | None:
-    """The host name in a TLS greeting to a bare address; None if there is none, "" if it is not
-    all there yet."""
+    """The host name in a TLS ClientHello to a bare address; None if there is none, "" while it is
+    incomplete."""
     address = nextlayer.context.server.address
     data = nextlayer.data_client()
     if address is None or not starts_like_tls_record(data):

@@ -1,7 +1,7 @@
 """Pure. Which hosts are LLM hosts: those whose TLS `tokentee run` decrypts.
 
-The provider table names them; so do the option `tee_hosts` and the base URLs that the user's own
-environment sets. Everything else is tunnelled.
+They come from the provider table, the option `tee_hosts` and the base URLs in the user's
+environment. All other hosts are tunnelled.
 """
 
 import re
@@ -14,12 +14,12 @@ from ledger.model import providers
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NOT_REDIRECTED = {"OLLAMA_HOST"}
-"""`ollama serve` listens where this says, so its value is never changed."""
+"""`ollama serve` listens at this address, so its value is never changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A host named beside the table. `port` None: any port."""
+    """A host that is not in the table. `port` None: any port."""
 
     name: str
     port: int | None = None
@@ -27,7 +27,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmHosts:
-    """Answers whether a host is an LLM host."""
+    """The set of LLM hosts."""
 
     named: tuple[Host, ...] = ()
     everything: bool = False
@@ -43,7 +43,7 @@ class LlmHosts:
 
 
 def javascript_pattern(hosts: LlmHosts) -> str:
-    """The same question as a regular expression of JavaScript's, asked of `host:port`."""
+    """The same test as a JavaScript regular expression on `host:port`."""
     if hosts.everything:
         return "."
     parts = [f"{re.escape(each.name)}:{each.port or r'[0-9]+'}" for each in hosts.named]
@@ -57,7 +57,7 @@ def javascript_pattern(hosts: LlmHosts) -> str:
 
 
 def from_base_urls(environment: Mapping[str, str]) -> tuple[Host, ...]:
-    """The hosts that the user's base-URL variables name, bar this machine."""
+    """The hosts in the user's base-URL variables, without this machine."""
     found = []
     for url in set_base_urls(environment).values():
         host, port = address_of(url)
@@ -67,7 +67,7 @@ def from_base_urls(environment: Mapping[str, str]) -> tuple[Host, ...]:
 
 
 def set_base_urls(environment: Mapping[str, str]) -> dict[str, str]:
-    """Base-URL variable -> its value, for those that the user has set to a whole http(s) URL."""
+    """Base-URL variable -> its value, for those that the user has set to a complete http(s) URL."""
     found = {}
     for entry in providers.TABLE.base_urls():
         url = environment.get(entry.variable, "")
@@ -77,9 +77,9 @@ def set_base_urls(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def local_base_urls(environment: Mapping[str, str]) -> dict[str, str]:
-    """Of those, the ones that lead to a plain HTTP server on this machine.
+    """Those of `set_base_urls` that point to a plain HTTP server on this machine.
 
-    No client sends requests for loopback through a proxy, so these are led to a listener instead.
+    Clients do not send requests for loopback through a proxy, so these are replaced by a listener.
     """
     return {
         variable: url
@@ -91,7 +91,7 @@ def local_base_urls(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def default_hosts() -> tuple[str, ...]:
-    """Names of the hosts that SDKs call by default: the ones worth resolving."""
+    """Names of the hosts that SDKs call by default, which the bypass check resolves."""
     urls = [entry.default for entry in providers.TABLE.base_urls() if entry.default]
     return tuple(dict.fromkeys(address_of(url)[0] for url in urls))
 
@@ -107,7 +107,7 @@ def address_of(url: str) -> tuple[str, int]:
 
 
 def origin_of(url: str) -> str:
-    """scheme://host[:port], what a reverse proxy's spec takes."""
+    """scheme://host[:port], as in a reverse proxy's spec."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -115,8 +115,8 @@ def origin_of(url: str) -> str:
 def no_proxy_for(before: str, hosts: LlmHosts) -> list[str]:
     """The child's NO_PROXY: the user's entries that name no LLM host, and loopback.
 
-    An entry that names one would lead the child past the recorder; it holds for the way that the
-    proxy itself takes. Loopback is left out if the user names a host on it in `tee_hosts`.
+    An entry that names an LLM host would make the child bypass the recorder; it still applies to
+    the proxy's own connections. Loopback is left out if the user names a host on it in `tee_hosts`.
     """
     named = [(each.name, each.port or 443) for each in hosts.named]
     named += [(name, 443) for name in default_hosts()]

@@ -1,8 +1,8 @@
-"""Pure. The proxy that the parent's environment names for what goes out, and NO_PROXY.
+"""Pure. The outbound proxy that the parent's environment names, and NO_PROXY.
 
 The rules are curl's (https://everything.curl.dev/usingcurl/proxies/env.html): the lower-case
-variable wins, ALL_PROXY stands in for one that is missing, NO_PROXY is a list of hosts, of domains
-with all that lies below them, of addresses and of networks.
+variable wins, ALL_PROXY replaces a missing one, NO_PROXY is a list of hosts, of domains with their
+subdomains, of addresses and of networks.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 
 
 class BadProxyError(ValueError):
-    """A proxy variable whose value cannot be used; the text names both."""
+    """A proxy variable with an unusable value; the text names both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """A proxy to go out through."""
+    """An outbound proxy."""
 
     scheme: str
     host: str
@@ -62,7 +62,7 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outbound:
-    """The way out, by scheme of the request."""
+    """The outbound proxies, by scheme of the request."""
 
     https: Proxy | None = None
     http: Proxy | None = None
@@ -95,7 +95,7 @@ class Outbound:
 
 
 def outbound_of(environment: Mapping[str, str]) -> Outbound:
-    """What the environment says. Raises BadProxyError naming a variable that cannot be used."""
+    """The outbound proxies of the environment. Raises BadProxyError for an unusable variable."""
     every = _proxy_in(environment, "all_proxy")
     return Outbound(
         https=_proxy_in(environment, "https_proxy") or every,
@@ -105,7 +105,7 @@ def outbound_of(environment: Mapping[str, str]) -> Outbound:
 
 
 def no_proxy_of(environment: Mapping[str, str]) -> str:
-    """The value of NO_PROXY, whichever way it is written."""
+    """The value of NO_PROXY or no_proxy."""
     return environment.get("no_proxy") or environment.get("NO_PROXY") or ""
 
 

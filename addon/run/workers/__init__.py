@@ -4,10 +4,10 @@ In: a call of `tokentee run` without a command. Out: N processes that record int
 log on stderr, one `/metrics`.
 
     supervisor     starts, replaces and stops the workers; the signals
-    plan           a call -> what a worker is started with
+    plan           a call -> the start parameters of a worker
     listeners      the sockets, which the supervisor holds open for all
-    worker_process one worker, as the supervisor sees it
-    messages       what the two sides tell each other
+    worker_process one worker in the supervisor's process
+    messages       the messages between supervisor and worker
     log            the lines of all workers, each whole
     worker         the process itself: `python -m ...workers.worker`
     attendant      the worker's addon: it reports, closes its listeners, and retires

@@ -1,4 +1,4 @@
-"""Edge. What a worker does beside proxying: it reports, closes its listeners, and retires.
+"""Edge. The worker's tasks beside proxying: it reports, closes its listeners, and retires.
 
     started    it begins to accept, and the first report goes out
     retiring   it accepts nothing more. A request that still comes on a connection is answered
@@ -6,9 +6,10 @@
                `IDLE_SECONDS_MAX`. When none is left, or after `RETIRING_SECONDS_MAX`, it stops
     stopping   as every proxy does (`proxy/lifecycle.py`), with its listeners closed first
 
-A client may send a request on a kept connection in the moment in which it is closed. So busy ones
-are not closed but told, within an answer; only one that was silent for seconds is. HTTP/2 has no
-such word that mitmproxy could send: its connections are closed when they are idle.
+A client may send a request on a kept connection at the moment when it is closed. So a busy
+connection is not closed but gets `connection: close` in an answer; only a connection that was
+silent for seconds is closed. mitmproxy cannot send such a notice over HTTP/2: those connections are
+closed when they are idle.
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ if TYPE_CHECKING:
 
 REPORT_SECONDS = 1.0
 UNSENT_BYTES_MAX = 64 * 2**10
-"""Reports that a supervisor which does not read leaves behind; then none are made."""
+"""Unsent reports, if the supervisor does not read; beyond this no reports are made."""
 IDLE_SECONDS_MAX = 5.0
-"""Of a kept connection while its worker retires."""
+"""For a kept connection while its worker retires."""
 RETIRING_SECONDS_MAX = 3_600.0
 """A long answer takes minutes; a Realtime session may last for an hour."""
 POLL_SECONDS = 0.1
 
 
 def attend(job: Job, control: socket.socket) -> int:
-    """Do the job until told to end; the exit code."""
+    """Do the job until the worker must end; returns the exit code."""
     attendant = Attendant(job, control)
     try:
         attendant.given.install()
@@ -120,7 +121,7 @@ class Attendant:
             response.headers["connection"] = "close"
 
     def response(self, flow: http.HTTPFlow) -> None:
-        """Its answer is over, but for what waits for a commit (`_is_busy`)."""
+        """Its answer is complete, but may still wait for a commit (`_is_busy`)."""
         self._ended(flow)
 
     def error(self, flow: http.HTTPFlow) -> None:
@@ -136,7 +137,7 @@ class Attendant:
         self._ended(flow)
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
-        """A tunnel begins; whether requests will be seen in it is not known yet."""
+        """A tunnel begins; it may or may not carry visible requests."""
         self._tunnels.add(flow.client_conn.id)
 
     def client_disconnected(self, client: Client) -> None:
@@ -147,18 +148,18 @@ class Attendant:
         self._tunnels.discard(name)
 
     def done(self) -> None:
-        """Accept nothing more: what came now would not be answered."""
+        """Accept no more connections: they would not be answered."""
         self._stop_accepting()
 
     # Life
 
     def count(self, change: int) -> None:
-        """A connection more or less, for all workers to see."""
+        """Publish the number of connections to all workers."""
         self._connections += change
         self._write_board()
 
     def started(self) -> None:
-        """Every addon runs, and nothing went wrong."""
+        """Every addon has started without errors."""
         self._spawn(self._live())
 
     async def _live(self) -> None:
@@ -172,14 +173,14 @@ class Attendant:
                 if line == messages.RETIRE and not self._retiring:
                     self._retiring = True
                     self._spawn(self._retire())
-        # The supervisor is gone, and nobody would start another in our place.
+        # The supervisor is gone, so no process would replace this worker.
         ctx.master.shutdown()
 
     async def _send_reports(self) -> None:
         assert self._writer is not None
         while not self._writer.is_closing():
             if self._writer.transport.get_write_buffer_size() < UNSENT_BYTES_MAX:
-                # It looks at files, and for what others have learned: not on the event loop.
+                # It reads files and other processes' lessons, so it must not run on the event loop.
                 report = await asyncio.to_thread(self._report)
                 self._writer.write(messages.line_of(report))
             await asyncio.sleep(REPORT_SECONDS)
@@ -221,7 +222,7 @@ class Attendant:
 
     def _is_busy(self, handler: ProxyConnectionHandler) -> bool:
         name = handler.client.id
-        # `blocker`: a hook is at work for this connection, such as the wait for a commit.
+        # `blocker`: a hook is running for this connection, such as the wait for a commit.
         return (
             self._under_way[name] > 0
             or name in self._tunnels

@@ -1,7 +1,7 @@
-"""Edge (a memory-mapped file). How many connections each worker has, for all workers to see.
+"""Edge (a memory-mapped file). The number of connections of each worker, readable by all workers.
 
-A worker that has more than the least of the others leaves a new connection to that one, so that a
-few long connections are spread as evenly as many short ones.
+A worker leaves a new connection to a worker with fewer connections, so that a few long connections
+are distributed as evenly as many short ones.
 """
 
 import mmap
@@ -13,11 +13,12 @@ SEATS_MAX = 512
 """More than workers and those that retire: at most three processes for each of 64 places."""
 _FIGURE_BYTES = 8
 NOBODY = 0
-"""Of a seat whose worker does not accept; else its connections and one."""
+"""The value of a seat whose worker does not accept; otherwise it is the number of connections plus
+one."""
 
 
 class Board:
-    """The figures by seat. Each is written by one process and read by all."""
+    """The figures by seat. One process writes each, and all read it."""
 
     def __init__(self, folder: Path) -> None:
         size = SEATS_MAX * _FIGURE_BYTES
@@ -30,14 +31,14 @@ class Board:
             os.close(file)
 
     def write(self, seat: int, connections: int) -> None:
-        """A worker accepts, and has so many connections."""
+        """Record that a worker accepts, and its number of connections."""
         self._figures[seat] = connections + 1
 
     def clear(self, seat: int) -> None:
-        """A worker accepts no more."""
+        """Record that a worker no longer accepts."""
         self._figures[seat] = NOBODY
 
     def is_least(self, seat: int, seats: int) -> bool:
-        """Whether no worker that accepts has fewer connections; of the first so many seats."""
+        """Whether no accepting worker among the first `seats` has fewer connections."""
         own = self._figures[seat]
         return all(other >= own for other in self._figures[:seats] if other != NOBODY)

@@ -1,15 +1,16 @@
 """Edge (sockets). The listening sockets. The supervisor opens them, and every worker borrows them.
 
 All workers accept from one socket for each address. With SO_REUSEPORT each worker would have a
-queue of its own (https://lwn.net/Articles/542629/). That was tried, and lost on three counts:
+queue of its own (https://lwn.net/Articles/542629/). That was tried, and has three disadvantages:
 
-- Linux spreads connections by a hash, so that few of them are spread badly: sixteen as five and
-  eleven. With one queue the worker takes a connection that has the fewest (`board.py`).
-- What waits in the queue of a worker that died waits until it is back; and it is reset when the
-  socket is closed (https://lwn.net/Articles/853637/). One queue is emptied by those that live.
-- Only Linux spreads the connections at all.
+- Linux distributes connections by a hash, so a few are distributed unevenly: sixteen as five and
+  eleven. With one queue, the worker with the fewest connections accepts (`board.py`).
+- Connections in the queue of a dead worker wait until it is restarted, and are reset when the
+  socket is closed (https://lwn.net/Articles/853637/). The live workers empty one shared queue.
+- Only Linux distributes the connections at all.
 
-Windows cannot give a socket to another process in this way, and is refused (`supervisor.py`).
+Windows cannot pass a socket to another process in this way, so the supervisor refuses it
+(`supervisor.py`).
 """
 
 import errno
@@ -18,24 +19,24 @@ import socket
 from collections.abc import Sequence
 
 QUEUE_MAX = 1_024
-"""Connections that wait to be accepted, for each address: what comes while all are busy."""
+"""Connections that wait to be accepted, for each address, while all workers are busy."""
 
 type Address = tuple[str, int]
-"""Host and port as mitmproxy asks for them; an empty host means all interfaces, port 0 any."""
+"""Host and port as in mitmproxy's options; an empty host means all interfaces, port 0 any."""
 
 
 class CannotListenError(Exception):
-    """An address cannot be listened on; the text says which, and why."""
+    """An address cannot be listened on; the text names it and the reason."""
 
 
 class Listeners:
-    """The sockets by address; two where an address is of both IPv4 and IPv6."""
+    """The sockets by address; two for an address of both IPv4 and IPv6."""
 
     def __init__(self) -> None:
         self._sockets: dict[Address, list[socket.socket]] = {}
 
     def open(self, addresses: Sequence[Address]) -> None:
-        """Listen on these too. Raises CannotListenError, and then nothing is changed."""
+        """Listen on these addresses, too. Raises CannotListenError without changing anything."""
         opened: dict[Address, list[socket.socket]] = {}
         for address in addresses:
             if address in self._sockets or address in opened:
@@ -52,21 +53,21 @@ class Listeners:
         self._sockets |= opened
 
     def keep_only(self, addresses: Sequence[Address]) -> None:
-        """Stop to listen on all others."""
+        """Stop listening on all other addresses."""
         gone = {each: self._sockets.pop(each) for each in set(self._sockets) - set(addresses)}
         _close(gone)
 
     def descriptors(self, address: Address) -> tuple[int, ...]:
-        """What a worker borrows."""
+        """The descriptors that a worker inherits."""
         return tuple(each.fileno() for each in self._sockets[address])
 
     def shown(self) -> list[str]:
-        """The addresses that are listened on, with their real ports."""
+        """The listening addresses, with their real ports."""
         names = (each.getsockname() for found in self._sockets.values() for each in found)
         return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port, *_ in names]
 
     def close(self) -> None:
-        """Stop to listen, as soon as no worker has the sockets any more."""
+        """Close the sockets; listening ends when no worker has them open."""
         _close(self._sockets)
         self._sockets = {}
 
@@ -96,7 +97,8 @@ def _listening(host: str, port: int) -> list[socket.socket]:
 
 
 def _socket(family: int) -> socket.socket | None:
-    """A socket; None if the system lacks the family: IPv6 is resolved all the same."""
+    """A socket; None if the system lacks the address family: IPv6 addresses are resolved
+    nevertheless."""
     try:
         made = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:

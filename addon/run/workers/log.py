@@ -1,6 +1,6 @@
 """Edge (stderr). The supervisor's log and the lines of all workers, each line whole.
 
-A text line gets the number of its worker before it, a JSON line gets it as a member.
+A text line gets the number of its worker as a prefix, a JSON line as a member.
 """
 
 import json
@@ -13,7 +13,7 @@ LINE_BYTES_MAX = 64 * 2**10
 
 
 class Log:
-    """Where it all goes."""
+    """The log of the supervisor and all workers."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stderr
@@ -22,12 +22,12 @@ class Log:
         self.as_json = False
 
     def info(self, text: str) -> None:
-        """What an operator may like to know."""
+        """Log information for the operator."""
         if not self.quiet:
             self._say("info", text)
 
     def warning(self, text: str) -> None:
-        """What an operator should look at."""
+        """Log a problem for the operator."""
         self._say("warning", text)
 
     def line_of_worker(self, number: int, line: bytes) -> None:
@@ -51,11 +51,11 @@ class Log:
             self._out.write(f"{line}\n")
             self._out.flush()
         except OSError:
-            return  # stderr is gone, and there is nobody to tell
+            return  # stderr is closed, so nothing can be logged
 
 
 class Lines:
-    """Cuts what one worker writes into lines."""
+    """Splits one worker's output into lines."""
 
     def __init__(self, log: Log, number: int) -> None:
         self._log = log
@@ -63,7 +63,7 @@ class Lines:
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        """More of what it writes."""
+        """Add output of the worker."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._log.line_of_worker(self._number, line)
@@ -72,7 +72,7 @@ class Lines:
             self._rest = self._rest[LINE_BYTES_MAX:]
 
     def end(self) -> None:
-        """Nothing more comes; a line without its end is passed on as it is."""
+        """The output has ended; pass on an incomplete last line."""
         if self._rest:
             self._log.line_of_worker(self._number, self._rest)
             self._rest = b""

@@ -1,4 +1,4 @@
-"""Pure. What the supervisor and a worker tell each other: JSON lines on a pair of sockets.
+"""Pure. The messages between the supervisor and a worker: JSON lines on a pair of sockets.
 
 supervisor -> worker    one Job at the start, then perhaps RETIRE
 worker -> supervisor    Reports: the first when it accepts, then one every second
@@ -26,7 +26,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a worker is to do."""
+    """The task of a worker."""
 
     number: int
     words: tuple[str, ...]
@@ -35,38 +35,38 @@ class Job:
     """The options that the words set by name."""
     with_proxyauth: bool
     trusted: str
-    """The file of the authorities that upstreams are checked with."""
+    """The file of the authorities that verify upstreams."""
     listeners: tuple[Listener, ...]
     folder: str
-    """For the board and the files of metrics, which all workers share."""
+    """The folder of the board and the metrics files, which all workers share."""
     seat: int
-    """Unlike any other living process's: its place in those files."""
+    """The worker's place in those files, unique among living processes."""
     seats: int
-    """How many there are at most."""
+    """The maximum number of seats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """How a worker does. It accepts connections when it has sent one."""
+    """The state of a worker. The first report means that it accepts connections."""
 
     metrics: tuple[str, int] | None = None
-    """Where the options want metrics to be served."""
+    """The address for metrics from the options."""
     log_as_json: bool = False
     health: Health | None = None
-    """None: nobody asked for metrics."""
+    """None: metrics are off."""
     dropped_observations: int = 0
 
 
 def line_of(message: Job | Report) -> bytes:
-    """The message as a line."""
+    """The message encoded as a line."""
     return msgspec.json.encode(message) + b"\n"
 
 
 def job_of(line: bytes) -> Job:
-    """The job that a line holds."""
+    """The job decoded from a line."""
     return msgspec.json.decode(line, type=Job)
 
 
 def report_of(line: bytes) -> Report:
-    """The report that a line holds."""
+    """The report decoded from a line."""
     return msgspec.json.decode(line, type=Report)

@@ -1,7 +1,7 @@
 """Edge. Health and metrics of all workers, served by the supervisor.
 
-What a worker has counted outlives it (`telemetry/shared_metrics.py`). What it could not record is
-in its reports, and of a worker that has ended the last report counts.
+A worker's counters outlive it (`telemetry/shared_metrics.py`). Its reports hold the number of
+exchanges that it could not record; for a worker that has ended, the last report counts.
 """
 
 import time
@@ -14,11 +14,11 @@ from addon.telemetry.shared_metrics import SharedMetrics
 from ledger.model.errors import LedgerError
 
 SILENT_SECONDS_MAX = 10.0
-"""A worker reports every second; one that does not for so long is stuck."""
+"""A worker reports every second; one that is silent for this long is stuck."""
 
 
 class GroupMetrics:
-    """What a scrape of all workers gets."""
+    """The metrics and health of all workers, for a scrape."""
 
     def __init__(self, folder: Path, *, count: int) -> None:
         self.folder = folder
@@ -31,7 +31,7 @@ class GroupMetrics:
         self._endpoint: Endpoint | None = None
 
     def serve(self, host: str, port: int) -> str:
-        """Begin to serve; the address. Raises LedgerError if it cannot be listened on."""
+        """Start serving; returns the address. Raises LedgerError if it cannot be listened on."""
         shared = SharedMetrics(
             self.folder, self.health, dropped_observations=self.dropped_observations
         )
@@ -59,7 +59,7 @@ class GroupMetrics:
                 self._dropped_before += report.health.dropped
 
     def health(self) -> Health:
-        """How all workers do, as one. Called from the endpoint's threads."""
+        """The merged health of all workers. Called from the endpoint's threads."""
         reporting = [each for each in list(self._processes.values()) if each.report is not None]
         now = time.monotonic()
         silent = {
@@ -96,6 +96,6 @@ class GroupMetrics:
         )
 
     def close(self) -> None:
-        """Stop to serve."""
+        """Stop serving."""
         if self._endpoint is not None:
             self._endpoint.stop()

@@ -1,7 +1,7 @@
-"""Wiring. A call of `tokentee run --workers` -> what every worker is started with.
+"""Wiring. Makes the start parameters of all workers from a call of `tokentee run --workers`.
 
-mitmproxy's own parser reads the words and its configuration file, so that the supervisor listens
-where each worker would.
+mitmproxy's own parser reads the words and its configuration file, so that the supervisor listens at
+the addresses where each worker would.
 """
 
 import os
@@ -19,13 +19,13 @@ from addon.run.command import authorities
 from addon.run.workers.listeners import Address
 
 TCP_SCHEMES = ("http", "https", "tls", "tcp")
-"""Of reverse proxies: what several processes can accept."""
+"""Schemes of reverse proxies whose connections several processes can accept."""
 SAVING = ("-w", "--save-stream-file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is the same for all workers."""
+    """The parameters that are the same for all workers."""
 
     words: tuple[str, ...]
     set_names: tuple[str, ...]
@@ -38,8 +38,8 @@ class Plan:
 
 
 def plan_of(call: Call, folder: Path) -> Plan:
-    """The plan. `folder`: for the file of authorities. Raises WrongCallError for what several
-    workers cannot do, and for what mitmproxy refuses."""
+    """The plan. `folder`: for the file of authorities. Raises WrongCallError for an option that
+    several workers cannot support, or that mitmproxy refuses."""
     words = (*alone.listen_words(call), *call.options)
     opts, quiet = _parsed(words)
     trust = authorities.read_trust(os.environ)
@@ -55,11 +55,11 @@ def plan_of(call: Call, folder: Path) -> Plan:
 
 
 def _parsed(words: Sequence[str]) -> tuple[options.Options, bool]:
-    """mitmproxy's options as a worker will have them, those of its addons left out; and whether
-    only errors are to be logged."""
+    """A worker's options of mitmproxy, without those of its addons; and whether only errors are
+    logged."""
     opts = options.Options()
     parser = cmdline.mitmdump(opts)
-    # The options of its addons, such as --proxyauth, are not known here, and left to the workers.
+    # The options of its addons, such as --proxyauth, are unknown here; the workers parse them.
     arguments, _ = parser.parse_known_args(list(words))
     try:
         opts.set(*arguments.setoptions, defer=True)

@@ -1,8 +1,7 @@
 """Wiring. Starts the workers, replaces those that die, restarts them in turn, and stops them.
 
-    start      worker 1 alone first: it makes what all share (the ledger and its schema, the
-               certificate authority, secrets), and says once what is wrong with the options. Then
-               the others
+    start      worker 1 alone first: it creates the shared files (the ledger and its schema, the
+               certificate authority, secrets), and reports wrong options once. Then the others
     a death    the worker is started again: at once, then after a pause that doubles with each
                death within `STEADY_SECONDS`. A worker that ends `UNREADY_DEATHS_MAX` times
                before it accepts, and was not killed from outside, ends everything
@@ -38,9 +37,9 @@ from ledger.model.errors import LedgerError
 
 PAUSE_SECONDS = 0.5
 PAUSE_SECONDS_MAX = 30.0
-"""A worker that dies again and again is started twice a minute at most."""
+"""A worker that dies repeatedly is restarted at most twice a minute."""
 STEADY_SECONDS = 60.0
-"""A worker that has run for so long has recovered."""
+"""A worker that has run for this long has recovered."""
 UNREADY_DEATHS_MAX = 3
 START_SECONDS_MAX = 100.0
 """From a worker's start until it accepts, on a busy machine, with a schema to migrate."""
@@ -50,13 +49,14 @@ for telemetry; and as much again for a busy machine."""
 
 
 KILL_SECONDS_MAX = 30.0
-"""A killed process is gone at once, unless it waits for a disk."""
+"""A killed process ends at once, unless it waits for a disk."""
 PROCESSES_FOR_SLOT_MAX = 3
 """One that accepts, one that retires, and one that is being started."""
 
 
 FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
-"""How others end a process, such as a kernel without memory. It says nothing about the start."""
+"""Signals with which others end a process, such as a kernel without memory. They do not mean that
+the start failed."""
 
 
 class CannotStartError(Exception):
@@ -70,13 +70,13 @@ class CannotStartError(Exception):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Slot:
-    """The place of one worker, whichever process fills it."""
+    """The place of one worker, which successive processes fill."""
 
     number: int
     current: WorkerProcess | None = None
     retiring: set[WorkerProcess] = field(default_factory=set)
     deaths: int = 0
-    """In turn, each soon after the start."""
+    """Consecutive deaths, each soon after the start."""
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a process is started for it."""
 
@@ -87,8 +87,8 @@ class Supervisor:
     def __init__(
         self, count: int, *, make_call: Callable[[], Call], log: Log, folder: Path
     ) -> None:
-        """`make_call`: gives the call with the settings as they are now; `folder`: for files that
-        the workers share, and that go when all is over."""
+        """`make_call`: returns the call with the current settings; `folder`: for files that the
+        workers share, removed at the end."""
         self._make_call = make_call
         self._log = log
         self._folder = folder
@@ -108,7 +108,7 @@ class Supervisor:
         self._metrics = GroupMetrics(self._shared, count=count)
 
     async def run(self) -> int:
-        """Run until a signal ends it; the exit code. Raises WrongCallError, LedgerError,
+        """Run until a signal ends it; returns the exit code. Raises WrongCallError, LedgerError,
         CannotListenError before anything has started."""
         self._plan = plan_of(self._make_call(), self._folder)
         self._log.quiet = self._plan.quiet
@@ -185,7 +185,7 @@ class Supervisor:
         return process
 
     async def _fill(self, slot: Slot) -> None:
-        """Start a process for an empty slot, again and again if need be."""
+        """Start a process for an empty slot, with retries."""
         unready = 0
         while not self._stopping.is_set():
             pause_seconds = self._pause_before(slot)
@@ -225,7 +225,7 @@ class Supervisor:
         return float(min(PAUSE_SECONDS * 2 ** (slot.deaths - 2), PAUSE_SECONDS_MAX))
 
     def _on_exit(self, process: WorkerProcess) -> None:
-        """A process has ended, asked or not."""
+        """Handle the end of a process, requested or not."""
         self._processes.discard(process)
         self._metrics.remove(process)
         self._board.clear(process.seat)
@@ -237,7 +237,7 @@ class Supervisor:
             self._log.info(f"the old worker {process.number} has finished{ending}")
             return
         if process is not slot.current:
-            return  # it was being started, and who waits for it knows
+            return  # it was starting, and the starter notices its end
         slot.current = None
         if self._stopping.is_set():
             return
@@ -265,14 +265,14 @@ class Supervisor:
         self._stopping.set()
 
     def _on_hangup(self) -> None:
-        # A terminal that closes sends this signal too, and is no terminal any more.
+        # A closing terminal sends this signal, too.
         if self._had_terminal and not os.isatty(sys.stderr.fileno()):
             self._on_stop()
         else:
             self._spawn(self._roll())
 
     async def _roll(self) -> None:
-        """Replace one worker after the other, with the settings as they are now."""
+        """Replace one worker after the other, with the current settings."""
         async with self._rolling:
             try:
                 plan = plan_of(self._make_call(), self._folder)
@@ -289,7 +289,7 @@ class Supervisor:
             self._log.info(f"{len(self._slots)} workers were replaced")
 
     async def _replace(self, slot: Slot, plan: Plan) -> bool:
-        """Put a new process in the slot, and retire the old one; whether that succeeded."""
+        """Start a new process in the slot, and retire the old one; whether that succeeded."""
         try:
             new = await self._started(slot, plan)
         except CannotStartError as error:
@@ -297,7 +297,7 @@ class Supervisor:
                 f"the new worker {slot.number} does not start: {error}; those before go on"
             )
             return False
-        # However often they are replaced: those that retire still end within seconds.
+        # Retiring workers end within seconds, too, also after several replacements.
         for process in list(slot.retiring):
             process.stop()
             await process.ended.wait()
@@ -312,7 +312,7 @@ class Supervisor:
     async def _stop_all(self) -> None:
         self._stopping.set()
         self._listeners.close()
-        for task in self._tasks:  # nothing is started or replaced any more
+        for task in self._tasks:  # no worker is started or replaced from here on
             task.cancel()
         for process in self._processes:
             process.stop()
@@ -334,7 +334,7 @@ class Supervisor:
 
 
 def run_workers(count: int, make_call: Callable[[], Call]) -> int:
-    """Run so many workers until a signal ends them; the exit code."""
+    """Run the workers until a signal ends them; returns the exit code."""
     if sys.platform == "win32":
         raise WrongCallError(
             "--workers does not work on Windows, where processes cannot share a listening "

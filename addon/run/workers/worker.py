@@ -1,6 +1,6 @@
 """Wiring. A worker process: `python -m ...run.workers.worker DESCRIPTOR`.
 
-The supervisor starts it; the descriptor is its end of the pair of sockets that both talk over.
+The supervisor starts it; the descriptor is its end of the socket pair between both.
 """
 
 import gc
@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> int:
-    """Take the job, and do it until the supervisor or a signal ends it; the exit code."""
+    """Read the job, and do it until the supervisor or a signal ends it; returns the exit code."""
     # For the supervisor alone, whose group this process left.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[1]))
@@ -21,7 +21,7 @@ def main() -> int:
     from addon.run import lean
 
     lean.install()
-    # As in `addon.commands.run`: what is imported stays.
+    # As in `addon.commands.run`: imported objects stay for the whole run.
     gc.disable()
     from addon.run.workers.attendant import attend
 

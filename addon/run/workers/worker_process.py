@@ -1,4 +1,4 @@
-"""Edge (processes). One worker, as the supervisor sees it."""
+"""Edge (processes). One worker, seen from the supervisor."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ READ_BYTES_MAX = 64 * 2**10
 
 
 class WorkerProcess:
-    """A process that was started with a job; how it does, until it has ended."""
+    """A process that was started with a job, and its state until it has ended."""
 
     def __init__(self, job: Job, log: Log, on_exit: Callable[["WorkerProcess"], None]) -> None:
         self.number = job.number
@@ -51,8 +51,9 @@ class WorkerProcess:
         ours, theirs = socket.socketpair()
         descriptors = [each for one in self._job.listeners for each in one.descriptors]
         try:
-            # Isolated from the current folder, whose files could shadow modules. A group of its
-            # own: Ctrl-C reaches the supervisor alone, which stops all in order.
+            # Isolated from the current folder, whose files could shadow modules. In its own process
+            # group: the terminal sends Ctrl-C only to the supervisor, which stops all workers in
+            # order.
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-P",
@@ -78,15 +79,15 @@ class WorkerProcess:
         self._tasks = [*reading, loop.create_task(self._wait(reading))]
 
     def retire(self) -> None:
-        """Have it accept nothing more, finish what is under way however long, and end."""
+        """Make it stop accepting, finish all running exchanges without a short limit, and end."""
         self._control.write(messages.RETIRE)
 
     def stop(self) -> None:
-        """Have it finish what is under way within seconds, and end."""
+        """Make it finish running exchanges within seconds, and end."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it at once."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -103,7 +104,7 @@ class WorkerProcess:
     async def _read_reports(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError, ValueError):
             while line := await reader.readline():
-                with contextlib.suppress(msgspec.DecodeError):  # its last one, cut by a kill
+                with contextlib.suppress(msgspec.DecodeError):  # the last report, cut by a kill
                     self.report = messages.report_of(line)
                     self.reported_at = time.monotonic()
                 if not self.ready.done():
@@ -111,7 +112,7 @@ class WorkerProcess:
 
     async def _wait(self, reading: list[asyncio.Task[None]]) -> None:
         self.exit_code = await self._process.wait()
-        # What it wrote before its end; a child of its own may hold the pipe open for longer.
+        # Read its last output; a child process of the worker may keep the pipe open for longer.
         await asyncio.wait(reading, timeout=1.0)
         for task in reading:
             task.cancel()
@@ -123,7 +124,7 @@ class WorkerProcess:
 
 
 def ending_of(exit_code: int) -> str:
-    """In words how a process ended."""
+    """A text for how a process ended."""
     if exit_code >= 0:
         return f"exit code {exit_code}"
     try:
