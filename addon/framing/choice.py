@@ -1,6 +1,6 @@
-"""Pure. Which framing an answer has: by its content type, checked against how it begins.
+"""Pure. Chooses the framing of an answer: by its content type, checked against its first bytes.
 
-Content types lie in both directions: event streams under `application/json` (recorded), plain
+Content types are wrong in both directions: event streams under `application/json` (recorded), plain
 JSON errors under `text/event-stream` (Vertex), arrays and lines under `application/json`.
 """
 
@@ -25,17 +25,17 @@ FRAMINGS: dict[str, Callable[[], Framing]] = {
 }
 """Framings for a reader. An editor makes its own, which shortens nothing."""
 _BLANK = b"\xef\xbb\xbf \t\r\n"
-"""What may stand before the first telling byte: a byte order mark, blank keep-alive lines."""
+"""Bytes allowed before the first significant byte: a byte order mark, blank keep-alive lines."""
 _SSE_FIELD = re.compile(rb"(?:data|event|id|retry)?:")
 _LINES = re.compile(r"ndjson|jsonl|json-seq|stream\+json")
 _BEGUN_BYTES_MAX = 4_096
-"""Blanks before a body; a body that goes on with them is what its content type says."""
+"""Blanks before a body; a body with more of them is framed by its content type."""
 _TELLING_BYTES = 12
 """An event stream's prelude; enough of any SSE field name too."""
 
 
 def framing_of(content_type: str, begun: bytes, *, is_over: bool) -> Framing | None:
-    """The framing of a body that begins so; None if more of it is needed to tell."""
+    """The framing of a body with these first bytes; None if more bytes are needed."""
     content_type = content_type.lower()
     if "amazon.eventstream" in content_type:
         return FRAMINGS["eventstream"]()

@@ -1,4 +1,4 @@
-"""Pure. One plain JSON body: a single frame, given out when the body ends; or none at all."""
+"""Pure. One plain JSON body: a single frame, returned when the body ends; or no frame at all."""
 
 from addon.framing.frame import Frame
 from addon.framing.held import LARGE_BYTES, Held
@@ -7,8 +7,8 @@ from addon.framing.ndjson import NDJSON
 DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
 """Ten large images in base64 are about 40 MB; nothing with a usage object is larger."""
 _BETWEEN_LINES = b"}\n{"
-"""A line that ends in a brace before one that begins with a brace is in no single JSON value:
-lines under a content type that promises one document (Ollama behind a recorder)."""
+"""A line that ends in a brace, followed by one that begins with a brace, cannot be one JSON value:
+the body is lines, although its content type names one document (Ollama behind a recorder)."""
 
 
 class Document:
@@ -56,7 +56,7 @@ class Document:
 
     @property
     def held(self) -> bytes:
-        """The bytes that were fed and not given out yet."""
+        """The bytes that were fed and not returned yet."""
         return self._held.peek() if self._lines is None else self._lines.held
 
     @property

@@ -3,8 +3,8 @@
 https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html
 
 A message is: total length, header length, CRC-32 of these two; headers; payload; CRC-32 of all
-before. A message whose own checksum is wrong is skipped. If its prelude is wrong its length
-cannot be trusted, and reading goes on at the next place where a prelude checks out.
+before. A message whose own checksum is wrong is skipped. If its prelude is wrong, its length cannot
+be trusted, and reading continues at the next valid prelude.
 """
 
 import re
@@ -16,10 +16,11 @@ from addon.framing.frame import Frame
 MESSAGE_BYTES_MAX = 24 * 1024 * 1024
 """AWS' own limit: 16 MB of payload with its headers, and room."""
 READ_BYTES_MAX = 1024 * 1024
-"""A longer message is passed over: it holds a picture or a document, and usage comes alone."""
+"""A longer message is skipped: it holds a picture or a document, and usage comes in a message of
+its own."""
 SEARCH_BYTES_MAX = 128 * 1024
-"""How much of one stream is searched for the next message after a bad prelude. Then the rest
-is not read: a stream that has lost its framing for so long is none."""
+"""How much of one stream is searched for the next message after a bad prelude. After that the rest
+is not read: it is not an event stream."""
 CANDIDATES_MAX = 2_048
 """Places in one stream that are tried as the beginning of a message after a bad prelude, at two
 microseconds each and three times over. Payloads, which are text, have none."""
@@ -43,7 +44,7 @@ class EventStream:
     def __init__(self) -> None:
         self._held = bytearray()
         self._pass_over_bytes = 0
-        """What is still to come of a message that is passed over."""
+        """Remaining bytes of a message that is skipped."""
         self._searched_bytes = 0
         self._candidates_left = CANDIDATES_MAX
         self.lost: str | None = None

@@ -1,10 +1,10 @@
-"""Pure. What every framing gives and promises.
+"""Pure. The interface of every framing.
 
-A framing is fed bytes as the network cut them and answers with the run of complete blocks that
-they finish. A block is a frame with all the bytes that belong to it, its end mark included, so
-that runs + the held tail are the input, byte for byte, whatever the cuts. Splitting a run and
-parsing a block are apart from feeding because most blocks hold nothing for the meter: it looks
-through a run with a few byte searches and parses only where one strikes.
+A framing is fed chunks and returns the run of complete blocks that they finish. A block is a frame
+with all of its bytes, its end mark included. So the runs and the held tail together are the input,
+byte for byte, for any chunk boundaries. Splitting a run and parsing a block are separate from
+feeding, because most blocks hold nothing for the meter: it searches a run for a few byte marks and
+parses only the blocks that contain one.
 """
 
 from typing import NamedTuple, Protocol
@@ -29,7 +29,7 @@ class Framing(Protocol):
 
     @property
     def held(self) -> bytes:
-        """The incomplete tail that has not been given out."""
+        """The incomplete tail that has not been returned."""
 
     @property
     def is_holding(self) -> bool:
@@ -37,7 +37,7 @@ class Framing(Protocol):
 
     @property
     def kept_bytes(self) -> int:
-        """How much of the tail is in memory: what is no figure may be gone."""
+        """Bytes of the tail in memory: content other than figures may have been dropped."""
 
     @property
     def lost(self) -> str | None:

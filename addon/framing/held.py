@@ -8,7 +8,7 @@ bytes go on to somebody keeps all of them.
 from addon.framing.large_json import Shortener
 
 LARGE_BYTES = 64 * 1024
-"""From here on a frame is shortened. Nearly all frames with usage are smaller (52 KB is the
+"""A frame beyond this size is shortened. Nearly all frames with usage are smaller (52 KB is the
 largest recorded), and a parser takes this much in 1 ms."""
 CATCH_UP_BYTES = 4 * 1024
 """When a frame turns out to be large, what is held of it is not shortened at once, which takes up
@@ -31,7 +31,7 @@ class Held:
         self._fed_bytes = 0
 
     def __len__(self) -> int:
-        """How many bytes came, whatever is kept of them."""
+        """The number of bytes that came, dropped ones included."""
         return self._fed_bytes
 
     @property
@@ -42,7 +42,7 @@ class Held:
 
     @property
     def is_shortened(self) -> bool:
-        """Some of the bytes may be gone."""
+        """Whether some of the bytes may have been dropped."""
         return self._shortener is not None
 
     @property
@@ -82,7 +82,7 @@ class Held:
             self._behind.clear()
 
     def take(self) -> bytes:
-        """The bytes, and none are held any more."""
+        """Return the bytes and empty the buffer."""
         taken = self.peek()
         self._bytes = bytearray()
         self._behind = bytearray()
@@ -91,7 +91,7 @@ class Held:
         return taken
 
     def peek(self) -> bytes:
-        """The bytes; they are still held."""
+        """The bytes; the buffer keeps them."""
         if self._shortener is None:
             return bytes(self._bytes)
         self._catch_up(len(self._behind))

@@ -1,8 +1,8 @@
 """Answers: the bytes of one answer -> facts, usage and, where there is none, an estimate.
 
-    decoding     content-encodings, undone in bounded pieces
+    decoding     decodes content-encodings in bounded pieces
     meter        decoding + framing + dialect -> facts
-    templates    frames that only repeat what earlier ones said, skipped without a parse
+    templates    skips frames that match earlier ones without a parse
     passed_text  how much text has passed, for an estimate
     estimate     tokens of a text that no provider counted
     verbatim     the usage object as upstream wrote it

@@ -1,8 +1,8 @@
-"""Pure. Content-encodings undone incrementally, in bounded pieces.
+"""Pure. Decodes content-encodings incrementally, in bounded pieces.
 
-Anthropic gzips event streams, others answer in brotli or zstd; the meter reads a decoded copy
-while the client gets the bytes as they came. Several gzip members and zstd frames in a row are
-read on, and truncated ones give what they hold.
+Anthropic gzips event streams, others answer in brotli or zstd; the meter reads a decoded copy while
+the client gets the bytes as they came. Several consecutive gzip members and zstd frames are
+decoded, and truncated ones as far as they go.
 
 A bomb is bounded three times: no piece is larger than `PIECE_BYTES_MAX` (zstd: 1 MB), no layer of
 a stack gives more than `RATIO_MAX` times what the body had on the wire, beyond a free allowance,
@@ -16,7 +16,7 @@ import brotli
 import zstandard
 
 PIECE_BYTES_MAX = 64 * 1024
-"""Output handed on at a time; what one hostile chunk can make us hold at once."""
+"""Output per piece: the bound of what one hostile chunk can make us hold at once."""
 DECODED_BYTES_MAX = 1024 * 1024 * 1024
 """A day-long stream of text stays below it."""
 RATIO_MAX = 100
@@ -27,7 +27,7 @@ FREE_BYTES = 1024 * 1024
 LAYERS_MAX = 3
 """`content-encoding: gzip, br`: more than one layer is legal and unheard of."""
 _GZIP_WBITS = 31
-"""zlib's way to say: a gzip member."""
+"""zlib's window bits for gzip members."""
 _GZIP_SLICE_BYTES = 4 * 1024
 """zlib copies what follows a member; with many small members in one chunk that is only linear if
 it is given little at a time."""
@@ -56,19 +56,19 @@ class Decoder:
         if unknown or len(names) > LAYERS_MAX:
             self.trouble = f"content-encoding {content_encoding[:64]!r} is not one we undo"
             names = []
-        # The last one named was put on last.
+        # The last encoding in the header was applied last.
         self._layers: list[Decode] = [_LAYERS[name]() for name in reversed(names)]
         self._given_bytes = [0] * len(self._layers)
         """How much each layer has given."""
 
     @property
     def is_identity(self) -> bool:
-        """Nothing to undo: callers may leave the decoder out."""
+        """Whether there is nothing to decode: callers may skip the decoder."""
         return not self._layers and self.trouble is None
 
     @property
     def kept_bytes(self) -> int:
-        """What the layers have in memory, to look back at: no more than they have given."""
+        """The windows of the layers in memory: no more than their output."""
         return sum(min(given, _WINDOW_BYTES_MAX) for given in self._given_bytes)
 
     def decode(self, data: bytes) -> Iterator[bytes]:
@@ -89,7 +89,7 @@ class Decoder:
             self.trouble = f"the content-encoding is broken: {error}"
 
     def _through(self, number: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """What a layer gives for the pieces of the one before it."""
+        """The output of a layer for the pieces of the one before it."""
         layer = self._layers[number]
         for piece in pieces:
             for given in layer(piece):

@@ -1,9 +1,9 @@
 """Pure. Decoding + framing + dialect -> facts: the one meter, live and in replay.
 
-Plan. Until generated content has passed, every frame is parsed as it comes: the first frames
-carry id and model, and the time of the first token is taken there. From then on a run of frames
-is looked through with byte searches for the dialect's marks; the frames in which one strikes are
-parsed, the others never. Where chunks were cut makes no difference to what is read.
+Plan. Until generated content has passed, every frame is parsed as it comes: the first frames carry
+id and model, and the time of the first token is taken there. From then on byte searches find the
+dialect's marks in a run of frames; frames with a mark are parsed, the others never. The result does
+not depend on chunk boundaries.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -89,7 +89,7 @@ class Meter:
         self._on_confirmed = on_confirmed
         self._begun = b""
         self.step_bytes = STEP_BYTES_MAX
-        """How much may be read at once now."""
+        """Bytes that may be read in one step now."""
         self._parsed = 0
         """Frames parsed in this step."""
         self._frames = 0
@@ -200,7 +200,7 @@ class Meter:
         return framing + (self._decoder.kept_bytes if self._decoder is not None else 0)
 
     def give_up(self) -> None:
-        """Read no more, and keep nothing but the facts."""
+        """Stop reading, and keep only the facts."""
         self._framing = Opaque()
         self._begun = b""
         self._decoder = None
@@ -208,7 +208,7 @@ class Meter:
 
     @property
     def token_seen(self) -> bool:
-        """Some generated content has passed."""
+        """Whether some generated content has passed."""
         return self.facts.token_seen
 
     @property
