@@ -266,7 +266,7 @@ def _shown(row: Row) -> Iterator[tuple[str, Cell]]:
     yield "No price", f.unpriced + f.partial
     yield "First token", _spread(times.first_token_ms_p50, times.first_token_ms_p95)
     yield "Duration", _spread(times.duration_ms_p50, times.duration_ms_p95)
-    yield "Tok/s", tokens_per_second(f)
+    yield "Tok/s", _speed(tokens_per_second(f))
 
 
 def cost_cell(figures: Figures) -> Cell:
@@ -288,6 +288,13 @@ def _spread(middle: int | None, high: int | None) -> str | None:
     if high < 1000:
         return f"{middle}/{high} ms"
     return f"{_seconds(middle)}/{_seconds(high)} s"
+
+
+def _speed(tokens_per_second: Decimal | None) -> Cell:
+    """Of a slow model the tenths tell something, of any other they are noise."""
+    if tokens_per_second is None or tokens_per_second < 10:
+        return tokens_per_second
+    return round(tokens_per_second)
 
 
 def _seconds(milliseconds: int) -> str:

@@ -102,10 +102,20 @@ def test_a_report_for_a_screen_leaves_out_what_is_empty():
         "Tok/s",
     ]
     cost, saved = Amount(picousd=12_500_000_000, mark="≥ "), Amount(picousd=375_000_000)
-    speed = Decimal("33.3")
+    speed = 33
     assert table.rows[0] == ("gpt-5", 3, 1, 1000, "25.0%", 100, cost, saved, 1, speed)
     assert table.rows[1] == ("llama", 1, 0, 10, None, 1, "unpriced", None, 1, None)
     assert table.total == ("Total", 4, 1, 1010, "25.0%", 101, cost, saved, 2, speed)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "milliseconds", "shown"),
+    [(17, 1, "17,000"), (100, 3_000, "33"), (28, 10_000, "2.8")],
+)
+def test_tenths_of_a_token_per_second_are_shown_of_slow_models_alone(tokens, milliseconds, shown):
+    figures = replace(GPT, generated_tokens=tokens, generation_ms=milliseconds)
+    table = layout(screen(make(Row(key=("gpt-5",), figures=figures))), 200)
+    assert table.rows[0].split()[-1] == shown
 
 
 def test_columns_drop_out_in_the_stated_order():
