@@ -230,9 +230,10 @@ def _show_spools() -> int:
         status = spool.status_of(path)
         is_wrong |= bool(status.trouble or status.refused)
         typer.echo(f"{status.target}\t{status.path}")
-        oldest = f", the oldest of {status.oldest:%Y-%m-%d %H:%M:%S} UTC" if status.oldest else ""
+        oldest = f", the oldest of {_second(status.oldest)}" if status.oldest else ""
         typer.echo(f"  waiting: {status.waiting}{oldest}")
-        typer.echo(f"  last shipped: {status.shipped_at or 'never'}")
+        shipped = datetime.fromisoformat(status.shipped_at) if status.shipped_at else None
+        typer.echo(f"  last shipped: {_second(shipped) if shipped else 'never'}")
         if status.trouble:
             typer.echo(f"  trouble: {status.trouble}")
         for refused in status.refused:
@@ -242,3 +243,7 @@ def _show_spools() -> int:
 
 def _say(text: str) -> None:
     typer.echo(text, err=True)
+
+
+def _second(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -174,7 +174,7 @@ def test_the_status_of_spools(tokentee):
     assert result.exit_code == 1
     assert result.stdout.splitlines()[1:] == [
         "  waiting: 0",
-        "  last shipped: 2026-11-02 12:00:00.000000Z",
+        "  last shipped: 2026-11-02 12:00:00 UTC",
         "  trouble: connection refused",
         "  refused: a (2026-11-02 12:00:00.000000Z): not this one",
     ]
