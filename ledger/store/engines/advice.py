@@ -16,7 +16,9 @@ def is_trouble(error: sa.exc.DBAPIError) -> bool:
 
 def not_opened(url: URL, error: sa.exc.DBAPIError) -> str:
     """One line for the operator, made from a driver's error."""
-    text = " ".join(str(error.orig).split())
+    # libpq puts what it adds on a line of its own.
+    lines = [" ".join(line.split()) for line in str(error.orig).splitlines()]
+    text = ". ".join(line.rstrip(".") for line in lines if line)
     if "not a database" in text or "malformed" in text:
         advice = "move the file away and start again, or put a copy in its place"
     elif "readonly" in text or "unable to open" in text:
