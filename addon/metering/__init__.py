@@ -1,15 +1,15 @@
 """Metering: one exchange from its request to its reading.
 
-    opening     a request -> the exchange that is to be metered
-    exchange    one exchange under way
-    tap         every byte of a live answer passes here
-    whole       an answer that a recording holds as a whole
-    settlement  how an exchange ended, and what was read from it
+    opening     a request -> the exchange to meter
+    exchange    one open exchange
+    tap         every byte of a live answer passes through it
+    whole       a complete recorded answer
+    settlement  how an exchange ended, and its reading
     session, websocket, live_turns
                 the exchanges of one WebSocket connection
-    troubles    what went wrong on our side in one exchange
+    troubles    errors of our own code in one exchange
     budget      how many bytes all exchanges together may keep
-    requests/   who sent a request, and what of it may be stored
+    requests/   who sent a request, and which of its texts may be stored
     answers/    the bytes of one answer -> facts
 
 In: request and response values, the bytes of the answer in any chunks, WebSocket messages. Out:

@@ -1,25 +1,25 @@
 """Pure. How many bytes all exchanges together may keep in memory.
 
-An ordinary exchange keeps a few KB and asks for nothing. One that must keep more takes from this
-budget: bytes that arrive faster than they are read, an unfinished event of an edited stream, a
-large document or message that is being read, a window of a decoder, and captured bytes until they
-are written. If the budget is used up, an exchange is passed on without being read, or is not
-captured, and its row says so.
+An ordinary exchange keeps a few KB and takes nothing from this budget. An exchange takes from it
+for: bytes that arrive faster than the meter reads them, an unfinished event of an edited stream, a
+large document or message in progress, a decoder's window, and captured bytes until they are
+written. If the budget is used up, the proxy passes an exchange on without reading or capturing it,
+and its row records that.
 
 A process therefore keeps at most `BUDGET_BYTES_MAX`, and `FREE_BYTES` for each open exchange.
 """
 
 FREE_BYTES = 64 * 1024
-"""Bytes that each exchange may keep outside the budget; one read of a socket gives as many."""
+"""Bytes that each exchange may keep outside the budget; one socket read returns as many."""
 BUDGET_BYTES_MAX = 512 * 1024 * 1024
-"""For all exchanges of one process: sixteen answers at the bound of one, or thousands that are a
-little behind."""
+"""For all exchanges of one process: enough for sixteen answers at the bound of one answer, or for
+thousands with a small backlog."""
 CAPTURES_LEAVE_BYTES = BUDGET_BYTES_MAX // 2
-"""Bytes that captures must leave to reading, so that a slow disk does not cost figures."""
+"""Bytes that captures must leave free for reading, so that a slow disk does not lose figures."""
 
 
 class Budget:
-    """Bytes that are left to be kept, shared by all exchanges of one process.
+    """The free bytes, shared by all exchanges of one process.
 
     It belongs to the event loop's thread; the thread that writes captures calls `release` alone.
     """
@@ -28,7 +28,7 @@ class Budget:
 
     def __init__(self, total_bytes: int = BUDGET_BYTES_MAX) -> None:
         self._total_bytes = total_bytes
-        # Two numbers with one writer each: no lock on the byte path.
+        # Two numbers with one writing thread each, so the byte path needs no lock.
         self._taken_bytes = 0
         self._released_bytes = 0
 
@@ -43,16 +43,16 @@ class Budget:
         return self._taken_bytes - self._released_bytes
 
     def take(self, count: int, *, leaving: int = 0) -> bool:
-        """Take so many bytes; False if fewer than `leaving` would be left, and none are taken."""
+        """Take `count` bytes. If fewer than `leaving` would be left, take none, return False."""
         if self.left_bytes - count < leaving:
             return False
         self._taken_bytes += count
         return True
 
     def give_back(self, count: int) -> None:
-        """Give taken bytes back."""
+        """Return taken bytes."""
         self._taken_bytes -= count
 
     def release(self, count: int) -> None:
-        """Give back from the thread that writes captures."""
+        """Return taken bytes from the thread that writes captures."""
         self._released_bytes += count

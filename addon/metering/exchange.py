@@ -1,8 +1,8 @@
 """Pure. One exchange being metered, from its request to its reading.
 
     open_exchange   makes it from a request (`opening.py`)
-    answer          the response's headers came: gives the tap that its body is to pass through
-    settle          the exchange is over, whatever ended it: the two values that the ledger keeps
+    answer          called with the response's headers: returns the tap for its body
+    settle          called when the exchange is over: returns the two values that the ledger keeps
 
 Live traffic, `mitmdump -nr`, replay, rebuild and verify all meter an exchange with these steps.
 """
@@ -39,23 +39,23 @@ from ledger.model.exchange import Exchange, Source
 from ledger.model.records import changed
 
 REQUEST_PIECES_MAX = 8_192
-"""Steps of decoding a request: one of 32 MB takes as many, of 4 KB each. Empty members of gzip are
-steps, too, of 2 µs."""
+"""Steps of decoding a request: a request of 32 MB takes as many, of 4 KB each. An empty gzip member
+is also a step, of 2 µs."""
 REQUEST_BYTES_MAX = 64 * 1024 * 1024
-"""A request that decodes to more is not read: a compressed body can claim any size."""
+"""The decoder does not read a request that decodes to more: a compressed body can have any size."""
 REFUSAL_BYTES_MAX = 64 * 1024
-"""An error answer longer than this is not held back to see whether it refuses our question."""
+"""The proxy does not hold back a longer error answer to check if it refuses the injected option."""
 STREAM_TYPES = (
     "text/event-stream",
     "application/x-ndjson",
     "application/stream+json",
     "application/vnd.amazon.eventstream",
 )
-"""Content types that are streams, whatever the request said (Ollama streams unless told not to)."""
+"""Content types of streams, whatever the request asked for (Ollama streams by default)."""
 
 
 class MeteredExchange:
-    """One exchange under way. Its opener owns it; it is not shared."""
+    """One open exchange. Only its opener holds it."""
 
     __slots__ = (
         "_body",
@@ -88,15 +88,15 @@ class MeteredExchange:
         budget: Budget | None = None,
     ) -> None:
         self.opened = opened
-        """As the ledger knows it while it is open."""
+        """The exchange as the ledger stores it while it is open."""
         self.route = route
         self.request = request
         self.is_handshake = is_handshake
-        """Whether it opens a WebSocket: then the responses of its session are billed."""
+        """Whether it opens a WebSocket: then its session's responses are the billed exchanges."""
         self.troubles = troubles
         self.tap: Tap | None = None
         self.status: int | None = None
-        """Of the response; None while no headers have come."""
+        """Of the response; None until its headers arrive."""
         self._is_confirmed = is_confirmed
         self._whole: WholeAnswer | None = None
         self._body = body
@@ -106,22 +106,22 @@ class MeteredExchange:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it was read from a file and is not live."""
+        """Whether it comes from a file, not from live traffic."""
         return self.opened.source is not Source.LIVE
 
     @property
     def is_confirmed(self) -> bool:
         """Whether host, request or answer have confirmed that this is an LLM call. Until then it
-        has no row, and nothing of it is edited."""
+        has no row, and the proxy edits none of it."""
         answer = self.tap or self._whole
         return self._is_confirmed or (answer is not None and answer.meter.is_confirmed)
 
     def request_body(self) -> bytes:
-        """The client's request body with its content-encoding undone."""
+        """The client's decoded request body."""
         return decoded_body(self._body, self._content_encoding, self.troubles)
 
     def without_secrets(self, exchange: Exchange, request_body: bytes) -> Exchange:
-        """The exchange with error texts that repeat neither credentials nor the request."""
+        """The exchange, with credentials and request text redacted from its error texts."""
         texts = (exchange.error_type, exchange.error_code, exchange.error_message)
         if not any(texts):
             return exchange
@@ -138,11 +138,11 @@ class MeteredExchange:
         )
 
     def mark_injected(self) -> None:
-        """Usage was asked for in the client's name."""
+        """Note that the proxy added the usage option to the client's request."""
         self.opened = changed(self.opened, usage_injected=True)
 
     def revert_injection(self) -> None:
-        """Note that the question was refused and that the client's own request is sent again."""
+        """Note that upstream refused the option and that the proxy resends the client's request."""
         self.opened = changed(self.opened, usage_injected=False, resent=True)
         self.tap = None
 
@@ -155,11 +155,11 @@ class MeteredExchange:
         capture: Callable[[bytes], None] | None = None,
         on_confirmed: Callable[[], object] | None = None,
     ) -> Tap:
-        """The tap for a response whose headers have come.
+        """The tap for a response, made when its headers arrive.
 
-        `edits`: usage that was asked for in the client's name may be taken out as the body
-        passes. `clock` gives seconds since the epoch. `capture` is given each chunk.
-        `on_confirmed` is called once, when the answer confirms what the request did not.
+        `edits`: the tap may strip the injected usage from the body. `clock` returns seconds since
+        the epoch. The tap calls `capture` with each chunk. It calls `on_confirmed` once, when the
+        answer confirms an unconfirmed exchange.
         """
         self._see_headers(response)
         content_type = response.headers.get("content-type", "")
@@ -174,7 +174,7 @@ class MeteredExchange:
             elif decoder.is_identity:
                 decoder = None
             else:
-                encoding = ""  # what is metered is what was decoded
+                encoding = ""  # the meter reads decoded bytes
         self.tap = Tap(
             self._meter(response, encoding, on_confirmed),
             stripper=Stripper() if edits else None,
@@ -187,7 +187,7 @@ class MeteredExchange:
         return self.tap
 
     def answer_whole(self, response: Response, body: bytes) -> None:
-        """A response of which the whole body is there, and of which nothing is edited."""
+        """Meter a response with its complete body, without editing it."""
         self._see_headers(response)
         encoding = response.headers.get("content-encoding", "")
         meter = self._meter(response, encoding, None)
@@ -218,7 +218,7 @@ class MeteredExchange:
     def _confirms(self, facts: Facts, body: dict[str, Any]) -> bool:
         """Whether one frame or document is an answer of this exchange's dialect."""
         if self.route.is_fetch:
-            return facts.usage is not None  # the result is there
+            return facts.usage is not None  # the result is ready
         return shapes.fits(self.route.dialect.answer_shapes, body)
 
     def settle(
@@ -230,10 +230,10 @@ class MeteredExchange:
         times: RecordedTimes | None = None,
         finish: Callable[[Settled], Settled] | None = None,
     ) -> Settled:
-        """The exchange as it ended, and what was read from it. Never raises.
+        """The exchange as it ended, and its reading. Never raises.
 
-        `cause` names the error that broke the exchange; `times` are those of a recording.
-        `finish` gets the result and returns the result to keep. The row's `degraded` is made last,
+        `cause` names the error that broke the exchange; `times` come from a recording.
+        `finish` gets the result and returns the result to keep. The row's `degraded` is set last,
         so that it includes errors of `finish`.
         """
         settled = self.troubles.attempt(self._result, end, cause, now)
@@ -280,17 +280,17 @@ class MeteredExchange:
 
 
 def is_event_stream(content_type: str) -> bool:
-    """Whether an answer is server-sent events, the one stream that usage is asked for in."""
+    """Whether an answer is server-sent events, the only kind of stream with injected usage."""
     return content_type.lower().startswith("text/event-stream")
 
 
 def is_stream(response: Response) -> bool:
-    """Whether a content type promises a stream."""
+    """Whether the content type is that of a stream."""
     return response.headers.get("content-type", "").lower().startswith(STREAM_TYPES)
 
 
 def may_refuse(response: Response, *, injected: bool) -> bool:
-    """Whether an answer may refuse the question that was added, and is short enough to wait for."""
+    """Whether an answer may refuse the injected option, and is short enough to hold back."""
     if not injected or response.status < 400:
         return False
     length = response.headers.get("content-length", "")
@@ -298,8 +298,7 @@ def may_refuse(response: Response, *, injected: bool) -> bool:
 
 
 def decoded_body(body: bytes, content_encoding: str, troubles: Troubles) -> bytes:
-    """A request body without its content-encoding; the part that cannot be decoded is noted and
-    left out."""
+    """A decoded request body. A part that fails to decode is noted and left out."""
     steps = decoded_body_in_steps(body, content_encoding, troubles)
     while True:
         try:

@@ -1,15 +1,15 @@
-"""Pure. A Gemini Live session as a row of turns: when each begins, and when it is over.
+"""Pure. A Gemini Live session as a sequence of turns: when each begins and ends.
 
 https://ai.google.dev/api/live
 
-The client begins with `setup`, which names the model, and then sends text, audio or video as it
-likes. The server answers in turns: content until `turnComplete`, with usage beside it as a rule.
-One turn is one exchange; there is one turn under way at most.
+The client begins with `setup`, which names the model, and then sends text, audio or video at any
+time. The server answers in turns: content until `turnComplete`, usually with usage beside it.
+One turn is one exchange; at most one turn is open.
 
     idle         no turn; content, a tool call or an error of the server begins one
-    under way    until `turnComplete`, or the end of the session
+    open         until `turnComplete`, or the end of the session
 
-Usage that comes while no turn is under way is an exchange of its own, so that none is lost.
+Usage that arrives while no turn is open is an exchange of its own, so that none is lost.
 """
 
 from addon.dialects.counts import lookup
@@ -20,9 +20,9 @@ from addon.metering.answers.meter import Meter
 from addon.metering.websocket import MESSAGE_BYTES_MAX, Closed, Happening, Opened, short_message
 
 _BEGINNINGS = (b'"serverContent"', b'"toolCall"', b'"usageMetadata"', b'"error"')
-"""Byte strings of messages to parse while there is no turn, or no content in it yet."""
+"""A message is parsed if it has one of these, until the open turn has content."""
 _FIGURES = (b'"usageMetadata"', b'"turnComplete"', b'"interrupted"', b'"error"')
-"""The same once content has passed: the others carry audio, and nothing for a ledger."""
+"""The same for the rest of the turn: other messages carry audio and no figures."""
 
 
 class LiveTurns:
@@ -34,10 +34,10 @@ class LiveTurns:
         self._model = model
         self._turns = 0
         self._meter: Meter | None = None
-        """Of the turn under way."""
+        """Of the open turn."""
 
     def client_message(self, message: bytes) -> list[Happening]:
-        """Read a client's message: it opens and closes nothing, but it may name the model."""
+        """Read a client's message: it opens and closes no turn, but it may name the model."""
         if b'"setup"' in message and len(message) <= MESSAGE_BYTES_MAX:
             model = lookup(json_values.loads(short_message(message)) or {}, "setup.model")
             if isinstance(model, str):
@@ -69,6 +69,6 @@ class LiveTurns:
         return happenings
 
     def end(self) -> list[Closed]:
-        """Close the turn under way."""
+        """Close the open turn."""
         meter, self._meter = self._meter, None
         return [Closed(self._turns, meter)] if meter is not None else []

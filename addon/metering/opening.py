@@ -1,4 +1,4 @@
-"""Pure. A request -> the exchange that is to be metered, or None where it is no LLM call."""
+"""Pure. A request -> the exchange to meter, or None if it is not an LLM call."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ PATH_LENGTH_MAX = 512
 HEADER_LENGTH_MAX = 256
 MODEL_LENGTH_MAX = 256
 PATHS_MAX = 256
-"""Paths that are remembered as they are redacted: most clients ask for one path again and again."""
+"""Size of the cache of redacted paths: most clients request the same path repeatedly."""
 LARGE_BYTES = 256 * 1024
-"""A body up to this is read at once, in 5 ms at worst."""
+"""A body up to this size is read in one step, in 5 ms at worst."""
 QUERY_LENGTH_MAX = 4_096
 """Characters of a query that are searched for `model=`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """A host to treat as an LLM upstream. None: any port; the provider is told by the host."""
+    """A host to treat as an LLM upstream. None: any port; the host determines the provider."""
 
     host: str
     port: int | None = None
@@ -51,10 +51,10 @@ class Rules:
     secret: bytes = b""
     """The ledger's, for fingerprints of keys."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """For every exchange; they win over a client's tags."""
+    """For every exchange; they override a client's tags."""
     takes_client_tags: bool = True
     project: str | None = None
-    """The project and branch of every request; None: not known."""
+    """The project and branch of every request; None: unknown."""
     git_branch: str | None = None
     upstreams: tuple[Upstream, ...] = ()
     budget: Budget = field(default_factory=Budget)
@@ -80,11 +80,11 @@ def open_exchange(
 ) -> MeteredExchange | None:
     """The exchange of a request to an LLM; None for any other traffic.
 
-    A request with an unknown path counts as a call of an LLM if its host was configured, or if the
-    caller knows that it is (`is_llm`); its dialect is then `unknown`. If the path matches, but host
+    A request with an unknown path counts as an LLM call if its host is configured, or if the caller
+    knows that it is one (`is_llm`); its dialect is then `unknown`. If the path matches, but host
     and body do not confirm an LLM call, the exchange is unconfirmed until its answer confirms it.
-    Parts that cannot be read are left out and noted in `troubles`. `readable`: the result of
-    `readable_in_steps`, if it was called already.
+    Unreadable parts are left out and noted in `troubles`. `readable`: the result of
+    `readable_in_steps`, if the caller has it already.
     """
     headers = request.headers
     path, _, query = request.path.partition("?")
@@ -114,12 +114,12 @@ def open_exchange(
         dialect=route.dialect.name,
         operation=route.dialect.operation,
         path=_redacted(path[:PATH_LENGTH_MAX]),
-        # The request's own time, saved with it: a saved flow is read back onto its own row.
+        # The request's own time, which a saved flow includes, so that replay finds the same row.
         opened_at=request.began_at,
         request_model=model,
         streamed=facts.streamed,
         request_bytes=len(request.body),
-        # A recording without a body may have lost it, and a handshake has none.
+        # A recording may lack a body that the request had; a handshake has no body.
         request_digest=request_digest(request.body)
         if request.body or (source is Source.LIVE and not is_handshake)
         else None,
@@ -152,8 +152,8 @@ def open_exchange(
 
 
 def is_read_in_steps(request: Request, rules: Rules) -> bool:
-    """Whether the body of a live request is so much work that others must get turns."""
-    # A few encoded bytes may stand for a megabyte.
+    """Whether the body of a live request takes so long that the event loop needs pauses."""
+    # A few encoded bytes may decode to a megabyte.
     if len(request.body) <= LARGE_BYTES and "content-encoding" not in request.headers:
         return False
     is_named = _upstream_of(request, rules) is not None
@@ -161,7 +161,7 @@ def is_read_in_steps(request: Request, rules: Rules) -> bool:
 
 
 def readable_in_steps(request: Request, troubles: Troubles) -> Generator[None, None, bytes]:
-    """A request's body as it is parsed: decoded, and shortened if it is long. With pauses."""
+    """The request body to parse: decoded, and shortened if it is long. With pauses."""
     encoding = request.headers.get("content-encoding", "")
     body = yield from decoded_body_in_steps(request.body, encoding, troubles)
     if not is_shortened(body):
@@ -181,7 +181,7 @@ def _is_handshake(request: Request) -> bool:
 
 
 def _route_of(request: Request, *, is_named: bool) -> routes.Route | None:
-    """How to read the exchange; None: it is no call of an LLM."""
+    """How to read the exchange; None: it is not an LLM call."""
     path = request.path.partition("?")[0]
     if _is_handshake(request):
         return routes.match_websocket(request.host, path)
@@ -195,7 +195,7 @@ _redacted = lru_cache(maxsize=PATHS_MAX)(redacted_path)
 
 
 def _tags(rules: Rules, request: Request, troubles: Troubles) -> dict[str, str]:
-    """The client's tags, where they are taken, and over them the operator's."""
+    """The client's tags, if the rules accept them, overridden by the operator's."""
     if not request.tag_headers or not rules.takes_client_tags:
         return dict(rules.tags)
     of_client = troubles.attempt(attribution.tags_of_headers, request.tag_headers) or {}

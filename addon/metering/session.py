@@ -1,8 +1,8 @@
 """Pure. The exchanges of one WebSocket connection: one for each response.
 
-A refused handshake is an exchange like any other. An accepted one is not billed: each response of
+A refused handshake is an ordinary exchange. An accepted handshake is not billed: each response of
 the session becomes an exchange of its own, with the attribution of the handshake and the id
-`<handshake id>/<number>`. It opens when the response is requested or begins.
+`<handshake id>/<number>`. It opens when the client requests the response or the server begins it.
 """
 
 from collections import deque
@@ -19,8 +19,8 @@ from ledger.model.records import changed
 
 ASKED_MAX = 4
 ASKED_BYTES_MAX = 256 * 1024
-"""Messages of a client that are kept to be compared with errors, and how long each may be: errors
-repeat what was just asked."""
+"""How many client messages are kept to compare with errors, and how long each may be: errors
+repeat recent messages."""
 
 
 class MeteredSession:
@@ -36,23 +36,23 @@ class MeteredSession:
             handshake.route, provider=opened.provider, model=opened.request_model
         )
         self._open: dict[int, Exchange] = {}
-        """Responses under way, by the key that `_wire` gave them."""
+        """Open responses, by the key from `_wire`."""
         self._asked: deque[bytes] = deque(maxlen=ASKED_MAX)
-        """The latest messages of the client: they are removed from errors that repeat them."""
+        """The client's latest messages, to redact from errors that repeat them."""
 
     def message(
         self, content: bytes, *, from_client: bool, at: datetime, short: bytes | None = None
     ) -> list[Exchange | Settled]:
-        """One message that passed: exchanges that it opened, and exchanges that it settled.
+        """Read one message; return the exchanges that it opens and settles.
 
-        `short`: what `short_message_in_steps` made of it, where it has been called already."""
+        `short`: the result of `short_message_in_steps`, if the caller has it already."""
         if from_client and len(content) <= ASKED_BYTES_MAX:
             self._asked.append(content)
         read = self._wire.client_message if from_client else self._wire.server_message
         return self._exchanges(read(content if short is None else short), End.FINISHED, at)
 
     def end(self, how: End, *, at: datetime) -> list[Exchange | Settled]:
-        """Settle the responses under way when the connection ends."""
+        """Settle the open responses when the connection ends."""
         return self._exchanges(self._wire.end(), how, at)
 
     def _exchanges(
@@ -74,7 +74,7 @@ class MeteredSession:
                     )
                     self._open[key] = opened
                     exchanges.append(opened)
-                case Closed(key=key, meter=meter):  # pragma: no branch  # there is no third
+                case Closed(key=key, meter=meter):  # pragma: no branch  # no third type
                     settled = result_of(
                         self._open.pop(key),
                         end=how,

@@ -1,7 +1,6 @@
 """Pure. The result of an exchange, as the two values that the ledger keeps: exchange and reading.
 
-An exchange opens when its request goes upstream. It is settled once, by the first event that ends
-it.
+An exchange opens when its request goes upstream. The first event that ends it settles it, once.
 """
 
 from collections.abc import Callable
@@ -18,19 +17,19 @@ from ledger.model.reading import Reading, UsageSource
 from ledger.model.records import changed
 
 METER_VERSION = "2"
-"""Of framing and dialects together; raised when a fix makes them read a recorded answer
-differently, so that `tokentee rebuild` can tell which readings to make again."""
+"""Version of framing and dialects together. A fix that changes how they read a recorded answer
+raises it, so that `tokentee rebuild` finds the readings to redo."""
 
 
 TRANSPORT = "transport"
-"""`error_type` of errors that no provider reported: a connection refused, reset or cut."""
+"""`error_type` of connection errors: a connection refused, reset or cut."""
 
 
 class End(Enum):
-    """The event that ended an exchange, as far as the proxy can tell."""
+    """The event that ended an exchange, as the proxy observed it."""
 
     FINISHED = "finished"
-    """The body came to an end that its HTTP framing allows."""
+    """The body ended as its HTTP framing allows."""
     CLIENT_LEFT = "client_left"
     UPSTREAM_BROKE = "upstream_broke"
     """Reset, refused, cut inside a framed body, timed out."""
@@ -40,7 +39,7 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """Lengths and digests of the bytes that passed the tap. None: not known."""
+    """Lengths and digests of the bytes that passed the tap. None: unknown."""
 
     response_bytes: int | None = None
     client_bytes: int | None = None
@@ -52,7 +51,7 @@ class Passed:
     first_token_at: datetime | None = None
     stripped: bool = False
     is_whole: bool = True
-    """False: a failure of ours ended the reading, and the rest passed unread."""
+    """False: an error of our code ended the reading, and the rest passed unread."""
 
 
 NOTHING_PASSED = Passed()
@@ -76,11 +75,11 @@ def result_of(
     cause: str | None,
     now: datetime,
 ) -> Settled:
-    """An exchange as it ended, and what was read from it.
+    """An exchange as it ended, and its reading.
 
-    `status` is None when no response headers came; `meter` is None when there was nothing to
-    read, and has been ended otherwise; `estimate_input` is called only where nothing was reported;
-    `cause` says in words what broke the exchange, if anything did.
+    `status` is None if no response headers arrived. `meter` is None if there was nothing to read;
+    otherwise the caller has called its `end`. `estimate_input` is called only if the provider
+    reported nothing. `cause` is the text of the error that broke the exchange, if any.
     """
     assert opened.state is State.OPEN, opened.state
     facts = meter.facts if meter else Facts()
@@ -88,7 +87,7 @@ def result_of(
     read_all = meter is not None and passed.is_whole
     outcome = outcome_of(end, facts, status=status, streamed=opened.streamed and read_all)
     if outcome not in (Outcome.UPSTREAM_CUT, Outcome.LOST):
-        cause = None  # the provider's own error is the better reason, or there is none
+        cause = None  # prefer the provider's own error, or there is no error
     reading = _reading(opened, outcome, meter, estimate_input, now)
     settled = changed(
         opened,
@@ -127,11 +126,11 @@ def result_of(
 
 
 def as_fetched(settled: Settled) -> Settled:
-    """A result that was fetched, as the rule of duplicates compares it: a recording of its answer.
+    """A fetched result as dedupe compares it: like a recording of its answer without bytes.
 
-    The request that ordered it may have a row of its own. A fetch asks with no body, and gets the
-    result in other bytes than a stream had. So only what a recording without its bytes has is
-    compared: origin, response id, key, and model, created, finish reason and usage.
+    The request that ordered the result may have a row of its own. A fetch has no request body, and
+    its response bytes differ from those of a stream. So dedupe compares only origin, response id,
+    key, model, created, finish reason and usage.
     """
     exchange = changed(
         settled.exchange, source=Source.REPLAY, request_digest=None, upstream_digest=None
@@ -142,7 +141,7 @@ def as_fetched(settled: Settled) -> Settled:
 def result_without_reading(
     opened: Exchange, *, end: End, status: int | None, now: datetime
 ) -> Settled:
-    """The exchange as it ended, for when its reading failed."""
+    """The exchange as it ended, with an empty reading because reading failed."""
     read = Facts(ended=end is End.FINISHED)
     outcome = outcome_of(end, read, status=status, streamed=opened.streamed)
     settled = changed(
@@ -158,9 +157,9 @@ def result_without_reading(
 def outcome_of(end: End, facts: Facts, *, status: int | None, streamed: bool) -> Outcome:
     """How an exchange ended, for the ledger.
 
-    A body's end at HTTP level is not the answer's: a reset of a connection whose close is the
-    end of the body looks like success, so a stream must also have said its own
-    end. And a client that leaves after that end has missed nothing.
+    The HTTP end of a body does not prove a complete answer: if closing the connection ends the
+    body, a reset looks like success. So a stream must also have sent its own end mark. A client
+    that leaves after that mark has missed nothing.
     """
     if status is not None and status >= 400:
         return Outcome.HTTP_ERROR

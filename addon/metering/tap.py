@@ -1,14 +1,14 @@
-"""Pure. The callable on `flow.response.stream`: every byte of an answer passes here.
+"""Pure. The callable on `flow.response.stream`: every byte of an answer passes through it.
 
-Two ways of standing in the stream:
+It has two modes:
 
-    listening   the very object that came goes on; a reference is kept until about 2 KB are
-                together, and they are hashed and metered in one go
-    editing     usage that we asked for is stripped; what is complete goes on at once. The
-                stripper frames the stream, and the meter reads the blocks that it framed
+    listening   returns the same object that it got; keeps references until it has about 2 KB,
+                then hashes and meters them together
+    editing     strips the injected usage and passes complete events on at once. The stripper
+                frames the stream, and the meter reads the same blocks
 
-It never raises: mitmproxy loses the chunk of a callable that does. A bug of ours in reading ends
-the reading, one in editing the editing too; the bytes go on, and the row says so.
+It never raises: mitmproxy loses the chunk of a callable that raises. A bug in our reading ends the
+reading; a bug in our editing also ends the editing. The bytes still pass, and the row records it.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper
 
 BATCH_BYTES = 2_000
-"""What is kept before it is looked at: an open stream holds no more than this, twice as much where
-it is edited. With twice as much a frame takes as long (`tests/bench/bench_tap.py`), as more is
-hashed in pieces."""
+"""Bytes buffered before they are hashed and metered: an open stream holds at most this, an edited
+one at most twice this. A larger buffer saves no time per frame (`tests/bench/bench_tap.py`),
+because more of it is hashed in pieces."""
 TURN_SECONDS = 0.001
-"""How long a longer one, or an encoded one, is read before the event loop gets its turn. A small
-request of somebody else takes a dozen turns."""
+"""How long the tap reads a longer or encoded body before it yields to the event loop. A small
+request of another client takes a dozen turns of the loop."""
 REST_SECONDS = 0.008
-"""How long what is left waits while chunks come. One read of a socket can hold thousands of chunks,
-all of one turn; and most of the work is better done when the body is over (`read_some`)."""
+"""How long the backlog waits while chunks arrive. One socket read can hold thousands of chunks,
+all in one turn of the loop; most of the work is better done after the body's end (`read_some`)."""
 BACKLOG_BYTES_MAX = 32 * 1024 * 1024
-"""What may wait to be read of one answer; twice the largest document that is held."""
+"""Largest backlog of one answer: twice the largest document that is held."""
 HASH_BYTES = 2_000
-"""What is hashed at a time. hashlib gives up the interpreter lock from 2 048 bytes on, and getting
-it back from the ledger's writer can cost the event loop 5 ms."""
+"""Bytes hashed at a time. hashlib releases the interpreter lock from 2 048 bytes on, and waiting
+for the ledger's writer to release it again can cost the event loop 5 ms."""
 
 
 class Tap:
-    """One answer's way through the proxy. Give it each chunk, and b"" at the end of the body.
+    """Passes one answer through the proxy. Call it with each chunk, and with b"" at the body's end.
 
-    `clock` gives seconds since the epoch. `capture` is given each chunk as upstream sent it.
+    `clock` returns seconds since the epoch. The tap calls `capture` with each chunk as upstream
+    sent it.
     """
 
     __slots__ = (
@@ -90,39 +91,39 @@ class Tap:
         decoder: Decoder | None = None,
         budget: Budget | None = None,
     ) -> None:
-        """`decoder`: undoes the encoding of an answer that is edited; its client gets identity.
-        `budget`: what all exchanges together may keep; None: a budget of its own."""
+        """`decoder`: decodes an answer that is edited; its client gets identity.
+        `budget`: bytes that all exchanges together may keep; None: a budget of its own."""
         self.meter = meter
         self._stripper = stripper
         self._clock = clock
         self._troubles = troubles
         self._capture = capture
         self._times: list[float] | None = []
-        """When each pending chunk came, until generated content has been among them."""
+        """Arrival time of each pending chunk, until the first generated content."""
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._kept: list[bytes] = []
-        """What went on to the client and is not hashed yet, where the stream is edited."""
+        """Edited streams: bytes sent to the client and not hashed yet."""
         self._unframed: list[bytes] = []
-        """What belongs to no complete event yet, where the stream is edited."""
+        """Edited streams: the bytes of the incomplete event."""
         self._unframed_bytes = 0
         self._is_flushed = False
-        """The end of the body came, and with it what the stripper still held."""
+        """The body has ended, and the stripper has returned its held bytes."""
         self._budget = budget if budget is not None else Budget()
         self._taken_bytes = FREE_BYTES
-        """What may be kept now: free bytes, and what was taken from the budget."""
+        """Bytes that may be kept now: the free bytes plus those taken from the budget."""
         self._decoder = decoder
         self._wire_bytes = 0
         self._wire_hash = hashlib.sha256() if decoder else None
-        """Of what came from upstream, where it is decoded before it is edited."""
+        """Of the bytes from upstream, if they are decoded before editing."""
         self._backlog: list[bytes] = []
-        """What the meter has not read, because reading it would have taken too long at once. No
-        deque, which has 760 bytes when it is empty, as it nearly always is."""
+        """Bytes that the meter has not read yet, because reading them in one step takes too long.
+        Not a deque: an empty one takes 760 bytes, and this is nearly always empty."""
         self._backlog_bytes = 0
         self._rest_until = 0.0
-        """When the backlog may be read on, while chunks come."""
+        """When the tap may next read the backlog, while chunks arrive."""
         self._steps: Iterator[None] | None = None
-        """Of the meter's work on what was taken from the backlog last."""
+        """The meter's remaining steps on the latest piece of the backlog."""
         self._upstream_bytes = 0
         self._upstream_hash = hashlib.sha256()
         self._client_hash = hashlib.sha256() if stripper else None
@@ -131,26 +132,26 @@ class Tap:
         self._first_byte_at: datetime | None = None
         self._first_token_at: datetime | None = None
         self.gave_way = False
-        """A bug of ours, or a bound, ended the reading."""
+        """A bug in our code, or a bound, ended the reading."""
 
     @property
     def edits(self) -> bool:
-        """Whether what goes on may differ from what came."""
+        """Whether the bytes sent to the client may differ from upstream's."""
         return self._stripper is not None
 
     @property
     def decodes(self) -> bool:
-        """Whether what goes on has no content-encoding, though what came had one."""
+        """Whether upstream's bytes have a content-encoding that the tap removes."""
         return self._decoder is not None
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the client got only the beginning, because the rest could not be decoded."""
+        """Whether the client got only the beginning, because decoding the rest failed."""
         return self._decoder is not None and self._decoder.trouble is not None
 
     @property
     def received_bytes(self) -> int:
-        """What has been given to the callable, until the tap gave way."""
+        """Bytes given to the callable, up to a failure of the tap."""
         return self._upstream_bytes + self._pending_bytes + self._unframed_bytes
 
     @property
@@ -167,7 +168,7 @@ class Tap:
         return self._listen if self._stripper is None else self._edit
 
     def _record(self, data: bytes) -> bytes | list[bytes]:
-        """As the other two, with each chunk given to the capture first."""
+        """As `_listen` or `_edit`, but gives each chunk to the capture first."""
         if self._capture is not None and data:
             try:
                 self._capture(data)
@@ -183,7 +184,7 @@ class Tap:
         if not data:
             return []
         try:
-            # No call of a function of ours: this is the path of nearly every chunk.
+            # No call of our own functions: nearly every chunk takes this path.
             self._pending.append(data)
             self._pending_bytes += len(data)
             if self._times is not None:
@@ -216,7 +217,7 @@ class Tap:
             self._is_flushed = True
         elif events is not data or self._unframed_bytes:
             self._keep_unframed(data, len(events))
-        # A meter that fails leaves the stripper at work: what we asked for is not for the client.
+        # If the meter fails, the stripper continues: injected usage must not reach the client.
         if self.gave_way:
             self._removed_bytes += sum(map(len, stripper.removed))
             stripper.removed.clear()
@@ -236,7 +237,7 @@ class Tap:
         return kept or []
 
     def edit_run(self, run: bytes, chunks: Sequence[bytes]) -> list[bytes]:
-        """What goes on of each of these chunks, which came together and of which `run` is made."""
+        """The edited form of each of these chunks, which arrived together and form `run`."""
         stripper = self._stripper
         kept: list[bytes] = []
         at = 0
@@ -253,7 +254,7 @@ class Tap:
         return kept
 
     def _edit_events(self, run: bytes, chunks: Sequence[bytes]) -> list[bytes] | None:
-        """As `_edit` for chunks each of which is one event; None where they are not."""
+        """As `_edit` for chunks of one event each; None if any chunk is not one event."""
         stripper = self._stripper
         if stripper is None or self.gave_way or self._unframed_bytes or not chunks:
             return None
@@ -279,12 +280,12 @@ class Tap:
         return passed
 
     def _edit_decoded(self, data: bytes) -> bytes | list[bytes]:
-        """As `_edit`, for an answer that is encoded although identity was asked for.
+        """As `_edit`, for an answer that is encoded although the request asked for identity.
 
-        Once its encoding turns out to be broken nothing more can go on: what comes then would
-        mean nothing to a client that was promised identity, and whose headers are out. Its
-        connection is broken off at the end (`is_cut_short`), so that it sees a failure where it
-        would have failed to decode the answer itself.
+        If decoding fails, the tap sends nothing more: the client already has headers that promise
+        identity and could not use encoded bytes. The proxy breaks the connection off at the end
+        (`is_cut_short`), so that the client sees a failure, as it would if it had decoded the
+        answer itself.
         """
         assert self._decoder is not None
         assert self._wire_hash is not None
@@ -305,9 +306,9 @@ class Tap:
         return held
 
     def _may_keep(self, count: int) -> bool:
-        """Whether so many bytes may be kept; what is missing is taken from the budget."""
+        """Whether `count` bytes may be kept; takes missing bytes from the budget."""
         missing = count - self._taken_bytes
-        # As much again, so that growth asks seldom.
+        # Take as much again, so that a growing answer seldom takes from the budget.
         for wanted in (missing + count, missing):
             if self._budget.take(wanted):
                 self._taken_bytes += wanted
@@ -320,22 +321,22 @@ class Tap:
         self._taken_bytes = FREE_BYTES
 
     def _keep_unframed(self, data: bytes, framed_bytes: int) -> None:
-        """Remember what belongs to no complete event yet, for when a bug ends the editing."""
+        """Keep the bytes of the incomplete event, in case a bug ends the editing."""
         if not framed_bytes:
             self._unframed.append(data)
             self._unframed_bytes += len(data)
             return
         rest_bytes = self._unframed_bytes + len(data) - framed_bytes
-        # Not with today's framing, which gives an event out with the byte that ends it.
+        # Impossible with today's framing, which returns an event with the byte that ends it.
         if rest_bytes > len(data):  # pragma: no cover
             data = b"".join([*self._unframed, data])
         self._unframed = [data[-rest_bytes:]] if rest_bytes else []
         self._unframed_bytes = rest_bytes
 
     def read_some(self) -> bool:
-        """Read on for one turn of the event loop; whether more is left to be read.
+        """Read the backlog for one turn of the event loop; return whether any is left.
 
-        To be called until it says no when the body is over, before `end`.
+        After the body's end, call it until it returns False, then call `end`.
         """
         if self.gave_way:
             return False
@@ -348,7 +349,7 @@ class Tap:
         return bool(self._backlog) or self._steps is not None
 
     def end(self) -> None:
-        """Look at what is left; to be called once, when the exchange ends in any way."""
+        """Read the remaining bytes. Call it once, however the exchange ends."""
         if self._stripper is not None and self._stripper.trouble is not None:
             self._troubles.add(self._stripper.trouble)
         if not self.gave_way:
@@ -362,9 +363,9 @@ class Tap:
         self._give_back()
 
     def passed(self) -> Passed:
-        """What went through, for the ledger."""
+        """Lengths and digests of the passed bytes, for the ledger."""
         if self.gave_way:
-            # Digests and lengths stop where we gave way; half a proof is none.
+            # Digests and lengths stop where reading stopped; partial ones prove nothing.
             return Passed(
                 first_byte_at=self._first_byte_at,
                 first_token_at=self._first_token_at,
@@ -377,7 +378,7 @@ class Tap:
         is_decoded = self._wire_hash is not None
         return Passed(
             response_bytes=self._wire_bytes if is_decoded else self._upstream_bytes,
-            # Of different encodings: nobody could compare them.
+            # The two have different encodings, so they cannot be compared.
             client_bytes=None if is_decoded else client_bytes,
             removed_bytes=None if is_decoded else self._removed_bytes,
             upstream_digest=self._wire_hash.hexdigest() if self._wire_hash else digest,
@@ -398,7 +399,7 @@ class Tap:
             times.append(now)
 
     def _look(self) -> None:
-        """Hash and meter what has come since the last time."""
+        """Hash and meter the bytes since the last call."""
         if self._stripper is not None:
             self._account_for_edits(self._stripper)
         if not self._pending:
@@ -407,7 +408,7 @@ class Tap:
         run = pending[0] if len(pending) == 1 else b"".join(pending)
         self._upstream_bytes += len(run)
         _hash(self._upstream_hash, run)
-        # What the editor framed need not be framed again, unless it is too much for one turn.
+        # The editor has framed these bytes; frame them again only if they exceed one turn.
         is_framed = (
             self._stripper is not None
             and len(run) <= self.meter.step_bytes
@@ -421,7 +422,7 @@ class Tap:
             self._time(pending, self._times, feed)
 
     def _look_at_tail(self) -> None:
-        """Hash and meter what belongs to no complete event, once the body is over."""
+        """Hash and meter the bytes of an incomplete event, after the body's end."""
         if not self._unframed:
             return
         tail = b"".join(self._unframed)
@@ -431,7 +432,7 @@ class Tap:
         self._feed(tail)
 
     def _feed(self, run: bytes) -> None:
-        """Let the meter read, in turns if it is much."""
+        """Pass a run to the meter, in several turns if it is long."""
         is_short = len(run) <= self.meter.step_bytes and not self.meter.is_encoded
         if is_short and not self._backlog and self._steps is None:
             self.meter.feed(run)
@@ -454,7 +455,7 @@ class Tap:
             self._rest_until = self._clock() + REST_SECONDS
 
     def _check_kept(self) -> bool:
-        """Whether what waits and what is being read may be kept; if not, reading ends."""
+        """Whether the backlog and the meter's buffers may be kept; if not, end the reading."""
         kept_bytes = self._backlog_bytes + 2 * self._unframed_bytes + self.meter.kept_bytes
         if kept_bytes <= self._taken_bytes or self._may_keep(kept_bytes):
             return True
@@ -462,7 +463,7 @@ class Tap:
         return False
 
     def _work(self, deadline: float | None) -> None:
-        """Read what waits, until the deadline; all of it if there is none."""
+        """Read the backlog until the deadline; without a deadline, all of it."""
         while self._steps is not None or self._backlog:
             if self._steps is None:
                 run = self._backlog.pop(0)
@@ -476,7 +477,7 @@ class Tap:
     def _time(
         self, pending: list[bytes], times: list[float], feed: Callable[[bytes], None]
     ) -> None:
-        """Meter chunk by chunk, to tell with which of them the first content came."""
+        """Meter chunk by chunk, to find the chunk with the first content."""
         if self._first_byte_at is None:
             self._first_byte_at = _instant(times[0])
         at = 0
@@ -502,12 +503,12 @@ class Tap:
         _hash(self._removed_hash, removed)
 
     def _give_way(self, failure: Exception) -> None:
-        """A bug of ours ends the reading."""
+        """End the reading after a bug in our code."""
         self._stop_reading()
         self._troubles.add_failure(failure, "the rest of this exchange passes unread")
 
     def _stop_reading(self) -> None:
-        """Read no more from here on, and keep nothing."""
+        """Stop reading, and drop all buffers."""
         self.gave_way = True
         self._pending.clear()
         self._kept.clear()

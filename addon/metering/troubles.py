@@ -1,6 +1,6 @@
-"""Pure. The errors of our own code while one exchange passed.
+"""Pure. The errors of our own code during one exchange.
 
-Decoder, framing, meter, tap, capture and hooks all report here. The row's `degraded` is made from
+Decoder, framing, meter, tap, capture and hooks all report here. `degraded` in the row is built from
 this list once, when the exchange ends.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 logger = logging.getLogger(__name__)
 
 REASONS_MAX = 8
-"""Reasons kept for one exchange. More than a few follow from the first."""
+"""Reasons kept for one exchange. Further ones usually follow from the first."""
 REASON_LENGTH_MAX = 300
 """Characters of one reason."""
 
@@ -23,7 +23,7 @@ class Troubles:
     __slots__ = ("_left_out", "_reasons")
 
     def __init__(self) -> None:
-        # Nearly all exchanges have no trouble, and a list of its own costs each of them 56 bytes.
+        # Nearly all exchanges have no trouble, and an empty list would cost each of them 56 bytes.
         self._reasons: list[str] | None = None
         self._left_out = 0
 
@@ -31,7 +31,7 @@ class Troubles:
         return self._reasons is not None
 
     def add(self, reason: str) -> None:
-        """Note a reason. A reason that is there already is not noted again."""
+        """Note a reason, unless it is noted already."""
         reason = reason[:REASON_LENGTH_MAX]
         if self._reasons is None:
             self._reasons = [reason]
@@ -43,13 +43,13 @@ class Troubles:
             self._left_out += 1
 
     def add_failure(self, failure: Exception, consequence: str) -> None:
-        """Note an exception of ours, and log one line that names the `consequence`."""
+        """Note an exception of our code, and log one line that names the `consequence`."""
         reason = f"{type(failure).__name__} in {place_of(failure)}"
         self.add(reason)
         logger.warning("tokentee: %s; %s", reason, consequence)
 
     def attempt[**P, T](self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """The step's result, or None where it raised: then the failure is noted and logged."""
+        """The step's result. If the step raises, note and log the failure and return None."""
         try:
             return step(*args, **kwargs)
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the traffic
@@ -58,7 +58,7 @@ class Troubles:
 
     @property
     def text(self) -> str | None:
-        """All reasons in one line, in the order in which they came; None if there are none."""
+        """All reasons in one line, oldest first; None if there are none."""
         if self._reasons is None:
             return None
         more = [f"{self._left_out} more"] if self._left_out else []

@@ -1,17 +1,17 @@
-"""Pure. A WebSocket session as a row of responses: who opened each one, and when it is over.
+"""Pure. A WebSocket session as a sequence of responses: who opened each one, and when it ends.
 
 Responses over WebSocket (Codex) and Realtime have one protocol: the client sends `response.create`,
 the server sends `response.created`, then deltas, then a message that ends the response and has its
-usage. With voice detection the server begins responses itself. In Realtime several may be under
-way at once, with different ids. One response is one exchange.
+usage. With voice detection the server begins responses itself. In Realtime several may be open at
+once, with different ids. One response is one exchange.
 
-    waiting     asked for, and not yet created by the server; first come, first served; beyond
+    waiting     requested by the client, not yet created by the server; first in, first out; beyond
                 `WAITING_MAX` a request is not noted
-    under way   created; by the id the server gave it
-    closed      its last message has come, or the session is over
+    open        created; found by the id that the server gave it
+    closed      its last message has arrived, or the session is over
 
-A session may last for hours and carry audio: only a message that can matter is parsed, and nothing
-is kept of a response that is closed.
+A session may last for hours and carry audio, so only messages that may have facts are parsed, and
+nothing is kept of a closed response.
 """
 
 from collections.abc import Generator, Iterator
@@ -28,33 +28,33 @@ from addon.framing.large_json import shortened, shortened_in_steps
 from addon.metering.answers.meter import Meter
 
 UNDER_WAY_MAX = 64
-"""Realtime runs a handful of responses at a time; beyond this the oldest counts as cut."""
+"""Realtime runs a handful of responses at a time; beyond this bound the oldest counts as cut."""
 WAITING_MAX = 8
-"""Requests of a client that the server has not answered yet. A request beyond it gets its exchange
-when the server creates its response, so that a client alone cannot fill the ledger."""
+"""Client requests that the server has not answered yet. A request beyond this bound gets its
+exchange when the server creates its response, so that a client alone cannot fill the ledger."""
 ID_LENGTH_MAX = 256
-"""Characters of an id by which responses are told apart."""
+"""Characters of an id that are compared to distinguish responses."""
 PARSED_BYTES_MAX = 64 * 1024
-"""A longer message is shortened before it is parsed; a parser takes this much in 2 ms."""
+"""A longer message is shortened before parsing; a parser reads this much in 2 ms."""
 TOKENS_MAX = 30_000
-"""Brackets and keys looked at in a message that is shortened, 40 ms at worst; what has more is not
-read."""
+"""Brackets and keys scanned in a message that is shortened, 40 ms at worst; a message with more is
+not read."""
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
-"""As for an SSE event: nothing that carries usage is near it, so a longer one is not parsed."""
+"""As for an SSE event: messages with usage are far smaller, so a longer one is not parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A response has been asked for, or begun by the server."""
+    """The client has requested a response, or the server has begun one."""
 
     key: int
-    """Of this response in this session; `Closed` names it again."""
+    """The number of this response in its session; `Closed` has the same one."""
     request: RequestFacts
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A response is over; its meter has read all there was."""
+    """A response is over, and its meter has read all of its messages."""
 
     key: int
     meter: Meter
@@ -68,19 +68,19 @@ class _Response:
     key: int
     meter: Meter
     event_id: str | None = None
-    """The client's name for its own message, by which an error answers it."""
+    """The client's id for its own message, which an error refers to."""
 
 
 def short_message(message: bytes) -> bytes:
-    """A message as it is parsed. A long one is shortened: parsed whole, it would hold up the event
-    loop, and take thirty times its size in memory."""
+    """The message to parse. A long one is shortened: parsing all of it would block the event loop,
+    and take thirty times its size in memory."""
     if len(message) <= PARSED_BYTES_MAX:
         return message
     return shortened(message, tokens_max=TOKENS_MAX)
 
 
 def short_message_in_steps(message: bytes) -> Generator[None, None, bytes]:
-    """As `short_message`, with pauses. A session can be fed the result instead of the message."""
+    """As `short_message`, with pauses. A session accepts the result in place of the message."""
     if len(message) <= PARSED_BYTES_MAX:
         return message
     if len(message) > MESSAGE_BYTES_MAX:
@@ -95,7 +95,7 @@ class WebSocketSession:
         self._route = route
         self._provider = provider
         self._model = _text(model)
-        """As the URL or the server named it; Realtime's responses do not."""
+        """From the URL or the server's session; Realtime's responses do not name it."""
         self._transcriber: str | None = None
         self._waiting: list[_Response] = []
         self._under_way: dict[str, _Response] = {}
@@ -103,7 +103,7 @@ class WebSocketSession:
 
     @property
     def open_count(self) -> int:
-        """How many responses are awaited or under way."""
+        """How many responses are waiting or open."""
         return len(self._waiting) + len(self._under_way)
 
     def client_message(self, message: bytes) -> list[Happening]:
@@ -117,7 +117,7 @@ class WebSocketSession:
         body = json_values.loads(short_message(message))
         if body is None or body.get("type") != "response.create":
             return []
-        # Realtime wraps the parameters, Responses has them beside the type.
+        # Realtime wraps the parameters; Responses puts them beside the type.
         said = object_at(body, "response") or body
         request = read_request(self._route, json_values.dumps(said).encode())
         request = replace(request, model=request.model or self._model, streamed=True)
@@ -140,14 +140,14 @@ class WebSocketSession:
         return list(self._happenings(body, message))
 
     def end(self) -> list[Closed]:
-        """The session is over: whatever is still open ends with it."""
+        """End the session; close all open responses."""
         cut = [*self._waiting, *self._under_way.values()]
         self._waiting.clear()
         self._under_way.clear()
         return [Closed(response.key, response.meter) for response in cut]
 
     def _matters(self, message: bytes) -> bool:
-        """Deltas, which are nearly all messages, matter until a response has its first."""
+        """Whether to parse a message. Deltas (nearly all messages) matter only until the first."""
         if json_values.has_escaped_key(message) or any(
             mark in message
             for mark in (b'"response"', b'"error"', b'"session"', b"_transcription.completed")
@@ -176,7 +176,7 @@ class WebSocketSession:
         else:
             response = self._open(self._model)
             yield Opened(response.key, RequestFacts(model=self._model, streamed=True))
-        # One without an id is found by being the only one under way.
+        # A response without an id is matched if it is the only open one.
         self._under_way[response_id or f"\0{response.key}"] = response
         response.meter.feed_message(message)
         yield from self._overflow()
@@ -186,7 +186,7 @@ class WebSocketSession:
         if response_id is None or response_id not in self._under_way:
             if len(self._under_way) != 1:
                 return
-            # Deltas of the Responses API do not name theirs: it is the only one.
+            # Deltas of the Responses API name no response: it is the only one.
             response_id = next(iter(self._under_way))
         response = self._under_way[response_id]
         response.meter.feed_message(message)
@@ -195,9 +195,9 @@ class WebSocketSession:
             yield Closed(response.key, response.meter)
 
     def _refused(self, body: dict[str, Any], message: bytes) -> Iterator[Happening]:
-        """An error answers the request it names, or else the one that waits longest.
+        """Assign an error to the request it names, or else to the one that waits longest.
 
-        A response under way keeps it in mind; it still gets its own last message.
+        An open response notes the error; it still gets its own last message.
         """
         named = _text(lookup(body, "error.event_id")) or _text(body.get("event_id"))
         refused = next((one for one in self._waiting if named and one.event_id == named), None)
@@ -237,5 +237,5 @@ class WebSocketSession:
 
 
 def _text(value: object) -> str | None:
-    """Bounded text of the wire; None for what is none, or empty."""
+    """Bounded text of the wire; None for empty text and other types."""
     return clean(value, ID_LENGTH_MAX) if isinstance(value, str) and value else None

@@ -1,7 +1,7 @@
 """Pure. Meters and hashes a complete recorded answer in one step.
 
-It does the work of the tap without the parts that only live traffic needs: no turns of an event
-loop, no backlog, no times of chunks. The meter is the same.
+It does the work of the tap without the parts that only live traffic needs: event loop turns,
+backlog and chunk times. It uses the same meter.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from addon.metering.tap import HASH_BYTES
 from addon.metering.troubles import Troubles
 
 SHORT_BYTES_MAX = 32 * 1024
-"""A body up to this size is hashed with the interpreter lock held (`tap.HASH_BYTES`): getting the
-lock back from the ledger's writer takes longer than hashing."""
+"""A body up to this size is hashed with the interpreter lock held (`tap.HASH_BYTES`): waiting for
+the ledger's writer to release the lock takes longer than hashing."""
 
 
 class WholeAnswer:
-    """One recorded answer of which nothing is edited; stands in for a `Tap`."""
+    """One recorded, unedited answer; replaces a `Tap`."""
 
     __slots__ = ("_body", "_is_read", "_troubles", "meter")
 
@@ -30,7 +30,7 @@ class WholeAnswer:
         self._is_read = True
 
     def end(self) -> None:
-        """Read the body; to be called once."""
+        """Read the body. Call it once."""
         try:
             if self._body:
                 self.meter.feed_whole(self._body)
@@ -40,7 +40,7 @@ class WholeAnswer:
             self._troubles.add_failure(failure, "the rest of this exchange is not read")
 
     def passed(self) -> Passed:
-        """The lengths and digests of what was recorded, for the ledger."""
+        """The lengths and digests of the recorded body, for the ledger."""
         if not self._is_read:
             return Passed(is_whole=False)
         size, digest = len(self._body), _digest(self._body)

@@ -1,12 +1,12 @@
-"""Requests: who sent a request, and what of it may be stored.
+"""Requests: who sent a request, and which of its texts may be stored.
 
-    messages     a request and a response as values, whatever they came from
+    messages     a request and a response as values, from any source
     attribution  key fingerprint, tags, session
     agents       which agent sent it, and its session
-    path_keys    credentials in paths, replaced
-    redaction    credentials and prompts in error texts, removed
+    path_keys    redacts credentials in paths
+    redaction    redacts credentials and prompts in error texts
 
-In: headers, path and body of a request; texts that may repeat them. Out: what the ledger may hold.
+In: headers, path and body of a request; texts that may repeat them. Out: texts safe for the ledger.
 Sans-IO.
 Uses: dialects (for bounded text), the ledger's model.
 """

@@ -1,9 +1,9 @@
 """Pure. Which agent made a request, and the session that its headers name.
 
-An agent is known by its User-Agent; a header of an agent counts for that agent alone, since other
-clients may use the same name for something else. The names stand in the published packages of
-Claude Code, Codex, Gemini CLI and OpenCode (November 2026), which `tests/clients` runs. What a body
-tells (Anthropic's `metadata.user_id`) is read by `dialects/request.py`.
+The User-Agent identifies the agent. A header of an agent counts for that agent alone, since other
+clients may use the same name for something else. The names come from the published packages of
+Claude Code, Codex, Gemini CLI and OpenCode (November 2026), which `tests/clients` runs.
+`dialects/request.py` reads facts from the body (Anthropic's `metadata.user_id`).
 """
 
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ class Agent:
     """One agent."""
 
     name: str
-    """As `exchanges.agent` has it."""
+    """The value of `exchanges.agent`."""
     user_agents: tuple[str, ...]
     """How its User-Agent begins, in lower case."""
     session_headers: tuple[str, ...] = ()
     """In order of preference."""
     parent_headers: tuple[str, ...] = ()
-    """Name the session that started this one (a subagent's)."""
+    """Headers that name the session that started this one (a subagent's)."""
     subagent_header: str | None = None
-    """Names a subagent within the session; its session is then `<session>/<subagent>`, and the
-    session its parent."""
+    """The header that names a subagent within the session. The subagent's session is then
+    `<session>/<subagent>`, and its parent is the session."""
 
 
 AGENTS = (
@@ -60,7 +60,7 @@ AGENTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFacts:
-    """What the headers of a request tell. None: they do not tell."""
+    """Facts from the headers of a request. None: the headers have no such fact."""
 
     agent: str | None = None
     session_id: str | None = None

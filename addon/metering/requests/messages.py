@@ -1,7 +1,7 @@
-"""Pure. A request and a response as values, whatever they came from.
+"""Pure. A request and a response as values, from any source.
 
-mitmproxy's flows, capture files and HAR entries become these at one place each; behind it nothing
-depends on where an exchange came from.
+One function each converts mitmproxy's flows, capture files and HAR entries to these values. The
+code after it does not depend on the source.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,9 +16,9 @@ class Request:
     method: str
     scheme: str
     host: str
-    """The host that the client meant, lower case; an address only where no name is known."""
+    """The host that the client requested, lower case; an address only if no name is known."""
     address: str | None = None
-    """The host that the proxy connected to, where it is not `host`."""
+    """The host that the proxy connected to, if it is not `host`."""
     port: int
     path: str
     """With the query."""
@@ -42,16 +42,16 @@ class Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedTimes:
-    """When a recorded response passed. None: the recording does not tell."""
+    """When a recorded response passed. None: the recording has no time."""
 
     first_byte_at: datetime | None = None
     ended_at: datetime | None = None
 
 
 def header_map(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers by lower-case name, the last of several.
+    """Headers by lower-case name; of several with one name, the last.
 
-    mitmproxy's own look-up walks and decodes all headers each time, 5 µs apiece.
+    mitmproxy's own look-up iterates and decodes all headers each time, 5 µs per look-up.
     """
     return {
         name.lower().decode("latin-1"): value.decode("utf-8", "surrogateescape")

@@ -1,6 +1,6 @@
 """Pure. Credentials in paths: webhook-like URLs carry a key as a segment.
 
-Each segment is looked at once, and no pattern can backtrack: the work is linear.
+Each segment is checked once, and no pattern can backtrack, so the work is linear.
 """
 
 from __future__ import annotations
@@ -46,6 +46,6 @@ def looks_like_key(word: str) -> bool:
 
 
 def _is_mixed(run: str) -> bool:
-    """Letters and digits in one another, as in what was drawn at random."""
+    """Whether letters and digits are mixed, as in random text."""
     digits = sum(char.isdigit() for char in run)
     return 0 < digits < len(run) and (digits >= 3 or run.lower() != run != run.upper())

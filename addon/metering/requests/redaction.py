@@ -1,15 +1,15 @@
-"""Pure. Takes credentials and prompts out of error texts.
+"""Pure. Redacts credentials and prompts in error texts.
 
 Providers repeat what they refuse: `Incorrect API key provided: sk-...`, or a whole message that a
-validation error quotes. Three things are redacted from a text before it goes anywhere:
+validation error quotes. Three things are redacted from a text before it is stored or logged:
 
-- every run of 8 characters or more that stands in a credential of the request;
-- every run of 24 characters or more that stands in the request's body, as it is or as JSON
+- every run of 8 characters or more that occurs in a credential of the request;
+- every run of 24 characters or more that occurs in the request's body, as it is or as JSON
   escapes it;
-- what is shaped like a key, whoever it belongs to.
+- every word with the form of a key, even if it is not the request's.
 
-The work is bounded: a text has at most `TEXT_LENGTH_MAX` characters, and `SEARCHED_BYTES_MAX`
-bytes of request bodies are searched for it. What cannot be compared within that is redacted too.
+The work is bounded: a text has at most `TEXT_LENGTH_MAX` characters, and at most
+`SEARCHED_BYTES_MAX` bytes of request bodies are searched for it. Text beyond that is redacted too.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from urllib.parse import unquote_plus
 
 REDACTED = "<redacted>"
 TEXT_LENGTH_MAX = 2_000
-"""Characters of an error text that are looked at; a row keeps half of that."""
+"""Characters of an error text that are searched; a row keeps half of that."""
 CREDENTIAL_RUN = 8
-"""A shorter piece of a key tells nothing; providers themselves show some characters."""
+"""A shorter piece of a key reveals nothing; providers themselves show some characters."""
 BODY_RUN = 24
 """Shorter runs are words that any two texts share: field names, model names, phrases."""
 SEARCHED_BYTES_MAX = 64 * 1024 * 1024
 """About 30 ms. A message of 100 characters takes ten searches of the request's body."""
 CREDENTIALS_LENGTH_MAX = 64 * 1024
-"""Characters of all credentials of a request that are searched for, and of a query or a header that
-are searched for credentials."""
+"""Bound on the characters of a request's credentials to search for, and on those of a query or a
+header to search for credentials."""
 
 _WINDOW = BODY_RUN // 2
-"""Of windows of this length, one after the other, every run of `BODY_RUN` holds at least one."""
+"""If a text is cut into windows of this length, every run of `BODY_RUN` includes a whole one."""
 _CREDENTIAL_HEADER = re.compile(
     r"auth|cookie|key|token|secret|credential|signature|session|jwt|password|assertion|protocol",
     re.IGNORECASE,
@@ -57,7 +57,7 @@ _KEY_SHAPED = re.compile(
 
 
 def credentials_of(headers: Mapping[str, str], path: str) -> tuple[str, ...]:
-    """What of a request may be a credential. `headers` by lower-case name; `path` with query."""
+    """The possible credentials of a request. `headers` by lower-case name; `path` with query."""
     found: dict[str, None] = {}
     for name, value in headers.items():
         if _may_hold_credential(name):
@@ -66,7 +66,7 @@ def credentials_of(headers: Mapping[str, str], path: str) -> tuple[str, ...]:
     for pair in query.split("&") if query else ():
         name, _, value = pair.partition("=")
         if "version" in name.lower():
-            continue  # `api-version` is what many errors are about
+            continue  # many errors name `api-version`
         found.update(dict.fromkeys((value, unquote_plus(value))))
     return tuple(word for word in found if len(word) >= CREDENTIAL_RUN)
 
@@ -74,10 +74,10 @@ def credentials_of(headers: Mapping[str, str], path: str) -> tuple[str, ...]:
 def redact(
     text: str, *, credentials: Iterable[str] = (), body: bytes = b"", keep: Iterable[str] = ()
 ) -> str:
-    """The text without credentials and without what the request's body holds.
+    """The text without credentials and without text from the request's body.
 
-    `body` is the request's, decoded. `keep` are words that may stay though the body holds them:
-    the name of the model.
+    `body` is the decoded request body. `keep` are words to keep even if the body has them: the
+    name of the model.
     """
     text = text[:TEXT_LENGTH_MAX]
     hidden = bytearray(len(text))
@@ -111,7 +111,7 @@ def _secrets_in(name: str, value: str) -> Iterator[str]:
     if value[:6].lower() == "basic ":
         try:
             pair = base64.b64decode(secret, validate=True).decode("utf-8", "replace")
-        except ValueError:  # no base64, or no ASCII
+        except ValueError:  # not base64, or not ASCII
             return
         yield pair
         yield pair.partition(":")[2]
@@ -140,7 +140,7 @@ class _Search:
         self._left = SEARCHED_BYTES_MAX
 
     def holds(self, text: str) -> bool:
-        """Whether the body holds a text in any spelling; True where the bound is reached."""
+        """Whether the body has a text in any spelling; True when the bound is reached."""
         for spelling in _spellings(text):
             self._left -= len(self._body)
             if self._left < 0 or spelling in self._body:
@@ -149,7 +149,7 @@ class _Search:
 
 
 def _body_runs(text: str, body: bytes) -> Iterator[tuple[int, int]]:
-    """Where the text has runs of `BODY_RUN` characters or more that the body holds."""
+    """Spans of the text with `BODY_RUN` characters or more that the body has too."""
     search = _Search(body)
     done = 0
     for at in range(0, len(text) - _WINDOW + 1, _WINDOW):
@@ -163,15 +163,16 @@ def _body_runs(text: str, body: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _extent(search: _Search, text: str, at: int, end: int) -> tuple[int, int]:
-    """Where the longest run that ends with a window begins, and where the one that begins with it
-    ends. Every run of the body that holds the window lies within both together."""
+    """The start of the longest run that ends with a window, and the end of the longest run that
+    begins with it. Every run of the body that includes the window lies between the two."""
     before = _longest(at, lambda more: search.holds(text[at - more : end]))
     after = _longest(len(text) - end, lambda more: search.holds(text[at : end + more]))
     return at - before, end + after
 
 
 def _longest(limit: int, holds: Callable[[int], bool]) -> int:
-    """The largest number up to the limit for which `holds` is true; it is for all below it."""
+    """The largest number up to the limit for which `holds` is true. `holds` is true for all smaller
+    numbers."""
     low, step = 0, 1
     while low < limit:
         probe = min(low + step, limit)
@@ -201,7 +202,7 @@ def _spellings(text: str) -> Iterator[bytes]:
 
 
 def _as_go(text: str) -> str:
-    """Go's encoder escapes what HTML would read."""
+    """Go's encoder escapes the characters that are special in HTML."""
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
