@@ -187,7 +187,7 @@ def write(
 
 
 def _further(item: Recorded, booked: Booked, book: PriceBook) -> Further | None:
-    again = reread(item, booked.exchange)
+    again = reread(item, booked.exchange, booked.reading.usage_json)
     if again is None:
         return None
     reading = replace(

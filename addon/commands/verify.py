@@ -40,7 +40,9 @@ from ledger.text.printable import printable
 CAPTURED = "captured"
 """The ledger's facts of a recorded answer agree with the recording."""
 REREAD = "reread"
-"""Not a promise: today's meter reads a recording differently."""
+"""Not a promise: today's meter reads other figures, which a rebuild adds."""
+SETTLED = "settled"
+"""Not a promise: today's meter reads other facts of the exchange, which no rebuild changes."""
 _CLIENT_SIDE = ("client_bytes", "removed_bytes", "client_digest", "removed_digest")
 
 SHOWN_LENGTH_MAX = 200
@@ -143,23 +145,23 @@ def held_against(
 
 
 def _differences(item: Recorded, booked: Booked) -> Iterator[Line]:
-    exchange = booked.exchange
+    exchange, usage_json = booked.exchange, booked.reading.usage_json
     if item.is_exact and exchange.upstream_digest not in (None, digest_of(item)):
         yield CAPTURED, exchange.id, "the recorded answer is not what upstream sent"
         return
-    again = reread(item, exchange)
+    again = reread(item, exchange, usage_json)
     if again is None:
-        yield REREAD, exchange.id, "no LLM call any more"
+        yield SETTLED, exchange.id, "no LLM call any more"
         return
     if exchange.client_digest is not None and item.is_exact:
         found = _client_side(exchange, again.exchange)
         # The end of the body may not have been seen, so accept the digests with and without it.
-        cut = reread(item, exchange, reached_end=False) if found else None
+        cut = reread(item, exchange, usage_json, reached_end=False) if found else None
         if found and (cut is None or _client_side(exchange, cut.exchange)):
             yield CAPTURED, exchange.id, "; ".join(found)
-    differ = {CAPTURED: list[str](), REREAD: list[str]()}
+    differ = {CAPTURED: list[str](), SETTLED: list[str](), REREAD: list[str]()}
     facts = _facts(item, exchange, again.exchange)
-    differ[CAPTURED if booked.first_meter_version == METER_VERSION else REREAD] += facts
+    differ[CAPTURED if booked.first_meter_version == METER_VERSION else SETTLED] += facts
     read = _readings(corrections.differences(booked.reading, again.reading))
     differ[CAPTURED if booked.reading.meter_version == METER_VERSION else REREAD] += read
     for kind, details in differ.items():
@@ -242,6 +244,11 @@ def _show_recorded(
     if counts[REREAD]:
         console.print(
             f"remark  {counts[REREAD]:,} are read differently by this version: `tokentee rebuild`"
+        )
+    if counts[SETTLED]:
+        console.print(
+            f"remark  {counts[SETTLED]:,} would be settled with other facts by this version, such "
+            "as outcome or finish reason; what is settled stays"
         )
     for line in seen.lines():
         console.print(escape(line))

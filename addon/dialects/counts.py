@@ -8,6 +8,9 @@ from typing import Any
 from ledger.model.money import picousd_of
 from ledger.model.usage import count_of
 
+HEADER_PREFIX = "header:"
+"""Begins the keys of a usage object that was gathered from the answer's headers."""
+
 _CAPITAL = re.compile("(?<=[a-z])[A-Z]")
 _DEPTH_MAX = 4
 """How deep a usage object is read; the deepest known path has three steps."""

@@ -23,7 +23,8 @@ HEADER_LENGTH_MAX = 8 * 1024
 KEPT_HEADERS = frozenset(
     # As a list of quoted words it would be longer than the rest of the module.
     """
-    accept accept-encoding accept-language accept-ranges age alt-svc anthropic-beta
+    accept accept-encoding accept-language accept-ranges age ai-embedding-model-id
+    ai-language-model-id alt-svc anthropic-beta
     anthropic-dangerous-direct-browser-access anthropic-organization-id anthropic-version
     anthropic-ratelimit-input-tokens-limit anthropic-ratelimit-input-tokens-remaining
     anthropic-ratelimit-output-tokens-limit anthropic-ratelimit-output-tokens-remaining
@@ -42,6 +43,7 @@ KEPT_HEADERS = frozenset(
     x-amzn-bedrock-output-token-count x-amzn-bedrock-performanceconfig-latency
     x-amzn-bedrock-service-tier x-amzn-errortype x-amzn-requestid x-api-warning x-app
     x-client-request-id x-content-type-options x-dashscope-sse x-envoy-upstream-service-time
+    x-generated-tokens x-prompt-tokens
     x-goog-api-client x-groq-region x-llm-proxy-cost x-litellm-call-id x-litellm-model-id
     x-litellm-response-cost x-litellm-version x-model x-ms-client-request-id x-ms-region
     x-ms-rai-invoked x-openrouter-title x-powered-by x-ratelimit-limit

@@ -4,15 +4,19 @@ out.
     meter    as if it passed now: for exchanges that the ledger does not have
     reread   as it was read when it passed: for exchanges that the ledger has. What a recording
              does not tell is in the ledger then: who the provider was, whether usage was asked for
-             and therefore stripped, and which side ended the exchange
+             and therefore stripped, which side ended the exchange, and the counts in headers whose
+             values were redacted
 
 A WebSocket session gives one reading for each of its responses.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
+from addon.dialects.counts import HEADER_PREFIX
+from addon.framing import json_values
 from addon.metering.exchange import MeteredExchange, may_refuse
 from addon.metering.opening import Rules, Upstream, open_exchange
 from addon.metering.requests import attribution
@@ -44,12 +48,15 @@ def meter(item: Recorded, rules: Rules) -> list[Settled] | None:
     return [settled] if exchange.is_confirmed else None
 
 
-def reread(item: Recorded, booked: Exchange, *, reached_end: bool = True) -> Settled | None:
+def reread(
+    item: Recorded, booked: Exchange, usage_json: str | None, *, reached_end: bool = True
+) -> Settled | None:
     """The result of today's tap and meter for the answer; None if they see no LLM call.
 
-    `reached_end`: the end of the body came, so the stripper flushed its buffer. For a session,
-    `booked` names the response.
+    `usage_json` is the booked usage object. `reached_end`: the end of the body came, so the
+    stripper flushed its buffer. For a session, `booked` names the response.
     """
+    item = _with_booked_counts(item, usage_json)
     upstream = Upstream(host=item.origin.host, port=item.origin.port, provider=booked.provider)
     # The ledger has the key's fingerprint; the recording does not, so no secret is needed.
     exchange = _opened(item, Rules(node="", upstreams=(upstream,)), is_llm=True)
@@ -101,6 +108,23 @@ def _opened(item: Recorded, rules: Rules, *, is_llm: bool) -> MeteredExchange | 
         troubles=Troubles(),
         is_llm=is_llm,
     )
+
+
+def _with_booked_counts(item: Recorded, usage_json: str | None) -> Recorded:
+    """The recording with the counts of redacted headers, which the booked usage object holds.
+
+    Version 0.1 redacted every header with `token` in its name, and with it the only place where
+    some Bedrock models report their usage.
+    """
+    if not item.redacted_headers or usage_json is None:
+        return item
+    counts = json_values.loads(usage_json.encode()) or {}
+    found = [
+        (name.encode(), str(count).encode())
+        for name in sorted(item.redacted_headers)
+        if isinstance(count := counts.get(f"{HEADER_PREFIX}{name}"), int)
+    ]
+    return replace(item, response_headers=(*item.response_headers, *found))
 
 
 def _read_answer(

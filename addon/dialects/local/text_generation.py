@@ -9,15 +9,12 @@ same. The last event of a stream has `generated_text` and details.
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import count_in, object_at
+from addon.dialects.counts import HEADER_PREFIX, count_in, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
 from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
 
-_HEADERS = {
-    "x-prompt-tokens": "header:x-prompt-tokens",
-    "x-generated-tokens": "header:x-generated-tokens",
-}
+_HEADERS = {name: HEADER_PREFIX + name for name in ("x-prompt-tokens", "x-generated-tokens")}
 _FIGURES = Figures(
     input=("details.input_length", _HEADERS["x-prompt-tokens"]),
     output=("details.generated_tokens", _HEADERS["x-generated-tokens"]),

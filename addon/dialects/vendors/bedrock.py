@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import Counts, count_in, object_at, objects_at
+from addon.dialects.counts import HEADER_PREFIX, Counts, count_in, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import see_error
 from addon.dialects.facts import Ending, Facts
@@ -27,7 +27,6 @@ from addon.framing import json_values
 from ledger.model.usage import Usage, count_of, sum_of
 
 _METRICS = "amazon-bedrock-invocationMetrics"
-_HEADER_PREFIX = "header:"
 _HEADERS = (
     "x-amzn-bedrock-input-token-count",
     "x-amzn-bedrock-output-token-count",
@@ -141,7 +140,7 @@ def _read_titan_chunk(facts: Facts, body: dict[str, Any]) -> None:
 
 def _usage_in_headers(facts: Facts) -> dict[str, int] | None:
     said = {
-        _HEADER_PREFIX + name: count
+        HEADER_PREFIX + name: count
         for name in _HEADERS
         if (count := count_in(facts.headers, name)) is not None
     }
@@ -158,25 +157,25 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     cache_read = counts.first(
         "cacheReadInputTokens",
         "cacheReadInputTokenCount",
-        _HEADER_PREFIX + "x-amzn-bedrock-cache-read-input-token-count",
+        HEADER_PREFIX + "x-amzn-bedrock-cache-read-input-token-count",
     )
     cache_write = counts.first(
         "cacheWriteInputTokens",
         "cacheWriteInputTokenCount",
-        _HEADER_PREFIX + "x-amzn-bedrock-cache-write-input-token-count",
+        HEADER_PREFIX + "x-amzn-bedrock-cache-write-input-token-count",
     )
     uncached = counts.first(
         "inputTokens",
         "inputTokenCount",
         "inputTextTokenCount",
         "prompt_token_count",
-        _HEADER_PREFIX + "x-amzn-bedrock-input-token-count",
+        HEADER_PREFIX + "x-amzn-bedrock-input-token-count",
     )
     output = counts.first(
         "outputTokens",
         "outputTokenCount",
         "generation_token_count",
-        _HEADER_PREFIX + "x-amzn-bedrock-output-token-count",
+        HEADER_PREFIX + "x-amzn-bedrock-output-token-count",
     )
     results = usage.get(_TITAN_OUTPUT)
     if isinstance(results, list):
@@ -244,7 +243,7 @@ INVOKE = replace(
     | openai_usage.KNOWN_KEYS
     | {"inputTokenCount", "outputTokenCount", "invocationLatency", "firstByteLatency"}
     | {"inputTextTokenCount", _TITAN_OUTPUT, "prompt_token_count", "generation_token_count"}
-    | {_HEADER_PREFIX + name for name in _HEADERS},
+    | {HEADER_PREFIX + name for name in _HEADERS},
     # What a chunk says is in base64, where no search finds it.
     marks=(Mark(b'"bytes"'), Mark(b"xception"), Mark(b":error-code")),
     text_marks=(),

@@ -192,6 +192,7 @@ def _exchange(line: _Line, where: str, written_at: datetime) -> Recorded:
         opened_at=opened_at,
         status=response.status,
         response_headers=headers,
+        redacted_headers=_redacted(response.headers),
         response_body=response.body_b64,
         is_exact=is_exact,
         responded_at=responded_at,
@@ -243,6 +244,10 @@ def _fields(headers: Mapping[str, _Header] | None) -> Fields:
         for one in (value if isinstance(value, list) else [value])
         if one != REDACTED
     )
+
+
+def _redacted(headers: Mapping[str, _Header] | None) -> frozenset[str]:
+    return frozenset(name.lower() for name, value in (headers or {}).items() if value == REDACTED)
 
 
 def _unredacted(url: str) -> str:

@@ -1,3 +1,7 @@
 """The ledger's PostgreSQL, for commands that are tried on both databases."""
 
-from tests.ledger.conftest import administer, postgres_server  # noqa: F401  # fixtures
+from tests.ledger.conftest import (  # noqa: F401  # fixtures
+    administer,
+    new_database,
+    postgres_server,
+)

@@ -1,14 +1,32 @@
 """What a capture keeps: names on a list, and nothing that may be a credential."""
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from addon.dialects.routes import DIALECTS
 from addon.metering.requests.redaction import REDACTED
-from addon.recordings.allow_list import redacted_headers, redacted_url, redacted_value
+from addon.recordings.allow_list import KEPT_HEADERS, redacted_headers, redacted_url, redacted_value
 from tests.addon.linear import assert_linear
 
 KEY = "sk-proj-Ab12Cd34Ef56Gh78Ij90"
+
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def test_headers_that_a_dialect_reads_are_kept() -> None:
+    """Without them a recording reads otherwise than the exchange did, and a rebuild would take
+    the figures away."""
+    cases = [json.loads(path.read_bytes()) for path in DATA.glob("*/*/expected.json")]
+    of_answers = {name.lower() for case in cases for name in case.get("headers", {})}
+    of_requests = {one.model_header for one in DIALECTS.values() if one.model_header}
+    assert len(of_answers) > 3
+    assert of_requests
+    assert of_answers | of_requests <= KEPT_HEADERS
 
 
 @pytest.mark.parametrize(
