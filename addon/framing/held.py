@@ -1,8 +1,8 @@
-"""Pure. The bytes of a frame that is not complete yet, and what framings share that hold them.
+"""Pure. The buffer for an incomplete frame, and the base class of the framings that use it.
 
-A frame may come in millions of chunks, so adding one costs its own length and nothing more. A
-framing that only reads (`shortens=True`) keeps what a parser needs of a large frame, one whose
-bytes go on to somebody keeps all of them.
+A frame may arrive in millions of chunks, so adding a chunk costs only its own length. A framing
+that only reads (`shortens=True`) keeps the parts of a large frame that a parser needs; a framing
+whose bytes go to a client keeps all of them.
 """
 
 from addon.framing.large_json import Shortener
@@ -11,10 +11,10 @@ LARGE_BYTES = 64 * 1024
 """A frame beyond this size is shortened. Nearly all frames with usage are smaller (52 KB is the
 largest recorded), and a parser takes this much in 1 ms."""
 CATCH_UP_BYTES = 4 * 1024
-"""When a frame turns out to be large, what is held of it is not shortened at once, which takes up
-to 40 ms: so much of it with each chunk, beside as much as the chunk has."""
+"""When a frame turns out to be large, shortening all of its held bytes at once takes up to 40 ms.
+So each chunk shortens this many of them, plus as many as the chunk has."""
 _BEFORE_BYTES_MAX = 1_024
-"""Kept of what stands before the JSON of a large frame: `event: x\\ndata: `."""
+"""Bytes kept before the JSON of a large frame: `event: x\\ndata: `."""
 
 
 class Held:
@@ -27,11 +27,11 @@ class Held:
         self._bytes = bytearray()
         self._shortener: Shortener | None = None
         self._behind = bytearray()
-        """What the shortener has not been fed yet."""
+        """Bytes that the shortener has not read yet."""
         self._fed_bytes = 0
 
     def __len__(self) -> int:
-        """The number of bytes that came, dropped ones included."""
+        """The number of bytes that arrived, dropped ones included."""
         return self._fed_bytes
 
     @property
@@ -47,14 +47,14 @@ class Held:
 
     @property
     def is_lost(self) -> bool:
-        """Too much of the frame would have to be kept: it cannot be read."""
+        """Whether the frame exceeds the bound even when shortened, so that it cannot be read."""
         if self._shortener is None:
             return False
         self._catch_up(len(self._behind))
         return self._shortener.overflowed
 
     def add(self, data: bytes) -> None:
-        """The next bytes of the frame."""
+        """Add the next bytes of the frame."""
         self._fed_bytes += len(data)
         if self._behind:
             self._behind += data
@@ -99,11 +99,11 @@ class Held:
 
 
 class HoldingFraming:
-    """A framing that holds the tail of what it was fed until it is complete."""
+    """A framing that holds the incomplete last block until it is complete."""
 
     __slots__ = ("_held", "lost")
     UNIT = "a frame"
-    """What one block is, in the reason why one was not read."""
+    """The word for one block in the reason why one was not read."""
 
     def __init__(self, *, shortens: bool = False) -> None:
         self._held = Held(shortens=shortens)
@@ -115,7 +115,7 @@ class HoldingFraming:
 
     @property
     def held(self) -> bytes:
-        """The bytes that were fed and not given out yet."""
+        """The bytes that were fed and not returned yet."""
         return self._held.peek()
 
     @property
@@ -134,7 +134,7 @@ class HoldingFraming:
         return self._held.take()
 
     def _take_beyond(self, bytes_max: int) -> bytes:
-        """Give out in pieces what is longer than a block may be; nothing while it is not."""
+        """Return a block longer than the bound in pieces; empty if it is not longer."""
         if len(self._held) <= bytes_max:
             return b""
         self.lost = f"{self.UNIT} beyond {bytes_max} bytes was not read"

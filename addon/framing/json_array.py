@@ -1,8 +1,8 @@
 """Pure. One JSON array delivered in pieces: Gemini's stream without `alt=sse`.
 
-A block is an object with the bracket, comma and blanks before it. Only quotes and braces are
-looked at: within a string nothing counts but its end, outside it the depth of objects. What
-follows the last one (the closing bracket) is held to the end of the body.
+A block is an object with the bracket, comma and blanks before it. The scanner checks only quotes
+and braces: inside a string it searches the end, outside it counts the depth of objects. Bytes after
+the last object (the closing bracket) are held until the end of the body.
 """
 
 import re
@@ -11,7 +11,7 @@ from addon.framing.frame import Frame
 from addon.framing.held import HoldingFraming
 
 ELEMENT_BYTES_MAX = 16 * 1024 * 1024
-"""As for an SSE event; a longer element is given out in pieces that parse to nothing."""
+"""As for an SSE event; a longer element is returned in pieces that parse to nothing."""
 
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|\{[^"{}]*+\}|[{}]', re.DOTALL)
 """Outside of strings: a string, with the quote that ends it if it is there, an object without text
@@ -21,7 +21,8 @@ _QUOTE, _OPENING = b'"{'
 
 
 class JsonArray(HoldingFraming):
-    """Bytes of an array -> its elements. `shortens`: large ones may lose what is no figure."""
+    """Bytes of an array -> its elements. `shortens`: large ones may lose other content than
+    figures."""
 
     __slots__ = ("_ends_of_run", "_run", "_scanner")
     UNIT = "an element"
@@ -30,7 +31,7 @@ class JsonArray(HoldingFraming):
         super().__init__(shortens=shortens)
         self._scanner = _Scanner()
         self._run = b""
-        """The run whose ends were found last: it is counted, and may be split."""
+        """The run of the latest search for ends: `count` uses it, and `split` may."""
         self._ends_of_run: list[int] = []
 
     def feed(self, data: bytes) -> bytes:
@@ -55,7 +56,7 @@ class JsonArray(HoldingFraming):
         return len(self._ends(run))
 
     def split(self, run: bytes) -> list[bytes]:
-        """Cut a run behind each element."""
+        """Cut a run after each element."""
         ends = self._ends(run)
         starts = [0, *ends]
         return [run[a:b] for a, b in zip(starts, [*ends, len(run)], strict=True) if a < b]
@@ -74,7 +75,7 @@ class JsonArray(HoldingFraming):
 
 
 class _Scanner:
-    """Where elements end, in bytes that come in any cut."""
+    """Finds the ends of elements, in any chunks."""
 
     __slots__ = ("_depth", "_is_escaped", "_is_inside")
 
@@ -84,7 +85,7 @@ class _Scanner:
         self._is_escaped = False
 
     def ends_in(self, data: bytes) -> list[int]:
-        """Where in these bytes elements end."""
+        """Offsets in these bytes at which elements end."""
         if not data:
             return []
         at = self._skip_string(data) if self._is_inside else 0
@@ -100,7 +101,7 @@ class _Scanner:
                 elif not depth:
                     ends.append(found.end())
             elif byte == _QUOTE:
-                if not found[1]:  # the last of these bytes: the string goes on in the next
+                if not found[1]:  # the string continues in the next bytes
                     self._begin_string(data, found.end())
                     break
             elif depth:
@@ -115,7 +116,7 @@ class _Scanner:
         self._is_escaped = end < len(data)  # only a backslash without its other half stops it
 
     def _skip_string(self, data: bytes) -> int:
-        """Read on in a string; where it ends, if it does."""
+        """Continue in a string; return its end, or the end of the data."""
         at = 0
         if self._is_escaped:
             at = 1

@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 
 _DEPTH_MAX = 6
-"""How deep usage objects are nested at most (`response.usage.input_tokens_details…`), twice."""
+"""Twice the greatest depth of a usage object (`response.usage.input_tokens_details…`)."""
 
 _ESCAPED_IN_KEY = re.compile(
     rb"\\u00(?:2[dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA])"
 )
-"""Escapes of the characters that the keys and types of wire formats are made of: letters, digits,
-`_`, `.` and `-`. The escapes that servers do write (`\\u003c`, `\\u4f60`) are not among them."""
+"""Escapes of the characters in keys and types of wire formats: letters, digits, `_`, `.` and `-`.
+They do not include the escapes that servers write (`\\u003c`, `\\u4f60`)."""
 
 
 def has_escaped_key(run: bytes) -> bool:
@@ -28,9 +28,9 @@ def has_escaped_key(run: bytes) -> bool:
 def loads(data: bytes) -> dict[str, Any] | None:
     """A JSON object, or None for anything else. Never raises.
 
-    orjson refuses NaN, infinities and lone surrogates, and Python's own reader takes them; a
-    provider's oddity in a field nobody bills by must not cost the figures beside it. NaN and the
-    infinities come back as text, so that what is kept verbatim stays valid JSON.
+    orjson refuses NaN, infinities and lone surrogates; Python's own reader accepts them. An odd
+    value in a field without billing must not lose the figures beside it. NaN and the infinities
+    become text, so that the verbatim usage stays valid JSON.
     """
     try:
         value = orjson.loads(data)
@@ -42,8 +42,8 @@ def loads(data: bytes) -> dict[str, Any] | None:
 
 
 def strict_loads(data: bytes) -> Any:
-    """The value of JSON that every reader takes: no NaN, no infinity, no lone surrogate. None for
-    anything else, and for `null`."""
+    """The value of JSON that every reader accepts: no NaN, no infinity, no lone surrogate. None for
+    other input, and for `null`."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -67,16 +67,16 @@ def _slowly(data: bytes) -> Any:
 
 
 def _finite(text: str) -> float | str:
-    """`1e999` is legal JSON and no float."""
+    """The float, or the text if no float can hold it: `1e999` is legal JSON."""
     value = float(text)
     return value if math.isfinite(value) else text
 
 
 def _has_rounded(value: dict[str, Any], depth: int) -> bool:
-    """orjson makes a float of an integer beyond 64 bits, which loses digits.
+    """Whether orjson turned an integer beyond 64 bits into a float, which loses digits.
 
-    Only objects are looked into: no list holds a figure that would be worth reading twice, and
-    embeddings are lists of thousands of floats.
+    Only objects are searched: no list holds a figure worth a second read, and embeddings are lists
+    of thousands of floats.
     """
     for inner in value.values():
         kind = type(inner)

@@ -1,15 +1,15 @@
-"""Pure. A large JSON value made short while it arrives, so that a parser can take it in one go.
+"""Pure. Shortens a large JSON value while it arrives, so that a parser can read it in one step.
 
 Answers carry pictures in base64 (2-6 MB), embeddings (40 MB of numbers) and whole conversations.
-None of that is a figure. A `Shortener` takes the bytes in any cut and keeps:
+None of these is a figure. A `Shortener` takes the bytes in any chunks and keeps:
 
     - every key and every short scalar of every object;
     - the first `STRING_BYTES_MAX` bytes of each string;
     - the first `ARRAY_SCALARS_MAX` numbers and strings of each array, and all its containers, until
       `SOFT_BYTES_MAX` have been kept; from then on the first element of each array.
 
-What it keeps is valid JSON if what came is. The work is linear: at most one step of a loop for
-each bracket, quote or comma, and nothing is looked at twice. The memory is `KEPT_BYTES_MAX`.
+The output is valid JSON if the input is. The work is linear: at most one loop step for each
+bracket, quote or comma, and no byte is read twice. The memory is `KEPT_BYTES_MAX`.
 """
 
 import re
@@ -20,22 +20,22 @@ STRING_BYTES_MAX = 4_096
 SCALAR_BYTES_MAX = 4_300
 """Of one number. Python reads no integer with more digits; a longer one becomes null."""
 ARRAY_SCALARS_MAX = 16
-"""Numbers and strings kept of one array: no list of them is a figure."""
+"""Numbers and strings kept of one array: no array of scalars is a figure."""
 SOFT_BYTES_MAX = 128 * 1024
-"""Kept bytes from which on arrays end behind their next comma."""
+"""Once this many bytes are kept, arrays end after their next comma."""
 KEPT_BYTES_MAX = 256 * 1024
-"""Kept bytes at which the value is given up. A parser needs about 5 ms for so much."""
+"""Once this many bytes are kept, the value is dropped. A parser needs about 5 ms for this size."""
 TOKENS_MAX = 400_000
-"""Brackets, keys and separators that are looked at in one value, a microsecond each at worst. The
-embeddings and pictures of the largest answers have a tenth of it."""
+"""Brackets, keys and separators to scan in one value, a microsecond each at worst. The embeddings
+and pictures of the largest answers have a tenth of this number."""
 STEP_BYTES = 16 * 1024
-"""What is looked at between two pauses, if there are any."""
+"""Bytes to scan between two pauses, if there are any."""
 DEPTH_MAX = 64
-"""Containers inside each other that are kept; usage stands within six."""
+"""Depth of nested containers to keep; usage is within six."""
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+'
 _SHORT_STRING = rb'"[^"\\]{0,4097}+(?:\\.[^"\\]*+)*+'
-"""A string; of one that is longer than what is kept, and begins without escapes, its beginning."""
+"""A string, or the beginning of one that is longer than the bound and begins without escapes."""
 _TOKEN = re.compile(
     _SHORT_STRING + rb'("[ \t]*+:?)?|\[\]|\{\}|[,:{}\[\]]|[ \t\r\n]++|[^,:"{}\[\] \t\r\n]++',
     re.DOTALL,
@@ -43,7 +43,7 @@ _TOKEN = re.compile(
 _INSIDE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _SCALARS = rb'[^"{}\[\]]++|' + _STRING + rb'"'
 _FLAT = _SCALARS + rb"|[{\[](?:" + _SCALARS + rb")*+[}\]]"
-"""Values that are passed over in one go: scalars, and containers that hold nothing else."""
+"""Values that are skipped in one step: scalars, and containers of scalars alone."""
 _BRACKET_OR_STRING = re.compile(rb"(?:" + _FLAT + rb')++|"|[{}\[\]]', re.DOTALL)
 _NO_CONTAINER = re.compile(rb"(?:" + _SCALARS + rb")*+", re.DOTALL)
 _OPENING_BRACKET = re.compile(rb"[{\[]")
@@ -51,11 +51,11 @@ _QUOTE, _COMMA, _COLON, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY =
 _BACKSLASH = 0x5C
 _BLANKS = frozenset(b" \t\r\n")
 _ESCAPE_BYTES = 12
-"""The longest escape: a surrogate pair. So no half of a pair is left."""
+"""The longest escape: a surrogate pair. This bound keeps no half of a pair."""
 
 
 class Shortener:
-    """Bytes of a JSON value, with whatever stands around it -> a short value."""
+    """Bytes of a JSON value, with any text around it -> a short value."""
 
     __slots__ = (
         "_array_scalars",
@@ -77,13 +77,14 @@ class Shortener:
         self._tokens_left = tokens_max
         self._kept = bytearray()
         self._containers = bytearray()
-        """The opening brackets of the containers around this place."""
+        """The opening brackets of the open containers."""
         self._array_scalars = 0
-        """Scalars of the innermost array since it, or a container in it, began or ended."""
+        """Scalars of the innermost array since its start or the last start or end of a container in
+        it."""
         self._dropped_depth = 0
-        """How deep this place is inside a container that is dropped; 0 if it is in none."""
+        """Depth inside a container that is dropped; 0 outside of one."""
         self._drops_rest = False
-        """The container that is dropped is an array whose beginning was kept."""
+        """Whether the dropped container is an array with a kept beginning."""
         self._skips_scalars = False
         """Enough scalars of this array have been kept."""
         self._is_in_string = False
@@ -95,10 +96,10 @@ class Shortener:
         self._scalar_bytes = 0
         self._wants_comma = False
         self.overflowed = False
-        """More was to be kept, or to be looked at, than there may be: the rest is lost."""
+        """The value exceeded the bound on kept bytes or on scanned tokens: the rest is lost."""
 
     def feed(self, data: bytes) -> None:
-        """The next bytes."""
+        """Read the next bytes."""
         at = 0
         end = len(data)
         while at < end and not self.overflowed:
@@ -121,11 +122,11 @@ class Shortener:
         return len(self._kept)
 
     def peek(self) -> bytes:
-        """What is kept so far."""
+        """The bytes kept so far."""
         return bytes(self._kept)
 
     def _read_around(self, data: bytes, at: int) -> int:
-        """What stands before, between and behind values is kept as it is."""
+        """Keep the bytes before, between and after values unchanged."""
         found = _OPENING_BRACKET.search(data, at)
         if found is None:
             self._kept += data[at : at + KEPT_BYTES_MAX + 1]
@@ -135,7 +136,7 @@ class Shortener:
         return found.end()
 
     def _read_tokens(self, data: bytes, at: int) -> int:  # noqa: PLR0912  # the loop per token
-        """Read on until this place is in another state; where that is."""
+        """Read until the state changes; return the offset."""
         kept = self._kept
         for found in _TOKEN.finditer(data, at):
             self._tokens_left -= 1
@@ -170,7 +171,7 @@ class Shortener:
                 if not self._containers:
                     return at
             elif kind in _BLANKS:
-                # A blank matters only where it cuts a scalar, which is then no JSON.
+                # A blank matters only if it cuts a scalar, which is then not JSON.
                 if self._scalar_bytes and kept[-1] not in _BLANKS:
                     kept.append(kind)
             else:
@@ -180,7 +181,7 @@ class Shortener:
         return at
 
     def _is_array_full(self) -> bool:
-        """Whether what follows in this array is dropped: its scalars, or all of it."""
+        """Whether the rest of this array is dropped: its scalars, or all of it."""
         if len(self._kept) > SOFT_BYTES_MAX:
             self._dropped_depth = 1
             self._drops_rest = True
@@ -191,7 +192,7 @@ class Shortener:
         return True
 
     def _keep_scalar(self, text: bytes) -> None:
-        """A number or a literal, or a piece of one."""
+        """Keep a number or a literal, or a piece of one."""
         if not self._scalar_bytes:
             self._begin_value()
             self._array_scalars += 1
@@ -224,7 +225,7 @@ class Shortener:
         self._keep_text(data[at : min(stop, at + STRING_BYTES_MAX + 1)])
         if stop == len(data):
             return stop
-        if data[stop] == _BACKSLASH:  # the last byte of these: an escape that is cut
+        if data[stop] == _BACKSLASH:  # the last of these bytes: the chunk cuts an escape
             self._is_escaped = True
             self._keep_text(b"\\")
             return stop + 1
@@ -244,7 +245,7 @@ class Shortener:
             _trim(self._kept, len(self._kept) - STRING_BYTES_MAX)
 
     def _open(self, kind: int) -> bool:
-        """Go into a container; whether it is kept."""
+        """Enter a container; return whether it is kept."""
         containers = self._containers
         if len(containers) >= DEPTH_MAX:
             self._begin_value()
@@ -268,7 +269,7 @@ class Shortener:
         self._scalar_bytes = 0
 
     def _skip_scalars(self, data: bytes, at: int) -> int:
-        """Pass over the scalars of a full array."""
+        """Skip the scalars of a full array."""
         found = _NO_CONTAINER.match(data, at)
         assert found is not None
         at = found.end()
@@ -284,7 +285,7 @@ class Shortener:
         return at
 
     def _skip_container(self, data: bytes, at: int) -> int:
-        """Pass over a dropped container, or as much of it as is there."""
+        """Skip a dropped container, or the part of it that has arrived."""
         depth = self._dropped_depth
         for found in _BRACKET_OR_STRING.finditer(data, at):
             self._tokens_left -= 1
@@ -293,7 +294,7 @@ class Shortener:
             kind = data[found.start()]
             if found.end() - found.start() > 1 or kind not in b'"{}[]':
                 continue  # whole values
-            if kind == _QUOTE:  # a string that goes on in the next bytes
+            if kind == _QUOTE:  # a string that continues in the next bytes
                 self._dropped_depth = depth
                 self._is_in_string = True
                 self._string_room = _DROPPED
@@ -310,7 +311,7 @@ class Shortener:
 
 
 def shortened(data: bytes, *, tokens_max: int) -> bytes:
-    """A whole value made short; empty if it is too much to be looked at."""
+    """The shortened form of a whole value; empty if it exceeds the bounds."""
     steps = shortened_in_steps(data, tokens_max=tokens_max)
     while True:
         try:
@@ -332,8 +333,8 @@ def shortened_in_steps(data: bytes, *, tokens_max: int) -> Generator[None, None,
 
 
 def _end_of_text(data: bytes, at: int) -> int:
-    """Where the text of a string ends: at its quote, at a backslash whose other half is not there,
-    or with the data. Most text has no escapes, and is then searched ten times as fast."""
+    """The end of a string's text: its quote, a backslash whose other half is missing, or the end of
+    the data. Most text has no escapes, and is then searched ten times as fast."""
     quote = data.find(b'"', at)
     end = quote if quote >= 0 else len(data)
     if data.find(b"\\", at, end) < 0:
@@ -348,7 +349,7 @@ _CUT = -2
 
 
 def _trim(kept: bytearray, start: int) -> None:
-    """Take an escape and a UTF-8 character off the end that the cut may have halved."""
+    """Remove an escape or UTF-8 character from the end if the cut has halved it."""
     found = kept.find(b"\\", max(start, len(kept) - _ESCAPE_BYTES))
     if found >= 0:
         before = found

@@ -1,10 +1,10 @@
-"""Pure. One JSON value a line: Ollama, Cohere v1."""
+"""Pure. One JSON value per line: Ollama, Cohere v1."""
 
 from addon.framing.frame import Frame
 from addon.framing.held import HoldingFraming
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
-"""As for an SSE event: far beyond any line seen; a longer one is skipped, not the ones after."""
+"""As for an SSE event: far beyond any recorded line. A longer line alone is skipped."""
 
 
 class NDJSON(HoldingFraming):
@@ -34,7 +34,7 @@ class NDJSON(HoldingFraming):
         return run.count(b"\n") + (not run.endswith(b"\n"))
 
     def split(self, run: bytes) -> list[bytes]:
-        """Cut a run behind each line feed."""
+        """Cut a run after each line feed."""
         return run.splitlines(keepends=True) if b"\r" not in run else _lines(run)
 
     def parse(self, block: bytes) -> Frame | None:
@@ -44,7 +44,7 @@ class NDJSON(HoldingFraming):
 
 
 def _lines(run: bytes) -> list[bytes]:
-    """Lines that end in LF alone: a CR is blank space to JSON, wherever it stands."""
+    """Lines that end in LF alone: in JSON a CR is whitespace anywhere."""
     lines = [line + b"\n" for line in run.split(b"\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines

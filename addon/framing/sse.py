@@ -3,15 +3,15 @@
 https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 
 A block ends with a blank line: a line end that follows a line end, each of them LF, CRLF or CR.
-Block boundaries do not depend on chunk boundaries. That needs one choice: after two CR a block is
-over, so that a CR-only stream is never held back for an LF that could follow (a later LF is then
-an empty line of the next block, which means nothing).
+Block boundaries do not depend on chunk boundaries. That needs one choice: two CR end a block, so
+that a CR-only stream never waits for an LF that could follow (a later LF is then an empty line of
+the next block, without meaning).
 
-Almost every recorded stream has LF alone or CRLF alone, and there the end of the last complete
-block is one `rfind`; anything odder is left to the regular expression.
+Almost every recorded stream has LF alone or CRLF alone. For these, one `rfind` finds the end of the
+last complete block; the regular expression handles all others.
 
-A stream may end without a blank line (14 recordings do). A browser drops that last event; here it
-is most often the one with the usage, so it is given out at the end.
+A stream may end without a blank line (14 recordings do). A browser drops that last event; this
+framing returns it at the end, because it usually has the usage.
 """
 
 import re
@@ -20,24 +20,25 @@ from addon.framing.frame import Frame
 from addon.framing.held import LARGE_BYTES, HoldingFraming
 
 BLOCK_BYTES_MAX = 16 * 1024 * 1024
-"""No text event comes near it; an image inside one is 2-6 MB of base64. A longer block is given
-out in pieces that parse to nothing, and reading goes on behind it."""
+"""Text events are far smaller; an image inside one is 2-6 MB of base64. A longer block is returned
+in pieces that parse to nothing, and reading continues after it."""
 
 _BLANK_LINE = rb"(?:\n\n|\n\r\n|\n\r(?=[^\n])|\r\r)"
 _BLOCK_END = re.compile(_BLANK_LINE)
 _BLANK_BLOCKS = rb"(?:(?:\r(?=\n))?" + _BLANK_LINE + rb")"
 _SECOND_END = rb"(?:\n|\r(?:\n|(?=[^\n])))"
 _BLOCK_ENDS = re.compile(rb"(?:\n" + _SECOND_END + rb"|\r(?:\r|\n" + _SECOND_END + rb"))++")
-"""A block's end and the blank blocks behind it: `_BLANK_LINE _BLANK_BLOCKS*`, written so that each
-byte is looked at about once. One match, because a body of nothing but blank lines has half as many
-ends as bytes."""
+"""A block's end and the blank blocks after it: `_BLANK_LINE _BLANK_BLOCKS*`, written to read each
+byte about once. All are one match, because a body of blank lines alone has half as many ends as
+bytes."""
 _END_AND_BLANKS = re.compile(b"(" + _BLANK_LINE + b")(" + _BLANK_BLOCKS + b"++)?")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class SSE(HoldingFraming):
-    """Bytes of an event stream -> blocks. `shortens`: large blocks may lose what is no figure."""
+    """Bytes of an event stream -> blocks. `shortens`: large ones may lose other content than
+    figures."""
 
     __slots__ = ("_first", "_held_end")
     UNIT = "an event"
@@ -45,7 +46,7 @@ class SSE(HoldingFraming):
     def __init__(self, *, shortens: bool = False) -> None:
         super().__init__(shortens=shortens)
         self._held_end = b""
-        """The last two bytes held: a block may end across the cut."""
+        """The last two held bytes: a block's end may span two chunks."""
         self._first = True
 
     def feed(self, data: bytes) -> bytes:
@@ -66,7 +67,7 @@ class SSE(HoldingFraming):
             return self._take_beyond(BLOCK_BYTES_MAX)
         first = cut
         if held.is_shortened or len(held) + len(data) > LARGE_BYTES:
-            # Only the block that is held is shortened, so it ends where it ends.
+            # Only the held block is shortened, so this end is also its own end.
             first = _first_end(seam) - len(end)
         held.add(data[: max(0, first)])
         run = self._take() + data[max(0, first) : cut]
@@ -75,17 +76,17 @@ class SSE(HoldingFraming):
         return run
 
     def count(self, run: bytes) -> int:
-        """Data lines: one an event on every wire that was recorded."""
+        """Number of data lines: one per event on every recorded wire."""
         lines = run.count(b"\ndata:") + run.startswith((b"data:", _BYTE_ORDER_MARK + b"data:"))
         return lines + run.count(b"\rdata:") if b"\r" in run else lines
 
     def split(self, run: bytes) -> list[bytes]:
-        """Cut a run behind each blank line."""
+        """Cut a run after each blank line."""
         if b"\r" not in run and b"\n\n\n" not in run:
             return _split_at(run, b"\n\n")
         if _has_only_crlf(run) and b"\n\r\n\r\n" not in run:
             return _split_at(run, b"\r\n\r\n")
-        # Blank blocks in a row are given as one: they dispatch nothing.
+        # Return consecutive blank blocks as one: they dispatch nothing.
         ends = [end for match in _END_AND_BLANKS.finditer(run) for end in _ends_of(match)]
         starts = [0, *ends]
         return [run[a:b] for a, b in zip(starts, [*ends, len(run)], strict=True) if a < b]
@@ -97,7 +98,7 @@ class SSE(HoldingFraming):
             block = block.removeprefix(_BYTE_ORDER_MARK)
         if len(block) > BLOCK_BYTES_MAX:
             return None
-        # The shapes that most frames have, before the general rule: one data line.
+        # Fast path for most frames, which have one data line.
         if block.startswith(b"data: "):
             first_end = block.find(b"\n")
             if block.endswith(b"\n\n") and first_end == len(block) - 2:
@@ -115,7 +116,7 @@ class SSE(HoldingFraming):
 
 
 def _last_end(data: bytes) -> int:
-    """Where the last complete block of `data` ends; 0 if none does."""
+    """End of the last complete block of `data`; 0 if there is none."""
     if b"\r" not in data:
         found = data.rfind(b"\n\n")
         cut = found + 2 if found >= 0 else 0
@@ -132,7 +133,7 @@ def _last_end(data: bytes) -> int:
 
 
 def _is_odd(data: bytes, cut: int) -> bool:
-    """More than one blank line in a row: then ends have to be counted from the left."""
+    """Whether blank lines follow each other: then ends have to be counted from the left."""
     return data.count(b"\n", max(0, cut - 6), cut) > 2
 
 
@@ -148,7 +149,7 @@ def _split_at(run: bytes, block_end: bytes) -> list[bytes]:
 
 
 def _first_end(data: bytes) -> int:
-    """Where the first block of `data` ends, which has one."""
+    """End of the first block of `data`, which has at least one."""
     found = _BLOCK_END.search(data)
     assert found is not None
     return found.end()

@@ -2,11 +2,11 @@
 
     decoding     decodes content-encodings in bounded pieces
     meter        decoding + framing + dialect -> facts
-    templates    skips frames that match earlier ones without a parse
+    templates    skips parsing frames that match earlier ones
     passed_text  how much text has passed, for an estimate
-    estimate     tokens of a text that no provider counted
+    estimate     token estimates for text without reported usage
     verbatim     the usage object as upstream wrote it
-    transcript   the answer as a person reads it
+    transcript   the answer's text for people
 
 In: the bytes of one answer, in any chunks, and its dialect. Out: facts. Sans-IO.
 Uses: usage_opt_in, dialects, framing, the ledger's model.

@@ -1,12 +1,12 @@
 """Pure. Decodes content-encodings incrementally, in bounded pieces.
 
 Anthropic gzips event streams, others answer in brotli or zstd; the meter reads a decoded copy while
-the client gets the bytes as they came. Several consecutive gzip members and zstd frames are
-decoded, and truncated ones as far as they go.
+the client gets upstream's bytes. The decoder accepts several consecutive gzip members and zstd
+frames, and decodes the available part of truncated ones.
 
-A bomb is bounded three times: no piece is larger than `PIECE_BYTES_MAX` (zstd: 1 MB), no layer of
-a stack gives more than `RATIO_MAX` times what the body had on the wire, beyond a free allowance,
-and no layer gives more than `DECODED_BYTES_MAX`.
+Three bounds stop a decompression bomb: no piece is larger than `PIECE_BYTES_MAX` (zstd: 1 MB); no
+layer outputs more than `RATIO_MAX` times the body's bytes on the wire, beyond a free allowance; no
+layer outputs more than `DECODED_BYTES_MAX`.
 """
 
 import zlib
@@ -16,27 +16,27 @@ import brotli
 import zstandard
 
 PIECE_BYTES_MAX = 64 * 1024
-"""Output per piece: the bound of what one hostile chunk can make us hold at once."""
+"""Output per piece: the most bytes that one hostile chunk can make us hold at once."""
 DECODED_BYTES_MAX = 1024 * 1024 * 1024
-"""A day-long stream of text stays below it."""
+"""A day-long stream of text stays below this bound."""
 RATIO_MAX = 100
 """Decoded bytes for each byte on the wire. Event streams, which repeat themselves most, reach 15
 to 30 in gzip and 60 in brotli; zeros reach 1 000 in gzip and 30 000 in zstd."""
 FREE_BYTES = 1024 * 1024
-"""Decoded before the ratio counts: the beginning of a stream may repeat itself more."""
+"""Bytes decoded before the ratio applies: the beginning of a stream may repeat itself more."""
 LAYERS_MAX = 3
-"""`content-encoding: gzip, br`: more than one layer is legal and unheard of."""
+"""`content-encoding: gzip, br`: more than one layer is legal and never seen."""
 _GZIP_WBITS = 31
 """zlib's window bits for gzip members."""
 _GZIP_SLICE_BYTES = 4 * 1024
-"""zlib copies what follows a member; with many small members in one chunk that is only linear if
-it is given little at a time."""
+"""zlib copies the bytes after a member; with many small members in one chunk that is linear only
+if the input comes in small slices."""
 _WINDOW_BYTES_MAX = 8 * 1024 * 1024
 """The zstd window that RFC 9659 allows on the web."""
 _ZSTD_SLICE_BYTES = 32
-"""zstandard has no output limit, and four bytes can stand for 128 KB: feed it little at a time."""
+"""zstandard has no output limit, and four bytes can decode to 128 KB: feed it small slices."""
 _ZSTD_PIECE_BYTES = 16 * 1024
-"""What those little slices give is handed on together."""
+"""The output of those slices is joined up to this size."""
 
 Decode = Callable[[bytes], Iterator[bytes]]
 
@@ -59,23 +59,23 @@ class Decoder:
         # The last encoding in the header was applied last.
         self._layers: list[Decode] = [_LAYERS[name]() for name in reversed(names)]
         self._given_bytes = [0] * len(self._layers)
-        """How much each layer has given."""
+        """Output bytes of each layer."""
 
     @property
     def is_identity(self) -> bool:
-        """Whether there is nothing to decode: callers may skip the decoder."""
+        """Whether there is no encoding: callers may skip the decoder."""
         return not self._layers and self.trouble is None
 
     @property
     def kept_bytes(self) -> int:
-        """The windows of the layers in memory: no more than their output."""
+        """Bytes of the layers' windows in memory: at most their output."""
         return sum(min(given, _WINDOW_BYTES_MAX) for given in self._given_bytes)
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """The decoded pieces that `data` gives; nothing more once there was trouble.
+        """The decoded pieces of `data`; none after the first trouble.
 
-        Some are empty: they stand for work that gave nothing. A caller may pause between two
-        pieces for as long as it likes. It takes all of them before it decodes more.
+        A piece is empty if a step of work had no output. A caller may pause between two pieces
+        for any time. It must take all of them before it decodes more.
         """
         if self.trouble is not None:
             return
@@ -89,7 +89,7 @@ class Decoder:
             self.trouble = f"the content-encoding is broken: {error}"
 
     def _through(self, number: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """The output of a layer for the pieces of the one before it."""
+        """The output of a layer for the pieces of the previous layer."""
         layer = self._layers[number]
         for piece in pieces:
             for given in layer(piece):
@@ -118,7 +118,7 @@ def _gzip_layer() -> Decode:
         nonlocal inflater
         while data:
             if inflater.eof:
-                # Another member, or what no member begins with: padding and rubbish mean nothing.
+                # Another member, or bytes that begin no member: padding and garbage are ignored.
                 if not data.startswith(b"\x1f"):
                     return
                 inflater = zlib.decompressobj(_GZIP_WBITS)
@@ -129,7 +129,7 @@ def _gzip_layer() -> Decode:
 
 
 def _deflate_layer() -> Decode:
-    """`deflate` is zlib by RFC 9110 and raw deflate from servers that read it otherwise."""
+    """`deflate` is zlib by RFC 9110, but some servers send raw deflate."""
     begun = b""
     inflater = None
 
@@ -159,7 +159,7 @@ def _brotli_layer() -> Decode:
     inflater = brotli.Decompressor()
 
     def decode(data: bytes) -> Iterator[bytes]:
-        # Output beyond the limit waits inside; asking with no input fetches it.
+        # The decoder keeps output beyond the limit; a call without input returns it.
         while not inflater.is_finished():
             piece = inflater.process(data, output_buffer_limit=PIECE_BYTES_MAX)
             if not piece:

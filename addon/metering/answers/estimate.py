@@ -1,9 +1,9 @@
-"""Pure. Token estimates for what no provider reported; always marked as such.
+"""Pure. Token estimates for answers without reported usage; always marked as estimates.
 
 About four bytes of English text are a token in every tokenizer in use (OpenAI, "What are tokens
-and how to count them"), and most servers send a frame for each token. Around a tool call a model
-writes more than passes on the wire. Hidden reasoning never passes and cannot be estimated.
-`tests/bench/bench_estimate.py` measures how far off that is on recorded streams.
+and how to count them"), and most servers send a frame for each token. A tool call costs more
+tokens than the wire shows. Hidden reasoning is not on the wire and cannot be estimated.
+`tests/bench/bench_estimate.py` measures the error on recorded streams.
 """
 
 import re
@@ -11,10 +11,10 @@ from functools import cache
 
 BYTES_PER_TOKEN = 4
 TOKENS_PER_CALL = 30
-"""What a tool call costs beside its arguments. Measured on the recorded streams with calls: 10-45
+"""Tokens of a tool call beside its arguments. Measured on the recorded streams with calls: 10-45
 with OpenAI's wire, 30-95 with Anthropic's; 30 halves the median error of both."""
 _BASE64 = b";base64,"
-"""Images and documents inside a request, which are billed by other measures than their length."""
+"""Images and documents inside a request, which are not billed by their length."""
 
 
 def input_tokens_of(body: bytes) -> int | None:
@@ -33,13 +33,13 @@ def input_tokens_of(body: bytes) -> int | None:
 
 
 def output_tokens_of(*, frames: int, text_bytes: int, calls: int) -> int:
-    """Output tokens of frames that carried so much; a frame with text is a token at least."""
+    """Output tokens of frames with this much text; a frame with text has at least one token."""
     text = max(frames, text_bytes // BYTES_PER_TOKEN) if text_bytes else 0
     return text + calls * TOKENS_PER_CALL
 
 
 def text_bytes_of(run: bytes, text_marks: tuple[bytes, ...]) -> int:
-    """The generated text in a run of frames, in bytes as they were written."""
+    """Bytes of generated text in a run of frames, escapes included."""
     return sum(len(found[1]) for found in _texts(text_marks).finditer(run))
 
 

@@ -26,30 +26,30 @@ from addon.metering.answers.templates import Ordinary, learn
 from ledger.model.usage import NO_USAGE, Usage
 
 _DONE = b"[DONE]"
-"""OpenAI's end of a stream; others send it too, after their own."""
+"""OpenAI's end mark of a stream; others send it too, after their own."""
 _DONE_MARK = Mark(_DONE)
 
 STEP_BYTES_MAX = 8 * 1024
 """Decoded bytes that are read in one step: 3 ms for the costliest that need no parse."""
 STEP_BYTES_MIN = 1024
 STEP_FRAMES = 64
-"""Frames parsed in a step from which on the next one is a quarter as long, because a parsed frame
-of a few bytes takes up to 60 µs. Steps with few of them grow again."""
+"""After a step with this many parsed frames, the next step is a quarter as long, because a parsed
+frame of a few bytes takes up to 60 µs. Steps with fewer grow again."""
 WHOLE_PIECE_BYTES = 64 * 1024
-"""What is read at a time of a body that is there as a whole: it lies in a core's cache, and of the
-last piece, which has the marks, not too much has to be searched for them."""
+"""Bytes read at a time from a complete body: they fit a core's cache, and the last piece, which
+has the marks, is short enough to search."""
 PIECE_WORK_BYTES = 128
-"""What a piece from the decoder counts beside its bytes, even when it is empty."""
+"""Work counted for each piece from the decoder beside its bytes, even for an empty one."""
 READ_BLOCKS_MAX = 1_024
-"""Blocks that are read in full while no text has come: comments, empty frames. Behind them only
+"""Blocks that are read in full before the first text: comments, empty frames. After them only
 frames with a mark are read."""
 LEARN_FROM_FRAMES = 64
-"""A lesson costs what the searches cost for about 30 frames; short answers never pay for it."""
+"""Learning costs as much as the searches for about 30 frames; short answers never learn."""
 LESSONS_MAX = 32
-"""How often a stream may change what is ordinary (reasoning, then text, then a tool call …);
-one that never repeats itself stops costing lessons, 6 µs each."""
+"""How often the meter learns a template in one stream (reasoning, then text, then a tool call …).
+A stream that never repeats itself then costs no more learning, 6 µs each."""
 ID_LOOKS_MAX = 64
-"""Frames to parse because they lack the id; a wire that says it only once stops costing parses."""
+"""Frames to parse because they lack the id; then a wire that sends it once costs no more parses."""
 
 
 class Meter:
@@ -70,9 +70,9 @@ class Meter:
         confirms: Callable[[Facts, dict[str, Any]], bool] | None = None,
         on_confirmed: Callable[[], object] | None = None,
     ) -> None:
-        """`headers` are the answer's, by lower-case name. `confirms` tells of a frame whether it
-        proves that this is an LLM call; None where that is known. `on_confirmed` is called once,
-        when it is."""
+        """`headers` are the answer's, by lower-case name. `confirms` returns whether a frame proves
+        that this is an LLM call; None if that is known. The meter calls `on_confirmed` once, when
+        a frame does."""
         self._dialect = dialect
         self._marks = (*dialect.marks, _DONE_MARK)
         self._is_error = status >= 400
@@ -82,9 +82,9 @@ class Meter:
         self._framing: Framing | None = FRAMINGS[framing]() if framing is not None else None
         self._is_sse = False
         self.request_units = request_units or {}
-        """What the request is billed by where the answer reports nothing."""
+        """The request's billable units, used if the answer reports no usage."""
         self._usage_frame: tuple[bytes, dict[str, Any]] | None = None
-        """The last frame that had a usage: its bytes and what they say."""
+        """The last frame with a usage: its bytes and its parsed value."""
         self._confirms = confirms
         self._on_confirmed = on_confirmed
         self._begun = b""
@@ -105,10 +105,10 @@ class Meter:
             path_model=path_model,
             ending=dialect.ending,
         )
-        """What has been said so far."""
+        """The facts read so far."""
 
     def feed(self, data: bytes) -> None:
-        """Bytes as upstream sent them, in any cut."""
+        """Read bytes as upstream sent them, in any chunks."""
         if self._decoder is None and len(data) <= self.step_bytes:
             self._frame(data)
             if self._parsed or self.step_bytes != STEP_BYTES_MAX:
@@ -141,18 +141,18 @@ class Meter:
                 worked = 0
 
     def feed_whole(self, body: bytes) -> None:
-        """A whole body at once, from a recording; `end` comes after it."""
+        """Read a whole recorded body at once; the caller then calls `end`."""
         if self._decoder is not None or len(body) <= STEP_BYTES_MAX:
             self.feed(body)
             return
-        # The first pieces are short: from them it is learned what an ordinary frame is.
+        # The first pieces are short, so that the meter learns the ordinary frames from them.
         for start in range(0, min(len(body), WHOLE_PIECE_BYTES), STEP_BYTES_MAX):
             self._frame(body[start : start + STEP_BYTES_MAX])
         for start in range(WHOLE_PIECE_BYTES, len(body), WHOLE_PIECE_BYTES):
             self._frame(body[start : start + WHOLE_PIECE_BYTES])
 
     def _size_steps(self) -> None:
-        """Make the next step shorter where this one was much work."""
+        """Make the next step shorter if this one was much work."""
         if self._parsed >= STEP_FRAMES:
             self.step_bytes = max(STEP_BYTES_MIN, self.step_bytes // 4)
         elif self.step_bytes < STEP_BYTES_MAX:
@@ -160,16 +160,16 @@ class Meter:
         self._parsed = 0
 
     def feed_events(self, run: bytes) -> None:
-        """Whole server-sent events, which the editor of an unencoded stream has framed already."""
+        """Read whole server-sent events, which the editor of an unencoded stream has framed."""
         if self._is_sse and not self._is_ordinary(run):
             self._read_run(run)
             self._size_steps()
         elif not self._is_sse:
-            # Nothing has been chosen yet, or the body is no event stream whatever its type says.
+            # No framing is chosen yet, or the body is not an event stream despite its type.
             self._frame(run)
 
     def feed_message(self, message: bytes) -> None:
-        """One message of a WebSocket: a frame as it is."""
+        """Read one WebSocket message, which is one frame."""
         self._frames += 1
         self._read(Frame("", message))
 
@@ -180,22 +180,22 @@ class Meter:
         assert self._framing is not None  # one is chosen for every body that is over
         rest = self._framing.end()
         self._read_run(rest)
-        # What has said its own end is whole, and a document need not be parsed again.
+        # An answer with its own end mark is whole, and a document need not be parsed again.
         self.facts.is_cut_inside = not self.facts.ended and self._is_cut_inside(rest)
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether it is known that this is an LLM call."""
+        """Whether this is confirmed as an LLM call."""
         return self._confirms is None
 
     @property
     def is_encoded(self) -> bool:
-        """Whether a few bytes of the answer may be much work."""
+        """Whether the answer is encoded, so that a few bytes may be much work."""
         return self._decoder is not None
 
     @property
     def kept_bytes(self) -> int:
-        """What an answer that is being read keeps in memory."""
+        """Bytes in memory for an answer in progress."""
         framing = self._framing.kept_bytes if self._framing is not None else len(self._begun)
         return framing + (self._decoder.kept_bytes if self._decoder is not None else 0)
 
@@ -218,7 +218,7 @@ class Meter:
 
     @property
     def trouble(self) -> str | None:
-        """Why some of the answer could not be read; None if all could."""
+        """Why a part of the answer could not be read; None if all of it could."""
         reasons = (
             self._decoder.trouble if self._decoder is not None else None,
             self._framing.lost if self._framing is not None else None,
@@ -235,8 +235,8 @@ class Meter:
 
     @property
     def usage_json(self) -> str | None:
-        """The provider's usage object: its own text where it is one object of the answer, compact
-        JSON where it is put together (`verbatim`)."""
+        """The provider's usage object: its own text if it is one object of the answer, compact
+        JSON if the dialect assembles it (`verbatim`)."""
         usage = self.facts.usage
         if usage is None:
             return None
@@ -254,10 +254,10 @@ class Meter:
         return json_values.dumps(usage) if usage is not None else None
 
     def estimated_output_tokens(self) -> int | None:
-        """How many output tokens have passed, by their text; None if that cannot be told.
+        """Output tokens that have passed, estimated from their text; None without an estimate.
 
-        It cannot where the text is hidden (InvokeModel's base64), and need not where the provider
-        says a running figure of its own (Gemini).
+        There is none if the text is hidden (InvokeModel's base64), or if the provider sends a
+        running figure of its own (Gemini).
         """
         if not self._dialect.text_marks or self.facts.is_document:
             return None
@@ -271,7 +271,7 @@ class Meter:
         blocks = framing.split(rest)
         frame = framing.parse(blocks[-1]) if blocks else None
         if frame is None:
-            # A comment may stand alone at the end; an unfinished field or message may not.
+            # A comment may be alone at the end; an unfinished field or message may not.
             is_comment = isinstance(framing, SSE) and blocks[-1].lstrip().startswith(b":")
             return isinstance(framing, SSE | EventStream) and not is_comment
         data = frame.data.strip()
@@ -303,7 +303,7 @@ class Meter:
             self._look_through(run)
 
     def _read_until_text(self, run: bytes) -> bytes:
-        """Read frame by frame until generated content has passed; what is left of the run."""
+        """Read frame by frame until generated content has passed; return the rest of the run."""
         framing = self._framing
         assert framing is not None
         blocks = framing.split(run)
@@ -324,7 +324,7 @@ class Meter:
         return b""
 
     def _is_ordinary(self, run: bytes) -> bool:
-        """Whether these are whole, ordinary frames; then they are counted and done with."""
+        """Whether these are whole, ordinary frames; if so, count them and skip them."""
         seen = self._ordinary.read(run) if self._ordinary is not None else None
         if seen is None:
             return False
@@ -333,7 +333,7 @@ class Meter:
         return True
 
     def _look_through(self, run: bytes) -> None:
-        """Read the frames that a mark strikes, and those that lack the id; learn from none."""
+        """Read the frames with a mark, and those that lack the id, without learning."""
         framing = self._framing
         assert framing is not None
         frames = framing.count(run)
@@ -371,7 +371,7 @@ class Meter:
                 self._read_id(block)
 
     def _read_id(self, block: bytes) -> None:
-        """Take nothing but the id from a frame that would not have been parsed otherwise."""
+        """Read only the id from a frame that has no mark."""
         assert self._framing is not None
         frame = self._framing.parse(block)
         body = json_values.loads(frame.data) if frame is not None else None
@@ -381,7 +381,7 @@ class Meter:
             self.facts.see_id(alone.response_id)
 
     def _read_latest(self, blocks: list[bytes], struck: list[Mark]) -> None:
-        """Read the last frame that brings a figure, which is the last one as a rule."""
+        """Read the last frame that has a figure, which is usually the last one."""
         before = self.facts.usage
         for block in reversed(blocks):
             if _any_strikes(struck, block):
@@ -390,7 +390,7 @@ class Meter:
                     return
 
     def _id_needle(self) -> bytes:
-        """The id as every frame should repeat it; empty if none has to, or some did not."""
+        """The id that every frame should repeat; empty if none has to, or some did not."""
         facts = self.facts
         if not self._dialect.id_in_frames or facts.response_id is None or facts.id_unstable:
             return b""
@@ -399,7 +399,7 @@ class Meter:
         return self._id_written
 
     def _learn(self, blocks: list[bytes]) -> None:
-        """Take what is ordinary from the last two of some frames that held nothing."""
+        """Learn a template from the last two of some frames without facts."""
         if len(blocks) < 2 or self._lessons_left <= 0:
             return
         self._lessons_left -= 1

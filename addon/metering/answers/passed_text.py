@@ -1,7 +1,7 @@
 """Pure. How much generated text has passed in a stream, for an estimate that few streams need.
 
-The result must not depend on chunk boundaries, and streams that need no estimate must cost nearly
-nothing: runs are kept unmeasured up to a bound, and measured by one regular expression.
+The result must not depend on chunk boundaries, and a stream without an estimate must cost nearly
+nothing. So runs are kept unmeasured up to a bound, and one regular expression measures them.
 """
 
 from addon.dialects.dialect import Dialect
@@ -40,7 +40,7 @@ class PassedText:
         self._waiting = 0
 
     def begin(self, block: bytes, *, frames_before: int, has_running_figure: bool) -> None:
-        """The first frame with text. What holds for it is taken to hold for the stream."""
+        """Read the first frame with text. All later frames are assumed to be like it."""
         self._frames_before = frames_before
         self._is_padded = PADDING in block
         if has_running_figure:
@@ -49,12 +49,12 @@ class PassedText:
 
     @property
     def is_measured(self) -> bool:
-        """Whether the bytes of the text are what the estimate is made from."""
+        """Whether the estimate uses the bytes of the text."""
         return bool(self._text_marks) and not self._is_padded
 
     def keep(self, run: bytes, *, is_last: bool = False) -> None:
-        """A run whose text is to be measured, if it ever has to be. `is_last`: the figures have
-        come, so that little will follow and hardly anybody will ask."""
+        """Keep a run, to measure its text only if needed. `is_last`: the usage has arrived, so
+        little follows and an estimate is rarely needed."""
         if not self._text_marks:
             return
         self._unmeasured.append(run)
@@ -63,16 +63,16 @@ class PassedText:
             self._measure()
 
     def add(self, text_bytes: int) -> None:
-        """Text that has been measured already, without tool calls."""
+        """Add text that is measured already and has no tool calls."""
         self._bytes += text_bytes
 
     def tokens(self, frames: int) -> int | None:
-        """Output tokens in so many frames of the stream; None if that cannot be told."""
+        """Output tokens in this many frames of the stream; None without an estimate."""
         if not self._text_marks:
             return None
         self._measure()
         frames -= self._frames_before
-        # Padding hides how long a text is, from us too: a frame is a token then.
+        # Padding hides the length of the text, so count one token per frame.
         text_bytes = frames if self._is_padded else self._bytes
         return estimate.output_tokens_of(frames=frames, text_bytes=text_bytes, calls=self._calls)
 

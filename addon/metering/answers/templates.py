@@ -1,11 +1,11 @@
 """Pure. Templates of the ordinary frames of one stream, so that runs of them need no parsing.
 
-In a long answer nearly all frames differ in the generated text alone. From two frames in a row
-that hold nothing for the meter, `learn` takes what they share: the constant bytes around the
-gaps. A run has nothing for the meter either if it is made of those constants and if the quotes in
-them are all the quotes there are: no constant holds a mark, and without a quote no gap can hold
-a JSON key. Counting a long needle is cheap, and this is two or three counts where searching for
-marks takes ten (`tests/bench/bench_meter.py`).
+In a long answer nearly all frames differ in the generated text alone. From two consecutive frames
+without facts, `learn` takes the bytes that both share: the constants around the gaps. A run has no
+facts either if it consists of those constants and gaps, and all of its quotes are in the constants:
+no constant holds a mark, and without a quote no gap can hold a JSON key. Counting a long needle is
+cheap, and this takes two or three counts while searching for marks takes ten
+(`tests/bench/bench_meter.py`).
 
     data: {"id":"x","delta":{"content":"Hel"},"finish_reason":null}\\n\\n
     |------------- head --------------|   |---------- tail ----------|    tail + head = seam
@@ -22,17 +22,17 @@ from addon.dialects.dialect import Mark
 from addon.framing import json_values
 
 FRAME_BYTES_MAX = 8 * 1024
-"""Frames from which anything is learned. Frames of text are shorter, and a frame is read once
-for each token, so nothing would be won."""
+"""Longest frame to learn from. Frames of text are shorter. A longer frame gains nothing, because
+it is read once for each token."""
 GAPS_MAX = 8
-"""Gaps in one frame: text, filler, an index or two, a time. Each one costs a search per run."""
+"""Gaps in one frame: text, filler, one or two indexes, a time. Each one costs a search per run."""
 _QUOTE = b'"'
 PADDING = b'"obfuscation"'
-"""Filler that hides how long a token is; a stream that has it sends a token a frame (OpenAI)."""
+"""Filler that hides the length of a token; a stream with it sends one token per frame (OpenAI)."""
 _VARYING_KEYS = frozenset({PADDING.strip(_QUOTE), b"p", b"created_at"})
 """Keys beside the text whose strings may differ: filler (OpenAI, Mistral), a time (Ollama)."""
 _STRUCTURE = re.compile(rb"[\s\d.,:{}\[\]-]*")
-"""What may differ between two frames outside of strings: numbers, blanks, brackets."""
+"""Tokens outside of strings that may differ between two frames: numbers, blanks, brackets."""
 
 
 class Seen(NamedTuple):
@@ -52,7 +52,7 @@ class Ordinary:
     middles: tuple[bytes, ...]
     """The constants between the gaps of one frame."""
     quotes: int
-    """In the constants of a frame."""
+    """Number of quotes in the constants of a frame."""
     constant_bytes: int
     openings: tuple[bytes, ...]
     """`"content":"`: where text begins, if there are other gaps than the text."""
@@ -60,10 +60,10 @@ class Ordinary:
     """A gap outside of strings could hold a whole frame without a quote: `data: [DONE]`."""
 
     def read(self, run: bytes) -> Seen | None:
-        """A run of ordinary frames; None if any of it is anything else."""
+        """Read a run of ordinary frames; None if any part of it is not one."""
         if not (run.startswith(self.head) and run.endswith(self.tail)):
             return None
-        # Without a tail the seam is the head, and the first one is found too.
+        # Without a tail the seam is the head, so the count includes the first one.
         frames = run.count(self.seam) + (1 if self.tail else 0)
         if run.count(_QUOTE) != frames * self.quotes:
             if b"\\" not in run:
@@ -89,10 +89,10 @@ def learn(
     must: bytes,
     measures_text: bool,
 ) -> Ordinary | None:
-    """The template of two frames in a row; None if it would be unsafe or useless.
+    """The template of two consecutive frames; None if it would be unsafe or useless.
 
-    Neither frame may hold a mark. `must` is what every frame has to repeat (the id); b"" if
-    nothing. Without `measures_text`, `text_bytes` of what is seen means nothing.
+    Neither frame may hold a mark. Every frame has to repeat `must` (the id), which may be b"".
+    Without `measures_text`, `Seen.text_bytes` has no meaning.
     """
     tokens = _without_escaped_quotes(one).split(_QUOTE)
     others = _without_escaped_quotes(other).split(_QUOTE)
@@ -122,7 +122,7 @@ def learn(
         head=head,
         tail=tail,
         seam=_without_last_quote(seam),
-        # A quote alone, between text and a varying end, is among the quotes that are counted.
+        # A single quote character between text and a varying end is counted with the others.
         middles=tuple(_without_last_quote(one) for one in middles if one != _QUOTE),
         quotes=sum(constant.count(_QUOTE) for constant in (seam, *middles)),
         constant_bytes=len(seam),
@@ -132,7 +132,7 @@ def learn(
 
 
 def _is_plain(frame: bytes) -> bool:
-    """Short, and with its keys as a byte search finds them."""
+    """Whether a frame is short and has no escaped keys, which a byte search would miss."""
     return len(frame) <= FRAME_BYTES_MAX and not json_values.has_escaped_key(frame)
 
 
@@ -141,24 +141,24 @@ def _data_lines(run: bytes) -> int:
 
 
 def _without_escaped_quotes(run: bytes) -> bytes:
-    """As long as before, and every quote left begins or ends a string."""
+    """The run at its old length, in which every remaining quote begins or ends a string."""
     return run.replace(b"\\\\", b"..").replace(b'\\"', b"..")
 
 
 def _is_value_of(keys: AbstractSet[bytes], tokens: list[bytes], at: int) -> bool:
-    """Whether the token is a string that stands under one of these keys."""
+    """Whether the token is the string value of one of these keys."""
     return at > 2 and tokens[at - 1].strip() == b":" and tokens[at - 2] in keys
 
 
 def _may_differ(at: int, tokens: list[bytes], others: list[bytes]) -> bool:
-    """Filler, numbers and blanks may; a type, a name or the name of an event may not."""
+    """Whether a token may vary: filler, numbers and blanks may; types and (event) names may not."""
     if at % 2:
         return _is_value_of(_VARYING_KEYS, tokens, at)
     return at > 0 and all(_STRUCTURE.fullmatch(token) for token in (tokens[at], others[at]))
 
 
 def _constants(tokens: list[bytes], gaps: list[int]) -> list[bytes]:
-    """What stands before the first gap, between the gaps, and after the last; with its quotes."""
+    """The bytes before the first gap, between the gaps, and after the last, quotes included."""
     constants = []
     start = 0
     for gap in gaps:
@@ -170,7 +170,7 @@ def _constants(tokens: list[bytes], gaps: list[int]) -> list[bytes]:
 
 
 def _could_hide(mark: Mark, constant: bytes) -> bool:
-    """Whether taking the constant for granted could swallow a mark, or a part of one."""
+    """Whether skipping the constant could hide a mark, or a part of one."""
     needle = mark.needle
     if constant.count(needle) != sum(constant.count(form) for form in mark.harmless):
         return True
@@ -180,13 +180,14 @@ def _could_hide(mark: Mark, constant: bytes) -> bool:
 
 @cache
 def _parts(needle: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """What a needle begins and ends with, from two bytes on: a quote alone is never swallowed."""
+    """The prefixes and suffixes of a needle, from two bytes on: one quote alone is never hidden."""
     cuts = range(2, len(needle))
     return tuple(needle[:cut] for cut in cuts), tuple(needle[-cut:] for cut in cuts)
 
 
 def _without_last_quote(constant: bytes) -> bytes:
-    """A needle that ends in a rarer byte is found twice as fast; the quote is counted anyway."""
+    """Drop the last quote: a needle that ends in a rarer byte is found twice as fast, and the quote
+    is counted anyway."""
     return constant[:-1] if len(constant) > 1 and constant.endswith(_QUOTE) else constant
 
 
@@ -195,5 +196,5 @@ def _openings(tokens: list[bytes], texts: list[int]) -> tuple[bytes, ...]:
 
 
 def _text_bytes(run: bytes, opening: bytes) -> int:
-    """The bytes from each opening to the next quote, none of which is escaped any more."""
+    """Bytes from each opening to the next quote; the run has no escaped quotes."""
     return sum([part.find(_QUOTE) for part in run.split(opening)[1:]])

@@ -1,7 +1,7 @@
-"""Pure. An answer put together for a person: its text, its reasoning, the tools that it calls.
+"""Pure. An answer assembled for people: its text, its reasoning, its tool calls.
 
-It is for people, not for metering: it reads the few keys under which vendors put generated text,
-and leaves out the rest. Never raises on any bytes.
+Metering does not use it: it reads the few keys that vendors use for generated text, and leaves out
+the rest. Never raises on any bytes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ import orjson
 from addon.framing.choice import framing_of
 
 TEXT_LENGTH_MAX = 200_000
-"""Characters of one answer that are shown: some 50 000 tokens."""
+"""Characters shown of one answer: some 50 000 tokens."""
 CALLS_MAX = 100
 
 
@@ -33,7 +33,7 @@ class Transcript:
     reasoning: str = ""
     calls: list[ToolCall] = field(default_factory=list)
     is_cut: bool = False
-    """There was more than is kept."""
+    """The answer had more text than is kept."""
 
 
 def transcript_of(body: bytes, content_type: str) -> Transcript:
@@ -195,7 +195,7 @@ class _Reader:
             self._add(frame["text"])
 
     def _ollama(self, frame: Mapping[str, Any]) -> None:
-        """And Cohere's whole answers, whose `message` holds parts."""
+        """Ollama, and Cohere's whole answers, whose `message` holds parts."""
         message = _object(frame.get("message"))
         if message and "choices" not in frame and frame.get("type") != "message_start":
             self._message(message, {"index": 0})

@@ -1,11 +1,11 @@
 """Pure. The text of a usage object as upstream wrote it: spacing, escapes, spelling of numbers and
 duplicate keys included, which do not survive a JSON round trip.
 
-A dialect hands on the usage as a value. Where that value is one object of the frame, its text is
-found again by its key and compared. Where it is not, there is no such text, and the value is
-written as compact JSON: figures that are gathered (Ollama's line, llama.cpp's, response headers),
-an Anthropic stream's usage, which is overlaid key by key from `message_start` and `message_delta`,
-what stands in base64 (InvokeModel streams), and what no database would take as JSON (NaN).
+A dialect returns the usage as a value. If that value is one object of the frame, this module finds
+its text by its key and compares the two. If not, it writes the value as compact JSON. That is so
+for collected figures (Ollama's line, llama.cpp's, response headers), for an Anthropic stream's
+usage, which merges `message_start` and `message_delta` key by key, for usage in base64 (InvokeModel
+streams), and for values that databases refuse as JSON (NaN).
 """
 
 import re
@@ -14,18 +14,18 @@ from typing import Any
 from addon.framing import json_values
 
 CANDIDATES_MAX = 4
-"""Places with the right key that are tried, the last one first: parsers take the last of duplicate
-keys. Each costs a scan of the object that stands there."""
+"""Places with the right key to try, the last one first: parsers take the last of duplicate keys.
+Each costs a scan of the object at that place."""
 BRACES_MAX = 8
-"""Objects within a usage object, the usage itself included, that are tried the quick way."""
+"""The quick way handles at most this many objects in a usage object, itself included."""
 _DEPTH_MAX = 4
 _ITEMS_MAX = 4
-"""Usage stands in `response.usage` or `choices[0].usage`, and never deeper."""
+"""Usage is in `response.usage` or `choices[0].usage`, and never deeper."""
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}]', re.DOTALL)
 
 
 def key_of(body: dict[str, Any], usage: dict[str, Any], depth: int = _DEPTH_MAX) -> str | None:
-    """The key under which this very object stands in a frame; None if it is not in it."""
+    """The key of this object (by identity) in a frame; None if the frame does not have it."""
     for key, value in body.items():
         if value is usage:
             return key
@@ -41,7 +41,7 @@ def key_of(body: dict[str, Any], usage: dict[str, Any], depth: int = _DEPTH_MAX)
 
 
 def text_of(data: bytes, key: str, usage: dict[str, Any]) -> str | None:
-    """The text of the object under a key in a frame; None if it is not found as it was read."""
+    """The text of the object under a key in a frame; None if no text parses to the same value."""
     needle = b'"' + key.encode("utf-8", "replace") + b'"'
     end = len(data)
     for _ in range(CANDIDATES_MAX):
@@ -68,14 +68,14 @@ def _key_in_list(items: list[Any], usage: dict[str, Any], depth: int) -> str | N
 
 
 def _value_after(data: bytes, at: int) -> int:
-    """Where the value of a key begins that ends at `at`."""
+    """Start of the value of the key that ends at `at`."""
     while at < len(data) and data[at] in b" \t\r\n:":
         at += 1
     return at
 
 
 def _plain_object(data: bytes, start: int) -> bytes:
-    """The object that begins at `start`, if no string in it holds a brace; else some other text."""
+    """The object that begins at `start`; other text if a string in it holds a brace."""
     if data[start : start + 1] != b"{":
         return b""
     end = start
