@@ -1,4 +1,4 @@
-"""Pure. What a provider says an answer costs, as exact pico-USD; kept beside our own figure."""
+"""Pure. The cost that a provider reports, as exact pico-USD; kept beside our own figure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Costs:
 
     own: int | None = None
     upstream: int | None = None
-    """Billed by the upstream apart, and only under BYOK."""
+    """Billed separately by the upstream, and only under BYOK."""
     is_byok: bool | None = None
 
 

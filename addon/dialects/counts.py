@@ -15,13 +15,13 @@ _CAPITAL = re.compile("(?<=[a-z])[A-Z]")
 _DEPTH_MAX = 4
 """How deep a usage object is read; the deepest known path has three steps."""
 _REMARKS_MAX = 16
-"""Remarks of one usage object. Upstream decides how many of its values are no counts."""
+"""Remarks of one usage object. Bounded, because upstream may send any number of bad values."""
 
 
 class Counts:
-    """One pass over a usage object: what can be a count is one, the rest becomes a remark.
+    """One pass over a usage object: reads valid counts; other values become remarks.
 
-    A path `a.b` is key b of the object at a. A value of null counts as not said.
+    A path `a.b` is key b of the object at a. A value of null counts as not reported.
     """
 
     __slots__ = ("_remarks", "_said")
@@ -33,7 +33,7 @@ class Counts:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What was said and cannot be a count, in words, each once."""
+        """A text for each reported value that cannot be a count, without repeats."""
         return tuple(self._remarks)
 
     def says(self, *paths: str) -> bool:
@@ -41,7 +41,7 @@ class Counts:
         return any(path in self._said for path in paths)
 
     def paths_within(self, prefix: str) -> list[str]:
-        """The paths of what stands in the object at `prefix`."""
+        """The paths of the values in the object at `prefix`."""
         return [path for path in self._said if path.startswith(prefix + ".")]
 
     def first(self, *paths: str) -> int | None:
@@ -76,11 +76,11 @@ class Counts:
         return None
 
     def units(self, names: Mapping[str, str], *, within: str = "") -> dict[str, int]:
-        """The units that are reported, by the ledger's name for their paths; zeros left out.
+        """The reported units, by the ledger's name for their paths; zeros left out.
 
-        A tool that ran zero times is in `usage_json`; here it would only make noise in reports.
-        Where several paths have one name, they say the same thing, and the last one stands. What
-        stands within an object of tools and has no name here keeps its own: it is billed.
+        `usage_json` has the tools that ran zero times; in reports they would be noise. If several
+        paths have one name, they mean the same, and the last one counts. A value in an object of
+        tools (`within`) without a name here keeps its own name, because it is billed.
         """
         found: dict[str, int] = {}
         for path in self._said:
@@ -108,10 +108,10 @@ def _flatten(usage: Mapping[str, Any], prefix: str, said: dict[str, Any], depth:
 
 
 def unknown_keys(usage: Mapping[str, Any], known: Set[str]) -> Iterator[str]:
-    """Keys of a usage object that are not known, one step into its objects.
+    """Unknown keys of a usage object, down to one step into its objects.
 
-    `a.b` is known as such, `a.*` stands for whatever is in a, and an object a without any of them
-    may hold nothing that is known.
+    In `known`, `a.b` is one key of the object a, and `a.*` is all of its keys. An object a without
+    either has no known keys.
     """
     for key, value in usage.items():
         if key not in known:
@@ -121,7 +121,7 @@ def unknown_keys(usage: Mapping[str, Any], known: Set[str]) -> Iterator[str]:
 
 
 def lookup(said: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path; None where any step is missing or no object."""
+    """The value at a dotted path; None if any step is missing or not an object."""
     value: Any = said
     for key in path.split("."):
         if not isinstance(value, dict):
@@ -131,7 +131,7 @@ def lookup(said: Mapping[str, Any], path: str) -> Any:
 
 
 def count_in(headers: Mapping[str, str], name: str) -> int | None:
-    """The count that a header says; None if it says none, or something else."""
+    """The count in a header; None if the header is missing or not a count."""
     text = headers.get(name, "")
     return count_of(int(text)) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 

@@ -1,7 +1,7 @@
-"""Pure. Which endpoints of which providers are known, as a table: generated from the routes and the
-providers, so that the documentation cannot lag behind them.
+"""Pure. The table of known endpoints and providers: generated from the routes and the providers,
+so that the documentation stays up to date.
 
-`python -m addon.dialects.coverage` prints the table that stands in the README.
+`python -m addon.dialects.coverage` prints the table of the README.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from ledger.model.providers import PROVIDERS, Provider, StreamUsage
 
 BEGIN = "<!-- endpoints -->"
 END = "<!-- /endpoints -->"
-"""The table stands between these lines."""
+"""The README has the table between these lines."""
 HOSTS_SHOWN_MAX = 2
 _USAGE = {
     StreamUsage.OPT_IN: "when asked for",
@@ -33,7 +33,7 @@ def endpoint_table() -> str:
 
 
 def provider_table() -> str:
-    """Providers with their hosts, price list and how streams come to carry usage."""
+    """Providers with their hosts, price list, and the way to get usage in streams."""
     lines = [
         "| provider | hosts | price list | usage in streams |",
         "| --- | --- | --- | --- |",
@@ -47,7 +47,7 @@ def provider_table() -> str:
 
 
 def tables() -> str:
-    """Both tables, as they stand in the README between the markers."""
+    """Both tables, as the README has them between the markers."""
     return f"{BEGIN}\n\n{endpoint_table()}\n\n{provider_table()}\n\n{END}"
 
 

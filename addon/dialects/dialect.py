@@ -17,23 +17,23 @@ from ledger.model.usage import Usage
 class Mark:
     """A byte string that makes a run of frames worth parsing, and its harmless forms.
 
-    A run strikes when the mark occurs more often than its harmless forms together:
-    `Mark(b'"usage"', (b'"usage":null', b'"usage": null'))`. A form that is missing here costs a
-    parse, never a figure.
+    A mark strikes a run if it occurs more often than its harmless forms together:
+    `Mark(b'"usage"', (b'"usage":null', b'"usage": null'))`. A missing harmless form costs a parse,
+    but never loses a figure.
     """
 
     needle: bytes
     harmless: tuple[bytes, ...] = ()
     latest: bool = False
-    """What it marks is a running figure that each frame says whole, so that of several such
-    frames seen together the last is enough (Gemini's `usageMetadata`)."""
+    """Each frame repeats the whole running figure, so that the last of several such frames is
+    enough (Gemini's `usageMetadata`)."""
 
     def count(self, run: bytes) -> int:
-        """How often it stands in a run, its harmless forms left out."""
+        """How often it occurs in a run, without its harmless forms."""
         return run.count(self.needle) - sum(run.count(form) for form in self.harmless)
 
     def strikes(self, run: bytes) -> bool:
-        """Whether a run of frames holds it in any but a harmless form."""
+        """Whether a run of frames holds it in a form that is not harmless."""
         left = run.count(self.needle)
         for form in self.harmless:
             if left <= 0:
@@ -42,8 +42,8 @@ class Mark:
         return left > 0
 
     def places(self, run: bytes) -> list[int]:
-        """Where it stands in a run in any but a harmless form, the last place first. As a rule
-        these are near the end, and the harmless ones before them are not looked at."""
+        """Its offsets in a run, without the harmless forms, the last one first. Usually these are
+        near the end, so that a caller can skip the harmless forms before them."""
         found: list[int] = []
         left, at = self.count(run), len(run)
         while left > len(found) and at > 0:
@@ -57,7 +57,7 @@ class Asking(StrEnum):
     """What a dialect offers to a client that wants usage in a stream."""
 
     NEVER = "never"
-    """Usage comes by itself, or there is no way to ask."""
+    """Streams have usage without a request option, or there is no such option."""
     STREAM_OPTIONS = "stream_options"
     """OpenAI's `stream_options.include_usage`."""
 
@@ -66,10 +66,10 @@ class Asking(StrEnum):
 class Dialect:
     """One wire format.
 
-    `read` is called for every frame that a mark strikes, for all of the first frames until some
-    content has passed, and for a plain document with an empty event name. `usage_of` turns the
-    usage object that `read` gathered into the ledger's convention; it is called at the end.
-    Neither may raise on any JSON; what they are given came through `framing.json_values`.
+    The meter calls `read` for every frame that a mark strikes, for all frames until some content
+    has passed, and for a plain document with an empty event name. At the end it calls `usage_of`,
+    which converts the usage object from `read` to the ledger's convention.
+    Neither may raise on any JSON; `framing.json_values` has parsed their input.
     """
 
     name: str
@@ -81,22 +81,22 @@ class Dialect:
     """Facts so far, the frame's event name, its JSON object."""
     usage_of: Callable[[Mapping[str, Any], Facts], Usage]
     known_keys: frozenset[str] = frozenset()
-    """Keys of the usage object that are read here, or known to mean nothing to a ledger: `a`,
-    `a.b` for a key of an object in it, `a.*` for all of them."""
+    """Keys of the usage object that the dialect reads, or that a ledger does not need: `a`, `a.b`
+    for a key of the object a, `a.*` for all of its keys."""
     marks: tuple[Mark, ...]
     text_marks: tuple[bytes, ...] = ()
     """JSON keys, quotes included, whose string values are generated text: `b'"content"'`."""
     call_marks: tuple[Mark, ...] = ()
-    """What stands once for each tool call of the model."""
+    """Byte string that occurs once for each tool call of the model."""
     id_in_frames: bool = False
     """Every frame of a stream repeats the response's id."""
     asking: Asking = Asking.NEVER
     model_header: str = ""
     """The request header that names the model, where the body does not; lower case."""
     streams_unless_told: bool = False
-    """A request that says nothing about streaming gets a stream (Ollama)."""
+    """A request without an option for streaming gets a stream (Ollama)."""
     ending: Ending = Ending.FINISH
-    """What a whole stream ends with at least."""
+    """The weakest end of a whole stream."""
     request_shapes: tuple[Shape, ...] = ()
     """A request body that fits one of these is an LLM request, on whatever host."""
     answer_shapes: tuple[Shape, ...] = ()

@@ -1,7 +1,7 @@
-"""Pure. Errors, in the spellings in use, of HTTP error bodies and inside streams.
+"""Pure. Reads errors in HTTP error bodies and in streams, in the formats in use.
 
 `{"error": {type, code, message}}` (OpenAI and most), with a number for the code (Gemini, which
-says `status` for type), with text for the code (Chuizi AI), `{"error": "text"}` beside `code`
+writes `status` for type), with text for the code (Chuizi AI), `{"error": "text"}` beside `code`
 (xAI, Ollama), `{"message", "error_type"}` (Cohere), `{"message"}` with the type in a header
 (Bedrock), `{"object": "error", "message", "type"}` (Mistral), `{"detail": …}` (FastAPI servers),
 `{"errors": [{message, code}]}` (Cloudflare).
@@ -12,11 +12,11 @@ from typing import Any
 from addon.dialects.facts import Facts, clean
 
 _MESSAGE_LENGTH_MAX = 1000
-"""Enough to tell what went wrong; upstream wrote it."""
+"""Characters kept of an error message, which upstream wrote: enough to explain the error."""
 
 
 def see_error(facts: Facts, error: object, beside: dict[str, Any] | None = None) -> None:
-    """An error object or text; `beside` is the object it stood in, which may say more of it."""
+    """Read an error object or text; `beside` is the object around it, which may have details."""
     facts.failed = True
     if isinstance(error, list) and error:
         error = error[0]
@@ -26,7 +26,7 @@ def see_error(facts: Facts, error: object, beside: dict[str, Any] | None = None)
     if not isinstance(error, dict):
         return
     kind = _first_text(error, "type", "status", "error_type", "__type")
-    # `"type": "error"` says nothing (Anthropic's and Responses' envelopes).
+    # `"type": "error"` has no information (Anthropic's and Responses' envelopes).
     if kind is not None and kind != "error":
         facts.error_type = clean(kind, 128)
     code = error.get("code")
@@ -38,7 +38,7 @@ def see_error(facts: Facts, error: object, beside: dict[str, Any] | None = None)
 
 
 def see_error_body(facts: Facts, body: dict[str, Any]) -> None:
-    """The body of an HTTP answer whose status says error."""
+    """Read the body of an HTTP answer with an error status."""
     inner = body.get("error") or body.get("errors") or body
     see_error(facts, inner, body)
     kind = facts.headers.get("x-amzn-errortype")
@@ -48,7 +48,7 @@ def see_error_body(facts: Facts, body: dict[str, Any]) -> None:
 
 
 def see_error_text(facts: Facts, body: bytes) -> None:
-    """An error that is no JSON: a line of text is kept, a page of HTML says nothing."""
+    """Read an error that is not JSON: keep a line of text, ignore a page of HTML."""
     facts.failed = True
     text = body.decode("utf-8", "replace").strip()
     if text and not text.startswith("<"):

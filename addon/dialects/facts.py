@@ -1,7 +1,7 @@
-"""Pure. What an answer has said so far in one exchange.
+"""Pure. The facts that an answer has reported so far in one exchange.
 
-One `Facts` belongs to one meter, which alone lets a dialect change it. What is reported again
-replaces what was, because figures are cumulative; ids stay as first seen.
+One `Facts` belongs to one meter, and only that meter lets a dialect change it. A later figure
+replaces an earlier one, because figures are cumulative; the first id stays.
 """
 
 from collections.abc import Mapping
@@ -11,63 +11,63 @@ from typing import Any
 
 
 class Ending(StrEnum):
-    """The weakest sign by which a stream of a dialect may be known to be whole."""
+    """The weakest sign that a stream of a dialect is whole."""
 
     MARK = "mark"
     """An end mark alone: `message_stop`, `response.completed`, `[DONE]`."""
     FINISH = "finish"
-    """A finish reason and the end of the body, where no end mark comes."""
+    """A finish reason and the end of the body, without an end mark."""
     CLOSE = "close"
     """The end of the body between two frames, with neither an end mark nor a finish reason."""
 
 
 @dataclass(slots=True)
 class Facts:
-    """Filled by a dialect's `read`, one frame after the other. None: not said yet."""
+    """Filled by a dialect's `read`, frame by frame. None: not reported yet."""
 
     response_id: str | None = None
     id_unstable: bool = False
     response_model: str | None = None
     created: int | None = None
-    """The provider's own creation time, seconds; part of what makes a response the same one."""
+    """The provider's own creation time, seconds; part of a response's identity."""
     finish_reason: str | None = None
     usage: dict[str, Any] | None = None
     """The provider's usage object so far, verbatim."""
     usage_final: bool = False
-    """The usage is what the provider bills, not a running figure."""
+    """The usage is the billed one, not a running figure."""
     ended: bool = False
-    """The dialect's own end mark has been seen: everything a client needs has passed."""
+    """The dialect's own end mark has passed: a client has everything that it needs."""
     ending: Ending = Ending.FINISH
-    """The weakest sign by which this stream may be known to be whole."""
+    """The weakest sign that this stream is whole."""
     is_cut_inside: bool = False
-    """The body ended inside a frame, so that something was still to come."""
+    """The body ended inside a frame, so the answer is incomplete."""
     token_seen: bool = False
     """Some generated content has passed."""
     error_type: str | None = None
     error_code: str | None = None
     error_message: str | None = None
     failed: bool = False
-    """An error stood in the answer."""
+    """The answer contained an error."""
     service_tier: str | None = None
     unknown_keys: set[str] = field(default_factory=set)
-    """Keys of the usage object that no rule here knows; kept verbatim, and worth a word."""
+    """Keys of the usage object without a rule; kept verbatim, and reported."""
     units: dict[str, int] = field(default_factory=dict)
-    """Billable units that stand outside the usage object (server tools an answer ran)."""
+    """Billable units outside the usage object (server tools that an answer ran)."""
     cost: object = None
-    """What stands beside the usage object as its cost in USD (Venice)."""
+    """The cost in USD beside the usage object (Venice)."""
 
-    # What the exchange is, told before the first byte.
+    # Facts of the exchange, known before the first byte.
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Response headers a dialect reads, by lower-case name (Bedrock's token counts)."""
+    """Response headers that a dialect reads, by lower-case name (Bedrock's token counts)."""
     provider: str = ""
-    """Who answers, for the few rules that differ between users of one wire format."""
+    """The provider, for the few rules that differ between users of one wire format."""
     path_model: str | None = None
-    """The model that the request's path named; the only one Bedrock names."""
+    """The model in the request's path; Bedrock names it only there."""
     is_document: bool = False
-    """The answer is one plain body, so what it says is all there is."""
+    """The answer is one plain body, so its facts are complete."""
 
     def see_id(self, response_id: object) -> None:
-        """The first non-empty id stays; another one marks it unstable."""
+        """Keep the first non-empty id; a different one marks it unstable."""
         if not isinstance(response_id, str) or not response_id:
             return
         if self.response_id is None:
@@ -76,12 +76,12 @@ class Facts:
             self.id_unstable = True
 
     def see_model(self, model: object) -> None:
-        """The last non-empty model: an Anthropic fallback answers with another than it began."""
+        """Keep the last non-empty model: an Anthropic fallback changes the model midway."""
         if isinstance(model, str) and model and model != self.response_model:
             self.response_model = clean(model, 256)
 
     def see_created(self, created: object) -> None:
-        """The first creation time; some write it as a float, some as text (Writer)."""
+        """Keep the first creation time; some write it as a float, some as text (Writer)."""
         if self.created is not None or isinstance(created, bool):
             return
         if isinstance(created, str) and created.isascii() and created.isdigit():
@@ -90,9 +90,10 @@ class Facts:
             self.created = int(created)
 
     def see_finish(self, reason: object) -> None:
-        """The last non-empty finish reason, as the provider spells it; Gemini's may be a number.
+        """Keep the last non-empty finish reason, as the provider spells it (Gemini: also a number).
 
-        Empty text is filler on the chunks of a stream, and what a plain document says (Snowflake).
+        Empty text is filler on the chunks of a stream, but a real value in a plain document
+        (Snowflake).
         """
         if isinstance(reason, int) and not isinstance(reason, bool):
             reason = str(reason)
@@ -107,10 +108,11 @@ class Facts:
         return self.ending is Ending.CLOSE
 
     def is_whole(self) -> bool:
-        """Whether a stream whose body ended in order said, or needed to say, its own end.
+        """Whether a stream is whole, if its body ended in order: its end mark has passed or is not
+        needed.
 
-        A stream that ends inside a frame is not whole unless its end mark has passed: what was cut
-        may be the usage.
+        A stream that ends inside a frame is not whole unless its end mark has passed: the cut frame
+        may have the usage.
         """
         if self.ended:
             return True
@@ -124,7 +126,7 @@ class Facts:
             self.service_tier = clean(tier, 64)
 
     def see_usage(self, usage: object, *, final: bool) -> None:
-        """A usage object that replaces the one before; `usage: null` is none."""
+        """Keep a usage object in place of the previous one; `usage: null` is ignored."""
         if isinstance(usage, dict):
             self.usage = usage
             self.usage_final = final

@@ -1,8 +1,8 @@
-"""Pure. A dialect as data: where in a frame the facts stand, and which keys are which figures.
+"""Pure. A dialect as data: the paths of the facts in a frame, and the keys of the figures.
 
-For the many wire formats that say the same things under names of their own. A path `a.b.0.c` is
-key c of the first item of the list at b in a. A format with rules of its own (events that open
-and close, figures that add up) is a module with a `read` of its own instead.
+Many wire formats report the same facts under different names. A path `a.b.0.c` is key c of the
+first item of the list at b in a. A format with rules of its own (events that open and close,
+figures that add up) is a module with its own `read` instead.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from ledger.model.usage import Usage, sum_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where the facts of a frame stand. Of several paths, the first that has a value counts."""
+    """The paths of the facts in a frame. Of several paths, the first with a value counts."""
 
     ids: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
@@ -28,24 +28,24 @@ class Layout:
     unfinished: frozenset[str] = frozenset()
     """Values at `finishes` that mean: not finished yet."""
     texts: tuple[str, ...] = ()
-    """Generated content; any value but an empty one means that some has passed."""
+    """Generated content; any non-empty value means that some has passed."""
     usages: tuple[str, ...] = ()
-    """Where the usage object stands."""
+    """The paths of the usage object."""
     usage_keys: tuple[str, ...] = ()
-    """For formats without a usage object: paths of the figures, gathered under their paths."""
+    """For formats without a usage object: paths of the figures, collected under their paths."""
     errors: tuple[str, ...] = ("error",)
-    """What stands here is an error, in a stream or a document with status 200."""
+    """A value here is an error, in a stream or a document with status 200."""
     ends: tuple[str, ...] = ()
     """A value of `true` here is the end mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Which paths of the usage object are which columns."""
+    """The path in the usage object for each column."""
 
     input: tuple[str, ...] = ()
     input_beside: tuple[str, ...] = ()
-    """Input that the figure above does not contain: tokens that tools read."""
+    """Input beside the figure above: tokens that tools read."""
     output: tuple[str, ...] = ()
     cache_read: tuple[str, ...] = ()
     cache_write: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Figures:
 
 
 def value_at(body: Any, path: str) -> Any:
-    """The value at a path; None where any step of it is missing."""
+    """The value at a path; None if any step of it is missing."""
     for key in path.split("."):
         if isinstance(body, dict):
             body = body.get(key)
@@ -70,7 +70,7 @@ def value_at(body: Any, path: str) -> Any:
 
 
 def reader_of(layout: Layout) -> Callable[[Facts, str, dict[str, Any]], None]:
-    """The `read` of a dialect whose frames are laid out so."""
+    """The `read` of a dialect with this layout."""
 
     def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         for path in layout.ids:
@@ -117,9 +117,9 @@ def _first(body: dict[str, Any], paths: tuple[str, ...]) -> Any:
 def figures_reader(
     figures: Figures, *, counts_are_text: bool = False, reasoning_is_beside: bool = False
 ) -> Callable[[Mapping[str, Any], Facts], Usage]:
-    """The `usage_of` of a dialect whose usage object names its figures so.
+    """The `usage_of` of a dialect with these figures.
 
-    `counts_are_text`: 64-bit counts come as text, as Protocol Buffers' JSON writes them.
+    `counts_are_text`: 64-bit counts are text, as Protocol Buffers' JSON writes them.
     `reasoning_is_beside`: the output figure leaves reasoning out.
     """
     units = dict(figures.units or {})
@@ -147,7 +147,7 @@ def figures_reader(
 
 
 def known_keys_of(figures: Figures, *others: str) -> frozenset[str]:
-    """The known keys of a usage object with these figures, and others that mean nothing here."""
+    """The known keys of a usage object: these figures, and others that the ledger ignores."""
     paths = {
         *figures.input,
         *figures.input_beside,
@@ -165,7 +165,7 @@ def known_keys_of(figures: Figures, *others: str) -> frozenset[str]:
 
 
 def _numbers(usage: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with digits as numbers; what has other characters in it stays text."""
+    """The same usage, with text of digits as numbers; other text stays text."""
     return {
         key: _numbers(value)
         if isinstance(value, dict)

@@ -2,7 +2,7 @@
 
     /chat/completions                    these segments, after any prefix
     /threads/{}/runs                     `{}` is one segment of any text
-    /responses/resp_{}                   a segment that begins so
+    /responses/resp_{}                   a segment with this prefix
     /models/{model}:generateContent      `{model}` is everything between, slashes included
     /ai/run/{model}                      everything to the end
 
@@ -24,24 +24,24 @@ class Found(NamedTuple):
     """A template that fits a path."""
 
     model: str | None
-    """What stood at `{model}`, escapes not undone; None for a template without one."""
+    """The text at `{model}`, still escaped; None for a template without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One template, taken apart."""
+    """One parsed template."""
 
     last_word: str
-    """The word that a fitting path ends in; empty if it may be any."""
+    """The last word of a fitting path; empty for any word."""
     head: str
-    """What must stand before `{model}`; empty for a template without one."""
+    """The required text before `{model}`; empty for a template without one."""
     tail: str
-    """What the path must end in, or, without `{model}`, a pattern for its last segments."""
+    """The required end of the path, or, without `{model}`, a pattern for its last segments."""
     segments: int
     pattern: re.Pattern[str] | None
 
     def find(self, path: str) -> Found | None:
-        """What the path says, if it fits. `path` has no query and no slash at its end."""
+        """The match of a path, or None. `path` has no query and no slash at its end."""
         if self.pattern is None:
             return self._find_model(path)
         before = path.rsplit("/", self.segments)[0]
@@ -58,7 +58,7 @@ class Template:
 
 
 def template_of(text: str) -> Template:
-    """The template that a text stands for."""
+    """Parse a template."""
     head, separator, tail = text.partition(_MODEL)
     if separator:
         return Template(last_word(tail) if tail else "", head, tail, 0, None)
@@ -73,5 +73,5 @@ def template_of(text: str) -> Template:
 
 
 def last_word(path: str) -> str:
-    """What a path ends in: its last segment, or what follows a colon in it."""
+    """The last word of a path: its last segment, or the part of it after a colon."""
     return path.rpartition("/")[2].rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""Pure. What a request body says that the ledger keeps: never a prompt."""
+"""Pure. Reads the facts of a request body that the ledger keeps: never a prompt."""
 
 import re
 from collections.abc import Mapping
@@ -17,22 +17,22 @@ from addon.framing.large_json import shortened
 _FORM_FIELD = re.compile(
     rb'name="(model|stream|user)"(?:\r\n[^\r\n]{1,200})*\r\n\r\n([^\r\n]{1,256})\r\n'
 )
-"""A short field of a multipart form (audio, image edits); the file beside it is not looked at."""
+"""A short field of a multipart form (audio, image edits); the file beside it is not read."""
 _FORM_BYTES_LOOKED_AT = 64 * 1024
-"""From either end of a form: the fields stand before or after the file."""
+"""Bytes read from either end of a form: the fields are before or after the file."""
 PARSED_BYTES_MAX = 1024 * 1024
 """A longer body (pictures, documents) is shortened first: a parser would need thirty times its
 size in memory for the worst of them."""
 TOKENS_MAX = 40_000
-"""Brackets and keys looked at in a body that is shortened, 100 ms at worst, which live traffic
-takes in turns; what has more is not read."""
+"""Brackets and keys to scan in a body that is shortened, 100 ms at worst, with pauses in live
+traffic; a body with more is not read."""
 _CLAUDE_CODE_USER = re.compile(r"(user_.+?)(?:_account_)?_session_([0-9a-f-]{36})")
-"""How Claude Code fills `metadata.user_id`: whose account, and which session."""
+"""Claude Code's format of `metadata.user_id`: the account and the session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFacts:
-    """None: the request does not say."""
+    """None: the request has no such field."""
 
     model: str | None = None
     streamed: bool = False
@@ -41,18 +41,18 @@ class RequestFacts:
     end_user: str | None = None
     session_id: str | None = None
     service_tier: str | None = None
-    """The tier asked for; what was served is the response's to say."""
+    """The requested tier; the response reports the served one."""
     units: Mapping[str, int] = field(default_factory=dict)
-    """What the request is billed by where the answer reports nothing: `input_characters` of
+    """The request's billable units, used if the answer reports no usage: `input_characters` of
     speech."""
     is_confirmed: bool = False
-    """The body has the shape of a request of the route's dialect."""
+    """The body has the shape of a request in the route's dialect."""
 
 
 def read_request(
     route: Route, body: bytes, headers: Mapping[str, str] = MappingProxyType({})
 ) -> RequestFacts:
-    """What a request says. Never raises: a body that cannot be read says nothing.
+    """Read the facts of a request. Never raises: an unreadable body has no facts.
 
     `headers` are by lower-case name.
     """
@@ -104,7 +104,7 @@ def _asks_for_stream(said: dict[str, Any], dialect: Dialect) -> bool:
 
 
 def _units(dialect: Dialect, said: dict[str, Any]) -> dict[str, int]:
-    """Speech is billed by the characters of its input, and its answer is nothing but sound."""
+    """Count input characters for speech, which is billed by them: its answer is sound alone."""
     spoken = said.get("input")
     if dialect.operation == "text_to_speech" and isinstance(spoken, str) and spoken:
         return {"input_characters": len(spoken)}
@@ -112,10 +112,10 @@ def _units(dialect: Dialect, said: dict[str, Any]) -> dict[str, int]:
 
 
 def _whose(said: dict[str, Any]) -> tuple[str | None, str | None]:
-    """The end user and the session that a client names, in the places in use.
+    """The end user and the session that a client names, from the fields in use.
 
-    OpenAI `user`, later `safety_identifier`; Anthropic `metadata.user_id`; and for the session
-    what any client may put into its metadata, or Codex' cache key, which is its conversation.
+    OpenAI `user`, later `safety_identifier`; Anthropic `metadata.user_id`. The session is from the
+    metadata of any client, or from Codex' cache key, which identifies its conversation.
     """
     user = _text(said.get("user")) or _text(said.get("safety_identifier"))
     session = _text(lookup(said, "metadata.session_id")) or _text(said.get("session_id"))

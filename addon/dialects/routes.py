@@ -1,11 +1,12 @@
-"""Pure. Path -> dialect: the table that a new wire format is a row in.
+"""Pure. Path -> dialect: the table with a row for each endpoint of each wire format.
 
-A path decides by how it ends, so any prefix before it works: `/openai/deployments/x/…`,
-`/gemini/v1beta/…`, `/anthropic/v1/messages`, `/api/v1/…`. The dialect is the format of the wire,
-the provider (`ledger.model.providers`) is who answers; one host may speak several dialects.
+The end of a path determines the dialect, so it may have any prefix: `/openai/deployments/x/…`,
+`/gemini/v1beta/…`, `/anthropic/v1/messages`, `/api/v1/…`. The dialect is the wire format, the
+provider (`ledger.model.providers`) is who answers; one host may use several dialects.
 
-A path alone makes an LLM call only at a host that the table of providers names. Anywhere else, and
-for paths that say little (`is_generic`), the request or the answer must confirm it (`shapes`).
+A path alone confirms an LLM call only at a host in the table of providers. At other hosts, and for
+paths that other services use too (`is_generic`), the request or the answer must confirm it
+(`shapes`).
 """
 
 import re
@@ -72,23 +73,23 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """What method, host and path of a request say."""
+    """The facts from method, host and path of a request."""
 
     dialect: Dialect
     path_model: str | None = None
     """The model or deployment named in the path (Gemini, Bedrock, Azure)."""
     path_streamed: bool | None = None
-    """Whether the path asks for a stream; None where the body says it."""
+    """Whether the path asks for a stream; None if the body decides."""
     host_is_known: bool = True
-    """The table of providers names the host, and nobody else answers there."""
+    """The table of providers names the host, and no other service answers there."""
     is_confirmed: bool = True
-    """That is enough to tell an LLM call; False where the request or the answer must confirm it."""
+    """The route confirms an LLM call; False if the request or the answer must confirm it."""
     is_fetch: bool = False
-    """The request fetches a result that another one ordered: a call only if the result is there."""
+    """The request fetches the result of an earlier one: a call only if the result is ready."""
 
 
 UNKNOWN = Route(dialect=unknown.UNKNOWN)
-"""For a configured host whose path says nothing."""
+"""For a configured host with an unknown path."""
 
 
 class Row(NamedTuple):
@@ -97,13 +98,13 @@ class Row(NamedTuple):
     path: str
     """A template for how the path ends (`path_templates`)."""
     dialect: Dialect | None
-    """None: a path that would fit a later row, and is no LLM call."""
+    """None: a path that would fit a later row, but is not an LLM call."""
     streamed: bool | None = None
     methods: tuple[str, ...] = ("POST",)
     providers: tuple[str, ...] = ()
     """Only at hosts of these providers; empty for all hosts."""
     is_generic: bool = False
-    """Other services use such paths too, so that not even a known host confirms a call."""
+    """Other services use such paths too, so even a known host does not confirm a call."""
 
 
 _GET = ("GET",)
@@ -139,7 +140,7 @@ ROWS = (
     Row("/embeddings", openai_other.EMBEDDINGS),
     Row("/multimodalembeddings", openai_other.EMBEDDINGS),  # Voyage
     Row("/contextualizedembeddings", openai_other.EMBEDDINGS),
-    # What a serving endpoint gets is its model's own; nearly all language models are served so.
+    # The model decides the format of a serving endpoint; nearly all language models use this one.
     Row("/invocations", openai_chat.CHAT, is_generic=True),  # Databricks, SageMaker
     Row("/invocations-response-stream", openai_chat.CHAT, True, is_generic=True),
     Row("/chat/deferred-completion/{}", deferred.XAI, methods=_GET),
@@ -239,7 +240,7 @@ ROWS = (
     Row("/generate", text_generation.GENERATE, False, is_generic=True),
     Row("/generate_stream", text_generation.GENERATE, True, is_generic=True),
 )
-"""Of the rows that end in the path's last word, the first that fits decides."""
+"""Of the rows with the path's last word, the first that fits applies."""
 WEBSOCKET_ROWS = (
     Row("/realtime", openai_realtime.REALTIME, True),
     Row("/responses", openai_responses.RESPONSES, True),
@@ -254,7 +255,7 @@ DIALECTS: dict[str, Dialect] = {
 }
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
 MATCHES_MAX = 512
-"""Requests whose route is remembered, about 1 MB: most clients ask for one path again and again."""
+"""Size of the cache of routes, about 1 MB: most clients request the same path repeatedly."""
 
 
 class RouteTable:

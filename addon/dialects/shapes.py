@@ -1,10 +1,10 @@
-"""Pure. Shapes: what a JSON object must hold to be the request or the answer of a dialect.
+"""Pure. Shapes: the keys that make a JSON object a request or an answer of a dialect.
 
-On a host that the table of providers does not name, a path alone makes no LLM call: a form service
+On a host outside the table of providers, a path alone does not confirm an LLM call: a form service
 posts to `/api/forms/7/responses`, a chat server to `/messages`. There the request body or the
-answer must fit a shape of the dialect that its path speaks for. A shape names keys, dotted for
-objects inside objects, and what must stand there; it fits if all of them do. Shapes ask for the
-little that every call has, because a call that is missed is as wrong as one that is none.
+answer must fit a shape of its path's dialect. A shape names keys, dotted for objects inside
+objects, and a check for each value; it fits if all checks pass. Shapes require only keys that every
+call has, because missing a call is as wrong as recording other traffic.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ def text(value: Any) -> bool:
 
 
 def count(value: Any) -> bool:
-    """A number that is no boolean."""
+    """A number that is not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -55,7 +55,7 @@ def prompt(value: Any) -> bool:
 
 
 def messages(value: Any) -> bool:
-    """Messages of a conversation, each with the role that said it."""
+    """Messages of a conversation, each with its role."""
     return objects(value) and isinstance(value[0].get("role"), str)
 
 

@@ -1,8 +1,8 @@
-"""Pure. An answer of a configured host that no dialect is known for.
+"""Pure. An answer of a configured host without a known dialect.
 
-It gets a row with NULL tokens, so that nothing passes unseen. What looks like an error, an id or a
-model is read; a figure is not guessed. A `status` beside `object` is the state of a thing (files
-are `processed`, batches `validating`), which is no finish reason.
+It gets a row with NULL tokens, so that it is not missed. The dialect reads likely errors, ids and
+models; it does not guess figures. A `status` beside `object` is the state of an object (files are
+`processed`, batches `validating`), not a finish reason.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from ledger.model.usage import NO_USAGE, Usage
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """Read what looks like an error, an id or a model."""
+    """Read a likely error, id or model."""
     facts.token_seen = True
     facts.see_id(body.get("id"))
     facts.see_model(body.get("model"))
@@ -26,7 +26,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def usage_of(_usage: Mapping[str, Any], _facts: Facts) -> Usage:
-    """No figures: none is guessed."""
+    """No figures, because the format is unknown."""
     return NO_USAGE
 
 

@@ -1,4 +1,4 @@
-"""Pure. Baidu ERNIE on the first Qianfan platform; its successor speaks OpenAI's format.
+"""Pure. Baidu ERNIE on the first Qianfan platform; its successor uses OpenAI's format.
 
 https://cloud.baidu.com/doc/WENXINWORKSHOP/s/clntwmv7t
 
@@ -28,7 +28,7 @@ _read = reader_of(
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """Read one document or event, and the error that may stand in it with status 200."""
+    """Read one document or event, and an error in it with status 200."""
     _read(facts, event, body)
     if body.get("error_code") is not None:
         facts.failed = True

@@ -2,9 +2,9 @@
 
 https://developers.cloudflare.com/workers-ai/
 
-A document wraps the model's answer in `result`; a stream has it bare, `{"response": "text"}` and
-the usage on the last event before `[DONE]`. Newer models answer in OpenAI's words in the same
-places. No answer names its model, so the path's name stands unless the answer has another.
+A document wraps the model's answer in `result`; a stream does not: `{"response": "text"}`, and the
+usage on the last event before `[DONE]`. Newer models put OpenAI's format in the same places. Few
+answers name their model; for the others the path's name is used.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from addon.dialects.openai import chat, responses
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """Read one document, wrapped in `result`, or one bare event."""
+    """Read one document, wrapped in `result`, or one unwrapped event."""
     if facts.response_model is None:
         facts.see_model(facts.path_model)
     if body.get("errors") or body.get("success") is False:

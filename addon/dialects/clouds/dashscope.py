@@ -2,8 +2,8 @@
 
 https://www.alibabacloud.com/help/en/model-studio/dashscope-api-reference/
 
-Each event of a stream repeats the whole usage so far. An unfinished choice says so in the text
-`"null"`. Applications list what each of their models used; the sum is the exchange's.
+Each event of a stream repeats the whole usage so far. An unfinished choice has the text `"null"` as
+its finish reason. Applications list the usage of each model; the exchange has the sum.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
-    """The figures: OpenAI's words, or the sum over an application's models."""
+    """The figures: OpenAI's keys, or the sum over an application's models."""
     models = objects_at(usage, "models")
     if models and "input_tokens" not in usage:
         return Usage(

@@ -2,8 +2,8 @@
 
 https://deepinfra.com/docs/advanced/deepinfra_native
 
-The counts and DeepInfra's own price stand in `inference_status`; older models say them at the top
-level, where a stream has them on its last event.
+The counts and DeepInfra's own price are in `inference_status`. Older models have them at the top
+level, as has the last event of a stream.
 """
 
 from addon.dialects import shapes

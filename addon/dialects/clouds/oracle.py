@@ -2,8 +2,8 @@
 
 https://docs.oracle.com/en-us/iaas/api/#/en/generative-ai-inference/20231130/ChatResult/Chat
 
-Two formats of the same words: `COHERE` has text and finish reason beside each other, `GENERIC` has
-choices. A stream repeats neither model nor id; its usage comes when `streamOptions` asked for it.
+Two formats with the same keys: `COHERE` has text and finish reason beside each other, `GENERIC` has
+choices. A stream has neither model nor id; it has usage if `streamOptions` asked for it.
 """
 
 from dataclasses import replace

@@ -2,8 +2,8 @@
 
 https://help.sap.com/docs/sap-ai-core/generative-ai/harmonized-api
 
-The first version called it `orchestration_result`. The other modules of a pipeline (grounding,
-masking) write beside it what they did, which bills no tokens.
+The first version named it `orchestration_result`. The other modules of a pipeline (grounding,
+masking) write their results beside it; these bill no tokens.
 """
 
 from dataclasses import replace

@@ -2,8 +2,8 @@
 
 https://www.tencentcloud.com/document/product/1284 (ChatCompletions)
 
-A document wraps the answer in `Response`, a stream has it bare. The action stands in a header, so
-that every call of every Tencent service has the path `/`: request or answer must confirm it.
+A document wraps the answer in `Response`, a stream does not. A header names the action, and every
+call of every Tencent service has the path `/`, so request or answer must confirm it.
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ _read = reader_of(
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """Read one document, wrapped in `Response`, or one bare event."""
+    """Read one document, wrapped in `Response`, or one unwrapped event."""
     answer = object_at(body, "Response") or body
     _read(facts, event, answer)
     error = object_at(answer, "Error") or object_at(answer, "ErrorMsg")

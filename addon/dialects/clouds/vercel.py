@@ -3,9 +3,9 @@
 https://ai-sdk.dev/providers/ai-sdk-providers/ai-gateway
 
 Usage is flat in the SDK's second specification (`inputTokens`, `cachedInputTokens`) and nested in
-the third (`inputTokens.total`, `.cacheRead`). The finish reason is text there and an object here.
-The gateway's own price stands in `providerMetadata.gateway.cost`, in USD as text. The model that
-was asked for stands in a request header, the one that answered in `response.modelId`.
+the third (`inputTokens.total`, `.cacheRead`). The finish reason is text in the second and an object
+in the third. The gateway's own price is in `providerMetadata.gateway.cost`, in USD as text. A
+request header names the requested model, `response.modelId` the one that answered.
 """
 
 from collections.abc import Mapping

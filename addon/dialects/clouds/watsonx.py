@@ -1,9 +1,9 @@
-"""Pure. IBM watsonx.ai text generation; its chat is OpenAI's format under a path of its own.
+"""Pure. IBM watsonx.ai text generation; its chat is OpenAI's format under a different path.
 
 https://cloud.ibm.com/apidocs/watsonx-ai#text-generation
 
-The counts stand in each result. In a stream `generated_token_count` is a running figure, and
-`input_token_count` is said once, with zeros after it, so the largest of each is the figure.
+Each result has the counts. In a stream `generated_token_count` is a running figure, and
+`input_token_count` appears once, with zeros after it, so the largest of each is the figure.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""Fetched: wire formats of results that are fetched after the request that ordered them.
+"""Fetched: wire formats of results that clients fetch after the request that ordered them.
 
-A result may be fetched many times and before it is there. An answer without usage makes no row,
-and the same result fetched again is the same billed response: it has the same id and figures.
+A client may fetch a result many times and before it is ready. An answer without usage makes no row.
+The same result fetched again has the same id and figures, so it is the same billed response.
 
 In: one parsed frame. Out: facts and usage.
-Uses: dialects, and the formats that the answers inside have; the ledger's model.
+Uses: dialects, and the formats of the answers inside; the ledger's model.
 """

@@ -1,4 +1,4 @@
-"""Pure. The results of an Anthropic message batch, a line for each answer.
+"""Pure. The results of an Anthropic message batch, one line per answer.
 
 https://docs.claude.com/en/docs/build-with-claude/batch-processing
 """

@@ -14,7 +14,7 @@ from addon.dialects.openai import chat
 
 
 def read_perplexity(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """The answer stands in `response`, beside the state of the order."""
+    """Read the answer in `response`, beside the state of the order."""
     answer = object_at(body, "response")
     if answer is not None:
         chat.read(facts, event, answer)

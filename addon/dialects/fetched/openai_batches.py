@@ -1,4 +1,4 @@
-"""Pure. The output file of a batch, a line for each answer: OpenAI, Mistral, Groq, and Gemini.
+"""Pure. The output file of a batch, one line per answer: OpenAI, Mistral, Groq, and Gemini.
 
 https://platform.openai.com/docs/guides/batch
 https://ai.google.dev/gemini-api/docs/batch-api
@@ -12,7 +12,7 @@ from addon.dialects.fetched import sums
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
-    """Read one line. OpenAI's answer stands in `response.body`, Gemini's in `response`."""
+    """Read one line. OpenAI's answer is in `response.body`, Gemini's in `response`."""
     response = object_at(body, "response")
     if response is not None and ("custom_id" in body or "key" in body):
         sums.add(facts, object_at(response, "body") or response)

@@ -1,10 +1,10 @@
-"""Pure. A file of batch results: the sums of all its answers, whatever format each of them has.
+"""Pure. A file of batch results: the sums of all its answers, in any mix of formats.
 
 One file has as many answers as the batch had requests, each with a usage object in its own
 format. The exchange that fetches the file is one row. Its figures are the sums of all answers: of
 the first answer's model in the columns, of every other model beside them (`Usage.further`), each
-priced as its own. `usage_json` holds these sums, because no single usage object says them. The
-response id is the first answer's, so that the same file fetched again is known again.
+priced separately. `usage_json` holds these sums, because no single usage object has them. The
+response id is the first answer's, so that dedupe recognizes the same file fetched again.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,10 +19,10 @@ from addon.dialects.vendors import anthropic, gemini
 from ledger.model.usage import TOKENS, FurtherUsage, Usage
 
 BATCH = "batch"
-"""The service tier that price lists know batches by."""
+"""The service tier for batches in price lists."""
 MODELS_MAX = 64
-"""Models of one file. A batch has one model as a rule; an answer of one more is left out, and the
-row says so."""
+"""Models of one file. A batch usually has one model. An answer of a model beyond this bound is left
+out, and the row records it."""
 
 
 def dialect_of_results(

@@ -2,9 +2,9 @@
 
 https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
 
-There is no usage object: the counts stand at the top level of the answer and of a stream's last
+There is no usage object: the counts are at the top level of the answer and of a stream's last
 event. `tokens_evaluated` is the whole prompt, of which `timings.cache_n` came from the cache;
-`tokens_cached` counts prompt and answer together and is no figure of ours.
+`tokens_cached` counts prompt and answer together, and the ledger does not use it.
 """
 
 from addon.dialects import shapes

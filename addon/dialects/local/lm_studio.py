@@ -2,7 +2,7 @@
 
 https://lmstudio.ai/docs/developer/rest/chat
 
-The figures stand in `stats`; a stream ends with `chat.end`, which carries the whole answer.
+The figures are in `stats`; a stream ends with `chat.end`, which carries the whole answer.
 """
 
 from typing import Any

@@ -2,8 +2,8 @@
 
 https://github.com/ollama/ollama/blob/main/docs/api.md
 
-There is no usage object: the counts and durations (nanoseconds) stand on the last line, beside
-`done: true`. A count that is missing was not needed, because the whole prompt was cached.
+There is no usage object: the counts and durations (nanoseconds) are on the last line, beside
+`done: true`. Ollama leaves out a prompt count if the whole prompt was cached.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,8 @@
 
 https://huggingface.github.io/text-generation-inference/
 
-A document has details only if they were asked for; the counts stand in response headers all the
-same. The last event of a stream has `generated_text` and details.
+A document has details only if the request asked for them; response headers always have the counts.
+The last event of a stream has `generated_text` and details.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""OpenAI: its wire formats, and those of everyone who writes them in another spelling.
+"""OpenAI: its wire formats, and the variants of compatible providers.
 
 In: one parsed frame. Out: facts and usage.
 Uses: dialects, the ledger's model.

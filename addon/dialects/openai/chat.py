@@ -1,13 +1,13 @@
-"""Pure. OpenAI Chat Completions and legacy Completions, in all compatible spellings.
+"""Pure. OpenAI Chat Completions and legacy Completions, in all compatible variants.
 
 https://platform.openai.com/docs/api-reference/chat-streaming
 
 Usage is read from any chunk that has it: an extra last chunk, the finish chunk, every
 chunk (cumulative: the last one counts), twice, inside a choice, or only in `x_groq`.
 
-The end: `[DONE]` is the mark of this wire, and the meter knows it. A finish reason is a weak end:
-a few providers close without `[DONE]` after it, but the usage may still be to come, so it makes a
-stream whole only if the connection then closes in order. The endpoint whose ids are
+The end: `[DONE]` is the end mark of this wire, and the meter checks for it. A finish reason is a
+weak end: a few providers close without `[DONE]` after it, but the usage may still follow, so the
+stream is whole only if the connection then closes in order. The endpoint with ids like
 `stream:chat:<uuid>` may close without either.
 """
 
@@ -32,7 +32,7 @@ _CONTENT = (
     "audio",
 )
 _ENDS_BY_CLOSING = "stream:chat:"
-"""Ids of the endpoint that promises no end mark."""
+"""Prefix of the ids of the endpoint without an end mark."""
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -55,10 +55,10 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         usage = usage or object_at(choice, "usage")
     if isinstance(response_id, str) and response_id.startswith(_ENDS_BY_CLOSING):
         facts.ending = Ending.CLOSE
-        # Its page: complete when a finish reason has come and/or the connection is closed.
+        # Its documentation: complete when a finish reason has come and/or the connection is closed.
         facts.ended = facts.finish_reason is not None
-    # With a finish reason, or in a chunk of its own, it is what is billed; before, a running
-    # figure (Perplexity, Databricks).
+    # With a finish reason, or in a chunk of its own, it is the billed usage; before that, it is a
+    # running figure (Perplexity, Databricks).
     facts.see_usage(usage, final=facts.finish_reason is not None or not choices)
     if body.get("error") or event == "error":
         see_error(facts, body.get("error") or body, body)

@@ -21,7 +21,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.see_tier(body.get("service_tier"))
     kind = body.get("type")
     if kind is None:
-        facts.see_id(body.get("id"))  # an event's id is its segment's
+        facts.see_id(body.get("id"))  # an event has the id of its segment
     facts.see_usage(body.get("usage"), final=True)
     facts.token_seen = True
     if isinstance(kind, str) and kind.endswith((".done", ".completed")):
@@ -34,7 +34,7 @@ _RUN_UNDER_WAY = ("queued", "in_progress", "cancelling")
 
 
 def read_run(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """A run of an assistant; its messages and steps pass in the same stream."""
+    """Read a run of an assistant; the same stream has its messages and steps."""
     if body.get("object") == "thread.run":
         facts.see_id(body.get("id"))
         facts.see_model(body.get("model"))

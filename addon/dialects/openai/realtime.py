@@ -1,9 +1,9 @@
-"""Pure. OpenAI Realtime: what the messages of a WebSocket say about one response.
+"""Pure. OpenAI Realtime: reads the facts of one response from WebSocket messages.
 
 https://platform.openai.com/docs/api-reference/realtime-server-events
 
-`response.done` ends a response, whatever became of it, and carries its usage; a transcript of
-what the user said is made by a model of its own and billed by an event of its own.
+`response.done` ends a response, successful or not, and carries its usage. A separate model
+transcribes the user's speech, and a separate event carries the usage that bills it.
 """
 
 from typing import Any

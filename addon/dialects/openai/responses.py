@@ -4,8 +4,7 @@ https://platform.openai.com/docs/api-reference/responses-streaming
 
 The event's name is in the payload's `type`; some gateways send no `event:` line.
 `response.completed`, `.incomplete` and `.failed` all end the response and carry its usage. A
-response in the background answers at once with `queued` and no usage, which a later GET of it
-brings.
+background response answers at once with `queued` and no usage; a later GET returns the usage.
 """
 
 from collections import Counter
@@ -27,14 +26,14 @@ _SERVER_TOOLS = {
     "code_interpreter_call": "code_executions",
     "image_generation_call": "image_generations",
 }
-"""Items of the output that a tool of OpenAI's own has run, each billed per call."""
+"""Output items of OpenAI's own tools, each billed per call."""
 
 _TOOL_USAGE = {
     "web_search.num_requests": "web_searches",
     "image_gen.input_tokens": "image_generation_input_tokens",
     "image_gen.output_tokens": "image_generation_output_tokens",
 }
-"""What newer responses say of their tools themselves, in `tool_usage` beside the usage."""
+"""Tool counts that newer responses report, in `tool_usage` beside the usage."""
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -55,7 +54,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def read_response(facts: Facts, response: dict[str, Any]) -> None:
-    """A response object, whole or as far as it has come."""
+    """Read a response object, complete or in progress."""
     facts.see_id(response.get("id"))
     facts.see_model(response.get("model"))
     facts.see_created(response.get("created_at"))
@@ -75,7 +74,7 @@ def read_response(facts: Facts, response: dict[str, Any]) -> None:
 
 
 def _units(response: dict[str, Any]) -> dict[str, int]:
-    """What OpenAI's own tools have done. Opening a found page is not a search of its own."""
+    """Units of OpenAI's own tools. Opening a found page does not count as a search."""
     ran = Counter(
         _SERVER_TOOLS[item["type"]]
         for item in objects_at(response, "output")

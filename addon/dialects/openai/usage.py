@@ -1,9 +1,9 @@
-"""Pure. The usage object of OpenAI and everyone who writes it their own way.
+"""Pure. The usage object of OpenAI, and the variants of compatible providers.
 
 `prompt_tokens` / `completion_tokens` (chat, completions, embeddings) and `input_tokens` /
 `output_tokens` (responses, images, audio) mean the same: all input, cached included, and all
-output, reasoning included. Where a provider counts otherwise its own total proves it, and the
-arithmetic is here, once:
+output, reasoning included. If a provider counts differently, its own total proves it. The
+arithmetic for these is here:
 
 xAI chat        completion leaves reasoning out: 213 + 2 + 198 reasoning = 413
                 (https://docs.x.ai/docs/guides/reasoning)
@@ -15,9 +15,9 @@ Gemini          at its OpenAI-compatible endpoint says thoughts in the total alo
                 (https://ai.google.dev/gemini-api/docs/openai, …/docs/thinking#pricing)
 GigaChat        prompt leaves cached tokens out, which are not billed: 1 + 4 and 37 precached with
                 a total of 5 (https://developers.sber.ru/docs/ru/gigachat/guides/counting-tokens)
-Azure grok      prompt leaves cached tokens out where they are more than it
+Azure grok      prompt leaves cached tokens out if they are more than it
 
-Where the total is taken instead of a part, or none of this explains a total, a remark says so.
+If the total replaces a part, or none of these rules explains a total, a remark records it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -122,7 +122,7 @@ _CACHE_WRITE_5M, _CACHE_WRITE_1H = (
     )
     for lifetime in _CACHE_LIFETIMES
 )
-"""Where the part of the cache writes with one lifetime may stand."""
+"""Paths of the cache writes with one lifetime."""
 KNOWN_KEYS = frozenset(
     {"prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens"}
     | {path.partition(".")[0] for path in (*_CACHE_READ, *_CACHE_WRITE, *_REASONING)}
@@ -147,7 +147,7 @@ KNOWN_KEYS = frozenset(
 
 
 class _Said(NamedTuple):
-    """The figures as reported; None: not reported, or no count."""
+    """The figures as reported; None: not reported, or not a count."""
 
     prompt: int | None
     completion: int | None
@@ -223,7 +223,7 @@ def _usage_of_models(usage: Mapping[str, Any], facts: Facts) -> Usage:
 def _remarks_on_total(
     said: _Said, total_input: int | None, total_output: int | None
 ) -> Iterator[str]:
-    """What total and parts say where they disagree, and which of them the columns have."""
+    """Remarks for a total that differs from its parts: both values, and which the columns have."""
     total, prompt, completion = said.total, said.prompt, said.completion
     if total is None or prompt is None or completion is None or total == prompt + completion:
         return
@@ -235,7 +235,7 @@ def _remarks_on_total(
 
 
 def units_beside(body: Mapping[str, Any]) -> dict[str, int]:
-    """What Copilot bills in: billionths of its AI unit, beside the usage object."""
+    """Copilot's billing unit: billionths of its AI unit, beside the usage object."""
     return Counts(object_at(body, "copilot_usage") or {}).units(
         {"total_nano_aiu": "copilot_nano_aiu"}
     )

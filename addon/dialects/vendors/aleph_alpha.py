@@ -2,7 +2,7 @@
 
 https://docs.aleph-alpha.com/api/complete/
 
-The counts stand at the top level of a document and in the last event of a stream. No answer names
+The counts are at the top level of a document and in the last event of a stream. No answer names
 its model: `model_version` is a date.
 """
 

@@ -2,11 +2,10 @@
 
 https://docs.claude.com/en/docs/build-with-claude/streaming
 
-Usage stands in `message_start` and again in `message_delta`, cumulative: field by field, what
-comes later replaces what came before, because server tools, compaction and other backends raise
-the input figures while the answer runs. A stream's usage is therefore put together from several
-events: `usage_json` holds the keys of all of them, each with its last value. Input and cache
-figures are disjoint here
+Usage is in `message_start` and again in `message_delta`, cumulative: each later field replaces the
+earlier one, because server tools, compaction and other backends raise the input figures during the
+answer. So this module merges a stream's usage from several events: `usage_json` holds the keys of
+all of them, each with its last value. Input and cache figures are disjoint here
 (https://docs.claude.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance).
 """
 
@@ -97,11 +96,11 @@ def _overlay(facts: Facts, usage: object, *, final: bool) -> None:
         facts.see_tier("fast")  # billed at its own prices, whatever the tier
     for iteration in objects_at(usage, "iterations"):
         if iteration.get("type") == "fallback_message":
-            facts.see_model(iteration.get("model"))  # it answered, not who message_start named
+            facts.see_model(iteration.get("model"))  # it answered, not message_start's model
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
-    """The figures: cache reads and writes are added to the input they are counted beside."""
+    """The figures: input includes cache reads and writes, which Anthropic counts separately."""
     counts = Counts(usage)
     costs = costs_of(usage, counts, facts)
     uncached = counts.first("input_tokens")
@@ -110,8 +109,8 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     five_minutes = counts.first("cache_creation.ephemeral_5m_input_tokens")
     one_hour = counts.first("cache_creation.ephemeral_1h_input_tokens")
     if cache_write is not None and sum_of(five_minutes, one_hour) not in (cache_write, None):
-        # The split of message_start is not said again when the total is raised: the
-        # total is right, and which part of it lives how long is not known.
+        # A raised total comes without the split of message_start: the total is right, and the
+        # split by lifetime is unknown.
         five_minutes = one_hour = None
     return Usage(
         input_tokens=sum_of(uncached, cache_read, cache_write),
@@ -133,8 +132,8 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
 def _outside(usage: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Iterations that the top-level figures leave out: compaction, advisor, a model that gave up.
 
-    Which ones are inside is told by their sum: the `message` iterations as a rule, the
-    `fallback_message` ones after a fallback.
+    Their sum shows which ones the figures include: usually the `message` iterations, after a
+    fallback the `fallback_message` ones.
     """
     iterations = objects_at(usage, "iterations")
     for inside in ("message", "fallback_message"):

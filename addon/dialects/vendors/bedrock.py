@@ -2,11 +2,11 @@
 
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_TokenUsage.html
 
-Converse has one shape for all models. InvokeModel hands on whatever the model's own maker says
-(base64 inside JSON when streamed), and where that has no usage, Bedrock's own count stands in
+Converse has one shape for all models. InvokeModel passes on the answer of the model's vendor
+(base64 inside JSON when streamed). If that has no usage, Bedrock's own count is in
 `amazon-bedrock-invocationMetrics` on the last chunk or only in response headers. The model's own
-figures win over Bedrock's, with which they do not always agree. No answer names its
-model but in the model maker's own words, so the path's name stands unless the body says another.
+figures take precedence over Bedrock's, which sometimes differ. Only the vendor's part of an answer
+may name the model; otherwise the path's name is used.
 """
 
 import base64
@@ -34,7 +34,7 @@ _HEADERS = (
     "x-amzn-bedrock-cache-write-input-token-count",
 )
 _TITAN_OUTPUT = "results[].tokenCount"
-"""Titan counts its output per result; the usage we keep names the place it stood at."""
+"""Titan counts its output per result; our usage keeps the path of the count."""
 
 
 def read_converse(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ def read_converse(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """Read one document or chunk of InvokeModel, in the words of its model's maker."""
+    """Read one document or chunk of InvokeModel, in the format of its model's vendor."""
     facts.see_model(facts.path_model if facts.response_model is None else None)
     if event.endswith("Exception") or event == "error":
         see_error(facts, {"type": event, **body})
@@ -76,7 +76,7 @@ def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def _finish_of_older_models(body: dict[str, Any]) -> object:
-    """The finish reason where it stands in a list, or beside the text of a completion.
+    """The finish reason from a list, or from beside the text of a completion.
 
     https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters.html: Mistral
     `outputs[0].stop_reason`, Cohere Command `generations[0].finish_reason`, Claude v2
@@ -148,7 +148,7 @@ def _usage_in_headers(facts: Facts) -> dict[str, int] | None:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
-    """The figures, in the words of any of its vendors."""
+    """The figures, in the format of any of its vendors."""
     if "prompt_tokens" in usage:
         return openai_usage.usage_of(usage, facts)
     if "input_tokens" in usage:
@@ -244,7 +244,7 @@ INVOKE = replace(
     | {"inputTokenCount", "outputTokenCount", "invocationLatency", "firstByteLatency"}
     | {"inputTextTokenCount", _TITAN_OUTPUT, "prompt_token_count", "generation_token_count"}
     | {HEADER_PREFIX + name for name in _HEADERS},
-    # What a chunk says is in base64, where no search finds it.
+    # A chunk's content is in base64, where no search finds it.
     marks=(Mark(b'"bytes"'), Mark(b"xception"), Mark(b":error-code")),
     text_marks=(),
     ending=Ending.FINISH,

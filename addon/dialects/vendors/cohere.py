@@ -2,9 +2,9 @@
 
 https://docs.cohere.com/reference/chat-stream
 
-`tokens` is what the model read and wrote, `billed_units` what the invoice counts, without
+`tokens` counts the model's input and output; `billed_units` counts the invoiced part, without
 Cohere's own prompt. Token columns are tokens (the caches and limits count those); the billed
-figures stay in the verbatim usage and in the units, where the price looks for them.
+figures stay in the verbatim usage and in the units, which pricing reads.
 """
 
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ def _read_answer(facts: Facts, answer: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
-    """The figures: tokens in the columns, what is billed in the units."""
+    """The figures: tokens in the columns, billed units in the units."""
     counts = Counts(usage)
     return Usage(
         input_tokens=counts.first("tokens.input_tokens", "billed_units.input_tokens"),

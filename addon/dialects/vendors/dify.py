@@ -2,9 +2,9 @@
 
 https://docs.dify.ai/en/use-dify/publish/developing-with-apis
 
-A chat's usage stands in `metadata.usage` of the document or of `message_end`, with the price that
-Dify works out for it. A workflow says one total for all of its models, which has no split into
-input and output: it stays in `usage_json`.
+A chat's usage is in `metadata.usage` of the document or of `message_end`, with the price that Dify
+computes for it. A workflow reports one total for all of its models, without a split into input and
+output: it stays in `usage_json`.
 """
 
 from collections.abc import Mapping
@@ -62,7 +62,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     if usage.get("currency") != "USD":
         return found
     cost = Counts(usage).picousd("total_price")
-    # A model without a price in Dify's tables says 0, which is no price.
+    # For a model without a price in its tables Dify reports 0, which is not a price.
     return replace(found, reported_cost_picousd=cost or None)
 
 

@@ -2,9 +2,9 @@
 
 https://ai.google.dev/api/generate-content#UsageMetadata
 
-`usageMetadata` stands on every chunk, a running figure: the last one counts, as a whole, because
-it is not monotonic and a key that is missing from it is not said any more. Thoughts and
-tool-use prompts are counted beside candidates and prompt, the cached content inside the prompt.
+`usageMetadata` is on every chunk, a running figure: the last one counts, as a whole, because it is
+not monotonic and a key missing from it no longer applies. Thoughts and tool-use prompts are counted
+beside candidates and prompt, the cached content inside the prompt.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ KNOWN_KEYS = frozenset(
     | {"pydantic_ai_gateway", "pydantic_ai_gateway.*"}
 )
 _EMBEDDED = "predictions[].embeddings.statistics.token_count"
-"""Where Vertex' embeddings stand on the wire, which has no usage object for them."""
+"""Path of Vertex' embeddings on the wire, which has no usage object for them."""
 _MODALITIES = {"AUDIO": "audio", "IMAGE": "image", "VIDEO": "video", "DOCUMENT": "document"}
 
 
@@ -56,14 +56,14 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def _see_searches(facts: Facts, candidate: dict[str, Any]) -> None:
-    """Grounding with Google Search is billed per query that was run (Gemini 3) or per prompt."""
+    """Count grounding with Google Search, billed per query (Gemini 3) or per prompt."""
     queries = (object_at(candidate, "groundingMetadata") or {}).get("webSearchQueries")
     if isinstance(queries, list) and queries:
         facts.units["web_searches"] = len(queries)
 
 
 def read_embeddings(facts: Facts, event: str, body: dict[str, Any]) -> None:
-    """The same for embeddings, whose counts Vertex puts into each prediction."""
+    """Read embeddings; Vertex puts the counts into each prediction."""
     read(facts, event, body)
     statistics = [
         lookup(prediction, "embeddings.statistics.token_count")
@@ -74,10 +74,10 @@ def read_embeddings(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
-    """The figures: thoughts and tool use are added to what they are counted beside."""
+    """The figures: output includes thoughts, input includes tool use; Gemini counts them apart."""
     counts = Counts(usage)
     thoughts = counts.first("thoughtsTokenCount")
-    # Live calls it response; with everything else it is candidates.
+    # Live names it response; all others name it candidates.
     candidates = counts.first("candidatesTokenCount", "responseTokenCount")
     prompt = counts.first("promptTokenCount")
     tool_use = counts.first("toolUsePromptTokenCount")
@@ -106,7 +106,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
 
 
 def embeddings_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
-    """The figures of embeddings: Vertex' counts, added up, or usage as elsewhere."""
+    """The figures of embeddings: the sum of Vertex' counts, or the ordinary usage."""
     if _EMBEDDED not in usage:
         return usage_of(usage, facts)
     counted = [count_of(count) for count in usage[_EMBEDDED]]
@@ -114,7 +114,7 @@ def embeddings_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
 
 
 def _by_modality(usage: Mapping[str, Any], *keys: str) -> dict[str, int]:
-    """Tokens by modality, text left out; the enum may come as a number, which says nothing."""
+    """Tokens by modality, without text; the enum may be a number, which is ignored."""
     tokens: dict[str, int] = {}
     for key in keys:
         for detail in objects_at(usage, key):

@@ -1,4 +1,4 @@
-"""Pure. Gemini's Interactions API: its own event names and its own words for usage.
+"""Pure. Gemini's Interactions API: its own event names and its own usage keys.
 
 https://ai.google.dev/gemini-api/docs/interactions
 """
@@ -39,7 +39,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
-    """The figures: thoughts and tool use are added to what they are counted beside."""
+    """The figures: output includes thoughts, input includes tool use; Gemini counts them apart."""
     counts = Counts(usage)
     thoughts = counts.first("total_thought_tokens")
     inputs = counts.first("total_input_tokens")

@@ -1,10 +1,10 @@
-"""Pure. Gemini Live: what the messages of a WebSocket say about one turn of the model.
+"""Pure. Gemini Live: reads the facts of one model turn from WebSocket messages.
 
 https://ai.google.dev/api/live
 
-The server's messages belong to the turn under way. Usage comes beside `turnComplete` as a rule,
-and may come earlier in the turn too: the last one counts. Each turn is billed with the whole
-context of the session, so the turns of a session are exchanges of their own.
+The server's messages belong to the open turn. Usage usually comes beside `turnComplete`, and may
+come earlier in the turn too: the last one counts. Each turn is billed with the whole context of the
+session, so the turns of a session are exchanges of their own.
 """
 
 from dataclasses import replace

@@ -2,8 +2,8 @@
 
 https://docs.mistral.ai/agents/conversations/
 
-What built-in connectors read is counted in `connector_tokens`, beside `prompt_tokens`: 188 + 55 +
-7 112 is the total of 7 355. It is input, and billed as such, so it is added to the input.
+`connector_tokens` counts the input of built-in connectors, beside `prompt_tokens`: 188 + 55 + 7 112
+is the total of 7 355. Mistral bills it as input, so this module adds it to the input.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
-    """The figures: what connectors read is added to the input."""
+    """The figures: input includes connector tokens."""
     counts = Counts(usage)
     found = openai_usage.usage_of(usage, facts)
     connectors = counts.units(

@@ -1,9 +1,9 @@
-"""Pure. Replicate predictions: an answer that names itself and its state.
+"""Pure. Replicate predictions: an answer with its id and its state.
 
 https://replicate.com/docs/reference/http#predictions.create
 
-A prediction is made at once and read later, or awaited; when it is done, `metrics` has the token
-counts of language models and the seconds that other models are billed by.
+A client creates a prediction and reads it later, or waits for it. When it is done, `metrics` has
+the token counts of language models and the billed seconds of other models.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _FINISHED = ("succeeded", "failed", "canceled", "aborted")
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
-    """Read one prediction, as far as it has come."""
+    """Read one prediction, complete or in progress."""
     facts.see_id(body.get("id"))
     facts.see_model(body.get("model"))
     status = body.get("status")
@@ -36,7 +36,7 @@ def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
     """The figures of `metrics`."""
     counts = Counts(usage)
     inputs, outputs = counts.first("input_token_count"), counts.first("output_token_count")
-    # What counts no tokens is billed by the time it ran.
+    # A model without token counts is billed by its run time.
     milliseconds = counts.milliseconds("predict_time") if inputs is outputs is None else None
     return Usage(
         input_tokens=inputs,
