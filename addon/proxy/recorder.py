@@ -36,7 +36,7 @@ from addon.proxy import answers, capturing, lifecycle, opt_in, options, websocke
 from addon.proxy.commits import wait_for_commit
 from addon.proxy.display import exchange_log
 from addon.proxy.host import connections, flows
-from addon.proxy.host.host_process import tune_garbage_collector
+from addon.proxy.host.host_process import limit_allocator, tune_garbage_collector
 from addon.proxy.host.turns import in_turns
 from addon.proxy.options import Settings
 from addon.proxy.patches import chunk_runs, hook_lists, http_stream, message_types
@@ -92,6 +92,7 @@ class Recorder:
 
     def load(self, loader: Loader) -> None:
         """mitmproxy's hook: add the options."""
+        limit_allocator()
         options.add(loader)
 
     def configure(self, updated: set[str]) -> None:
@@ -439,7 +440,7 @@ class Recorder:
             self._refused = True
 
     def _refuses_unknown_options(self) -> bool:
-        """Whether an option was set that nobody declares; then the start ends, with a line each.
+        """Log each option that no addon declares; whether there is one, which ends the start.
 
         By now every script is loaded and has declared its own.
         """

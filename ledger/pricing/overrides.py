@@ -60,7 +60,7 @@ class Entry:
     is_free: bool
     rates: Mapping[str, Rate]
 
-    def speaks_of(self, question: Question, tier: str | None) -> bool:
+    def applies_to(self, question: Question, tier: str | None) -> bool:
         """Whether the entry applies to this host, provider, model and tier at any time."""
         return (
             fnmatchcase(question.host, self.host)

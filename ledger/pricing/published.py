@@ -2,9 +2,8 @@
 rates.
 
 The library prices one answer in about 50 us with Decimals. It treats an unknown service tier as the
-standard one, and a model without prices as free. So we use only its data; the arithmetic and the
-checks of these two cases are ours. Importing its data takes 0.3 s on one core, so this module does
-not import it at once.
+standard one, and a model without prices as free. So we use only its data (`price_data.py`); the
+arithmetic and the checks of these two cases are ours.
 """
 
 from collections.abc import Iterator
@@ -13,13 +12,12 @@ from datetime import UTC, datetime, time, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ledger.model.money import PICOUSD_PER_USD
+from ledger.pricing import price_data
+from ledger.pricing.price_data import ConditionalPrice, Model, ModelPrice, PriceVariant, Provider
 from ledger.pricing.price_lines import NO_TIME, Rate
-
-if TYPE_CHECKING:
-    from genai_prices.types import ConditionalPrice, ModelInfo, ModelPrice, PriceVariant, Provider
 
 MTOK = 1_000_000
 
@@ -84,7 +82,7 @@ class Published:
     """One model in one list."""
 
     list_id: str
-    model: "ModelInfo"
+    model: Model
     is_borrowed: bool
     """The list copies it from its vendor's list (Azure from OpenAI's)."""
 
@@ -105,7 +103,7 @@ class Period:
 
 
 def preload() -> None:
-    """Import the library's data now."""
+    """Read the library's data now."""
     _providers()
 
 
@@ -171,16 +169,14 @@ def picousd_of_price(price: Decimal, units: int) -> int:
     return int((price * PICOUSD_PER_USD / units).to_integral_value(ROUND_HALF_EVEN))
 
 
-def _rates(price: "ModelPrice", source: str) -> dict[str, Rate]:
-    from genai_prices.types import TieredPrices
-
+def _rates(price: ModelPrice, source: str) -> dict[str, Rate]:
     rates = {}
     for line, (key, units) in PRICE_KEYS.items():
-        value = getattr(price, key)
+        value: Any = getattr(price, key, None)
         if value is None and key == "audio_hours":
-            value = price.input_audio_hours
-        if isinstance(value, TieredPrices):
-            above = tuple((tier.start, picousd_of_price(tier.price, units)) for tier in value.tiers)
+            value = getattr(price, "input_audio_hours", None)
+        if (tiers := getattr(value, "tiers", None)) is not None:
+            above = tuple((tier.start, picousd_of_price(tier.price, units)) for tier in tiers)
             rates[line] = Rate(picousd_of_price(value.base, units), source, above)
         elif value is not None:
             rates[line] = Rate(picousd_of_price(value, units), source)
@@ -206,16 +202,14 @@ def _no_tier(published: Published, context: dict[str, str], tier: str, at: datet
     return None
 
 
-def _constraints(model: "ModelInfo") -> "list[ConditionalPrice | PriceVariant]":
+def _constraints(model: Model) -> list[ConditionalPrice | PriceVariant]:
     dated: list[ConditionalPrice | PriceVariant] = list(model.price_variants or ())
     if isinstance(model.prices, list):
         dated += model.prices
     return [each for each in dated if each.constraint is not None]
 
 
-def _span(
-    dated: "list[ConditionalPrice | PriceVariant]", at: datetime
-) -> tuple[datetime, datetime]:
+def _span(dated: list[ConditionalPrice | PriceVariant], at: datetime) -> tuple[datetime, datetime]:
     """The span around a moment in which no constraint begins or ends."""
     moments = {moment for each in dated for moment in _moments(each, at.astimezone(UTC))}
     since = max((moment for moment in moments if moment <= at), default=NO_TIME[0])
@@ -223,14 +217,12 @@ def _span(
     return since, until
 
 
-def _moments(dated: "ConditionalPrice | PriceVariant", at: datetime) -> Iterator[datetime]:
-    from genai_prices.types import StartDateConstraint
-
+def _moments(dated: ConditionalPrice | PriceVariant, at: datetime) -> Iterator[datetime]:
     constraint = dated.constraint
-    if isinstance(constraint, StartDateConstraint):
+    assert constraint is not None
+    if hasattr(constraint, "start_date"):
         yield datetime.combine(constraint.start_date, time(), UTC)
     else:
-        assert constraint is not None
         for day in (at.date() - timedelta(days=1), at.date(), at.date() + timedelta(days=1)):
             for moment in (constraint.start_time, constraint.end_time):
                 aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -238,10 +230,8 @@ def _moments(dated: "ConditionalPrice | PriceVariant", at: datetime) -> Iterator
 
 
 @cache
-def _providers() -> "dict[str, Provider]":
-    from genai_prices.data import providers
-
-    return {provider.id: provider for provider in providers}
+def _providers() -> dict[str, Provider]:
+    return {provider.id: provider for provider in price_data.read()}
 
 
 @cache

@@ -178,7 +178,7 @@ def exchange_id_of(flow: http.HTTPFlow, request: Request) -> str:
 
 
 def end_of(flow: http.HTTPFlow, *, broken_by_client: bool | None) -> End:
-    """Which side ended a flow in an error. `broken_by_client` is None where nobody saw it."""
+    """Which side ended a flow in an error. `broken_by_client` is None if that is unknown."""
     message = flow.error.msg if flow.error is not None else ""
     end = end_of_error(message)
     if end is End.STOPPED or broken_by_client is None:

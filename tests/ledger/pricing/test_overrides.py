@@ -30,7 +30,7 @@ def question(host="llm.example.com", model="gpt-5", provider="openai"):
 
 def units(overrides, at=SEPTEMBER, tier=None, **about):
     """line -> unit price, of what is in force."""
-    entries = tuple(each for each in overrides.entries if each.speaks_of(question(**about), tier))
+    entries = tuple(each for each in overrides.entries if each.applies_to(question(**about), tier))
     rates, rest, _, _ = in_force(entries, at)
     assert rest is None
     return {line: rate.picousd for line, rate in rates.items()}
@@ -192,7 +192,7 @@ def test_free_is_free_to_the_last_line_and_at_every_tier(price_file):
         free = true
     """)
     )
-    assert overrides.entries[0].speaks_of(question(host="localhost"), "anything")
+    assert overrides.entries[0].applies_to(question(host="localhost"), "anything")
     rates, rest, _, _ = in_force(overrides.entries, SEPTEMBER)
     assert rates == {}
     assert rest is not None

@@ -3,6 +3,7 @@
 import itertools
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from typing import Any
 
 import genai_prices
 import pytest
@@ -16,7 +17,9 @@ from ledger.pricing.price_lines import TOKEN_LINES, Sheet, covered
 from ledger.pricing.published import Published
 from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading
 
-EVERY = [(provider.id, model) for provider in providers for model in provider.models]
+EVERY: list[tuple[str, Any]] = [
+    (provider.id, model) for provider in providers for model in provider.models
+]
 
 
 def listed(list_id, model) -> Published:
