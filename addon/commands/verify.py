@@ -124,7 +124,7 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: s
             seen = Seen()
             with files_progress(console, "reading", files) as advance:
                 items = recordings(files, url=url, seen=seen, advance=advance)
-                lines = held_against(partial(corrections.find, engine), items, seen, begin)
+                lines = compared(partial(corrections.find, engine), items, seen, begin)
                 counts, breaches = _counted(lines)
             broken += _show_recorded(console, counts, breaches, seen)
             broken += not seen.is_whole
@@ -134,7 +134,7 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: s
     return 1 if broken else 0
 
 
-def held_against(
+def compared(
     find: Find, items: Iterable[Recorded], seen: Seen, since: datetime | None = None
 ) -> Iterator[Line]:
     """Where recordings and ledger differ."""
@@ -191,8 +191,8 @@ def _readings(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
 
 
 def _difference(name: str, booked: object, now: object) -> str:
-    said, given = str(booked)[:SHOWN_LENGTH_MAX], str(now)[:SHOWN_LENGTH_MAX]
-    return f"{name} is {said}, the recording gives {given}"
+    old, new = str(booked)[:SHOWN_LENGTH_MAX], str(now)[:SHOWN_LENGTH_MAX]
+    return f"{name} is {old}, the recording gives {new}"
 
 
 def _client_side(booked: Exchange, again: Exchange) -> list[str]:

@@ -102,8 +102,8 @@ def _tokens(row: Row, name: str) -> Cell:
 
 def _outcome(row: Row) -> str:
     figures = row.figures
-    said = figures.error_code or figures.error_type
-    reason = said if figures.outcome in ("error_frame", "http_error") else figures.finish_reason
+    error = figures.error_code or figures.error_type
+    reason = error if figures.outcome in ("error_frame", "http_error") else figures.finish_reason
     return f"{figures.outcome}: {reason}" if reason else figures.outcome
 
 

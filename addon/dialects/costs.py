@@ -6,6 +6,7 @@ from typing import Any
 
 from addon.dialects.counts import Counts
 from addon.dialects.facts import Facts
+from ledger.model.records import quick_init
 
 PICOUSD_PER_TICK = 100
 """xAI's `cost_in_usd_ticks`: 10^10 ticks make a USD
@@ -13,6 +14,7 @@ PICOUSD_PER_TICK = 100
 USD per million tokens is 5 143 500 ticks)."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """What a provider says it charges, in pico-USD. None: it does not say."""
@@ -23,9 +25,16 @@ class Costs:
     is_byok: bool | None = None
 
 
+_NO_COSTS = Costs()
+_KEYS = frozenset({"cost", "estimated_cost", "cost_in_usd_ticks", "cost_details", "is_byok"})
+"""Of a usage object with costs."""
+
+
 def costs_of(usage: Mapping[str, Any], counts: Counts, facts: Facts) -> Costs:
     """`usage.cost` is a number (OpenRouter, Avian, Vercel) or an object: `{total_cost}`
     (Perplexity), `{usd}` (Charm Hyper, which bills in credits beside it)."""
+    if facts.cost is None and usage.keys().isdisjoint(_KEYS):
+        return _NO_COSTS
     if isinstance(usage.get("cost"), dict):
         own = counts.picousd("cost.total_cost", "cost.usd")
     else:

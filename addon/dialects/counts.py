@@ -24,11 +24,11 @@ class Counts:
     A path `a.b` is key b of the object at a. A value of null counts as not reported.
     """
 
-    __slots__ = ("_remarks", "_said")
+    __slots__ = ("_remarks", "_reported")
 
     def __init__(self, usage: Mapping[str, Any]) -> None:
-        self._said: dict[str, Any] = {}
-        _flatten(usage, "", self._said, _DEPTH_MAX)
+        self._reported: dict[str, Any] = {}
+        _flatten(usage, "", self._reported, _DEPTH_MAX)
         self._remarks: dict[str, None] = {}
 
     @property
@@ -36,20 +36,20 @@ class Counts:
         """A text for each reported value that cannot be a count, without repeats."""
         return tuple(self._remarks)
 
-    def says(self, *paths: str) -> bool:
+    def has(self, *paths: str) -> bool:
         """Whether any of these is reported, as a count or not."""
-        return any(path in self._said for path in paths)
+        return not self._reported.keys().isdisjoint(paths)
 
     def paths_within(self, prefix: str) -> list[str]:
         """The paths of the values in the object at `prefix`."""
-        return [path for path in self._said if path.startswith(prefix + ".")]
+        return [path for path in self._reported if path.startswith(prefix + ".")]
 
     def first(self, *paths: str) -> int | None:
         """The first of these that is reported."""
-        said = self._said
+        reported = self._reported
         for path in paths:
-            if path in said:
-                count = count_of(said[path])
+            if path in reported:
+                count = count_of(reported[path])
                 if count is not None:
                     return count
                 self._remark(path, "is no count")
@@ -58,8 +58,8 @@ class Counts:
     def picousd(self, *paths: str) -> int | None:
         """The first of these amounts of USD that is reported."""
         for path in paths:
-            if path in self._said:
-                amount = picousd_of(self._said[path])
+            if path in self._reported:
+                amount = picousd_of(self._reported[path])
                 if amount is not None:
                     return amount
                 self._remark(path, "is no amount")
@@ -68,8 +68,8 @@ class Counts:
     def milliseconds(self, *paths: str) -> int | None:
         """The first of these durations, which the wire gives in seconds."""
         for path in paths:
-            if path in self._said:
-                value = self._said[path]
+            if path in self._reported:
+                value = self._reported[path]
                 if type(value) in (int, float) and 0 <= value < 10**9:
                     return int(Decimal(str(value)).scaleb(3).to_integral_value())
                 self._remark(path, "is no duration")
@@ -83,7 +83,7 @@ class Counts:
         tools (`within`) without a name here keeps its own name, because it is billed.
         """
         found: dict[str, int] = {}
-        for path in self._said:
+        for path in self._reported:
             name = names.get(path)
             if name is None and within and path.startswith(within + "."):
                 name = _CAPITAL.sub(r"_\g<0>", path.rpartition(".")[2]).lower()[:64]
@@ -93,18 +93,18 @@ class Counts:
         return found
 
     def _remark(self, path: str, what: str) -> None:
-        remark = f"{path} {what}: {str(self._said[path])[:40]!r}"
+        remark = f"{path} {what}: {str(self._reported[path])[:40]!r}"
         if len(self._remarks) < _REMARKS_MAX:
             self._remarks[remark] = None
 
 
-def _flatten(usage: Mapping[str, Any], prefix: str, said: dict[str, Any], depth: int) -> None:
+def _flatten(usage: Mapping[str, Any], prefix: str, reported: dict[str, Any], depth: int) -> None:
     for key, value in usage.items():
         if type(value) is dict:
             if depth:
-                _flatten(value, f"{prefix}{key}.", said, depth - 1)
+                _flatten(value, f"{prefix}{key}.", reported, depth - 1)
         elif value is not None:
-            said[prefix + key] = value
+            reported[prefix + key] = value
 
 
 def unknown_keys(usage: Mapping[str, Any], known: Set[str]) -> Iterator[str]:
@@ -120,13 +120,13 @@ def unknown_keys(usage: Mapping[str, Any], known: Set[str]) -> Iterator[str]:
             yield from (f"{key}.{inner}"[:128] for inner in value if f"{key}.{inner}" not in known)
 
 
-def lookup(said: Mapping[str, Any], path: str) -> Any:
+def lookup(values: Mapping[str, Any], path: str) -> Any:
     """The value at a dotted path; None if any step is missing or not an object."""
-    value: Any = said
-    for key in path.split("."):
-        if not isinstance(value, dict):
-            return None
-        value = value.get(key)
+    key, _, rest = path.partition(".")
+    value: Any = values.get(key) if isinstance(values, dict) else None
+    while rest:
+        key, _, rest = rest.partition(".")
+        value = value.get(key) if isinstance(value, dict) else None
     return value
 
 

@@ -17,7 +17,7 @@ from ledger.model.usage import Usage
 class Mark:
     """A byte string that makes a run of frames worth parsing, and its harmless forms.
 
-    A mark strikes a run if it occurs more often than its harmless forms together:
+    A mark matches a run if it occurs more often than its harmless forms together:
     `Mark(b'"usage"', (b'"usage":null', b'"usage": null'))`. A missing harmless form costs a parse,
     but never loses a figure.
     """
@@ -29,24 +29,25 @@ class Mark:
     enough (Gemini's `usageMetadata`)."""
 
     def count(self, run: bytes) -> int:
-        """How often it occurs in a run, without its harmless forms."""
-        return run.count(self.needle) - sum(run.count(form) for form in self.harmless)
-
-    def strikes(self, run: bytes) -> bool:
-        """Whether a run of frames holds it in a form that is not harmless."""
+        """How often it occurs in a run, without its harmless forms; 0 or less: it does not."""
         left = run.count(self.needle)
         for form in self.harmless:
             if left <= 0:
                 break
             left -= run.count(form)
-        return left > 0
+        return left
 
-    def places(self, run: bytes) -> list[int]:
-        """Its offsets in a run, without the harmless forms, the last one first. Usually these are
-        near the end, so that a caller can skip the harmless forms before them."""
+    def matches(self, run: bytes) -> bool:
+        """Whether a run of frames holds it in a form that is not harmless."""
+        return self.count(run) > 0
+
+    def places(self, run: bytes, count: int) -> list[int]:
+        """The offsets of its `count` occurrences in a run, without the harmless forms, the last one
+        first. Usually these are near the end, so that a caller can skip the harmless forms before
+        them."""
         found: list[int] = []
-        left, at = self.count(run), len(run)
-        while left > len(found) and at > 0:
+        at = len(run)
+        while count > len(found) and at > 0:
             at = run.rfind(self.needle, 0, at)
             if not run.startswith(self.harmless, at):
                 found.append(at)
@@ -66,7 +67,7 @@ class Asking(StrEnum):
 class Dialect:
     """One wire format.
 
-    The meter calls `read` for every frame that a mark strikes, for all frames until some content
+    The meter calls `read` for every frame that a mark matches, for all frames until some content
     has passed, and for a plain document with an empty event name. At the end it calls `usage_of`,
     which converts the usage object from `read` to the ledger's convention.
     Neither may raise on any JSON; `framing.json_values` has parsed their input.

@@ -15,7 +15,7 @@ _MESSAGE_LENGTH_MAX = 1000
 """Characters kept of an error message, which upstream wrote: enough to explain the error."""
 
 
-def see_error(facts: Facts, error: object, beside: dict[str, Any] | None = None) -> None:
+def record_error(facts: Facts, error: object, beside: dict[str, Any] | None = None) -> None:
     """Read an error object or text; `beside` is the object around it, which may have details."""
     facts.failed = True
     if isinstance(error, list) and error:
@@ -37,17 +37,17 @@ def see_error(facts: Facts, error: object, beside: dict[str, Any] | None = None)
         facts.error_message = clean(message, _MESSAGE_LENGTH_MAX)
 
 
-def see_error_body(facts: Facts, body: dict[str, Any]) -> None:
+def record_error_body(facts: Facts, body: dict[str, Any]) -> None:
     """Read the body of an HTTP answer with an error status."""
     inner = body.get("error") or body.get("errors") or body
-    see_error(facts, inner, body)
+    record_error(facts, inner, body)
     kind = facts.headers.get("x-amzn-errortype")
     if kind and facts.error_type is None:
         # `ThrottlingException:http://internal.amazon.com/…`
         facts.error_type = clean(kind.partition(":")[0], 128)
 
 
-def see_error_text(facts: Facts, body: bytes) -> None:
+def record_error_text(facts: Facts, body: bytes) -> None:
     """Read an error that is not JSON: keep a line of text, ignore a page of HTML."""
     facts.failed = True
     text = body.decode("utf-8", "replace").strip()

@@ -66,7 +66,7 @@ class Facts:
     is_document: bool = False
     """The answer is one plain body, so its facts are complete."""
 
-    def see_id(self, response_id: object) -> None:
+    def record_id(self, response_id: object) -> None:
         """Keep the first non-empty id; a different one marks it unstable."""
         if not isinstance(response_id, str) or not response_id:
             return
@@ -75,12 +75,12 @@ class Facts:
         elif response_id != self.response_id and clean(response_id, 256) != self.response_id:
             self.id_unstable = True
 
-    def see_model(self, model: object) -> None:
+    def record_model(self, model: object) -> None:
         """Keep the last non-empty model: an Anthropic fallback changes the model midway."""
         if isinstance(model, str) and model and model != self.response_model:
             self.response_model = clean(model, 256)
 
-    def see_created(self, created: object) -> None:
+    def record_created(self, created: object) -> None:
         """Keep the first creation time; some write it as a float, some as text (Writer)."""
         if self.created is not None or isinstance(created, bool):
             return
@@ -89,7 +89,7 @@ class Facts:
         if isinstance(created, int | float) and 0 < created < 2**53:
             self.created = int(created)
 
-    def see_finish(self, reason: object) -> None:
+    def record_finish(self, reason: object) -> None:
         """Keep the last non-empty finish reason, as the provider spells it (Gemini: also a number).
 
         Empty text is filler on the chunks of a stream, but a real value in a plain document
@@ -120,12 +120,12 @@ class Facts:
             return False
         return self.finish_reason is not None or self.ending is Ending.CLOSE
 
-    def see_tier(self, tier: object) -> None:
+    def record_tier(self, tier: object) -> None:
         """The service tier that served the request."""
         if isinstance(tier, str) and tier:
             self.service_tier = clean(tier, 64)
 
-    def see_usage(self, usage: object, *, final: bool) -> None:
+    def record_usage(self, usage: object, *, final: bool) -> None:
         """Keep a usage object in place of the previous one; `usage: null` is ignored."""
         if isinstance(usage, dict):
             self.usage = usage
@@ -134,5 +134,7 @@ class Facts:
 
 def clean(text: str, length_max: int) -> str:
     """Wire text that both databases and a terminal can hold: bounded, no NUL, no lone surrogate."""
+    if len(text) <= length_max and text.isascii() and "\x00" not in text:
+        return text
     text = text[:length_max].replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -11,7 +11,7 @@ from typing import Any
 
 from addon.dialects.costs import Costs
 from addon.dialects.counts import Counts
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from ledger.model.usage import Usage, sum_of
 
@@ -75,13 +75,13 @@ def reader_of(layout: Layout) -> Callable[[Facts, str, dict[str, Any]], None]:
     def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         for path in layout.ids:
             if facts.response_id is None:
-                facts.see_id(value_at(body, path))
-        facts.see_model(_first(body, layout.models))
-        facts.see_created(_first(body, layout.created))
-        facts.see_tier(_first(body, layout.tiers))
+                facts.record_id(value_at(body, path))
+        facts.record_model(_first(body, layout.models))
+        facts.record_created(_first(body, layout.created))
+        facts.record_tier(_first(body, layout.tiers))
         finish = _first(body, layout.finishes)
         if not isinstance(finish, str) or finish not in layout.unfinished:
-            facts.see_finish(finish)
+            facts.record_finish(finish)
         if not facts.token_seen and _first(body, layout.texts):
             facts.token_seen = True
         if any(value_at(body, path) is True for path in layout.ends):
@@ -89,7 +89,7 @@ def reader_of(layout: Layout) -> Callable[[Facts, str, dict[str, Any]], None]:
         _read_usage(facts, layout, body)
         error = _first(body, layout.errors)
         if error or event == "error":
-            see_error(facts, error or body, body)
+            record_error(facts, error or body, body)
 
     return read
 
@@ -98,12 +98,12 @@ def _read_usage(facts: Facts, layout: Layout, body: dict[str, Any]) -> None:
     final = facts.ended or facts.finish_reason is not None or facts.is_document
     usage = _first(body, layout.usages)
     if isinstance(usage, dict) and usage:
-        facts.see_usage(usage, final=final)
+        facts.record_usage(usage, final=final)
     elif layout.usage_keys:
-        said = {path: value_at(body, path) for path in layout.usage_keys}
-        said = {path: value for path, value in said.items() if value is not None}
-        if said:
-            facts.see_usage({**(facts.usage or {}), **said}, final=final)
+        reported = {path: value_at(body, path) for path in layout.usage_keys}
+        reported = {path: value for path, value in reported.items() if value is not None}
+        if reported:
+            facts.record_usage({**(facts.usage or {}), **reported}, final=final)
 
 
 def _first(body: dict[str, Any], paths: tuple[str, ...]) -> Any:

@@ -10,6 +10,8 @@ call has, because missing a call is as wrong as recording other traffic.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from addon.dialects.counts import lookup
+
 type Check = Callable[[Any], bool]
 type Shape = Mapping[str, Check]
 
@@ -76,13 +78,10 @@ def beginning(*prefixes: str) -> Check:
 
 def fits(shapes: Iterable[Shape], body: Mapping[str, Any]) -> bool:
     """Whether a body has one of these shapes."""
-    return any(all(check(_at(body, path)) for path, check in shape.items()) for shape in shapes)
-
-
-def _at(body: Mapping[str, Any], path: str) -> Any:
-    value: Any = body
-    for key in path.split("."):
-        if not isinstance(value, dict):
-            return None
-        value = value.get(key)
-    return value
+    for shape in shapes:
+        for path, check in shape.items():
+            if not check(lookup(body, path)):
+                break
+        else:
+            return True
+    return False

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
 from ledger.model.usage import NO_USAGE, Usage
 
@@ -17,12 +17,12 @@ from ledger.model.usage import NO_USAGE, Usage
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read a likely error, id or model."""
     facts.token_seen = True
-    facts.see_id(body.get("id"))
-    facts.see_model(body.get("model"))
+    facts.record_id(body.get("id"))
+    facts.record_model(body.get("model"))
     if "object" not in body:
-        facts.see_finish(body.get("status"))
+        facts.record_finish(body.get("status"))
     if body.get("error") or event == "error":
-        see_error(facts, body.get("error") or body, body)
+        record_error(facts, body.get("error") or body, body)
 
 
 def usage_of(_usage: Mapping[str, Any], _facts: Facts) -> Usage:

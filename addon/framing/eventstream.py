@@ -131,18 +131,20 @@ class EventStream:
         headers = _headers(block[_PRELUDE_BYTES:headers_end])
         payload = block[headers_end:-4]
         if headers.get(":message-type") == "error":
-            # It has no payload: what is wrong stands in the headers.
-            said = {
+            # It has no payload: the error is in the headers.
+            body = {
                 "code": headers.get(":error-code"),
                 "message": headers.get(":error-message"),
             }
-            return Frame("error", json_values.dumps(said).encode())
+            return Frame("error", json_values.dumps(body).encode())
         return Frame(headers.get(":event-type") or headers.get(":exception-type") or "", payload)
 
 
 def begins_message(data: bytes) -> bool:
     """Whether a body begins as an event stream does; for answers whose content type is wrong."""
-    return len(data) >= _PRELUDE_BYTES and _message_length(data, 0) is not None
+    if len(data) < _PRELUDE_BYTES or data[0] > MESSAGE_BYTES_MAX >> 24:
+        return False  # text, nearly always
+    return _message_length(data, 0) is not None
 
 
 def _is_sound(block: bytes) -> bool:

@@ -83,6 +83,8 @@ class Held:
 
     def take(self) -> bytes:
         """Return the bytes and empty the buffer."""
+        if not self._fed_bytes:
+            return b""
         taken = self.peek()
         self._bytes = bytearray()
         self._behind = bytearray()

@@ -3,9 +3,9 @@
 https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 
 A block ends with a blank line: a line end that follows a line end, each of them LF, CRLF or CR.
-Block boundaries do not depend on chunk boundaries. That needs one choice: two CR end a block, so
-that a CR-only stream never waits for an LF that could follow (a later LF is then an empty line of
-the next block, without meaning).
+Block boundaries do not depend on chunk boundaries, except that blank blocks are one where they
+arrive together. That needs one choice: two CR end a block, so that a CR-only stream never waits for
+an LF that could follow (a later LF is then an empty line of the next block, without meaning).
 
 Almost every recorded stream has LF alone or CRLF alone. For these, one `rfind` finds the end of the
 last complete block; the regular expression handles all others.

@@ -161,7 +161,7 @@ class MeteredExchange:
         the epoch. The tap calls `capture` with each chunk. It calls `on_confirmed` once, when the
         answer confirms an unconfirmed exchange.
         """
-        self._see_headers(response)
+        self._record_headers(response)
         content_type = response.headers.get("content-type", "")
         encoding = response.headers.get("content-encoding", "")
         edits = edits and self.opened.usage_injected and is_event_stream(content_type)
@@ -188,12 +188,12 @@ class MeteredExchange:
 
     def answer_whole(self, response: Response, body: bytes) -> None:
         """Meter a response with its complete body, without editing it."""
-        self._see_headers(response)
+        self._record_headers(response)
         encoding = response.headers.get("content-encoding", "")
         meter = self._meter(response, encoding, None)
         self._whole = WholeAnswer(meter, body, troubles=self.troubles)
 
-    def _see_headers(self, response: Response) -> None:
+    def _record_headers(self, response: Response) -> None:
         self.status = response.status
         content_type = response.headers.get("content-type", "")
         if content_type.lower().startswith(STREAM_TYPES) and not self.opened.streamed:
@@ -299,6 +299,8 @@ def may_refuse(response: Response, *, injected: bool) -> bool:
 
 def decoded_body(body: bytes, content_encoding: str, troubles: Troubles) -> bytes:
     """A decoded request body. A part that fails to decode is noted and left out."""
+    if not content_encoding:
+        return body
     steps = decoded_body_in_steps(body, content_encoding, troubles)
     while True:
         try:

@@ -17,7 +17,7 @@ from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
 from addon.framing import json_values
 from addon.metering.answers.meter import Meter
-from addon.metering.websocket import MESSAGE_BYTES_MAX, Closed, Happening, Opened, short_message
+from addon.metering.websocket import MESSAGE_BYTES_MAX, Closed, Opened, SessionEvent, short_message
 
 _BEGINNINGS = (b'"serverContent"', b'"toolCall"', b'"usageMetadata"', b'"error"')
 """A message is parsed if it has one of these, until the open turn has content."""
@@ -36,7 +36,7 @@ class LiveTurns:
         self._meter: Meter | None = None
         """Of the open turn."""
 
-    def client_message(self, message: bytes) -> list[Happening]:
+    def client_message(self, message: bytes) -> list[SessionEvent]:
         """Read a client's message: it opens and closes no turn, but it may name the model."""
         if b'"setup"' in message and len(message) <= MESSAGE_BYTES_MAX:
             model = lookup(json_values.loads(short_message(message)) or {}, "setup.model")
@@ -44,7 +44,7 @@ class LiveTurns:
                 self._model = model[:256]
         return []
 
-    def server_message(self, message: bytes) -> list[Happening]:
+    def server_message(self, message: bytes) -> list[SessionEvent]:
         """The turns that a server's message opens and closes."""
         has_content = self._meter is not None and self._meter.token_seen
         telling = _FIGURES if has_content else _BEGINNINGS
@@ -54,11 +54,11 @@ class LiveTurns:
         body = json_values.loads(message)
         if body is None:
             return []
-        happenings: list[Happening] = []
+        happenings: list[SessionEvent] = []
         if self._meter is None:
             self._turns += 1
             self._meter = Meter(self._route.dialect, content_type="", provider=self._provider)
-            self._meter.facts.see_model(self._model)
+            self._meter.facts.record_model(self._model)
             happenings.append(Opened(self._turns, RequestFacts(model=self._model, streamed=True)))
         self._meter.feed_message(message)
         is_alone = bool(happenings) and "serverContent" not in body and "toolCall" not in body

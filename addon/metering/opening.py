@@ -9,10 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from addon.dialects import routes
 from addon.dialects.facts import clean
-from addon.dialects.request import TOKENS_MAX, RequestFacts, is_shortened, read_request
-from addon.framing.large_json import shortened_in_steps
+from addon.dialects.request import RequestFacts, read_request, short_in_steps
 from addon.metering.budget import Budget
-from addon.metering.exchange import MeteredExchange, decoded_body, decoded_body_in_steps
+from addon.metering.exchange import MeteredExchange, decoded_body_in_steps
 from addon.metering.requests import attribution
 from addon.metering.requests.agents import NO_AGENT, agent_of
 from addon.metering.requests.messages import Request
@@ -98,7 +97,7 @@ def open_exchange(
     encoding = headers.get("content-encoding", "")
     body = readable
     if body is None:
-        body = attempt(decoded_body, request.body, encoding, troubles) or b""
+        body = attempt(_readable, request, troubles) or b""
     facts = attempt(read_request, route, body, headers) or RequestFacts()
     model = facts.model
     if is_handshake and model is None and query:
@@ -164,9 +163,21 @@ def readable_in_steps(request: Request, troubles: Troubles) -> Generator[None, N
     """The request body to parse: decoded, and shortened if it is long. With pauses."""
     encoding = request.headers.get("content-encoding", "")
     body = yield from decoded_body_in_steps(request.body, encoding, troubles)
-    if not is_shortened(body):
-        return body
-    return (yield from shortened_in_steps(body, tokens_max=TOKENS_MAX))
+    short = yield from short_in_steps(body)
+    if short.lost is not None:
+        troubles.add(short.lost)
+    return short.data
+
+
+def _readable(request: Request, troubles: Troubles) -> bytes:
+    """As `readable_in_steps`, without pauses."""
+    steps = readable_in_steps(request, troubles)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            body: bytes = end.value
+            return body
 
 
 def _upstream_of(request: Request, rules: Rules) -> Upstream | None:

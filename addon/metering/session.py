@@ -13,7 +13,7 @@ from addon.dialects.vendors import gemini_live
 from addon.metering.exchange import MeteredExchange
 from addon.metering.live_turns import LiveTurns
 from addon.metering.settlement import NOTHING_PASSED, End, Settled, result_of
-from addon.metering.websocket import Closed, Happening, Opened, WebSocketSession
+from addon.metering.websocket import Closed, Opened, SessionEvent, WebSocketSession
 from ledger.model.exchange import Exchange
 from ledger.model.records import changed
 
@@ -56,7 +56,7 @@ class MeteredSession:
         return self._exchanges(self._wire.end(), how, at)
 
     def _exchanges(
-        self, happenings: Iterable[Happening], how: End, at: datetime
+        self, happenings: Iterable[SessionEvent], how: End, at: datetime
     ) -> list[Exchange | Settled]:
         handshake = self.handshake.opened
         exchanges: list[Exchange | Settled] = []

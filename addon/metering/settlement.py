@@ -14,7 +14,7 @@ from addon.metering.answers.meter import Meter
 from ledger.model.duplicates import content_digest
 from ledger.model.exchange import Exchange, Outcome, Source, State
 from ledger.model.reading import Reading, UsageSource
-from ledger.model.records import changed
+from ledger.model.records import changed, quick_init
 
 METER_VERSION = "2"
 """Version of framing and dialects together. A fix that changes how they read a recorded answer
@@ -37,6 +37,7 @@ class End(Enum):
     """The proxy ended it: shut down, or the flow was killed."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
     """Lengths and digests of the bytes that passed the tap. None: unknown."""

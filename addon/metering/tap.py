@@ -76,7 +76,7 @@ class Tap:
         "_upstream_hash",
         "_wire_bytes",
         "_wire_hash",
-        "gave_way",
+        "has_stopped",
         "meter",
     )
 
@@ -131,7 +131,7 @@ class Tap:
         self._removed_hash = hashlib.sha256() if stripper else None
         self._first_byte_at: datetime | None = None
         self._first_token_at: datetime | None = None
-        self.gave_way = False
+        self.has_stopped = False
         """A bug in our code, or a bound, ended the reading."""
 
     @property
@@ -179,7 +179,7 @@ class Tap:
 
     def _listen(self, data: bytes) -> bytes | list[bytes]:
         # `b""` would end a chunked body early (mitmproxy PR #8242), so the end is `[]`.
-        if self.gave_way:
+        if self.has_stopped:
             return data or []
         if not data:
             return []
@@ -190,9 +190,9 @@ class Tap:
             if self._times is not None:
                 self._times.append(self._clock())
             if self._pending_bytes >= BATCH_BYTES:
-                self._look()
+                self._read_pending()
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the client
-            self._give_way(failure)
+            self._stop_after_failure(failure)
         return data
 
     def _edit(self, data: bytes) -> bytes | list[bytes]:
@@ -210,7 +210,7 @@ class Tap:
             kept = stripper.feed(data) if data else stripper.end()
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the client
             self._stripper = None
-            self._give_way(failure)
+            self._stop_after_failure(failure)
             return self._take_unframed() + data or []
         events = stripper.framed
         if not data:
@@ -218,7 +218,7 @@ class Tap:
         elif events is not data or self._unframed_bytes:
             self._keep_unframed(data, len(events))
         # If the meter fails, the stripper continues: injected usage must not reach the client.
-        if self.gave_way:
+        if self.has_stopped:
             self._removed_bytes += sum(map(len, stripper.removed))
             stripper.removed.clear()
             return kept or []
@@ -231,38 +231,40 @@ class Tap:
                 self._pending.append(events)
                 self._pending_bytes += len(events)
                 if self._pending_bytes >= BATCH_BYTES:
-                    self._look()
+                    self._read_pending()
         except Exception as failure:  # noqa: BLE001  # as above
-            self._give_way(failure)
+            self._stop_after_failure(failure)
         return kept or []
 
     def edit_run(self, run: bytes, chunks: Sequence[bytes]) -> list[bytes]:
         """The edited form of each of these chunks, which arrived together and form `run`."""
         stripper = self._stripper
         kept: list[bytes] = []
-        at = 0
         if stripper is not None and self._decoder is None and self._capture is None:
+            at = edited_bytes = 0
             while at < len(chunks) and not stripper.is_between_events:
                 kept += _as_list(self._edit(chunks[at]))
-                run = run[len(chunks[at]) :]
+                edited_bytes += len(chunks[at])
                 at += 1
-            passed = self._edit_events(run, chunks[at:] if at else chunks)
+            if at:  # sliced once: a read of one-byte chunks would be copied ten thousand times
+                run, chunks = run[edited_bytes:], chunks[at:]
+            passed = self._edit_events(run, chunks)
             if passed is not None:
                 return kept + passed
-        for chunk in chunks[at:]:
+        for chunk in chunks:
             kept += _as_list(self.callable(chunk))
         return kept
 
     def _edit_events(self, run: bytes, chunks: Sequence[bytes]) -> list[bytes] | None:
         """As `_edit` for chunks of one event each; None if any chunk is not one event."""
         stripper = self._stripper
-        if stripper is None or self.gave_way or self._unframed_bytes or not chunks:
+        if stripper is None or self.has_stopped or self._unframed_bytes or not chunks:
             return None
         try:
             passed = stripper.feed_events(run, chunks)
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the client
             self._stripper = None
-            self._give_way(failure)
+            self._stop_after_failure(failure)
             return list(chunks)
         if passed is None:
             return None
@@ -274,9 +276,9 @@ class Tap:
             self._pending.append(run)
             self._pending_bytes += len(run)
             if self._pending_bytes >= BATCH_BYTES:
-                self._look()
+                self._read_pending()
         except Exception as failure:  # noqa: BLE001  # as above
-            self._give_way(failure)
+            self._stop_after_failure(failure)
         return passed
 
     def _edit_decoded(self, data: bytes) -> bytes | list[bytes]:
@@ -316,7 +318,7 @@ class Tap:
         self._troubles.add("all exchanges together keep as much in memory as they may")
         return False
 
-    def _give_back(self) -> None:
+    def _release_budget(self) -> None:
         self._budget.give_back(self._taken_bytes - FREE_BYTES)
         self._taken_bytes = FREE_BYTES
 
@@ -338,33 +340,33 @@ class Tap:
 
         After the body's end, call it until it returns False, then call `end`.
         """
-        if self.gave_way:
+        if self.has_stopped:
             return False
         try:
-            self._look()
-            self._look_at_tail()
+            self._read_pending()
+            self._read_tail()
             self._work(self._clock() + TURN_SECONDS)
         except Exception as failure:  # noqa: BLE001  # as above
-            self._give_way(failure)
+            self._stop_after_failure(failure)
         return bool(self._backlog) or self._steps is not None
 
     def end(self) -> None:
         """Read the remaining bytes. Call it once, however the exchange ends."""
         if self._stripper is not None and self._stripper.trouble is not None:
             self._troubles.add(self._stripper.trouble)
-        if not self.gave_way:
+        if not self.has_stopped:
             try:
-                self._look()
-                self._look_at_tail()
+                self._read_pending()
+                self._read_tail()
                 self._work(None)
                 self.meter.end()
             except Exception as failure:  # noqa: BLE001  # as above: the row must still be settled
-                self._give_way(failure)
-        self._give_back()
+                self._stop_after_failure(failure)
+        self._release_budget()
 
     def passed(self) -> Passed:
         """Lengths and digests of the passed bytes, for the ledger."""
-        if self.gave_way:
+        if self.has_stopped:
             # Digests and lengths stop where reading stopped; partial ones prove nothing.
             return Passed(
                 first_byte_at=self._first_byte_at,
@@ -398,7 +400,7 @@ class Tap:
         if has_events:
             times.append(now)
 
-    def _look(self) -> None:
+    def _read_pending(self) -> None:
         """Hash and meter the bytes since the last call."""
         if self._stripper is not None:
             self._account_for_edits(self._stripper)
@@ -421,7 +423,7 @@ class Tap:
         else:
             self._time(pending, self._times, feed)
 
-    def _look_at_tail(self) -> None:
+    def _read_tail(self) -> None:
         """Hash and meter the bytes of an incomplete event, after the body's end."""
         if not self._unframed:
             return
@@ -502,21 +504,21 @@ class Tap:
         self._removed_bytes += len(removed)
         _hash(self._removed_hash, removed)
 
-    def _give_way(self, failure: Exception) -> None:
+    def _stop_after_failure(self, failure: Exception) -> None:
         """End the reading after a bug in our code."""
         self._stop_reading()
         self._troubles.add_failure(failure, "the rest of this exchange passes unread")
 
     def _stop_reading(self) -> None:
         """Stop reading, and drop all buffers."""
-        self.gave_way = True
+        self.has_stopped = True
         self._pending.clear()
         self._kept.clear()
         self._backlog.clear()
         self._backlog_bytes = 0
         self._steps = None
         self.meter.give_up()
-        self._give_back()
+        self._release_budget()
 
 
 def _as_list(passed: bytes | list[bytes]) -> list[bytes]:

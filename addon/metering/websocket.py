@@ -27,7 +27,7 @@ from addon.framing import json_values
 from addon.framing.large_json import shortened, shortened_in_steps
 from addon.metering.answers.meter import Meter
 
-UNDER_WAY_MAX = 64
+OPEN_MAX = 64
 """Realtime runs a handful of responses at a time; beyond this bound the oldest counts as cut."""
 WAITING_MAX = 8
 """Client requests that the server has not answered yet. A request beyond this bound gets its
@@ -37,8 +37,8 @@ ID_LENGTH_MAX = 256
 PARSED_BYTES_MAX = 64 * 1024
 """A longer message is shortened before parsing; a parser reads this much in 2 ms."""
 TOKENS_MAX = 30_000
-"""Brackets and keys scanned in a message that is shortened, 40 ms at worst; a message with more is
-not read."""
+"""Brackets and keys scanned in a message that is shortened, 40 ms at worst; a message with more
+outside of its inner values is not read."""
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: messages with usage are far smaller, so a longer one is not parsed."""
 
@@ -60,7 +60,7 @@ class Closed:
     meter: Meter
 
 
-Happening = Opened | Closed
+SessionEvent = Opened | Closed
 
 
 @dataclass(slots=True)
@@ -98,15 +98,15 @@ class WebSocketSession:
         """From the URL or the server's session; Realtime's responses do not name it."""
         self._transcriber: str | None = None
         self._waiting: list[_Response] = []
-        self._under_way: dict[str, _Response] = {}
+        self._open_responses: dict[str, _Response] = {}
         self._keys = 0
 
     @property
     def open_count(self) -> int:
         """How many responses are waiting or open."""
-        return len(self._waiting) + len(self._under_way)
+        return len(self._waiting) + len(self._open_responses)
 
-    def client_message(self, message: bytes) -> list[Happening]:
+    def client_message(self, message: bytes) -> list[SessionEvent]:
         """The responses that a client's message opens."""
         if len(message) > MESSAGE_BYTES_MAX:
             return []
@@ -118,17 +118,17 @@ class WebSocketSession:
         if body is None or body.get("type") != "response.create":
             return []
         # Realtime wraps the parameters; Responses puts them beside the type.
-        said = object_at(body, "response") or body
-        request = read_request(self._route, json_values.dumps(said).encode())
+        parameters = object_at(body, "response") or body
+        request = read_request(self._route, json_values.dumps(parameters).encode())
         request = replace(request, model=request.model or self._model, streamed=True)
         response = self._open(request.model)
         response.event_id = _text(body.get("event_id"))
         self._waiting.append(response)
         return [Opened(response.key, request), *self._overflow()]
 
-    def server_message(self, message: bytes) -> list[Happening]:
+    def server_message(self, message: bytes) -> list[SessionEvent]:
         """The responses that a server's message opens and closes."""
-        if len(message) > MESSAGE_BYTES_MAX or not self._matters(message):
+        if len(message) > MESSAGE_BYTES_MAX or not self._is_relevant(message):
             return []
         message = short_message(message)
         body = json_values.loads(message)
@@ -137,26 +137,26 @@ class WebSocketSession:
         session = object_at(body, "session")
         if session is not None:
             self._read_session(session)
-        return list(self._happenings(body, message))
+        return list(self._events_in(body, message))
 
     def end(self) -> list[Closed]:
         """End the session; close all open responses."""
-        cut = [*self._waiting, *self._under_way.values()]
+        cut = [*self._waiting, *self._open_responses.values()]
         self._waiting.clear()
-        self._under_way.clear()
+        self._open_responses.clear()
         return [Closed(response.key, response.meter) for response in cut]
 
-    def _matters(self, message: bytes) -> bool:
+    def _is_relevant(self, message: bytes) -> bool:
         """Whether to parse a message. Deltas (nearly all messages) matter only until the first."""
         if json_values.has_escaped_key(message) or any(
             mark in message
             for mark in (b'"response"', b'"error"', b'"session"', b"_transcription.completed")
         ):
             return True
-        unspoken = any(not one.meter.token_seen for one in self._under_way.values())
+        unspoken = any(not one.meter.token_seen for one in self._open_responses.values())
         return unspoken and b'.delta"' in message
 
-    def _happenings(self, body: dict[str, Any], message: bytes) -> Iterator[Happening]:
+    def _events_in(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
         kind = body.get("type")
         if kind == TRANSCRIBED:
             yield from self._transcribed(message)
@@ -165,11 +165,11 @@ class WebSocketSession:
         elif kind == "response.created":
             yield from self._created(body, message)
         else:
-            yield from self._said(body, message)
+            yield from self._continued(body, message)
 
-    def _created(self, body: dict[str, Any], message: bytes) -> Iterator[Happening]:
+    def _created(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
         response_id = _text(lookup(body, "response.id"))
-        if response_id in self._under_way:
+        if response_id in self._open_responses:
             return
         if self._waiting:
             response = self._waiting.pop(0)
@@ -177,24 +177,24 @@ class WebSocketSession:
             response = self._open(self._model)
             yield Opened(response.key, RequestFacts(model=self._model, streamed=True))
         # A response without an id is matched if it is the only open one.
-        self._under_way[response_id or f"\0{response.key}"] = response
+        self._open_responses[response_id or f"\0{response.key}"] = response
         response.meter.feed_message(message)
         yield from self._overflow()
 
-    def _said(self, body: dict[str, Any], message: bytes) -> Iterator[Happening]:
+    def _continued(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
         response_id = _text(body.get("response_id")) or _text(lookup(body, "response.id"))
-        if response_id is None or response_id not in self._under_way:
-            if len(self._under_way) != 1:
+        if response_id is None or response_id not in self._open_responses:
+            if len(self._open_responses) != 1:
                 return
             # Deltas of the Responses API name no response: it is the only one.
-            response_id = next(iter(self._under_way))
-        response = self._under_way[response_id]
+            response_id = next(iter(self._open_responses))
+        response = self._open_responses[response_id]
         response.meter.feed_message(message)
         if response.meter.facts.ended:
-            del self._under_way[response_id]
+            del self._open_responses[response_id]
             yield Closed(response.key, response.meter)
 
-    def _refused(self, body: dict[str, Any], message: bytes) -> Iterator[Happening]:
+    def _refused(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
         """Assign an error to the request it names, or else to the one that waits longest.
 
         An open response notes the error; it still gets its own last message.
@@ -207,10 +207,10 @@ class WebSocketSession:
             self._waiting.remove(refused)
             refused.meter.feed_message(message)
             yield Closed(refused.key, refused.meter)
-        elif len(self._under_way) == 1:
-            next(iter(self._under_way.values())).meter.feed_message(message)
+        elif len(self._open_responses) == 1:
+            next(iter(self._open_responses.values())).meter.feed_message(message)
 
-    def _transcribed(self, message: bytes) -> Iterator[Happening]:
+    def _transcribed(self, message: bytes) -> Iterator[SessionEvent]:
         response = self._open(self._transcriber)
         response.meter.feed_message(message)
         yield Opened(response.key, RequestFacts(model=self._transcriber, streamed=True))
@@ -219,15 +219,15 @@ class WebSocketSession:
     def _open(self, model: str | None) -> _Response:
         self._keys += 1
         meter = Meter(self._route.dialect, content_type="", provider=self._provider)
-        meter.facts.see_model(model or self._model)
+        meter.facts.record_model(model or self._model)
         return _Response(self._keys, meter)
 
     def _overflow(self) -> Iterator[Closed]:
-        while self.open_count > UNDER_WAY_MAX:
+        while self.open_count > OPEN_MAX:
             if self._waiting:
                 oldest = self._waiting.pop(0)
             else:
-                oldest = self._under_way.pop(next(iter(self._under_way)))
+                oldest = self._open_responses.pop(next(iter(self._open_responses)))
             yield Closed(oldest.key, oldest.meter)
 
     def _read_session(self, session: dict[str, Any]) -> None:

@@ -66,20 +66,20 @@ def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running
         running.rules = settings.rules(
             node=node, secret=running.ledger.secret, budget=running.rules.budget
         )
-        running.ledger.on_commit = _told(on_commit, running.notes, running.watching)
+        running.ledger.on_commit = _commit_callback(on_commit, running.notes, running.watching)
         set_captures(running, node=node)
         return running
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
     notes = notes_if_viewed(ctx.master, loop)
     wanted = Wanted(metrics=settings.metrics, otlp=settings.otlp, seat=seat)
-    watching = Watching(wanted) if wanted.is_anything else None
+    watching = Watching(wanted) if wanted.is_enabled else None
     price = notes.pricing(book.price) if notes else book.price
     try:
         ledger = recording.open_ledger(
             settings.ledger_url,
             node=node,
             price=watching.observer.pricing(price) if watching else price,
-            on_commit=_told(on_commit, notes, watching),
+            on_commit=_commit_callback(on_commit, notes, watching),
             log=_log,
         )
     except LedgerError:
@@ -108,7 +108,9 @@ def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running
     return running
 
 
-def _told(on_commit: OnCommit, notes: FlowNotes | None, watching: Watching | None) -> OnCommit:
+def _commit_callback(
+    on_commit: OnCommit, notes: FlowNotes | None, watching: Watching | None
+) -> OnCommit:
     """The callback of the writer: first the waiting hooks, then notes, then telemetry."""
     told = notes.on_commit(on_commit) if notes else on_commit
     return watching.observer.on_commit(told) if watching else told

@@ -166,7 +166,7 @@ def parse_tags(name: str, text: str) -> dict[str, str]:
 def unknown_options(
     from_command_line: Iterable[str], from_files: Iterable[str], *, known: Iterable[str]
 ) -> list[str]:
-    """One line for each option that nobody declares, with the nearest name that exists.
+    """One line for each option that no addon declares, with the nearest name that exists.
 
     A configuration file may hold options of scripts that this run does not load; there only names
     that begin like ours are mistakes.

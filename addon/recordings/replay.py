@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from addon.recordings.files import entries
 from addon.recordings.formats import identity
 from addon.recordings.formats.recorded import Entry, Item, Recorded, Skipped, Unreadable, Why
 from addon.recordings.metered import is_session, meter
-from ledger.maintenance.known import Known
 from ledger.model.exchange import Outcome
 from ledger.model.records import changed
 from ledger.store.writing.jobs import Receipt
@@ -36,8 +35,8 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 UNREADABLE_MAX = 1_000
 """Faults with a stored text; all are counted."""
 
-type Lookup = Callable[[Sequence[str]], dict[str, Known]]
-"""The settled exchanges in the ledger with these ids."""
+type Lookup = Callable[[Sequence[str]], dict[str, str]]
+"""The settled exchanges in the ledger with these ids: their paths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +127,11 @@ class Replay:
         self._lookup = lookup
         self._url = url
         self._advance = advance
+        self._metered: list[Settled] = []
+        """Metered exchanges that are not queued yet."""
         self._in_flight: deque[tuple[Receipt, Settled]] = deque()
         self._ids: set[str] = set()
-        """Ids of the exchanges in flight."""
+        """Ids of the metered exchanges and of those in flight."""
 
     def read(self, part: Part) -> None:
         """Meter the exchanges of a file that the ledger lacks, and queue them for the writer."""
@@ -157,9 +158,10 @@ class Replay:
                 self._take(item, file)
         for item in self._without_known(derived):
             self._take(item, file)
+        self._queue_metered()
 
-    def _known(self, ids: Sequence[str]) -> dict[str, Known] | set[str]:
-        found = self._lookup(ids) if ids else {}
+    def _known(self, ids: Sequence[str]) -> Set[str]:
+        found = self._lookup(ids).keys() if ids else set()
         return {*found, *(one for one in ids if one in self._ids)} if self._ids else found
 
     def _without_known(self, items: Sequence[Recorded]) -> Iterator[Recorded]:
@@ -171,7 +173,7 @@ class Replay:
         found = self._lookup([*older, *older.values()])
         for item in items:
             before = found.get(older[item.id])
-            is_older = before is not None and item.path.partition("?")[0].startswith(before.path)
+            is_older = before is not None and item.path.partition("?")[0].startswith(before)
             if item.id in found or item.id in self._ids or is_older:
                 self.tally.known += 1
             else:
@@ -203,11 +205,15 @@ class Replay:
             settled = [one for one in settled if one.exchange.id not in known]
         for exchange, reading in settled:
             kept = changed(exchange, capture=f"{file}#{item.name}")
-            self._settle(Settled(kept, reading))
+            self._metered.append(Settled(kept, reading))
+            self._ids.add(exchange.id)
 
-    def _settle(self, settled: Settled) -> None:
-        self._in_flight.append((self._ledger.settle(*settled), settled))
-        self._ids.add(settled.exchange.id)
+    def _queue_metered(self) -> None:
+        """Queue a batch at once. The writer writes what it finds: one by one, it would write many
+        small batches, each with an fsync."""
+        for settled in self._metered:
+            self._in_flight.append((self._ledger.settle(*settled), settled))
+        self._metered.clear()
         self._collect(IN_FLIGHT_MAX)
 
     def _collect(self, left_max: int) -> None:

@@ -124,7 +124,7 @@ def _read(
 ) -> Tally:
     url = f"sqlite:///{ledger_path}"
     engine = db.ensure(url)
-    secret.give(engine, job.secret)
+    secret.store(engine, job.secret)
     commits = Commits()
     # No threads beside the writer: the target has its own sums and budgets.
     ledger = Ledger(
@@ -162,7 +162,7 @@ def _empty_wal(url: str) -> None:
         connection = pooled.driver_connection
         assert connection is not None
         busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        assert not busy, "nobody else has the ledger of a part open"
+        assert not busy, "no other connection has the ledger of a part open"
     finally:
         pooled.close()
         engine.dispose()

@@ -68,11 +68,11 @@ def run_around(call: Call) -> int:
     try:
         way_out = outbound.outbound_of(os.environ)
     except outbound.BadProxyError as error:
-        _say(str(error))
+        _print(str(error))
         return 2
     trust = authorities.read_trust(os.environ)
     for trouble in trust.troubles:
-        _say(trouble)
+        _print(trouble)
     run_id = secrets.token_hex(4)
     with tempfile.TemporaryDirectory(prefix="tokentee-") as name:
         folder = Path(name)
@@ -105,9 +105,9 @@ def run_around(call: Call) -> int:
 
         show_summary(ran.options.ledger_url or default_url(), run_id)
     else:
-        _say("no LLM request passed")
+        _print("no LLM request passed")
     for line in around.warnings:
-        _say(line)
+        _print(line)
     return around.exit_code
 
 
@@ -252,5 +252,5 @@ def _free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stderr.write(f"tokentee: {text}\n")

@@ -1,8 +1,8 @@
 """Database. Which exchanges a ledger has already, so that recordings of them need not be read."""
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
@@ -11,19 +11,19 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import State
 from ledger.store import db
 from ledger.store.engines import urls
-from ledger.store.tables import exchanges
 from ledger.sync import spool
 
-IDS_MAX = 500
-"""Of one question: each is a bound parameter, and SQLite takes 32 766."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """A settled exchange that a ledger has."""
-
-    id: str
-    path: str
+_IDS = {
+    "sqlite": "SELECT value FROM json_each(:ids)",
+    "postgresql": "SELECT json_array_elements_text(CAST(:ids AS json))",
+}
+_SETTLED = {
+    name: sa.text(
+        f"SELECT id, path FROM exchanges WHERE id IN ({ids}) AND state = '{State.SETTLED.value}'"
+    )
+    for name, ids in _IDS.items()
+}
+"""The ids are one parameter: SQLAlchemy takes 10 µs for each bound one (measured)."""
 
 
 class KnownExchanges:
@@ -41,12 +41,13 @@ class KnownExchanges:
         with suppress(LedgerError):
             self.engines.append(db.open_existing(ledger_url))
 
-    def settled(self, ids: Sequence[str]) -> dict[str, Known]:
-        """Those of the exchanges that have ended, by id. Lost ones are left out: a recording may
-        tell how they ended."""
-        found: dict[str, Known] = {}
+    def settled(self, ids: Sequence[str]) -> dict[str, str]:
+        """The paths of the exchanges that have ended, by id. Lost ones are left out: a recording
+        may tell how they ended."""
+        found: dict[str, str] = {}
         for engine in self.engines:
-            found |= _settled(engine, [one for one in ids if one not in found])
+            if left := [one for one in ids if one not in found]:
+                found |= _settled(engine, left)
         return found
 
     def close(self) -> None:
@@ -55,15 +56,7 @@ class KnownExchanges:
             engine.dispose()
 
 
-def _settled(engine: Engine, ids: Sequence[str]) -> dict[str, Known]:
-    found: dict[str, Known] = {}
+def _settled(engine: Engine, ids: Sequence[str]) -> dict[str, str]:
     with engine.connect() as connection:
-        for at in range(0, len(ids), IDS_MAX):
-            rows = connection.execute(
-                sa.select(exchanges.c.id, exchanges.c.path).where(
-                    exchanges.c.id.in_(ids[at : at + IDS_MAX]),
-                    exchanges.c.state == State.SETTLED.value,
-                )
-            )
-            found.update((row.id, Known(id=row.id, path=row.path)) for row in rows)
-    return found
+        rows = connection.execute(_SETTLED[engine.dialect.name], {"ids": json.dumps(ids)})
+        return {row.id: row.path for row in rows}

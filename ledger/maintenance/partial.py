@@ -17,7 +17,6 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.maintenance.known import IDS_MAX
 from ledger.maintenance.rollup import roll
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, State
@@ -37,6 +36,8 @@ from ledger.sync.merging import (
 
 _IDS = {"exchanges": "id", "readings": "exchange_id", "charges": "exchange_id"}
 """Table -> the column with the exchange's id."""
+IDS_MAX = 500
+"""Ids of one query: each is a bound parameter, and SQLite accepts 32 766."""
 
 
 class _Row(NamedTuple):

@@ -23,7 +23,7 @@ class Charge:
     model: Annotated[str | None, Column("The model priced, where it is not the answer's own")] = (
         None
     )
-    quantity: Annotated[int, Column("How many units")]
+    quantity: Annotated[int, Column("Number of units")]
     unit_picousd: Annotated[
         int | None, Column("Price of one unit in pico-USD; NULL: no price is known")
     ]

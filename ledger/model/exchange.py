@@ -52,35 +52,41 @@ class Exchange(Struct, frozen=True, kw_only=True):
     the wire (content-encoding not undone, transfer-encoding undone).
     """
 
-    id: Annotated[str, Column("Ours, made before the request goes upstream: the flow's id")]
+    id: Annotated[str, Column("mitmproxy's id of the flow, made before the request goes upstream")]
     origin: Annotated[str, Column("scheme://host:port of the upstream")]
-    provider: Annotated[str, Column("Who answers")]
+    provider: Annotated[str, Column("The vendor or gateway that answers")]
     dialect: Annotated[str, Column("The wire format: openai.chat, anthropic.messages, …")]
     operation: Annotated[str, Column("What was asked for: chat, embeddings, images, …")]
     path: Annotated[str, Column("The request's path, without its query", TEXT_CHARACTERS_MAX)]
-    opened_at: Annotated[datetime, Column("When the request was seen, UTC")]
+    opened_at: Annotated[datetime, Column("When the request arrived, UTC")]
     request_model: Annotated[str | None, Column("The model asked for")] = None
-    streamed: Annotated[bool, Column("The answer was asked for as a stream")] = False
-    state: Annotated[State, Column("open, settled, or lost: the recording process died first")] = (
-        State.OPEN
-    )
+    streamed: Annotated[bool, Column("The request asks for a stream")] = False
+    state: Annotated[
+        State, Column("open, settled, or lost: the recording process died before the end")
+    ] = State.OPEN
     request_bytes: Annotated[int | None, Column("Body of the request, as the client sent it")] = (
         None
     )
     usage_asked: Annotated[
-        bool | None, Column("The client's own include_usage; NULL: it said nothing")
+        bool | None, Column("The client's own include_usage; NULL: the request has none")
     ] = None
-    usage_injected: Annotated[bool, Column("We asked for usage on the wire")] = False
-    usage_stripped: Annotated[bool, Column("We took usage out of the client's bytes")] = False
+    usage_injected: Annotated[bool, Column("The proxy added a request for usage")] = False
+    usage_stripped: Annotated[bool, Column("The proxy removed usage from the client's bytes")] = (
+        False
+    )
     resent: Annotated[
-        bool, Column("Upstream refused what we had added, and was asked again without it")
+        bool,
+        Column(
+            "Upstream refused the added request for usage, and the proxy repeated the "
+            "request without it"
+        ),
     ] = False
     key_fingerprint: Annotated[str | None, Column("Keyed hash of the API key")] = None
     key_hint: Annotated[str | None, Column("At most the last 4 characters of the API key")] = None
     user_agent: Annotated[str | None, Column("The client's User-Agent", TEXT_CHARACTERS_MAX)] = None
     end_user: Annotated[str | None, Column("The end user that the request names")] = None
     session_id: Annotated[
-        str | None, Column("From x-tokentee-session, or what the client sends of the kind")
+        str | None, Column("From x-tokentee-session, or the client's own session id")
     ] = None
     tags: Annotated[
         dict[str, str], Column("From x-tokentee-tag and tee_tags, a JSON object of texts")
@@ -101,7 +107,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     agent: Annotated[
         str | None, Column("The agent that made the request: claude-code, codex, …")
     ] = None
-    parent_session_id: Annotated[str | None, Column("The session that started this one")] = None
+    parent_session_id: Annotated[str | None, Column("The session that started this session")] = None
 
     # settled
     response_id: Annotated[
@@ -112,7 +118,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     response_model: Annotated[
-        str | None, Column("The model that answered, as the provider says")
+        str | None, Column("The model that answered, as the provider reports it")
     ] = None
     outcome: Annotated[
         Outcome | None,
@@ -123,46 +129,49 @@ class Exchange(Struct, frozen=True, kw_only=True):
     ] = None
     http_status: Annotated[int | None, Column("The upstream's status; NULL: no answer")] = None
     finish_reason: Annotated[
-        str | None, Column("Why the model stopped, in the provider's word")
+        str | None, Column("Why the model stopped, as the provider reports it")
     ] = None
     error_type: Annotated[str | None, Column("The provider's error type")] = None
     error_code: Annotated[str | None, Column("The provider's error code")] = None
     error_message: Annotated[
-        str | None, Column("The provider's error message, cut to a bound", TEXT_CHARACTERS_MAX)
+        str | None,
+        Column("The provider's error message, redacted and shortened", TEXT_CHARACTERS_MAX),
     ] = None
     service_tier: Annotated[str | None, Column("The service tier of the response")] = None
     first_byte_at: Annotated[datetime | None, Column("First byte of the answer, UTC")] = None
     first_token_at: Annotated[datetime | None, Column("First token of the answer, UTC")] = None
     settled_at: Annotated[datetime | None, Column("When the outcome was known, UTC")] = None
     response_bytes: Annotated[int | None, Column("Body of the answer, as upstream sent it")] = None
-    client_bytes: Annotated[
-        int | None, Column("Body of the answer, as it was handed to the client")
-    ] = None
-    removed_bytes: Annotated[
-        int | None, Column("What was taken out of the answer: usage that we had asked for")
-    ] = None
-    upstream_digest: Annotated[str | None, Column("SHA-256 of what upstream sent, hex")] = None
-    client_digest: Annotated[str | None, Column("SHA-256 of what the client was handed, hex")] = (
+    client_bytes: Annotated[int | None, Column("Body of the answer, as the client received it")] = (
         None
     )
+    removed_bytes: Annotated[
+        int | None,
+        Column("Size of what the proxy removed from the answer: usage that it had requested"),
+    ] = None
+    upstream_digest: Annotated[str | None, Column("SHA-256 of what upstream sent, hex")] = None
+    client_digest: Annotated[str | None, Column("SHA-256 of what the client received, hex")] = None
     removed_digest: Annotated[
-        str | None, Column("SHA-256 of what was taken out, hex; NULL: nothing was")
+        str | None, Column("SHA-256 of what the proxy removed, hex; NULL: nothing")
     ] = None
     events: Annotated[int | None, Column("Frames of the answer; 1 for a plain document")] = None
     degraded: Annotated[
         str | None,
         Column(
-            "Why our code fell back to plain pass-through; NULL: it did not", TEXT_CHARACTERS_MAX
+            "Why it was not read or edited to the end; NULL: it was",
+            TEXT_CHARACTERS_MAX,
         ),
     ] = None
     id_unstable: Annotated[
-        bool, Column("The response id changed inside the stream; the first is kept")
+        bool, Column("The response id changed inside the stream; response_id is the first")
     ] = False
     content_digest: Annotated[
         str | None,
         Column(
-            "Digest of model, created, finish reason and usage: tells a response seen again from "
-            "an id that collides"
+            "Digest of model, created, finish reason and usage: it tells a response "
+            "seen again from a colliding id"
         ),
     ] = None
-    tool_calls: Annotated[int | None, Column("Tools that the answer calls; NULL: not read")] = None
+    tool_calls: Annotated[
+        int | None, Column("Number of tool calls in the answer; NULL: not read")
+    ] = None

@@ -31,18 +31,20 @@ class Reading(Struct, frozen=True, kw_only=True):
     opened_at: Annotated[datetime, Column("The exchange's opened_at")]
     revision: Annotated[
         int,
-        Column("The highest counts, of equal ones the earliest; 0 stands in for a lost exchange"),
+        Column(
+            "The highest is current; of equal ones, the earliest. 0: placeholder of a lost exchange"
+        ),
     ] = 1
-    meter_version: Annotated[str, Column("The version that read it")]
+    meter_version: Annotated[str, Column("Version of the meter that made the reading")]
     usage_source: Annotated[UsageSource, Column("reported, partial, estimated or none")]
     usage: Usage = NO_USAGE
     usage_json: Annotated[
         str | None, Column("The provider's usage object, verbatim; NULL: none")
     ] = None
     estimated_output_tokens: Annotated[
-        int | None, Column("Our estimate of what passed before an early end")
+        int | None, Column("Estimate of the output that passed before an early end")
     ] = None
-    read_at: Annotated[datetime, Column("When it was read, UTC")]
+    read_at: Annotated[datetime, Column("When the reading was made, UTC")]
     reason: Annotated[
         str | None, Column("Why there is a further revision", TEXT_CHARACTERS_MAX)
     ] = None

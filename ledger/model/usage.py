@@ -41,15 +41,16 @@ class Usage:
     input_audio_tokens: Annotated[int | None, Column("Part of input_tokens that is audio")] = None
     output_audio_tokens: Annotated[int | None, Column("Part of output_tokens that is audio")] = None
     tool_units: Annotated[
-        Mapping[str, int], Column("Billable units that are no text tokens, by name")
+        Mapping[str, int], Column("Billable units other than text tokens, by name")
     ] = field(default_factory=dict)
     reported_cost_picousd: Annotated[
-        int | None, Column("What the provider says it charges, in pico-USD")
+        int | None, Column("Cost as the provider reports it, in pico-USD")
     ] = None
     reported_upstream_cost_picousd: Annotated[
         int | None,
         Column(
-            "What a gateway says its upstream charges, in pico-USD; billed apart only under BYOK"
+            "Cost of a gateway's upstream as the gateway reports it, in pico-USD; billed apart "
+            "only under BYOK"
         ),
     ] = None
     is_byok: Annotated[bool | None, Column("The gateway used the caller's own upstream key")] = None
@@ -57,7 +58,7 @@ class Usage:
         tuple["FurtherUsage", ...], Column("Further iterations billed beside the figures above")
     ] = ()
     remarks: Annotated[
-        tuple[str, ...], Column("What was reported but cannot be a count, in words")
+        tuple[str, ...], Column("Reported values that are not valid counts, as texts")
     ] = ()
 
 

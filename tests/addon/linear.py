@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 FACTOR = 6
 """How much more the second measurement is given."""
-GROWTH_MAX = 20.0
+GROWTH_MAX = 17.0
 """Quadratic work grows 36-fold. Linear work grew up to 15-fold on a busy machine: what is larger
 misses the processor's caches more often."""
 NS_MIN = 2_000_000

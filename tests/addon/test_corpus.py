@@ -233,12 +233,12 @@ def test_what_is_looked_through_reads_as_if_it_were_parsed(
         for row in rows
     ]
     monkeypatch.setattr(Meter, "_is_ordinary", lambda _meter, _run: False)
-    monkeypatch.setattr(Meter, "_look_through", _parse_all)
+    monkeypatch.setattr(Meter, "_read_unlearned", _parse_all)
     for row, seen in zip(rows, looked, strict=True):
         assert picture(metered(row)[1]) == seen, row["name"]
 
 
-def _parse_all(meter: Meter, run: bytes) -> None:
+def _parse_all(meter: Meter, run: bytes, _blocks: list[bytes] | None) -> None:
     framing = meter._framing
     assert framing is not None
     meter._frames += framing.count(run)

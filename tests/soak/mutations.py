@@ -5,6 +5,7 @@ million times; `tests/soak/fuzz_bytes.py` lets a coverage-guided fuzzer choose t
 """
 
 import gzip
+import json
 import random
 import zlib
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from addon.framing.choice import FRAMINGS, framing_of
 from addon.framing.document import Document
 from addon.framing.eventstream import EventStream
 from addon.framing.json_array import JsonArray
+from addon.framing.large_json import TOKENS_MAX, Shortener
 from addon.framing.ndjson import NDJSON
 from addon.framing.sse import SSE
 from addon.metering.answers.decoding import FREE_BYTES, RATIO_MAX, Decoder
@@ -118,6 +120,52 @@ def check_decoding(body: bytes, cuts: list[int], encoding: str) -> None:
     assert b"".join(given) == body
 
 
+def check_shortening(body: bytes, cuts: list[int], outer_tokens: int) -> None:
+    """A short object has the members of the long one, or the first of them; scalars are the same.
+
+    The cuts mean nothing while all of the tokens are outer ones.
+    """
+    members = _members_of(body)
+    everything, outer, begun = (
+        Shortener(),
+        Shortener(outer_tokens=TOKENS_MAX + 1),
+        Shortener(outer_tokens=TOKENS_MAX + 1 - outer_tokens),
+    )
+    for shortener in (everything, outer, begun):
+        for piece in pieces(body, cuts):
+            shortener.feed(piece)
+        if members is not None:
+            assert _members_of(shortener.peek()) == members
+    part = Shortener(outer_tokens=outer_tokens)
+    part.feed(body[: cuts[0]] if cuts else body)
+    if members is not None and (kept := part.outer_members()):
+        found = _members_of(kept)
+        assert found is not None
+        assert found == members[: len(found)]
+    if members is not None:
+        whole = Shortener(outer_tokens=TOKENS_MAX + 1)
+        whole.feed(body)
+        assert whole.peek() == outer.peek()
+
+
+def _members_of(body: bytes) -> list[tuple[str, object]] | None:
+    """The keys of a JSON object with their short scalars; None if it is none."""
+    try:
+        found = json.loads(body, object_pairs_hook=_Members)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, _Members):
+        return None
+    return [
+        (key[:300], repr(value)[:300] if isinstance(value, str | int | float | None) else "...")
+        for key, value in found
+    ]
+
+
+class _Members(list[tuple[str, Any]]):
+    """The members of an object, duplicates included."""
+
+
 def check_requests(body: bytes, dialect: str) -> None:
     """A request that can be read or asked in is not changed otherwise.
 
@@ -136,8 +184,11 @@ def check_requests(body: bytes, dialect: str) -> None:
 
 
 def _sorted(said: dict[str, Any] | None) -> list[tuple[str, Any]]:
-    """The members of a request by name: the option is inserted before the others."""
-    return sorted((said or {}).items())
+    """The members of a request and its options by name: what is inserted comes before the others."""
+    found = {**(said or {})}
+    if isinstance(found.get("stream_options"), dict):
+        found["stream_options"] = dict(sorted(found["stream_options"].items()))
+    return sorted(found.items())
 
 
 def check_metering(body: bytes, cuts: list[int], dialect: str, content_type: str) -> None:
@@ -158,6 +209,7 @@ def check_all(rng: random.Random, body: bytes) -> None:
     dialect = rng.choice(DIALECTS)
     check_framings(body, cuts)
     check_stripping(body, cuts)
+    check_shortening(body, cuts, rng.randrange(200))
     check_requests(body, dialect)
     check_metering(body, cuts, dialect, rng.choice(("text/event-stream", "application/json", "")))
     if rng.random() < 0.2:

@@ -12,7 +12,7 @@ from typing import Any
 
 from addon.dialects import shapes
 from addon.dialects.counts import object_at
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from addon.dialects.openai import chat, responses
 
@@ -20,9 +20,9 @@ from addon.dialects.openai import chat, responses
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document, wrapped in `result`, or one unwrapped event."""
     if facts.response_model is None:
-        facts.see_model(facts.path_model)
+        facts.record_model(facts.path_model)
     if body.get("errors") or body.get("success") is False:
-        see_error(facts, body.get("errors") or body, body)
+        record_error(facts, body.get("errors") or body, body)
     answer = object_at(body, "result") or body
     if answer.get("object") == "response":
         responses.read_response(facts, answer)

@@ -38,7 +38,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or event."""
     _read(facts, event, body)
     for one in objects_at(body.get("usage"), "models"):
-        facts.see_model(one.get("model_id"))
+        facts.record_model(one.get("model_id"))
     if body.get("code") and body.get("message") and "output" not in body:
         facts.failed = True
         facts.error_code = clean(str(body["code"]), 128)

@@ -12,7 +12,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import object_at
 from addon.dialects.dialect import Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from addon.dialects.openai import chat
 
@@ -23,7 +23,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if answer is not None:
         chat.read(facts, event, answer)
     elif body.get("error") or (body.get("code") and body.get("message")) or event == "error":
-        see_error(facts, body.get("error") or body, body)
+        record_error(facts, body.get("error") or body, body)
 
 
 ORCHESTRATION = replace(

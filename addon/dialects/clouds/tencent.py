@@ -11,7 +11,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import object_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
 
@@ -43,7 +43,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     error = object_at(answer, "Error") or object_at(answer, "ErrorMsg")
     if error is not None:
         words = error.get("Message") or error.get("Msg")
-        see_error(facts, {"message": words, "code": error.get("Code")})
+        record_error(facts, {"message": words, "code": error.get("Code")})
 
 
 CHAT = Dialect(

@@ -15,7 +15,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from addon.dialects.layout import Figures, figures_reader, known_keys_of
 from ledger.model.usage import Usage
@@ -34,25 +34,25 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
     """Read one document or one part of a stream."""
     kind = body.get("type")
     if kind == "response-metadata":
-        facts.see_id(body.get("id"))
-        facts.see_model(body.get("modelId"))
+        facts.record_id(body.get("id"))
+        facts.record_model(body.get("modelId"))
     elif kind in _CONTENT:
         facts.token_seen = True
     elif kind == "error":
-        see_error(facts, body.get("error") or body, body)
+        record_error(facts, body.get("error") or body, body)
     elif kind == "finish" or facts.is_document:
         _read_end(facts, body)
         facts.ended = kind == "finish" or facts.ended
     if kind is None and body.get("error"):
-        see_error(facts, body["error"], body)
+        record_error(facts, body["error"], body)
 
 
 def _read_end(facts: Facts, body: dict[str, Any]) -> None:
     reason = body.get("finishReason")
-    facts.see_finish(reason.get("unified") if isinstance(reason, dict) else reason)
-    facts.see_id(lookup(body, "response.id"))
-    facts.see_model(lookup(body, "response.modelId"))
-    facts.see_usage(body.get("usage"), final=True)
+    facts.record_finish(reason.get("unified") if isinstance(reason, dict) else reason)
+    facts.record_id(lookup(body, "response.id"))
+    facts.record_model(lookup(body, "response.modelId"))
+    facts.record_usage(body.get("usage"), final=True)
     facts.cost = lookup(body, "providerMetadata.gateway.cost")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from addon.dialects.layout import Figures, figures_reader
 from ledger.model.usage import Usage, count_of
@@ -23,27 +23,27 @@ _KEYS = ("input_token_count", "generated_token_count")
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or event: its results with their counts."""
-    facts.see_model(body.get("model_id"))
+    facts.record_model(body.get("model_id"))
     for result in objects_at(body, "results"):
         if result.get("generated_text"):
             facts.token_seen = True
         if result.get("stop_reason") != "not_finished":
-            facts.see_finish(result.get("stop_reason"))
+            facts.record_finish(result.get("stop_reason"))
         _read_counts(facts, result)
     if body.get("errors") or event == "error":
-        see_error(facts, body.get("errors") or body, body)
+        record_error(facts, body.get("errors") or body, body)
 
 
 def _read_counts(facts: Facts, result: dict[str, Any]) -> None:
-    said = {key: result[key] for key in _KEYS if result.get(key) is not None}
-    if not said:
+    reported = {key: result[key] for key in _KEYS if result.get(key) is not None}
+    if not reported:
         return
     before = facts.usage or {}
-    merged = {**before, **said}
-    for key, value in said.items():
+    merged = {**before, **reported}
+    for key, value in reported.items():
         if (count_of(before.get(key)) or 0) > (count_of(value) or 0):
             merged[key] = before[key]
-    facts.see_usage(merged, final=facts.finish_reason is not None)
+    facts.record_usage(merged, final=facts.finish_reason is not None)
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from addon.dialects.counts import object_at
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from addon.dialects.openai import chat
 
@@ -19,7 +19,7 @@ def read_perplexity(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if answer is not None:
         chat.read(facts, event, answer)
     if body.get("error_message"):
-        see_error(facts, str(body["error_message"]))
+        record_error(facts, str(body["error_message"]))
 
 
 XAI = replace(chat.CHAT, name="xai.deferred")

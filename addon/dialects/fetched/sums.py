@@ -49,11 +49,11 @@ def add(facts: Facts, answer: dict[str, Any]) -> None:
     if alone.usage is None:
         return
     if facts.usage is None:
-        facts.see_id(alone.response_id)
-        facts.see_model(alone.response_model)
-        facts.see_created(alone.created)
-        facts.see_tier(BATCH)
-        facts.see_usage({"results": 0, "models": {}}, final=True)
+        facts.record_id(alone.response_id)
+        facts.record_model(alone.response_model)
+        facts.record_created(alone.created)
+        facts.record_tier(BATCH)
+        facts.record_usage({"results": 0, "models": {}}, final=True)
     sums = facts.usage
     assert sums is not None
     sums["results"] += 1

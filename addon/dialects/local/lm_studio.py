@@ -10,7 +10,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import object_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from addon.dialects.layout import Figures, figures_reader, known_keys_of
 
@@ -25,14 +25,14 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or event."""
     kind = body.get("type") or event
     if kind == "error" or body.get("error"):
-        see_error(facts, body.get("error") or body, body)
+        record_error(facts, body.get("error") or body, body)
         return
     answer = object_at(body, "result") if kind == "chat.end" else body
     if answer is None:
         return
-    facts.see_model(answer.get("model_instance_id"))
-    facts.see_id(answer.get("response_id"))
-    facts.see_usage(answer.get("stats"), final=True)
+    facts.record_model(answer.get("model_instance_id"))
+    facts.record_id(answer.get("response_id"))
+    facts.record_usage(answer.get("stats"), final=True)
     if kind == "chat.end":
         facts.ended = True
     elif isinstance(kind, str) and kind.endswith((".delta", ".arguments")):

@@ -13,7 +13,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, object_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
 from ledger.model.usage import Usage
 
@@ -29,18 +29,18 @@ _USAGE_KEYS = (
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
     """Read one document or line."""
-    facts.see_model(body.get("model"))
+    facts.record_model(body.get("model"))
     message = object_at(body, "message") or {}
     if body.get("response") or any(message.get(key) for key in ("content", "thinking")):
         facts.token_seen = True
     if message.get("tool_calls"):
         facts.token_seen = True
     if body.get("error"):
-        see_error(facts, body["error"], body)
+        record_error(facts, body["error"], body)
     if body.get("done") is True or facts.is_document:
-        facts.see_finish(body.get("done_reason"))
+        facts.record_finish(body.get("done_reason"))
         usage = {key: body[key] for key in _USAGE_KEYS if body.get(key) is not None}
-        facts.see_usage(usage or None, final=True)
+        facts.record_usage(usage or None, final=True)
         facts.ended = True
 
 

@@ -35,13 +35,13 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.ended = True
     if not facts.is_document:
         return
-    said = {
+    reported = {
         key: count
         for name, key in _HEADERS.items()
         if (count := count_in(facts.headers, name)) is not None
     }
-    if said:
-        facts.see_usage({**said, **(facts.usage or {})}, final=True)
+    if reported:
+        facts.record_usage({**reported, **(facts.usage or {})}, final=True)
 
 
 GENERATE = Dialect(

@@ -17,7 +17,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Asking, Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import usage as openai_usage
 
@@ -38,10 +38,10 @@ _ENDS_BY_CLOSING = "stream:chat:"
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or chunk."""
     response_id = body.get("id")
-    facts.see_id(response_id)
-    facts.see_model(body.get("model") or body.get("model_id"))  # watsonx has both
-    facts.see_created(body.get("created"))
-    facts.see_tier(body.get("service_tier"))
+    facts.record_id(response_id)
+    facts.record_model(body.get("model") or body.get("model_id"))  # watsonx has both
+    facts.record_created(body.get("created"))
+    facts.record_tier(body.get("service_tier"))
     if "copilot_usage" in body:
         facts.units = openai_usage.units_beside(body)
     if "cost" in body:
@@ -59,9 +59,9 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.ended = facts.finish_reason is not None
     # With a finish reason, or in a chunk of its own, it is the billed usage; before that, it is a
     # running figure (Perplexity, Databricks).
-    facts.see_usage(usage, final=facts.finish_reason is not None or not choices)
+    facts.record_usage(usage, final=facts.finish_reason is not None or not choices)
     if body.get("error") or event == "error":
-        see_error(facts, body.get("error") or body, body)
+        record_error(facts, body.get("error") or body, body)
 
 
 def _usage_of_bot(body: dict[str, Any]) -> dict[str, Any] | None:
@@ -78,9 +78,9 @@ def _usage_of_bot(body: dict[str, Any]) -> dict[str, Any] | None:
 
 def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:
     reason = choice.get("finish_reason")
-    facts.see_finish(reason)
+    facts.record_finish(reason)
     if reason == "error" or choice.get("error"):
-        see_error(facts, choice.get("error"))  # Sansa, OpenRouter
+        record_error(facts, choice.get("error"))  # Sansa, OpenRouter
     if facts.token_seen:
         return
     if choice.get("text"):

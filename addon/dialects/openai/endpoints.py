@@ -9,46 +9,46 @@ from typing import Any
 
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from addon.dialects.openai import usage as openai_usage
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or typed event."""
-    facts.see_model(body.get("model"))
-    facts.see_created(body.get("created"))
-    facts.see_tier(body.get("service_tier"))
+    facts.record_model(body.get("model"))
+    facts.record_created(body.get("created"))
+    facts.record_tier(body.get("service_tier"))
     kind = body.get("type")
     if kind is None:
-        facts.see_id(body.get("id"))  # an event has the id of its segment
-    facts.see_usage(body.get("usage"), final=True)
+        facts.record_id(body.get("id"))  # an event has the id of its segment
+    facts.record_usage(body.get("usage"), final=True)
     facts.token_seen = True
     if isinstance(kind, str) and kind.endswith((".done", ".completed")):
         facts.ended = True
     if body.get("error") or event == "error":
-        see_error(facts, body.get("error") or body, body)
+        record_error(facts, body.get("error") or body, body)
 
 
-_RUN_UNDER_WAY = ("queued", "in_progress", "cancelling")
+_RUN_NOT_FINISHED = ("queued", "in_progress", "cancelling")
 
 
 def read_run(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read a run of an assistant; the same stream has its messages and steps."""
     if body.get("object") == "thread.run":
-        facts.see_id(body.get("id"))
-        facts.see_model(body.get("model"))
-        facts.see_created(body.get("created_at"))
+        facts.record_id(body.get("id"))
+        facts.record_model(body.get("model"))
+        facts.record_created(body.get("created_at"))
         status = body.get("status")
-        if facts.is_document or status not in _RUN_UNDER_WAY:
-            facts.see_finish(status)
-        facts.see_usage(body.get("usage"), final=True)
+        if facts.is_document or status not in _RUN_NOT_FINISHED:
+            facts.record_finish(status)
+        facts.record_usage(body.get("usage"), final=True)
         if body.get("last_error"):
-            see_error(facts, body["last_error"])
+            record_error(facts, body["last_error"])
     elif event == "thread.message.delta":
         facts.token_seen = True
     if body.get("error"):
-        see_error(facts, body["error"], body)
+        record_error(facts, body["error"], body)
 
 
 EMBEDDINGS = Dialect(

@@ -10,7 +10,7 @@ from typing import Any
 
 from addon.dialects.counts import lookup, object_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import usage as openai_usage
 
@@ -22,23 +22,23 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
     kind = body.get("type")
     response = object_at(body, "response")
     if response is not None:
-        facts.see_id(response.get("id"))
+        facts.record_id(response.get("id"))
         status = response.get("status")
-        facts.see_finish(status if status != "in_progress" else None)
-        facts.see_usage(response.get("usage"), final=kind == "response.done")
+        facts.record_finish(status if status != "in_progress" else None)
+        facts.record_usage(response.get("usage"), final=kind == "response.done")
         problem = lookup(response, "status_details.error")
         if problem:
-            see_error(facts, problem)
+            record_error(facts, problem)
         elif status == "failed":
             facts.failed = True
         if kind == "response.done":
             facts.ended = True
     elif kind == TRANSCRIBED:
-        facts.see_id(body.get("item_id"))
-        facts.see_usage(body.get("usage"), final=True)
+        facts.record_id(body.get("item_id"))
+        facts.record_usage(body.get("usage"), final=True)
         facts.ended = True
     elif kind == "error":
-        see_error(facts, body.get("error") or body, body)
+        record_error(facts, body.get("error") or body, body)
     elif isinstance(kind, str) and kind.endswith(".delta"):
         facts.token_seen = True
 

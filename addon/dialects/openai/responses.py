@@ -13,7 +13,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import usage as openai_usage
 
@@ -48,26 +48,26 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         read_response(facts, body)
         facts.usage_final = True
     if kind == "error" or event == "error" or (kind is None and body.get("error")):
-        see_error(facts, body.get("error") or body, body)
+        record_error(facts, body.get("error") or body, body)
     if isinstance(kind, str) and kind.endswith(".delta"):
         facts.token_seen = True
 
 
 def read_response(facts: Facts, response: dict[str, Any]) -> None:
     """Read a response object, complete or in progress."""
-    facts.see_id(response.get("id"))
-    facts.see_model(response.get("model"))
-    facts.see_created(response.get("created_at"))
-    facts.see_tier(response.get("service_tier"))
+    facts.record_id(response.get("id"))
+    facts.record_model(response.get("model"))
+    facts.record_created(response.get("created_at"))
+    facts.record_tier(response.get("service_tier"))
     status = response.get("status")
     if status == "incomplete":
         reason = lookup(response, "incomplete_details.reason")
-        facts.see_finish(f"incomplete:{reason}" if isinstance(reason, str) else "incomplete")
+        facts.record_finish(f"incomplete:{reason}" if isinstance(reason, str) else "incomplete")
     elif status not in ("in_progress", "queued") or facts.is_document:
-        facts.see_finish(status)
-    facts.see_usage(response.get("usage"), final=facts.usage_final)
+        facts.record_finish(status)
+    facts.record_usage(response.get("usage"), final=facts.usage_final)
     if response.get("error"):
-        see_error(facts, response["error"])
+        record_error(facts, response["error"])
     elif status == "failed":
         facts.failed = True
     facts.units = _units(response)

@@ -146,7 +146,7 @@ KNOWN_KEYS = frozenset(
 )
 
 
-class _Said(NamedTuple):
+class _Reported(NamedTuple):
     """The figures as reported; None: not reported, or not a count."""
 
     prompt: int | None
@@ -165,7 +165,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     if details:
         usage = {**usage, "x_details.0": details[0]}  # DashScope Responses
     counts = Counts(usage)
-    said = _Said(
+    reported = _Reported(
         prompt=counts.first("prompt_tokens", "input_tokens"),
         completion=counts.first("completion_tokens", "output_tokens"),
         total=counts.first("total_tokens"),
@@ -173,11 +173,11 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reasoning=counts.first(*_REASONING),
         audio=counts.first(*_INPUT_AUDIO),
     )
-    if not counts.says("prompt_tokens", "input_tokens", "completion_tokens", "output_tokens"):
+    if not counts.has("prompt_tokens", "input_tokens", "completion_tokens", "output_tokens"):
         # Embeddings and reranking report only the total (Voyage).
-        said = said._replace(prompt=said.total)
-    total_input = _all_input(said, counts)
-    total_output = _all_output(said, facts)
+        reported = reported._replace(prompt=reported.total)
+    total_input = _all_input(reported, counts)
+    total_output = _all_output(reported, facts)
     units = {**facts.units, **counts.units(_UNITS, within="server_side_tool_usage_details")}
     milliseconds = counts.milliseconds("seconds", "prompt_audio_seconds")
     if milliseconds:
@@ -185,13 +185,13 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     costs = costs_of(usage, counts, facts)
     return Usage(
         input_tokens=total_input,
-        cache_read_tokens=said.cache_read,
+        cache_read_tokens=reported.cache_read,
         cache_write_tokens=counts.first(*_CACHE_WRITE),
         cache_write_5m_tokens=counts.first(*_CACHE_WRITE_5M),
         cache_write_1h_tokens=counts.first(*_CACHE_WRITE_1H),
         output_tokens=total_output,
-        reasoning_tokens=said.reasoning,
-        input_audio_tokens=said.audio,
+        reasoning_tokens=reported.reasoning,
+        input_audio_tokens=reported.audio,
         output_audio_tokens=counts.first(*_OUTPUT_AUDIO),
         tool_units=units,
         reported_cost_picousd=costs.own,
@@ -199,7 +199,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         is_byok=costs.is_byok,
         remarks=(
             *counts.remarks,
-            *_remarks_on_total(said, total_input, total_output),
+            *_remarks_on_total(reported, total_input, total_output),
         ),
     )
 
@@ -221,10 +221,10 @@ def _usage_of_models(usage: Mapping[str, Any], facts: Facts) -> Usage:
 
 
 def _remarks_on_total(
-    said: _Said, total_input: int | None, total_output: int | None
+    reported: _Reported, total_input: int | None, total_output: int | None
 ) -> Iterator[str]:
     """Remarks for a total that differs from its parts: both values, and which the columns have."""
-    total, prompt, completion = said.total, said.prompt, said.completion
+    total, prompt, completion = reported.total, reported.prompt, reported.completion
     if total is None or prompt is None or completion is None or total == prompt + completion:
         return
     disagreement = f"total_tokens {total} is not {prompt} + {completion}"
@@ -241,32 +241,32 @@ def units_beside(body: Mapping[str, Any]) -> dict[str, int]:
     )
 
 
-def _all_input(said: _Said, counts: Counts) -> int | None:
+def _all_input(reported: _Reported, counts: Counts) -> int | None:
     """Prompt tokens, with what the provider counts beside them."""
-    prompt, total = said.prompt, said.total
+    prompt, total = reported.prompt, reported.total
     if prompt is None:
         return None
-    if counts.says("precached_prompt_tokens"):
-        return sum_of(prompt, said.cache_read)  # GigaChat
-    if said.cache_read is not None and said.cache_read > prompt:
+    if counts.has("precached_prompt_tokens"):
+        return sum_of(prompt, reported.cache_read)  # GigaChat
+    if reported.cache_read is not None and reported.cache_read > prompt:
         # Azure AI Foundry's grok: `prompt_tokens: 7, cached_tokens: 163`.
-        return sum_of(prompt, said.cache_read)
-    completion = said.completion or 0
-    if said.audio and total is not None and total == prompt + completion + said.audio:
-        return sum_of(prompt, said.audio)  # Mistral: 3 + 375 audio + 11 = 389
-    if total is not None and not said.audio and counts.says("prompt_audio_seconds"):
+        return sum_of(prompt, reported.cache_read)
+    completion = reported.completion or 0
+    if reported.audio and total is not None and total == prompt + completion + reported.audio:
+        return sum_of(prompt, reported.audio)  # Mistral: 3 + 375 audio + 11 = 389
+    if total is not None and not reported.audio and counts.has("prompt_audio_seconds"):
         return max(prompt, total - completion)  # Mistral: 5 202 - 1 073 = 4 129
     return prompt
 
 
-def _all_output(said: _Said, facts: Facts) -> int | None:
+def _all_output(reported: _Reported, facts: Facts) -> int | None:
     """Completion tokens, with the reasoning that is counted beside them."""
-    prompt, completion, total = said.prompt, said.completion, said.total
+    prompt, completion, total = reported.prompt, reported.completion, reported.total
     if completion is None or total is None or prompt is None:
         return completion
-    if not said.reasoning:
+    if not reported.reasoning:
         is_gemini = facts.provider in ("gcp.gemini", "gcp.vertex_ai")
         return max(completion, total - prompt) if is_gemini else completion
-    if total == prompt + completion + said.reasoning:
-        return sum_of(completion, said.reasoning)  # xAI: 213 + 2 + 198 = 413
+    if total == prompt + completion + reported.reasoning:
+        return sum_of(completion, reported.reasoning)  # xAI: 213 + 2 + 198 = 413
     return completion

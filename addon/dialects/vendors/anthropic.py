@@ -17,7 +17,7 @@ from addon.dialects import shapes
 from addon.dialects.costs import costs_of
 from addon.dialects.counts import Counts, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
 
@@ -51,14 +51,14 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     elif kind == "message":
         _read_message(facts, body, final=True)
     elif kind == "message_delta":
-        facts.see_finish((object_at(body, "delta") or {}).get("stop_reason"))
+        facts.record_finish((object_at(body, "delta") or {}).get("stop_reason"))
         _overlay(facts, body.get("usage"), final=True)
     elif kind == "message_stop":
         facts.ended = True
     elif kind == "content_block_delta":
         facts.token_seen = True
     elif kind == "error" or event == "error" or body.get("error"):
-        see_error(facts, body.get("error") or body, body)
+        record_error(facts, body.get("error") or body, body)
 
 
 def read_completion(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -66,21 +66,21 @@ def read_completion(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
     https://docs.claude.com/en/api/complete; a stream ends with the event that has a stop reason.
     """
-    facts.see_id(body.get("id"))
-    facts.see_model(body.get("model"))
-    facts.see_finish(body.get("stop_reason"))
+    facts.record_id(body.get("id"))
+    facts.record_model(body.get("model"))
+    facts.record_finish(body.get("stop_reason"))
     if body.get("completion"):
         facts.token_seen = True
     if facts.finish_reason is not None:
         facts.ended = True
     if event == "error" or body.get("error"):
-        see_error(facts, body.get("error") or body, body)
+        record_error(facts, body.get("error") or body, body)
 
 
 def _read_message(facts: Facts, message: dict[str, Any], *, final: bool) -> None:
-    facts.see_id(message.get("id"))
-    facts.see_model(message.get("model"))
-    facts.see_finish(message.get("stop_reason"))
+    facts.record_id(message.get("id"))
+    facts.record_model(message.get("model"))
+    facts.record_finish(message.get("stop_reason"))
     _overlay(facts, message.get("usage"), final=final)
 
 
@@ -88,15 +88,15 @@ def _overlay(facts: Facts, usage: object, *, final: bool) -> None:
     if not isinstance(usage, dict):
         return
     if not facts.is_document:
-        said = {key: value for key, value in usage.items() if value is not None}
-        usage = {**(facts.usage or {}), **said}
-    facts.see_usage(usage, final=final)
-    facts.see_tier(usage.get("service_tier"))
+        reported = {key: value for key, value in usage.items() if value is not None}
+        usage = {**(facts.usage or {}), **reported}
+    facts.record_usage(usage, final=final)
+    facts.record_tier(usage.get("service_tier"))
     if usage.get("speed") == "fast":
-        facts.see_tier("fast")  # billed at its own prices, whatever the tier
+        facts.record_tier("fast")  # billed at its own prices, whatever the tier
     for iteration in objects_at(usage, "iterations"):
         if iteration.get("type") == "fallback_message":
-            facts.see_model(iteration.get("model"))  # it answered, not message_start's model
+            facts.record_model(iteration.get("model"))  # it answered, not message_start's model
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:

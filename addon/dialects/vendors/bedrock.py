@@ -18,7 +18,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import HEADER_PREFIX, Counts, count_in, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import usage as openai_usage
@@ -39,23 +39,23 @@ _TITAN_OUTPUT = "results[].tokenCount"
 
 def read_converse(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or event of Converse."""
-    facts.see_model(facts.path_model)
+    facts.record_model(facts.path_model)
     if event.endswith("Exception") or event == "error":
-        see_error(facts, {"type": event, **body})
+        record_error(facts, {"type": event, **body})
     elif event == "contentBlockDelta":
         facts.token_seen = True
     elif event == "metadata":
         facts.ended = True
-    facts.see_finish(body.get("stopReason"))
-    facts.see_usage(body.get("usage"), final=True)
-    facts.see_tier((object_at(body, "serviceTier") or {}).get("type"))
+    facts.record_finish(body.get("stopReason"))
+    facts.record_usage(body.get("usage"), final=True)
+    facts.record_tier((object_at(body, "serviceTier") or {}).get("type"))
 
 
 def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or chunk of InvokeModel, in the format of its model's vendor."""
-    facts.see_model(facts.path_model if facts.response_model is None else None)
+    facts.record_model(facts.path_model if facts.response_model is None else None)
     if event.endswith("Exception") or event == "error":
-        see_error(facts, {"type": event, **body})
+        record_error(facts, {"type": event, **body})
         return
     if event == "chunk":
         facts.token_seen = True
@@ -68,11 +68,11 @@ def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if metrics is not None:
         facts.ended = True  # the last chunk carries them
         if facts.usage is None or "inputTextTokenCount" in facts.usage:
-            facts.see_usage(metrics, final=True)
+            facts.record_usage(metrics, final=True)
     if facts.is_document and facts.usage is None:
-        facts.see_usage(_usage_in_headers(facts), final=True)
+        facts.record_usage(_usage_in_headers(facts), final=True)
     if facts.finish_reason is None:
-        facts.see_finish(_finish_of_older_models(body))
+        facts.record_finish(_finish_of_older_models(body))
 
 
 def _finish_of_older_models(body: dict[str, Any]) -> object:
@@ -108,43 +108,43 @@ def _read_model_answer(facts: Facts, body: dict[str, Any]) -> None:
     elif "inputTextTokenCount" in body and facts.is_document:
         results = objects_at(body, "results")
         for result in results:
-            facts.see_finish(result.get("completionReason"))
+            facts.record_finish(result.get("completionReason"))
         counts = [result.get("tokenCount") for result in results]
         usage = {"inputTextTokenCount": body["inputTextTokenCount"], _TITAN_OUTPUT: counts}
-        facts.see_usage(usage, final=True)
+        facts.record_usage(usage, final=True)
     elif "prompt_token_count" in body and facts.is_document:
         usage = {key: body.get(key) for key in ("prompt_token_count", "generation_token_count")}
-        facts.see_usage(usage, final=True)
-        facts.see_finish(body.get("stop_reason"))
+        facts.record_usage(usage, final=True)
+        facts.record_finish(body.get("stop_reason"))
     elif facts.is_document:
         if object_at(body, "usage") is not None:
-            facts.see_finish(body.get("stopReason"))
-            facts.see_usage(body.get("usage"), final=True)
+            facts.record_finish(body.get("stopReason"))
+            facts.record_usage(body.get("usage"), final=True)
     elif "inputTextTokenCount" in body:
         _read_titan_chunk(facts, body)
     else:
-        facts.see_id(body.get("id"))
+        facts.record_id(body.get("id"))
         stop = object_at(body, "messageStop") or body
         for key in ("stopReason", "completionReason", "stop_reason", "finish_reason"):
-            facts.see_finish(stop.get(key))
-        facts.see_usage((object_at(body, "metadata") or {}).get("usage"), final=True)
+            facts.record_finish(stop.get(key))
+        facts.record_usage((object_at(body, "metadata") or {}).get("usage"), final=True)
 
 
 def _read_titan_chunk(facts: Facts, body: dict[str, Any]) -> None:
     """Titan counts its input on the first chunk; the metrics of the last one replace it."""
-    facts.see_finish(body.get("completionReason"))
+    facts.record_finish(body.get("completionReason"))
     if body["inputTextTokenCount"] is not None and _METRICS not in body:
         usage = {"inputTextTokenCount": body["inputTextTokenCount"]}
-        facts.see_usage(usage, final=False)
+        facts.record_usage(usage, final=False)
 
 
 def _usage_in_headers(facts: Facts) -> dict[str, int] | None:
-    said = {
+    reported = {
         HEADER_PREFIX + name: count
         for name in _HEADERS
         if (count := count_in(facts.headers, name)) is not None
     }
-    return said or None
+    return reported or None
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:

@@ -14,7 +14,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, object_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
 from ledger.model.usage import Usage
 
@@ -37,31 +37,31 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if kind in _CONTENT:
         facts.token_seen = True
     elif kind == "message-start":
-        facts.see_id(body.get("id"))
+        facts.record_id(body.get("id"))
     elif kind == "message-end":
         _read_answer(facts, object_at(body, "delta") or {})
         facts.ended = True
     elif kind == "stream-start":
-        facts.see_id(body.get("generation_id"))
+        facts.record_id(body.get("generation_id"))
     elif kind == "stream-end":
         _read_answer(facts, {"finish_reason": body.get("finish_reason")})
         _read_answer(facts, object_at(body, "response") or {})
         facts.ended = True
     elif facts.is_document:
-        facts.see_id(body.get("generation_id") or body.get("id"))
+        facts.record_id(body.get("generation_id") or body.get("id"))
         _read_answer(facts, body)
 
 
 def _read_answer(facts: Facts, answer: dict[str, Any]) -> None:
     """A finished answer: usage is `usage` in v2 and `meta` in v1."""
-    facts.see_finish(answer.get("finish_reason"))
+    facts.record_finish(answer.get("finish_reason"))
     usage = object_at(answer, "usage")
     if usage is None:
         usage = object_at(answer, "meta")
     if usage:
-        facts.see_usage(usage, final=True)
+        facts.record_usage(usage, final=True)
     if answer.get("error"):
-        see_error(facts, answer["error"], answer)
+        record_error(facts, answer["error"], answer)
     elif answer.get("finish_reason") == "ERROR":
         facts.failed = True
 

@@ -14,7 +14,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage
@@ -25,34 +25,34 @@ _CONTENT = ("message", "agent_message", "text_chunk", "agent_thought")
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
     """Read one document or event of a chat or completion."""
     event = body.get("event")
-    facts.see_id(body.get("message_id"))
-    facts.see_created(body.get("created_at"))
+    facts.record_id(body.get("message_id"))
+    facts.record_created(body.get("created_at"))
     if event == "error":
-        see_error(facts, {**body, "type": None})
+        record_error(facts, {**body, "type": None})
     elif event in _CONTENT and not facts.is_document:
         facts.token_seen = True
-    facts.see_usage(lookup(body, "metadata.usage"), final=True)
+    facts.record_usage(lookup(body, "metadata.usage"), final=True)
     if event == "message_end":
         facts.ended = True
 
 
 def read_workflow(facts: Facts, _event: str, body: dict[str, Any]) -> None:
     """Read one document or event of a workflow."""
-    facts.see_id(body.get("workflow_run_id"))
+    facts.record_id(body.get("workflow_run_id"))
     event = body.get("event")
     if event == "error":
-        see_error(facts, {**body, "type": None})
+        record_error(facts, {**body, "type": None})
     elif event == "text_chunk":
         facts.token_seen = True
     run = object_at(body, "data")
     if run is None or event not in (None, "workflow_finished"):
         return
-    facts.see_created(run.get("created_at"))
+    facts.record_created(run.get("created_at"))
     if run.get("total_tokens") is not None:
-        facts.see_usage({"total_tokens": run["total_tokens"]}, final=True)
-    facts.see_finish(run.get("status"))
+        facts.record_usage({"total_tokens": run["total_tokens"]}, final=True)
+    facts.record_finish(run.get("status"))
     if run.get("error"):
-        see_error(facts, run["error"], {})
+        record_error(facts, run["error"], {})
     facts.ended = True
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from ledger.model.usage import Usage, count_of, sum_of
 
@@ -34,28 +34,28 @@ _MODALITIES = {"AUDIO": "audio", "IMAGE": "image", "VIDEO": "video", "DOCUMENT":
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document, chunk of a stream, or item of an array."""
     body = object_at(body, "response") or body  # Code Assist wraps it
-    facts.see_id(body.get("responseId"))
-    facts.see_model(body.get("modelVersion"))
+    facts.record_id(body.get("responseId"))
+    facts.record_model(body.get("modelVersion"))
     if body.get("error") or event == "error":
-        see_error(facts, body.get("error") or body, body)
+        record_error(facts, body.get("error") or body, body)
     for candidate in objects_at(body, "candidates"):
-        facts.see_finish(candidate.get("finishReason"))
+        facts.record_finish(candidate.get("finishReason"))
         if objects_at(object_at(candidate, "content"), "parts"):
             facts.token_seen = True
-        _see_searches(facts, candidate)
+        _record_searches(facts, candidate)
     blocked = lookup(body, "promptFeedback.blockReason")
     if blocked is not None and facts.finish_reason is None:
-        facts.see_finish(f"blocked:{blocked}")
+        facts.record_finish(f"blocked:{blocked}")
     # The last chunk carries the finish reason, and nothing comes after it.
     facts.ended = facts.finish_reason is not None
     usage = object_at(body, "usageMetadata")
-    facts.see_usage(usage, final=facts.ended)
+    facts.record_usage(usage, final=facts.ended)
     if usage is not None:
         # Vertex says the same as traffic: ON_DEMAND, ON_DEMAND_FLEX, PROVISIONED_THROUGHPUT.
-        facts.see_tier(usage.get("serviceTier") or usage.get("trafficType"))
+        facts.record_tier(usage.get("serviceTier") or usage.get("trafficType"))
 
 
-def _see_searches(facts: Facts, candidate: dict[str, Any]) -> None:
+def _record_searches(facts: Facts, candidate: dict[str, Any]) -> None:
     """Count grounding with Google Search, billed per query (Gemini 3) or per prompt."""
     queries = (object_at(candidate, "groundingMetadata") or {}).get("webSearchQueries")
     if isinstance(queries, list) and queries:
@@ -70,7 +70,7 @@ def read_embeddings(facts: Facts, event: str, body: dict[str, Any]) -> None:
         for prediction in objects_at(body, "predictions")
     ]
     if any(count is not None for count in statistics):
-        facts.see_usage({_EMBEDDED: statistics}, final=True)
+        facts.record_usage({_EMBEDDED: statistics}, final=True)
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:

@@ -9,7 +9,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from ledger.model.usage import Usage, count_of, sum_of
 
@@ -21,21 +21,21 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if interaction is None and body.get("object") == "interaction":
         interaction = body
     if interaction is not None:
-        facts.see_id(interaction.get("id"))
-        facts.see_model(interaction.get("model"))
-        facts.see_tier(interaction.get("service_tier"))
+        facts.record_id(interaction.get("id"))
+        facts.record_model(interaction.get("model"))
+        facts.record_tier(interaction.get("service_tier"))
         status = interaction.get("status")
         if status != "in_progress" or facts.is_document:
-            facts.see_finish(status)
-        facts.see_usage(interaction.get("usage"), final=True)
+            facts.record_finish(status)
+        facts.record_usage(interaction.get("usage"), final=True)
         if interaction.get("error"):
-            see_error(facts, interaction["error"])
+            record_error(facts, interaction["error"])
     if kind in ("interaction.complete", "interaction.completed", "interaction.failed"):
         facts.ended = True
     elif kind in ("step.delta", "content.delta"):
         facts.token_seen = True
     if body.get("error") or kind == "error":
-        see_error(facts, body.get("error") or body, body)
+        record_error(facts, body.get("error") or body, body)
 
 
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
@@ -55,12 +55,12 @@ def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
 
 
 def _audio(usage: Mapping[str, Any], key: str) -> int | None:
-    said = [
+    reported = [
         count_of(one.get("tokens"))
         for one in objects_at(usage, key)
         if one.get("modality") == "audio"
     ]
-    return sum_of(*said)
+    return sum_of(*reported)
 
 
 INTERACTIONS = Dialect(

@@ -12,7 +12,7 @@ from typing import Any
 
 from addon.dialects.counts import lookup, object_at
 from addon.dialects.dialect import Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.vendors import gemini
 
@@ -24,18 +24,18 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
         if lookup(content, "modelTurn.parts") or content.get("outputTranscription"):
             facts.token_seen = True
         if content.get("interrupted") is True:
-            facts.see_finish("interrupted")
-        facts.see_finish(content.get("turnCompleteReason"))
+            facts.record_finish("interrupted")
+        facts.record_finish(content.get("turnCompleteReason"))
         if content.get("turnComplete") is True:
             facts.ended = True
     elif body.get("toolCall"):
         facts.token_seen = True
     usage = object_at(body, "usageMetadata")
     if usage is not None:
-        facts.see_usage(usage, final=True)
-        facts.see_tier(usage.get("serviceTier") or usage.get("trafficType"))
+        facts.record_usage(usage, final=True)
+        facts.record_tier(usage.get("serviceTier") or usage.get("trafficType"))
     if body.get("error"):
-        see_error(facts, body["error"], body)
+        record_error(facts, body["error"], body)
 
 
 LIVE = replace(

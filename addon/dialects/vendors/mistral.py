@@ -13,7 +13,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage, sum_of
@@ -32,24 +32,24 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or event of a conversation."""
     kind = body.get("type") or event
     for output in objects_at(body, "outputs"):
-        facts.see_model(output.get("model"))
-    facts.see_model(body.get("model"))
+        facts.record_model(output.get("model"))
+    facts.record_model(body.get("model"))
     if facts.is_document:
         # Every answer of a conversation has the conversation's id; an output's own is unique.
         outputs = objects_at(body, "outputs")
-        facts.see_id(outputs[-1].get("id") if outputs else body.get("conversation_id"))
-        facts.see_usage(body.get("usage"), final=True)
+        facts.record_id(outputs[-1].get("id") if outputs else body.get("conversation_id"))
+        facts.record_usage(body.get("usage"), final=True)
     elif kind == "message.output.delta":
         facts.token_seen = True
         if facts.response_id is None:
-            facts.see_id(body.get("id"))
+            facts.record_id(body.get("id"))
     elif kind == "function.call.delta":
         facts.token_seen = True
     elif kind == "conversation.response.done":
-        facts.see_usage(body.get("usage"), final=True)
+        facts.record_usage(body.get("usage"), final=True)
         facts.ended = True
     elif kind == "conversation.response.error":
-        see_error(facts, {**body, "type": None})
+        record_error(facts, {**body, "type": None})
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:

@@ -12,7 +12,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error
+from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
 from ledger.model.usage import Usage
 
@@ -21,15 +21,15 @@ _FINISHED = ("succeeded", "failed", "canceled", "aborted")
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
     """Read one prediction, complete or in progress."""
-    facts.see_id(body.get("id"))
-    facts.see_model(body.get("model"))
+    facts.record_id(body.get("id"))
+    facts.record_model(body.get("model"))
     status = body.get("status")
     if status in _FINISHED or facts.is_document:
-        facts.see_finish(status)
+        facts.record_finish(status)
     if status in _FINISHED:
-        facts.see_usage(body.get("metrics") or None, final=True)
+        facts.record_usage(body.get("metrics") or None, final=True)
     if body.get("error"):
-        see_error(facts, body["error"], body)
+        record_error(facts, body["error"], body)
 
 
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:

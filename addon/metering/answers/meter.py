@@ -6,12 +6,14 @@ dialect's marks in a run of frames; frames with a mark are parsed, the others ne
 not depend on chunk boundaries.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 from addon.dialects.counts import unknown_keys
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import see_error_body, see_error_text
+from addon.dialects.errors import record_error_body, record_error_text
 from addon.dialects.facts import Facts
 from addon.framing import json_values
 from addon.framing.choice import FRAMINGS, framing_of
@@ -48,7 +50,7 @@ LEARN_FROM_FRAMES = 64
 LESSONS_MAX = 32
 """How often the meter learns a template in one stream (reasoning, then text, then a tool call …).
 A stream that never repeats itself then costs no more learning, 6 µs each."""
-ID_LOOKS_MAX = 64
+ID_READS_MAX = 64
 """Frames to parse because they lack the id; then a wire that sends it once costs no more parses."""
 
 
@@ -96,7 +98,7 @@ class Meter:
         self._ordinary: Ordinary | None = None
         self._blocks_left = READ_BLOCKS_MAX
         self._lessons_left = LESSONS_MAX
-        self._id_looks_left = ID_LOOKS_MAX
+        self._id_reads_left = ID_READS_MAX
         self._id_written: bytes | None = None
         self._text = PassedText(dialect)
         self.facts = Facts(
@@ -219,11 +221,9 @@ class Meter:
     @property
     def trouble(self) -> str | None:
         """Why a part of the answer could not be read; None if all of it could."""
-        reasons = (
-            self._decoder.trouble if self._decoder is not None else None,
-            self._framing.lost if self._framing is not None else None,
-        )
-        return "; ".join(reason for reason in reasons if reason) or None
+        encoding = self._decoder.trouble if self._decoder is not None else None
+        framing = self._framing.lost if self._framing is not None else None
+        return f"{encoding}; {framing}" if encoding and framing else encoding or framing
 
     def usage(self) -> Usage:
         """The figures in the ledger's convention."""
@@ -297,13 +297,15 @@ class Meter:
         self._read_run(framing.feed(begun))
 
     def _read_run(self, run: bytes) -> None:
+        blocks = None
         if run and not self.facts.token_seen and self._blocks_left > 0:
-            run = self._read_until_text(run)
+            blocks = self._read_until_text(run)
+            run = b"".join(blocks)
         if run and not self._is_ordinary(run):
-            self._look_through(run)
+            self._read_unlearned(run, blocks)
 
-    def _read_until_text(self, run: bytes) -> bytes:
-        """Read frame by frame until generated content has passed; return the rest of the run."""
+    def _read_until_text(self, run: bytes) -> list[bytes]:
+        """Read frame by frame until generated content has passed; return the other blocks."""
         framing = self._framing
         assert framing is not None
         blocks = framing.split(run)
@@ -318,10 +320,10 @@ class Meter:
             if self.facts.token_seen:
                 runs = self.facts.usage is not None and any(mark.latest for mark in self._marks)
                 self._text.begin(block, frames_before=before, has_running_figure=runs)
-                return b"".join(blocks[at:])
+                return blocks[at:]
             if self._blocks_left <= 0:
-                return b"".join(blocks[at:])
-        return b""
+                return blocks[at:]
+        return []
 
     def _is_ordinary(self, run: bytes) -> bool:
         """Whether these are whole, ordinary frames; if so, count them and skip them."""
@@ -332,42 +334,41 @@ class Meter:
         self._text.add(seen.text_bytes)
         return True
 
-    def _look_through(self, run: bytes) -> None:
-        """Read the frames with a mark, and those that lack the id, without learning."""
+    def _read_unlearned(self, run: bytes, blocks: list[bytes] | None) -> None:
+        """Read the frames with a mark, and those that lack the id, without learning. `blocks`: the
+        run's, if it is cut already."""
         framing = self._framing
         assert framing is not None
         frames = framing.count(run)
         self._frames += frames
-        self._read_struck(run, frames)
+        self._read_marked(run, frames, blocks)
         self._text.keep(run, is_last=self.facts.usage_final)
 
-    def _read_struck(self, run: bytes, frames: int) -> None:
+    def _read_marked(self, run: bytes, frames: int, blocks: list[bytes] | None) -> None:
         framing = self._framing
         assert framing is not None
-        struck = [mark for mark in self._marks if mark.strikes(run)]
+        matching = [(mark, count) for mark in self._marks if (count := mark.count(run)) > 0]
         needle = self._id_needle()
-        lacks_id = bool(needle) and self._id_looks_left > 0 and run.count(needle) < frames
+        lacks_id = bool(needle) and self._id_reads_left > 0 and run.count(needle) < frames
         is_escaped = json_values.has_escaped_key(run)
-        if not struck and not lacks_id and not is_escaped:
+        if not matching and not lacks_id and not is_escaped:
             if self._frames >= LEARN_FROM_FRAMES and self._lessons_left > 0:
-                self._learn(framing.split(run))
+                self._learn(blocks or framing.split(run))
             return
-        blocks = framing.split(run)
-        if struck and all(mark.latest for mark in struck) and not lacks_id and not is_escaped:
-            self._read_latest(blocks, struck)
+        blocks = blocks or framing.split(run)
+        if not lacks_id and not is_escaped and all(mark.latest for mark, _ in matching):
+            self._read_latest(blocks, [mark for mark, _ in matching])
             return
-        places = sorted({at for mark in struck for at in mark.places(run)})
-        places.append(len(run))
-        next_place = end = 0
-        for block in blocks:
-            end += len(block)
-            is_struck = places[next_place] < end
-            while places[next_place] < end:
-                next_place += 1
-            if is_struck or (is_escaped and json_values.has_escaped_key(block)):
+        ends = list(accumulate(map(len, blocks)))
+        places = {at for mark, count in matching for at in mark.places(run, count)}
+        marked = {bisect_right(ends, place) for place in places}
+        # Without an id to look for, only the marked frames are looked at.
+        for at in range(len(blocks)) if lacks_id or is_escaped else sorted(marked):
+            block = blocks[at]
+            if at in marked or (is_escaped and json_values.has_escaped_key(block)):
                 self._read_block(block)
             elif lacks_id and needle not in block:
-                self._id_looks_left -= 1
+                self._id_reads_left -= 1
                 self._read_id(block)
 
     def _read_id(self, block: bytes) -> None:
@@ -378,13 +379,13 @@ class Meter:
         if frame is not None and body is not None:
             alone = Facts()
             self._dialect.read(alone, frame.event, body)
-            self.facts.see_id(alone.response_id)
+            self.facts.record_id(alone.response_id)
 
-    def _read_latest(self, blocks: list[bytes], struck: list[Mark]) -> None:
+    def _read_latest(self, blocks: list[bytes], matching: list[Mark]) -> None:
         """Read the last frame that has a figure, which is usually the last one."""
         before = self.facts.usage
         for block in reversed(blocks):
-            if _any_strikes(struck, block):
+            if _any_matches(matching, block):
                 self._read_block(block)
                 if self.facts.usage is not before:
                     return
@@ -427,10 +428,10 @@ class Meter:
         body = json_values.loads(frame.data)
         if body is None:
             if self._is_error and facts.is_document:
-                see_error_text(facts, frame.data)
+                record_error_text(facts, frame.data)
             return
         if self._is_error:
-            see_error_body(facts, body)
+            record_error_body(facts, body)
         before = facts.usage
         self._dialect.read(facts, frame.event, body)
         if facts.usage is not before:
@@ -449,5 +450,5 @@ class Meter:
                 self._on_confirmed()
 
 
-def _any_strikes(marks: list[Mark], block: bytes) -> bool:
-    return any(mark.strikes(block) for mark in marks)
+def _any_matches(marks: list[Mark], block: bytes) -> bool:
+    return any(mark.matches(block) for mark in marks)

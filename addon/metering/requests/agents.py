@@ -56,6 +56,7 @@ AGENTS = (
     Agent(name="qwen-code", user_agents=("qwencode/", "qwen-code/")),
 )
 """One row for each agent."""
+_USER_AGENTS = tuple(name for agent in AGENTS for name in agent.user_agents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +74,10 @@ NO_AGENT = AgentFacts()
 def agent_of(headers: Mapping[str, str]) -> AgentFacts:
     """The agent behind a request. `headers`: by lower-case name."""
     user_agent = headers.get("user-agent", "").lower()
-    for agent in AGENTS:
-        if user_agent.startswith(agent.user_agents):
-            return _facts(agent, headers)
-    return NO_AGENT
+    if not user_agent.startswith(_USER_AGENTS):
+        return NO_AGENT
+    agent = next(one for one in AGENTS if user_agent.startswith(one.user_agents))
+    return _facts(agent, headers)
 
 
 def _facts(agent: Agent, headers: Mapping[str, str]) -> AgentFacts:

@@ -40,16 +40,19 @@ def tags_of_headers(values: Sequence[str]) -> dict[str, str]:
 
 def api_key_of(headers: Mapping[str, str], path: str) -> str | None:
     """The credential of a request, or None. `path` includes its query."""
-    authorization = headers.get("authorization", "")
-    if aws := _AWS_CREDENTIAL.search(authorization):
-        return aws[1]  # the access key id: it names the key; the request does not have the secret
-    if bearer := _BEARER.match(authorization):
-        return bearer[1]
+    if authorization := headers.get("authorization"):
+        if aws := _AWS_CREDENTIAL.search(authorization):
+            return aws[1]  # the access key id: it names the key; the request has no secret
+        if bearer := _BEARER.match(authorization):
+            return bearer[1]
     for name in _KEY_HEADERS:
         if key := headers.get(name):
             return key
-    if in_protocol := _PROTOCOL_KEY.search(headers.get("sec-websocket-protocol", "")):
+    protocol = headers.get("sec-websocket-protocol")
+    if protocol and (in_protocol := _PROTOCOL_KEY.search(protocol)):
         return in_protocol[1]
+    if "=" not in path:
+        return None
     query = _QUERY_KEY.search(path, 0, PATH_LENGTH_MAX)
     return query[1] if query else None
 

@@ -194,19 +194,19 @@ def _spellings(text: str) -> Iterator[bytes]:
     wide = json.dumps(text, ensure_ascii=False)[1:-1]
     narrow = json.dumps(text)[1:-1]
     upper = re.sub(r"\\u[0-9a-f]{4}", lambda found: "\\u" + found[0][2:].upper(), narrow)
-    for spelling in (wide, narrow, upper, _as_go(wide), _as_php(narrow)):
+    for spelling in (wide, narrow, upper, _spelled_by_go(wide), _spelled_by_php(narrow)):
         data = spelling.encode("utf-8", "surrogatepass")
         if data not in seen:
             seen.add(data)
             yield data
 
 
-def _as_go(text: str) -> str:
+def _spelled_by_go(text: str) -> str:
     """Go's encoder escapes the characters that are special in HTML."""
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _as_php(text: str) -> str:
+def _spelled_by_php(text: str) -> str:
     """PHP's encoder escapes slashes."""
     return text.replace("/", "\\/")
 

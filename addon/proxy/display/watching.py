@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SPOOL_LOOK_SECONDS = 5.0
+SPOOL_CHECK_SECONDS = 5.0
 """How long the state of a spool is cached: a scrape each second costs no query each second."""
 
 
@@ -44,7 +44,7 @@ class Wanted:
     """Of a worker: it counts there, and its supervisor serves the metrics of all workers."""
 
     @property
-    def is_anything(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether anything is asked for."""
         return self.metrics is not None or self.otlp is not None
 
@@ -111,7 +111,7 @@ class Watching:
         if ledger is None:
             return Health(writer_alive=False)
         found = ledger.health()
-        threads = {thread.name: thread for thread in found.threads}
+        threads = {thread.name: thread for thread in (*found.threads, self.observer.health())}
         captures = self._captures()
         capturing = captures.health() if captures is not None else None
         if capturing is not None:
@@ -145,7 +145,7 @@ class Watching:
         from ledger.sync import spool
 
         now = time.monotonic()
-        if self._spool is None or now - self._spool[0] > SPOOL_LOOK_SECONDS:
+        if self._spool is None or now - self._spool[0] > SPOOL_CHECK_SECONDS:
             try:
                 self._spool = (now, spool.status_of(path))
             except LedgerError:

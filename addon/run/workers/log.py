@@ -24,11 +24,11 @@ class Log:
     def info(self, text: str) -> None:
         """Log information for the operator."""
         if not self.quiet:
-            self._say("info", text)
+            self._log("info", text)
 
     def warning(self, text: str) -> None:
         """Log a problem for the operator."""
-        self._say("warning", text)
+        self._log("warning", text)
 
     def line_of_worker(self, number: int, line: bytes) -> None:
         """Pass a worker's line on."""
@@ -38,7 +38,7 @@ class Log:
         elif text.strip():
             self._write(f"worker {number}: {text}")
 
-    def _say(self, level: str, text: str) -> None:
+    def _log(self, level: str, text: str) -> None:
         if not self.as_json:
             self._write(f"tokentee: {text}")
             return

@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from addon.cli import BY_NAME, application
 from ledger.model.errors import LedgerError
-from ledger.store import db
 from tests.addon.agent_logs.logs import SESSION, claude, write_home
 from tests.ledger.written import put, reading, rows, settled
 
@@ -23,13 +22,6 @@ def home(tmp_path, monkeypatch):
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME"):
         monkeypatch.delenv(name, raising=False)
     return home
-
-
-@pytest.fixture
-def engine(tmp_path):
-    engine = db.ensure(f"sqlite:///{tmp_path / 'ledger.sqlite3'}")
-    yield engine
-    engine.dispose()
 
 
 def run(*words, code=0):

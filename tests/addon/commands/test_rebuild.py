@@ -1,7 +1,5 @@
 """`tokentee rebuild`: what today's meter reads otherwise is added, once, and nothing is changed."""
 
-import shutil
-
 import pytest
 from typer.testing import CliRunner
 
@@ -34,14 +32,6 @@ def prices(tmp_path):
     path = tmp_path / "prices.toml"
     path.write_text(PRICES)
     return path
-
-
-@pytest.fixture
-def engine(tmp_path, migrated_file):
-    shutil.copy(migrated_file, tmp_path / "ledger.sqlite3")
-    engine = db.open_engine(f"sqlite:///{tmp_path / 'ledger.sqlite3'}")
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture

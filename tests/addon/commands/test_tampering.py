@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from addon.cli import application
-from addon.commands.verify import _FACTS, CAPTURED, held_against
+from addon.commands.verify import _FACTS, CAPTURED, compared
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.reread import Seen
@@ -242,7 +242,7 @@ def breaches(engine: sa.Engine, lines: Path) -> dict[str, list[str]]:
     items = [item for path in sorted(lines.iterdir()) for item in read(path, url=None)]
     seen = Seen()
     recordings = (item for item in items if isinstance(item, Recorded))
-    for kind, _, detail in held_against(partial(corrections.find, engine), recordings, seen):
+    for kind, _, detail in compared(partial(corrections.find, engine), recordings, seen):
         if kind == CAPTURED:
             found.setdefault(CAPTURED, []).append(detail)
     if seen.unknown or seen.unreadable:
@@ -250,9 +250,11 @@ def breaches(engine: sa.Engine, lines: Path) -> dict[str, list[str]]:
     return found
 
 
-@pytest.fixture
-def sqlite_copy(recorded: tuple[Path, Path], tmp_path: Path) -> Iterator[sa.Engine]:
-    path = tmp_path / "ledger.sqlite3"
+@pytest.fixture(scope="module")
+def sqlite_copy(recorded: tuple[Path, Path]) -> Iterator[sa.Engine]:
+    """A ledger that takes every change; one for all tests, since each change is undone. A new
+    engine for each would compile every question anew."""
+    path = recorded[0].with_name("copy.sqlite3")
     shutil.copy(recorded[0], path)
     engine = db.open_engine(f"sqlite:///{path}")
     with db.writing(engine) as connection:
@@ -277,8 +279,7 @@ def postgres_copy(
     postgres_server: Callable[[str], str],
     administer: Callable[[str], object],
 ) -> Iterator[sa.Engine]:
-    """The same ledger, merged into a PostgreSQL that takes every change; one for all tests, since
-    each change is undone."""
+    """The same, merged into a PostgreSQL."""
     administer("CREATE DATABASE tampering")
     url = postgres_server("tampering")
     merging.sync(f"sqlite:///{recorded[0]}", url)

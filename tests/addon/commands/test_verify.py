@@ -1,7 +1,6 @@
 """`tokentee verify`: quiet where all holds, a line for each breach, and captures as witnesses."""
 
 import hashlib
-import shutil
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +12,6 @@ from ledger.maintenance.audit import PROMISES, SHOWN_MAX
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome
 from ledger.model.usage import Usage
-from ledger.store import db
 from tests.addon.recorded_exchanges import (
     HANDED,
     NOON,
@@ -33,14 +31,6 @@ from tests.proxy.pair import OPENAI, new_tag, pair
 from tests.proxy.pair import exchange as pass_one
 
 app = application()
-
-
-@pytest.fixture
-def engine(tmp_path, migrated_file):
-    shutil.copy(migrated_file, tmp_path / "ledger.sqlite3")
-    engine = db.open_engine(f"sqlite:///{tmp_path / 'ledger.sqlite3'}")
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture

@@ -29,6 +29,6 @@ MARK = Mark(b'"usage"', (b'"usage":null', b'"usage": null'))
     ],
 )
 def test_a_mark_stands_where_its_form_is_not_harmless(run: bytes, places: list[int]):
-    assert MARK.places(run) == places
-    assert MARK.strikes(run) is bool(places)
     assert MARK.count(run) == len(places)
+    assert MARK.matches(run) is bool(places)
+    assert MARK.places(run, len(places)) == places

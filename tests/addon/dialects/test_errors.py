@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from addon.dialects.errors import see_error, see_error_body, see_error_text
+from addon.dialects.errors import record_error, record_error_body, record_error_text
 from addon.dialects.facts import Facts
 
 
@@ -33,20 +33,22 @@ def test_an_error_body(
     body: dict[str, Any], kind: str | None, code: str | None, message: str | None
 ) -> None:
     facts = Facts()
-    see_error_body(facts, body)
+    record_error_body(facts, body)
     assert facts.failed
     assert (facts.error_type, facts.error_code, facts.error_message) == (kind, code, message)
 
 
 def test_the_type_may_stand_in_a_header() -> None:
     facts = Facts(headers={"x-amzn-errortype": "ThrottlingException:http://internal/"})
-    see_error_body(facts, {"message": "m"})
+    record_error_body(facts, {"message": "m"})
     assert facts.error_type == "ThrottlingException"
 
 
 def test_errors_are_bounded_and_clean() -> None:
     facts = Facts()
-    see_error(facts, {"type": "t" * 999, "code": "c" * 999, "message": "a\x00\ud800" + "m" * 9_999})
+    record_error(
+        facts, {"type": "t" * 999, "code": "c" * 999, "message": "a\x00\ud800" + "m" * 9_999}
+    )
     assert facts.error_type == "t" * 128
     assert facts.error_code == "c" * 128
     assert facts.error_message is not None
@@ -57,9 +59,9 @@ def test_errors_are_bounded_and_clean() -> None:
 
 def test_an_error_that_is_no_json() -> None:
     facts = Facts()
-    see_error_text(facts, b"  upstream connect error \xff ")
+    record_error_text(facts, b"  upstream connect error \xff ")
     assert facts.error_message == "upstream connect error \N{REPLACEMENT CHARACTER}"
     page = Facts()
-    see_error_text(page, b"<html>502</html>")
+    record_error_text(page, b"<html>502</html>")
     assert page.failed
     assert page.error_message is None

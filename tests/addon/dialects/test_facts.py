@@ -5,26 +5,26 @@ def test_the_first_id_stays_and_another_makes_it_unstable() -> None:
     """BerriAI/litellm#39749: a null id is no id; anomalyco/opencode#42918: nor is an empty one."""
     facts = Facts()
     for response_id in (None, "", 5, "a", "a", "", None):
-        facts.see_id(response_id)
+        facts.record_id(response_id)
     assert (facts.response_id, facts.id_unstable) == ("a", False)
-    facts.see_id("b")
+    facts.record_id("b")
     assert (facts.response_id, facts.id_unstable) == ("a", True)
 
 
 def test_a_long_id_is_one_id() -> None:
     facts = Facts()
-    facts.see_id("x" * 999)
-    facts.see_id("x" * 999)
+    facts.record_id("x" * 999)
+    facts.record_id("x" * 999)
     assert (facts.response_id, facts.id_unstable) == ("x" * 256, False)
 
 
 def test_the_last_model_and_reason_count() -> None:
     facts = Facts()
     for model, reason in (("a", None), ("", ""), ("b", "stop"), (None, None), (3, False)):
-        facts.see_model(model)
-        facts.see_finish(reason)
+        facts.record_model(model)
+        facts.record_finish(reason)
     assert (facts.response_model, facts.finish_reason) == ("b", "stop")
-    facts.see_finish(2)
+    facts.record_finish(2)
     assert facts.finish_reason == "2"
 
 
@@ -40,18 +40,18 @@ def test_creation_times_in_any_form() -> None:
         (None, None),
     ):
         facts = Facts()
-        facts.see_created(created)
+        facts.record_created(created)
         assert facts.created == expected, created
 
 
 def test_null_usage_is_none() -> None:
     """router-for-me/CLIProxyAPI#3221: `usage: null` on every chunk was read as zeros."""
     facts = Facts()
-    facts.see_usage(None, final=True)
-    facts.see_usage([], final=True)
+    facts.record_usage(None, final=True)
+    facts.record_usage([], final=True)
     assert facts.usage is None
     assert not facts.usage_final
-    facts.see_usage({}, final=True)
+    facts.record_usage({}, final=True)
     assert facts.usage == {}
 
 
@@ -63,8 +63,8 @@ def test_clean_text_fits_every_database() -> None:
 def test_an_empty_finish_reason_is_said_by_a_document_alone():
     stream, document = Facts(), Facts(is_document=True)
     for facts in (stream, document):
-        facts.see_finish("")
+        facts.record_finish("")
     assert (stream.finish_reason, document.finish_reason) == (None, "")
-    document.see_finish("stop")
-    document.see_finish("")
+    document.record_finish("stop")
+    document.record_finish("")
     assert document.finish_reason == "stop"

@@ -23,13 +23,13 @@ from ledger.model.usage import Usage
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
-    facts.see_id(body.get("call"))
+    facts.record_id(body.get("call"))
     if body.get("say"):
         facts.token_seen = True
     over = object_at(body, "over")
     if over is not None:
-        facts.see_finish(over.get("because"))
-        facts.see_usage(over.get("light"), final=True)
+        facts.record_finish(over.get("because"))
+        facts.record_usage(over.get("light"), final=True)
         facts.ended = True
 
 

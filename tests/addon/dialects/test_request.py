@@ -1,6 +1,8 @@
 """What a request says, and never a prompt."""
 
 import json
+import re
+import time
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.dialects import routes
-from addon.dialects.request import RequestFacts, read_request
+from addon.dialects.request import RequestFacts, ShortBody, read_request, short_in_steps
 
 
 def said(path: str, body: dict[str, Any]) -> RequestFacts:
@@ -18,6 +20,7 @@ def said(path: str, body: dict[str, Any]) -> RequestFacts:
 
 
 CHAT = "/v1/chat/completions"
+ROUTE = routes.Route(dialect=routes.DIALECTS["openai.chat"])
 
 
 @pytest.mark.parametrize(
@@ -164,6 +167,72 @@ def test_a_body_with_pictures_is_read_and_confirms_all_the_same() -> None:
         "type": "image_url",
         "image_url": {"url": "data:image/png;base64," + "A" * 2_000_000},
     }
-    facts = said(CHAT, {"model": "m", "messages": [{"role": "user", "content": [picture]}]})
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": [picture]}]})
+    short = short_of(body.encode())
+    facts = read_request(ROUTE, short.data)
     assert facts.model == "m"
     assert facts.is_confirmed
+    assert short.lost is None
+
+
+def short_of(body: bytes) -> ShortBody:
+    steps = short_in_steps(body)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            short: ShortBody = end.value
+            return short
+
+
+PART = {"type": "tool_result", "content": [{"type": "text", "text": "x", "more": {"a": [{}]}}]}
+MESSAGE = {"role": "user", "content": [PART, PART]}
+
+
+@pytest.mark.parametrize("count", [3_000, 30_000])
+def test_a_conversation_of_many_parts_is_read_at_its_outside(count: int) -> None:
+    """The model comes behind the messages, as OpenAI's library writes it."""
+    body = {
+        "messages": [MESSAGE] * count,
+        "model": "m",
+        "metadata": {"user_id": "u", "session_id": "s"},
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "tools": [{"type": "function", "function": {"name": "f"}}] * count,
+        "service_tier": "flex",
+    }
+    short = short_of(json.dumps(body).encode())
+    facts = read_request(ROUTE, short.data)
+    assert short.lost is None
+    assert facts == RequestFacts(
+        model="m",
+        streamed=True,
+        usage_asked=True,
+        end_user="u",
+        session_id="s",
+        service_tier="flex",
+        is_confirmed=True,
+    )
+
+
+def test_of_a_body_with_too_many_members_the_first_are_read() -> None:
+    many = ",".join(f'"{number}":"a text of some length"' for number in range(50_000))
+    short = short_of(b'{"model":"m","stream":true,' + many.encode() + b',"user":"u"}')
+    facts = read_request(ROUTE, short.data)
+    assert (facts.model, facts.streamed, facts.end_user) == ("m", True, None)
+    assert re.fullmatch(
+        r"a request with too many values was not read from byte \d+ on", short.lost or ""
+    )
+
+
+def test_a_body_of_brackets_has_no_facts_and_takes_bounded_time() -> None:
+    began = time.thread_time()
+    short = short_of(b'{"model":' + b"[" * 60_000_000)
+    assert time.thread_time() - began < 1
+    assert read_request(ROUTE, short.data) == RequestFacts()
+    assert short.lost is not None
+
+
+def test_forms_and_short_bodies_are_parsed_as_they_are() -> None:
+    for body in (b"{" + b'"a":{},' * 40_000, b"--" + b"[" * 2_000_000):
+        assert short_of(body) == ShortBody(body)

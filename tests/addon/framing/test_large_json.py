@@ -29,9 +29,14 @@ VALUES = st.recursive(
     max_leaves=25,
 )
 
+OUTER_ALWAYS = large_json.TOKENS_MAX + 1
+"""Only outer values are kept, from the first byte on."""
 
-def shortened(data: bytes, cuts: list[int] | range = range(0)) -> Shortener:
-    shortener = Shortener()
+
+def shortened(
+    data: bytes, cuts: list[int] | range = range(0), *, outer_tokens: int = 0
+) -> Shortener:
+    shortener = Shortener(outer_tokens=outer_tokens)
     for piece in pieces(data, cuts):
         shortener.feed(piece)
     return shortener
@@ -50,16 +55,70 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("outer_tokens", [0, OUTER_ALWAYS], ids=["all", "outer"])
 @given(VALUES, st.booleans(), st.sampled_from([None, 1]), st.data())
-def test_what_is_kept_is_json_and_cuts_mean_nothing(value, is_ascii, indent, data: st.DataObject):
+def test_what_is_kept_is_json_and_cuts_mean_nothing(
+    outer_tokens: int, value, is_ascii, indent, data: st.DataObject
+):
     text = json.dumps([value], ensure_ascii=is_ascii, indent=indent)
     body = b"data: " + text.encode("utf-8", "surrogatepass") + b"\n\n"
-    whole = shortened(body).peek()
+    whole = shortened(body, outer_tokens=outer_tokens).peek()
     assert whole.startswith(b"data: [")
     assert whole.endswith(b"]\n\n")
     json.loads(whole[6:])
-    assert shortened(body, data.draw(cuts_of(body))).peek() == whole
-    assert shortened(body, range(len(body))).peek() == whole
+    cuts = data.draw(cuts_of(body))
+    assert shortened(body, cuts, outer_tokens=outer_tokens).peek() == whole
+    assert shortened(body, range(len(body)), outer_tokens=outer_tokens).peek() == whole
+
+
+INNER = {"role": "user", "content": [{"type": "text", "more": {"quote": '"]}\\'}}, [[]], "x"]}
+
+
+def test_outer_values_are_kept_once_tokens_are_short_and_cuts_mean_nothing():
+    body = json.dumps(
+        {"messages": [INNER] * 3, "wide": {"a": {"b": {"c": {"d": 1, "e": 2}, "f": 3}}}, "model": 7}
+    ).encode()
+    whole = shortened(body, outer_tokens=OUTER_ALWAYS).peek()
+    assert json.loads(whole) == {
+        "messages": [{"role": "user", "content": [{}]}],
+        "wide": {"a": {"b": {"c": {}, "f": 3}}},
+        "model": 7,
+    }
+    for cut in range(len(body)):
+        assert shortened(body, [cut], outer_tokens=OUTER_ALWAYS).peek() == whole, cut
+
+
+def test_objects_end_once_tokens_are_short():
+    """As one that is being read then does."""
+    inner = b"[[[[{" + b'"key":1,' * 60 + b'"key":{}}]]]]'
+    shortener = Shortener(outer_tokens=large_json.TOKENS_MAX - 60)
+    shortener.feed(b'{"a":' + inner + b',"model":7}')
+    value = json.loads(shortener.peek())
+    assert value == {"a": [[[[{"key": 1}]]]], "model": 7}
+    assert 10 < shortener.peek().count(b"key") < 30
+
+
+def test_skipped_runs_count_as_tokens():
+    shortener = Shortener(tokens_max=1_000, outer_tokens=1_000)
+    shortener.feed(b'{"a":1,"b":[[')
+    for _ in range(100):
+        shortener.feed(b"[],[" * 1_000)
+    assert shortener.overflowed
+    assert shortener.outer_members() == b'{"a":1}'
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        pytest.param(b'{"a":{"b":1},"c":[2', b'{"a":{"b":1}}', id="in-a-member"),
+        pytest.param(b' {"a":1 , "c"', b' {"a":1 }', id="in-a-key"),
+        pytest.param(b'{"a":[1,2', b"", id="in-the-first"),
+        pytest.param(b'[{"a":1,"b":2', b"", id="no-object"),
+        pytest.param(b"", b"", id="nothing"),
+    ],
+)
+def test_the_outer_members_before_a_cut_are_an_object(body: bytes, kept: bytes):
+    assert shortened(body, outer_tokens=1).outer_members() == kept
 
 
 @given(st.binary(max_size=80), st.data())
@@ -198,8 +257,13 @@ def test_what_stands_around_is_bounded_too():
         pytest.param(lambda n: b"[" + b"\\" * n, id="backslashes"),
     ],
 )
-def test_the_work_is_linear(body):
-    assert_linear(lambda size: shortened(body(size), range(0, 10_000 * 20, 8_192)), 2_500)
+@pytest.mark.parametrize("outer_tokens", [0, OUTER_ALWAYS], ids=["all", "outer"])
+def test_the_work_is_linear(body, outer_tokens: int):
+    def work(size: int) -> None:
+        data = body(size)
+        shortened(data, range(0, len(data), 8_192), outer_tokens=outer_tokens)
+
+    assert_linear(work, 2_500)
 
 
 def test_a_long_value_is_shortened_in_steps_with_the_same_result():

@@ -46,7 +46,7 @@ def test_an_unfinished_event_beyond_the_budget_is_passed_on():
         got = tap.callable(chunk)
         out += got if isinstance(got, bytes) else b"".join(got)
     assert out == chunk * 100
-    assert tap.gave_way
+    assert tap.has_stopped
     assert budget.left_bytes == 3 * FREE_BYTES
     assert "in memory" in (troubles.text or "")
     tap.end()
@@ -71,7 +71,7 @@ def test_exchanges_share_what_there_is():
     for tap in taps:
         for _ in range(3):
             tap.callable(b"data: " + b"x" * 2 * FREE_BYTES)
-    assert taps[1].gave_way
+    assert taps[1].has_stopped
     assert second.text is not None
 
 
@@ -116,7 +116,7 @@ def test_a_document_beyond_the_budget_is_passed_on_and_not_kept(encoding: str):
     for chunk in chunks:
         assert tap.callable(chunk) == chunk
         tap.read_some()
-    assert tap.gave_way
+    assert tap.has_stopped
     assert tap.meter.kept_bytes == 0
     assert "in memory" in (troubles.text or "")
     tap.end()

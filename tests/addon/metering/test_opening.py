@@ -183,6 +183,16 @@ def test_a_large_body_is_read_in_steps_with_the_same_result(body: bytes, encodin
     assert troubles.text is None
 
 
+def test_what_was_not_read_of_a_request_is_noted() -> None:
+    many = ",".join(f'"{number}":"a text of some length"' for number in range(50_000))
+    body = b'{"model":"m",' + many.encode() + b"}"
+    troubles = Troubles()
+    exchange = opened(replace(REQUEST, body=body), RULES, troubles)
+    assert exchange is not None
+    assert exchange.opened.request_model == "m"
+    assert "a request with too many values" in (troubles.text or "")
+
+
 def test_what_is_no_call_is_not_read_in_steps():
     request = replace(REQUEST, path="/upload", body=LONG)
     assert not is_read_in_steps(request, RULES)

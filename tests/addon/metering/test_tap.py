@@ -133,6 +133,18 @@ def test_a_run_behind_an_unfinished_event_is_edited_from_its_end_on():
     assert tap.edit_run(b"".join(run), run) == [edited] * 3
 
 
+def test_a_run_of_many_chunks_behind_an_unfinished_event_takes_linear_work():
+    """Upstream cuts an event into small chunks, and one read holds them and much more."""
+
+    def work(size: int) -> None:
+        end = b'": "' + b"x" * 100 * size + b'"}\n\n'
+        tap = tap_of(strips=True)
+        tap.edit_run(b'data: {"', [b'data: {"'])
+        tap.edit_run(b"a" * size + end, [*[b"a"] * size, end])
+
+    assert_linear(work, 5_000)
+
+
 def digests(tap: Tap) -> tuple[object, ...]:
     passed = tap.passed()
     return (
@@ -169,7 +181,7 @@ def test_a_bug_in_the_meter_leaves_the_editing_of_runs_at_work():
         assert b"".join(tap.edit_run(b"".join(run), run)) == UNASKED[: -len(DONE)]
     assert tap.edit_run(LAST + DONE, [LAST, DONE]) == [DONE]
     tap.end()
-    assert tap.gave_way
+    assert tap.has_stopped
 
 
 def test_a_capture_gets_the_chunks_of_an_edited_run():
@@ -230,7 +242,7 @@ def test_a_bug_in_the_meter_costs_the_reading_and_no_byte(size: int):
         tap = tap_of(strips=False, troubles=troubles, metered=Failing(at))
         assert drink(tap, [BODY[i : i + size] for i in range(0, len(BODY), size)]) == BODY
         tap.end()
-        assert tap.gave_way
+        assert tap.has_stopped
         assert troubles.text is not None
         assert troubles.text.startswith("ZeroDivisionError in ")
         assert "secret" not in troubles.text
@@ -272,7 +284,7 @@ def test_a_bug_while_editing_hands_on_what_was_held_back(at: int, size: int, is_
     edited = whole_events.replace(b',"usage":null', b"")
     assert drink(tap, chunks) == edited + BODY[len(whole_events) :]
     tap.end()
-    assert tap.gave_way
+    assert tap.has_stopped
     assert "ZeroDivisionError" in (troubles.text or "")
 
 
@@ -287,7 +299,7 @@ def test_a_bug_in_the_meter_leaves_the_editing_at_work(at: int):
     tap = tap_of(strips=True, metered=FailingEvents(at))
     assert drink(tap, [BODY[i : i + 1000] for i in range(0, len(BODY), 1000)]) == UNASKED
     tap.end()
-    assert tap.gave_way
+    assert tap.has_stopped
     assert tap.passed().stripped is True
 
 
@@ -433,7 +445,7 @@ def test_an_answer_that_comes_faster_than_it_is_read_passes_unread(monkeypatch):
     body = bytes(200_000)
     for _ in range(4):
         assert tap.callable(body) is body
-    assert tap.gave_way
+    assert tap.has_stopped
     assert "faster" in str(troubles.text)
     assert not tap.read_some()
 
@@ -445,7 +457,7 @@ def test_a_failure_while_reading_on_is_noted(monkeypatch):
     tap.callable(long_answer())
     monkeypatch.setattr(metered, "_frame", lambda _data: 1 / 0)
     assert not tap.read_some()
-    assert tap.gave_way
+    assert tap.has_stopped
     assert "ZeroDivisionError" in str(troubles.text)
 
 
@@ -478,7 +490,7 @@ def test_a_callable_that_was_set_before_the_editing_ended_passes_all_on(monkeypa
     given = tap.callable
     monkeypatch.setattr(Stripper, "feed", lambda _stripper, _data: 1 / 0)
     assert given(WORD) == WORD
-    assert tap.gave_way
+    assert tap.has_stopped
     assert given(WORD) == WORD
     assert given(b"") == []
 
@@ -522,7 +534,7 @@ def test_an_answer_that_no_budget_is_left_for_passes_unread():
     body = bytes(200_000)
     for _ in range(3):
         assert tap.callable(body) is body
-    assert tap.gave_way
+    assert tap.has_stopped
     assert "as much in memory as they may" in str(troubles.text)
 
 

@@ -12,11 +12,11 @@ from addon.dialects import routes
 from addon.metering import websocket
 from addon.metering.websocket import (
     ID_LENGTH_MAX,
-    UNDER_WAY_MAX,
+    OPEN_MAX,
     WAITING_MAX,
     Closed,
-    Happening,
     Opened,
+    SessionEvent,
     WebSocketSession,
 )
 
@@ -376,13 +376,13 @@ def test_a_failed_realtime_response_says_so() -> None:
 def test_responses_that_never_end_are_bounded() -> None:
     session = realtime()
     closed = []
-    for n in range(UNDER_WAY_MAX + 10):
+    for n in range(OPEN_MAX + 10):
         happened = session.server_message(
             message("response.created", response=response(f"r{n}", "in_progress"))
         )
         closed += [one.meter.facts.response_id for one in happened if isinstance(one, Closed)]
     assert closed == [f"r{n}" for n in range(10)]
-    assert session.open_count == UNDER_WAY_MAX
+    assert session.open_count == OPEN_MAX
 
 
 MESSAGES = st.sampled_from(
@@ -411,7 +411,7 @@ MESSAGES = st.sampled_from(
 )
 def test_what_is_opened_is_closed_once(make: Any, messages: list[tuple[bool, bytes]]) -> None:
     session = make()
-    happened: list[Happening] = []
+    happened: list[SessionEvent] = []
     for is_client, one in messages:
         happened += session.client_message(one) if is_client else session.server_message(one)
     happened += session.end()
@@ -439,7 +439,7 @@ def test_a_response_that_is_announced_twice_is_one() -> None:
 
 def test_beyond_the_bound_the_oldest_request_that_waits_is_closed() -> None:
     session = realtime()
-    for n in range(UNDER_WAY_MAX):
+    for n in range(OPEN_MAX):
         session.server_message(
             message("response.created", response=response(f"r{n}", "in_progress"))
         )
@@ -447,7 +447,7 @@ def test_beyond_the_bound_the_oldest_request_that_waits_is_closed() -> None:
     assert isinstance(opened, Opened)
     assert isinstance(closed, Closed)
     assert closed.key == opened.key
-    assert session.open_count == UNDER_WAY_MAX
+    assert session.open_count == OPEN_MAX
 
 
 def test_a_long_message_is_read_without_what_is_no_figure():
@@ -466,6 +466,21 @@ def test_a_long_message_is_read_without_what_is_no_figure():
     (closed,) = session.server_message(json.dumps(done).encode())
     assert isinstance(closed, Closed)
     assert closed.meter.usage().output_tokens == 3
+
+
+def test_usage_behind_many_tools_is_read():
+    """A response repeats the tools of its request, before its usage."""
+    session = responses()
+    schema = {name: {"type": "string", "enum": ["a", "b"]} for name in "abcdefgh"}
+    tools = [{"type": "function", "name": "f", "parameters": {"properties": schema}}] * 800
+    created = {"type": "response.created", "response": {"id": "r"}}
+    session.server_message(json.dumps(created).encode())
+    answer = {"id": "r", "status": "completed", "output": [], "tools": tools, "usage": USAGE}
+    message = json.dumps({"type": "response.completed", "response": answer}).encode()
+    (closed,) = session.server_message(message)
+    assert isinstance(closed, Closed)
+    assert closed.meter.usage().input_tokens == USAGE["input_tokens"]
+    assert closed.meter.usage().cache_read_tokens is not None
 
 
 def test_a_message_of_too_many_values_is_not_read():

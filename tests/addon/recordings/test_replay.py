@@ -1,9 +1,17 @@
-"""What a replay counts."""
+"""What a replay counts, and how it hands exchanges to the writer."""
 
-from addon.recordings import replay
-from addon.recordings.formats.recorded import Unreadable, Why
+from typing import cast
+
+from addon.metering.opening import Rules
+from addon.metering.settlement import Settled
+from addon.recordings import metered, replay
+from addon.recordings.formats.recorded import Recorded, Unreadable, Why
 from addon.recordings.replay import Tally
-from ledger.model.exchange import Outcome
+from ledger.model.exchange import Exchange, Outcome
+from ledger.model.reading import Reading
+from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.writer import Ledger
+from tests.bench import recordings
 
 
 def tally_with(faults: int) -> Tally:
@@ -38,3 +46,42 @@ def test_a_file_of_another_kind_is_named_and_no_fault():
     tally = Tally()
     tally.add_unreadable(Unreadable("notes.md", "no recording", is_other_kind=True))
     assert (tally.faults, len(tally.unreadable)) == (0, 1)
+
+
+class _NotedLedger:
+    """Notes when an exchange is queued, and commits it at once."""
+
+    def __init__(self, events: list[str], commits: replay.Commits) -> None:
+        self._events = events
+        self._commits = commits
+
+    def settle(self, exchange: Exchange, _reading: Reading) -> Receipt:
+        self._events.append("queued")
+        receipt = Receipt(exchange.id)
+        receipt.committed = True
+        self._commits.on_commit([receipt])
+        return receipt
+
+
+def test_a_batch_is_metered_before_any_of_it_is_queued(tmp_path, monkeypatch):
+    """The writer writes what it finds: exchanges that come one by one make many small commits."""
+    path = tmp_path / "captures.jsonl"
+    recordings.write(path, recordings.shorts(7))
+    events: list[str] = []
+    monkeypatch.setattr(replay, "BATCH_MAX", 3)
+
+    def meter(item: Recorded, rules: Rules) -> list[Settled] | None:
+        events.append("metered")
+        return metered.meter(item, rules)
+
+    monkeypatch.setattr(replay, "meter", meter)
+    commits = replay.Commits()
+    ledger = _NotedLedger(events, commits)
+    one = replay.Replay(
+        cast(Ledger, ledger), Rules(node="test"), commits=commits, lookup=lambda _ids: {}
+    )
+    one.read(replay.Part(path=path))
+    one.finish()
+    batch = ["metered"] * 3 + ["queued"] * 3
+    assert events == [*batch, *batch, "metered", "queued"]
+    assert one.tally.new == 7

@@ -382,7 +382,7 @@ def test_a_body_of_a_type_that_is_not_read_ends_without_a_framing() -> None:
 
 def test_usage_that_no_frame_holds_is_shown_as_it_was_read() -> None:
     meter = meter_of()
-    meter.facts.see_usage({"prompt_tokens": 3}, final=True)
+    meter.facts.record_usage({"prompt_tokens": 3}, final=True)
     assert meter.usage_json == '{"prompt_tokens":3}'
 
 

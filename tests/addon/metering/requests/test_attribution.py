@@ -34,6 +34,10 @@ from addon.metering.requests.attribution import (
             "ek_1",
             id="a WebSocket's protocol",
         ),
+        pytest.param(
+            {"authorization": "Negotiate abc", "api-key": "az-2"}, "/v1", "az-2", id="other-scheme"
+        ),
+        pytest.param({}, "/v1?alt=sse", None, id="a query without a key"),
         pytest.param({}, "/v1", None, id="none"),
     ],
 )
