@@ -95,7 +95,7 @@ ARROWS: dict[str, set[str]] = {
     | STORE
     | {"addon.agent_logs", "addon.dialects.*", "ledger.maintenance"},
     "addon.deploy": SETTINGS | {"addon.deploy"},
-    "addon.telemetry": MODEL | {"addon.telemetry"},
+    "addon.telemetry": MODEL | {"addon.telemetry", "ledger.store.processes"},
     "addon.demo": LEDGER | {"addon.demo", "addon"},
     "addon.run": RUN,
     "addon.run.call": SETTINGS,

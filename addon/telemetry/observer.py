@@ -4,7 +4,8 @@
 
 The writer prices an exchange and later reports its commit; the observer joins the two by the
 exchange's id. Both calls only append to a bounded structure, so a slow sink cannot slow the
-writer. A sink that raises is logged once a minute, and the thread goes on.
+writer. A sink that raises is logged once a minute and counted, and the thread goes on. The thread
+is supervised like those of the ledger.
 """
 
 import logging
@@ -12,6 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from queue import Empty, Full, Queue
 from typing import Protocol
 
@@ -19,6 +21,8 @@ from addon.telemetry.observed import Observed, observed
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Reading
+from ledger.store.processes.health import ThreadHealth
+from ledger.store.processes.supervision import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +63,10 @@ class Observer:
         self._held: OrderedDict[str, tuple[Exchange, Reading, tuple[Charge, ...]]] = OrderedDict()
         self._queue: Queue[tuple[Exchange, Reading, tuple[Charge, ...]]] = Queue(QUEUE_MAX)
         self._stopping = threading.Event()
+        self._failed = 0
+        """Steps that raised: a sink that missed an observation, or did not close."""
         self._log_at = 0.0
-        self._thread = threading.Thread(target=self._run, name="tokentee-telemetry", daemon=True)
+        self._thread = Supervisor("telemetry", self._run, log=_log)
 
     def start(self) -> None:
         """Start the thread."""
@@ -70,10 +76,13 @@ class Observer:
         """Flush the queue and close the sinks, within the timeout."""
         deadline = time.monotonic() + timeout_seconds
         self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout_seconds)
+        self._thread.join(timeout_seconds)
         for sink in self._sinks:
             self._guarded(sink.close, max(0.1, deadline - time.monotonic()))
+
+    def health(self) -> ThreadHealth:
+        """The state of the thread."""
+        return replace(self._thread.health(), set_aside=self.dropped + self._failed)
 
     def pricing(self, price: Price) -> Price:
         """The writer's price function; it also stores the priced exchange."""
@@ -94,18 +103,23 @@ class Observer:
         """The writer's commit callback; calls `then` first, for clients wait behind it."""
 
         def committed(receipts: Sequence[R]) -> None:
-            if then is not None:
-                then(receipts)
-            for receipt in receipts:
-                found = self._held.pop(receipt.exchange_id, None)
-                if found is None or not receipt.committed:
-                    continue
-                try:
-                    self._queue.put_nowait(found)
-                except Full:
-                    self.dropped += 1
+            try:
+                if then is not None:
+                    then(receipts)
+            finally:
+                self._queue_committed(receipts)
 
         return committed
+
+    def _queue_committed(self, receipts: Sequence[Committed]) -> None:
+        for receipt in receipts:
+            found = self._held.pop(receipt.exchange_id, None)
+            if found is None or not receipt.committed:
+                continue
+            try:
+                self._queue.put_nowait(found)
+            except Full:
+                self.dropped += 1
 
     def _run(self) -> None:
         while True:
@@ -126,7 +140,12 @@ class Observer:
         try:
             step(*args, **kwargs)
         except Exception as failure:  # noqa: BLE001  # telemetry may fail; recording goes on
+            self._failed += 1
             now = time.monotonic()
             if now >= self._log_at:
                 self._log_at = now + LOG_SECONDS
                 logger.warning("tokentee: telemetry failed: %s", type(failure).__name__)
+
+
+def _log(level: str, line: str) -> None:
+    logger.log(logging.getLevelNamesMapping()[level.upper()], "tokentee: %s", line)

@@ -2,12 +2,16 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from queue import Queue
 
 import pytest
 
 from addon.telemetry import observer as module
+from addon.telemetry.observed import observed
 from addon.telemetry.observer import Observer
+from ledger.model.charge import Charge
+from ledger.store.processes import supervision
 from tests.addon.telemetry.made import exchange, line, reading
 
 
@@ -100,6 +104,90 @@ def test_prices_whose_commit_never_comes_are_bounded(monkeypatch):
     for number in range(5):
         observer.pricing(price)(exchange(id=f"e{number}"), reading())
     assert observer.dropped == 3
+
+
+def observe(observer: Observer, *ids: str) -> None:
+    for one in ids:
+        observer.pricing(price)(exchange(id=one), reading())
+        commit(observer, Receipt(one))
+
+
+def test_an_exchange_that_cannot_be_observed_is_counted_and_the_next_is_observed(monkeypatch):
+    def broken(about, *rest):
+        return observed(replace(about, settled_at=None) if about.id == "e1" else about, *rest)
+
+    monkeypatch.setattr(module, "observed", broken)
+    sink = Sink()
+    observer = Observer([sink])
+    observer.start()
+    observe(observer, "e1", "e2")
+    observer.stop(5)
+    assert len(sink.seen) == 1
+    assert observer.health().set_aside == 1
+
+
+def test_a_sink_that_fails_to_close_leaves_the_others():
+    class Clinging(Sink):
+        def close(self, timeout_seconds):
+            raise RuntimeError
+
+    sink = Sink()
+    observer = Observer([Clinging(), sink])
+    observer.start()
+    observer.stop(5)
+    assert sink.closed
+    assert observer.health().set_aside == 1
+
+
+@pytest.mark.parametrize("error", [MemoryError, SystemExit])
+def test_a_thread_that_fails_is_started_again(monkeypatch, caplog, capfd, error):
+    """The step that no guard covers: the queue itself, or a sink that wants to end the process."""
+    monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
+
+    class Failing(Queue[object]):
+        left = 2
+
+        def get(self, block=True, timeout=None):
+            if self.left:
+                self.left -= 1
+                raise error
+            return super().get(block, timeout)
+
+    monkeypatch.setattr(module, "Queue", Failing)
+    sink = Sink()
+    observer = Observer([sink])
+    observer.start()
+    observe(observer, "e1")
+    assert sink.arrived.wait(10)
+    health = observer.health()
+    assert (health.name, health.is_working, health.failures) == ("telemetry", True, 2)
+    observer.stop(5)
+    assert observer.health().is_working
+    assert "the telemetry failed 1 times" in caplog.text
+    assert "the telemetry failed" in capfd.readouterr().err
+
+
+def test_a_callback_that_fails_leaves_the_observations():
+    def fail(_: Sequence[Receipt]) -> None:
+        raise ZeroDivisionError
+
+    sink = Sink()
+    observer = Observer([sink])
+    observer.start()
+    observer.pricing(price)(exchange(), reading())
+    with pytest.raises(ZeroDivisionError):
+        observer.on_commit(fail)([Receipt("e1")])
+    observer.stop(5)
+    assert len(sink.seen) == 1
+
+
+def test_what_cannot_be_priced_is_the_writers_concern():
+    def fail(*_: object) -> tuple[Charge, ...]:
+        raise ZeroDivisionError
+
+    observer = Observer([])
+    with pytest.raises(ZeroDivisionError):
+        observer.pricing(fail)(exchange(), reading())
 
 
 @pytest.fixture(autouse=True)

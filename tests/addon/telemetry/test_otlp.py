@@ -45,7 +45,7 @@ class Receiver(BaseHTTPRequestHandler):
 @pytest.fixture
 def receiver():
     server = ReceiverServer()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server
     server.shutdown()
