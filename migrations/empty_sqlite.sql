@@ -564,5 +564,23 @@ CREATE TABLE daily_by (
 --
 CREATE INDEX ix_daily_by_dimension_day ON daily_by (dimension, day);
 --
-INSERT INTO alembic_version (version_num) VALUES ('0008');
+CREATE TABLE unpriced_lines (
+	day DATE NOT NULL, 
+	opened_at TEXT NOT NULL, 
+	exchange_id TEXT NOT NULL, 
+	ordinal INTEGER NOT NULL, 
+	response_id TEXT, 
+	provider TEXT NOT NULL, 
+	model TEXT, 
+	service_tier TEXT, 
+	line TEXT, 
+	quantity BIGINT, 
+	reason TEXT, 
+	CONSTRAINT pk_unpriced_lines PRIMARY KEY (opened_at, exchange_id, ordinal)
+)
+ WITHOUT ROWID
+
+;
+--
+INSERT INTO alembic_version (version_num) VALUES ('0010');
 --

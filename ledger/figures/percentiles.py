@@ -5,9 +5,10 @@ Python counts equal texts and sorts numbers at the speed of C, and steps through
 few times are sorted as numbers, and many are counted as texts first, since most of them are equal.
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import batched
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, batched
 
 SORTED_MAX = 5_000
 """Up to this many times, sorting is faster than counting (measured)."""
@@ -31,53 +32,45 @@ class Pool:
 
     def add(self, texts: Sequence[str]) -> Percentiles:
         """Add the times of one group; returns their percentiles."""
-        text = " ".join(texts)
+        text = texts[0] if len(texts) == 1 else " ".join(texts)
         values = text.split()
         is_counted = "*" in text
         if len(values) <= SORTED_MAX and not is_counted:
             self._texts += texts
             return _of_values(values)
-        counts = Counter(values)
-        if is_counted:
-            counts = _multiplied(counts)
+        counts = _counted(values) if is_counted else Counter(values)
         if is_counted or len(counts) * REPEATED <= len(values):
             self._counts.update(counts)
         else:
             self._texts += texts
-        return _of_counts(counts)
+        return percentiles(counts)
 
     def all(self) -> Percentiles:
         """The percentiles of everything that was added."""
         for some in batched(self._texts, TEXTS_AT_ONCE):
             self._counts.update(" ".join(some).split())
         self._texts = []
-        return _of_counts(self._counts)
+        return percentiles(self._counts)
 
 
-def percentiles(counts: Iterable[tuple[int, int]]) -> Percentiles:
-    """p50 and p95 of counted values: (value, how often), in the order of values."""
-    pairs = list(counts)
-    n = sum(count for _, count in pairs)
-    middle, high = _place(n, 50), _place(n, 95)
-    found: list[int | None] = [None, None]
-    passed = 0
-    for value, count in pairs:
-        before, passed = passed, passed + count
-        if before < middle <= passed:
-            found[0] = value
-        if before < high <= passed:
-            found[1] = value
-            break
-    return found[0], found[1]
+def percentiles(counts: Mapping[str, int]) -> Percentiles:
+    """p50 and p95 of counted values: value as text -> how often it occurs."""
+    if not counts:
+        return None, None
+    values = sorted(counts, key=int)
+    passed = list(accumulate(map(counts.__getitem__, values)))
+    n = passed[-1]
+    middle, high = (int(values[bisect_left(passed, _place(n, each))]) for each in (50, 95))
+    return middle, high
 
 
-def _multiplied(counts: Counter[str]) -> Counter[str]:
-    """Counts of times, from counts of texts in which 12*3 means several."""
-    found: Counter[str] = Counter()
-    for value, count in counts.items():
-        time, _, often = value.partition("*")
-        found[time] += count * int(often) if often else count
-    return found
+def _counted(values: Sequence[str]) -> Counter[str]:
+    """Counts of times, of which 12*3 stands for several."""
+    counts = Counter([value for value in values if "*" not in value])
+    several = " ".join([value for value in values if "*" in value]).replace("*", " ").split()
+    for time, often in zip(several[::2], map(int, several[1::2]), strict=True):
+        counts[time] += often
+    return counts
 
 
 def _of_values(values: Sequence[str]) -> Percentiles:
@@ -85,10 +78,6 @@ def _of_values(values: Sequence[str]) -> Percentiles:
         return None, None
     ordered = sorted(map(int, values))
     return ordered[_place(len(ordered), 50) - 1], ordered[_place(len(ordered), 95) - 1]
-
-
-def _of_counts(counts: Counter[str]) -> Percentiles:
-    return percentiles(sorted((int(value), count) for value, count in counts.items()))
 
 
 def _place(n: int, percent: int) -> int:

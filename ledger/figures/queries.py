@@ -8,6 +8,7 @@ they are shown.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -70,7 +71,7 @@ def report(
             key=key,
             figures=group.figures,
             times=_times_of(
-                {name: pools[name].add(group.times.get(kept, ())) for name, kept in _TIMES.items()}
+                *(pools[name].add(group.times.get(kept, ())) for name, kept in _TIMES.items())
             ),
             hint=group.hint,
             name=_key_name(words, key, group.hint, scope),
@@ -90,7 +91,7 @@ def report(
         total=Row(
             key=(),
             figures=total,
-            times=_times_of({name: pool.all() for name, pool in pools.items()}),
+            times=_times_of(*(pool.all() for pool in pools.values())),
         ),
         open_requests=still_open,
         now=now or datetime.now(UTC),
@@ -102,19 +103,25 @@ def report(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Group:
+class Group:
     """The figures of the requests of one key."""
 
     figures: Figures
     hint: str | None
+    """The last characters of the key, if the groups are by key."""
     times: dict[str, list[str]] = field(default_factory=dict)
-    """Times of its requests, as texts with spaces between."""
+    """Column of times -> times of its requests, as texts with spaces between."""
 
 
 def groups_of(engine: Engine, by: tuple[str, ...], scope: Scope) -> dict[Key, Figures]:
     """The figures of each group, without times."""
     with snapshot(engine) as connection:
         return {key: group.figures for key, group in _groups(connection, by, scope).items()}
+
+
+def timed_groups(connection: Connection, by: tuple[str, ...], scope: Scope) -> dict[Key, Group]:
+    """The figures of each group, with the times of its requests."""
+    return _groups(connection, by, scope, with_times=True)
 
 
 def totals(engine: Engine, scope: Scope) -> Figures:
@@ -137,7 +144,7 @@ def _groups(
     *,
     is_exact: bool = False,
     with_times: bool = False,
-) -> dict[Key, _Group]:
+) -> dict[Key, Group]:
     dialect = connection.dialect.name
     keys = _Keys(by, scope, dialect)
     wanted = Wanted(
@@ -147,7 +154,7 @@ def _groups(
         scope=keys.rest,
         is_exact=is_exact,
     )
-    groups: dict[Key, _Group] = {}
+    groups: dict[Key, Group] = {}
     everything: list[Figures] = []
     is_split = None
     for row in sums.grouped(connection, wanted):
@@ -161,7 +168,7 @@ def _groups(
         hint = keys.hint_of(row)
         group = groups.get(key)
         if group is None:
-            group = groups[key] = _Group(figures=figures, hint=hint)
+            group = groups[key] = Group(figures=figures, hint=hint)
         else:
             group.figures += figures
             group.hint = max((each for each in (hint, group.hint) if each), default=None)
@@ -174,12 +181,14 @@ def _groups(
     return groups
 
 
-def _times_of(found: Mapping[str, Percentiles]) -> Times:
-    """Percentiles by their names in a report."""
-    times: dict[str, int | None] = {}
-    for name, (middle, high) in found.items():
-        times |= {f"{name}_p50": middle, f"{name}_p95": high}
-    return Times(**times)
+def _times_of(first_token: Percentiles, duration: Percentiles) -> Times:
+    """Percentiles by their names in a report, in the order of `_TIMES`."""
+    return Times(
+        first_token_ms_p50=first_token[0],
+        first_token_ms_p95=first_token[1],
+        duration_ms_p50=duration[0],
+        duration_ms_p95=duration[1],
+    )
 
 
 class _Keys:
@@ -216,6 +225,8 @@ class _Keys:
 
     def key_of(self, row: Any) -> Key | None:
         """The key of a database row's group; None: the row is filtered out."""
+        if len(self._plain) == len(self._by) and not self._wanted:  # the quick way for most reports
+            return tuple(row[: len(self._plain)])
         facts = tuple(row[len(self._plain) : self._width])
         for word, want in self._wanted.items():
             if not matches(self._facts.word_of(word, facts), want):
@@ -240,10 +251,9 @@ def _figures(row: Any, first: int, *, is_split: bool) -> Figures:
         }
     else:
         values = row[first : first + len(_NAMES)]
-        found = {
-            name: None if value is None else int(value)
-            for name, value in zip(_NAMES, values, strict=True)
-        }
+        if any(type(value) is Decimal for value in values):  # PostgreSQL sums to a numeric
+            values = [None if value is None else int(value) for value in values]
+        found = dict(zip(_NAMES, values, strict=True))
     # Both are counted as unpriced.
     found["unpriced"] -= found["partial"]
     return Figures(**found)

@@ -106,10 +106,10 @@ def _ask(connection: Connection, promise: Promise, begin: datetime | None) -> Ve
 
 def _integrity(connection: Connection) -> Verdict:
     try:
-        said = connection.exec_driver_sql(f"PRAGMA integrity_check({SHOWN_MAX})").scalars().all()
+        found = connection.exec_driver_sql(f"PRAGMA integrity_check({SHOWN_MAX})").scalars().all()
     except sa.exc.DBAPIError as error:
-        said = [reason_of(error)]
-    faults = [] if said == ["ok"] else [("", " ".join(str(line).split())) for line in said]
+        found = [reason_of(error)]
+    faults = [] if found == ["ok"] else [("", " ".join(str(line).split())) for line in found]
     return Verdict(INTEGRITY, len(faults), tuple(faults))
 
 

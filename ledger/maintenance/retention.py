@@ -12,7 +12,12 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db, partitions
 from ledger.store.dropping import drop, note_dropped_until
-from ledger.store.tables import daily, daily_by, exchanges, hourly, hourly_usage, stale_days
+from ledger.store.tables import (
+    SUMS_BY_DAY,
+    exchanges,
+    hourly_usage,
+    stale_days,
+)
 
 
 def drop_before(
@@ -51,7 +56,7 @@ def _drop_months(engine: Engine, before: datetime) -> int:
                 continue
             dropped += connection.scalar(sa.text(f"SELECT count(*) FROM {held}")) or 0
             end = partitions.after(month)
-            for sums in (daily, daily_by, hourly, stale_days):
+            for sums in (*SUMS_BY_DAY, stale_days):
                 connection.execute(sa.delete(sums).where(sums.c.day >= month, sums.c.day < end))
             hour = hourly_usage.c.hour
             connection.execute(

@@ -28,7 +28,17 @@ from ledger.store.engines import urls
 from ledger.store.processes.health import ThreadHealth
 from ledger.store.processes.supervision import Log, Supervisor
 from ledger.store.schema.columns import Instant, instant_text
-from ledger.store.tables import daily, daily_by, exchanges, hourly, hourly_usage, meta, stale_days
+from ledger.store.tables import (
+    SUMS_BY_DAY,
+    daily,
+    daily_by,
+    exchanges,
+    hourly,
+    hourly_usage,
+    meta,
+    stale_days,
+    unpriced_lines,
+)
 from ledger.sync.merging import reason_of
 
 LOCK_MS_MAX = 3_000
@@ -169,13 +179,14 @@ def _sum_up(engine: Engine, day: date) -> bool:
             return False
         hour = hourly_usage.c.hour
         connection.execute(sa.delete(hourly_usage).where(hour >= begin, hour < end))
-        for table in (daily, daily_by, hourly):
+        for table in SUMS_BY_DAY:
             connection.execute(sa.delete(table).where(table.c.day == day))
         for table, rows in (
             (hourly_usage, sums.by_hour),
             (daily, sums.by_day),
             (daily_by, sums.by_one),
             (hourly, sums.states),
+            (unpriced_lines, sums.unpriced),
         ):
             if rows:
                 connection.execute(sa.insert(table), rows)

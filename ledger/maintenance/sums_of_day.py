@@ -27,6 +27,7 @@ from ledger.store.schema.sums import (
 )
 from ledger.store.schema.views import HOURLY
 from ledger.store.scope import Scope
+from ledger.store.tables import unpriced_lines
 
 SUM_MAX = 9 * 10**18
 """The largest number that 64 bits hold."""
@@ -38,12 +39,13 @@ type Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumsOfDay:
-    """Rows of the tables `hourly_usage`, `daily`, `daily_by` and `hourly`."""
+    """Rows of the tables `hourly_usage`, `daily`, `daily_by`, `hourly` and `unpriced_lines`."""
 
     by_hour: Sequence[Values]
     by_day: Sequence[Values]
     by_one: Sequence[Values]
     states: Sequence[Values]
+    unpriced: Sequence[Values]
 
 
 def read(connection: Connection, day: date) -> SumsOfDay:
@@ -55,6 +57,7 @@ def read(connection: Connection, day: date) -> SumsOfDay:
         by_day=[{"day": day, **row} for group in _by_day(groups) for row in _storable(group)],
         by_one=[{"day": day, **row} for group in _by_one(groups) for row in _storable(group)],
         states=[{"day": day, **row._asdict()} for row in states],
+        unpriced=[{"day": day, **row._asdict()} for row in connection.execute(_unpriced_of(day))],
     )
 
 
@@ -72,7 +75,17 @@ def _groups(connection: Connection, day: date) -> Iterator[Values]:
         is_split = True
         rows = connection.execute(_question(scope, dialect, is_split=is_split)).all()
     for row in rows:
-        yield row._asdict() | {name: whole(row, name, is_split=is_split) for name in SUMS}
+        found = row._asdict()
+        if is_split:
+            found |= {name: whole(row, name, is_split=True) for name in SUMS}
+            yield {name: found[name] for name in ("hour", *DIMENSIONS, *FIGURES)}
+        elif dialect == "postgresql":
+            # It sums to a numeric.
+            yield found | {
+                name: None if (value := found[name]) is None else int(value) for name in SUMS
+            }
+        else:
+            yield found
 
 
 def _question(scope: Scope, dialect: str, *, is_split: bool) -> sa.Select[Any]:
@@ -149,17 +162,15 @@ def _shortened(times: str) -> str | None:
 
 def _storable(group: Values) -> Iterator[Values]:
     """The group as rows of 64-bit numbers: an excess stands in further rows, without counts."""
-    row = {name: value for name, value in group.items() if not name.endswith(("_high", "_low"))}
-    while True:
-        rest = {
-            name: row[name] - (SUM_MAX if row[name] > 0 else -SUM_MAX)
-            for name in SUMS
-            if row[name] is not None and abs(row[name]) > SUM_MAX
-        }
-        yield row | {name: SUM_MAX if row[name] > 0 else -SUM_MAX for name in rest}
-        if not rest:
-            return
-        row = row | dict.fromkeys((*SUMS, *TIMES)) | dict.fromkeys(COUNTS, 0) | rest
+    row = group
+    while rest := {
+        name: value - (SUM_MAX if value > 0 else -SUM_MAX)
+        for name in SUMS
+        if (value := row[name]) is not None and not -SUM_MAX <= value <= SUM_MAX
+    }:
+        yield {**row, **{name: SUM_MAX if row[name] > 0 else -SUM_MAX for name in rest}}
+        row = {**row, **dict.fromkeys((*SUMS, *TIMES)), **dict.fromkeys(COUNTS, 0), **rest}
+    yield row
 
 
 def _hour_of(opened_at: sa.ColumnElement[Any], dialect: str) -> sa.ColumnElement[Any]:
@@ -180,3 +191,10 @@ def _states_of(day: date) -> sa.Select[Any]:
     )
     columns = [live.c[name] for name in ("hour", *HOURLY)]
     return sa.select(*columns).where(live.c.stale_day == day)
+
+
+def _unpriced_of(day: date) -> sa.Select[Any]:
+    """The lines without a price, from the view that finds them."""
+    columns = [sa.column(each.name, each.type) for each in unpriced_lines.c if each.name != "day"]
+    live = sa.table("live_unpriced", sa.column("stale_day", sa.Date), *columns)
+    return sa.select(*(live.c[each.name] for each in columns)).where(live.c.stale_day == day)

@@ -17,6 +17,7 @@ from ledger.settings.names import WORDS, Entry, Facts, Names, pattern, texts
 from ledger.store.requests_view import requests
 from ledger.store.schema.columns import Instant
 from ledger.text.nearest import suggestion
+from ledger.text.origins import stored_origin
 
 COLUMNS = {
     "model": "model",
@@ -81,6 +82,8 @@ def condition(
     """Any of these values; `*` and `?` stand for any characters, `(none)` for no value."""
     if word == "key":
         return sa.or_(*(_key_is(value, dialect, names, of) for value in values))
+    if word == "origin":
+        values = [each if _is_pattern(each) else stored_origin(each) for each in values]
     expression = named(word, dialect, names, of) if word in WORDS else dimension(word, dialect, of)
     return sa.or_(*(_is(expression, value, dialect) for value in values))
 
@@ -191,9 +194,13 @@ def _interval(boundaries: Sequence[datetime], of: sa.FromClause) -> sa.ColumnEle
 def _is(expression: sa.ColumnElement[Any], value: str, dialect: str) -> sa.ColumnElement[bool]:
     if value == NONE:
         return expression.is_(None)
-    if "*" in value or "?" in value:
+    if _is_pattern(value):
         return _glob(expression, value, dialect)
     return expression == value
+
+
+def _is_pattern(value: str) -> bool:
+    return "*" in value or "?" in value
 
 
 def _glob(expression: sa.ColumnElement[Any], value: str, dialect: str) -> sa.ColumnElement[bool]:

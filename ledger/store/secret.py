@@ -53,7 +53,7 @@ def of_ledger(engine: Engine) -> bytes:
     """The secret of a SQLite ledger."""
     path = urls.file_of(engine.url)
     assert path is not None
-    take_out(engine)
+    move_out_of_meta(engine)
     own = _own_path(path)
     found = _read(own) if own.is_file() else of_machine()
     _note_id(engine, id_of(found))
@@ -91,7 +91,7 @@ def known(engine: Engine) -> bytes | None:
     return None if kept is None else bytes.fromhex(kept)
 
 
-def give(engine: Engine, secret: bytes) -> bool:
+def store(engine: Engine, secret: bytes) -> bool:
     """Store this secret for a ledger that has no own secret; whether it has this one now."""
     if (path := urls.file_of(engine.url)) is not None:
         if known(engine) != secret:
@@ -104,7 +104,7 @@ def give(engine: Engine, secret: bytes) -> bool:
     return known(engine) == secret
 
 
-def take_out(engine: Engine) -> None:
+def move_out_of_meta(engine: Engine) -> None:
     """Move the secret of an older SQLite ledger out of it."""
     path = urls.file_of(engine.url)
     assert path is not None

@@ -3,7 +3,8 @@
 exchanges   one row per HTTP exchange; `open` when its request goes upstream, settled once
 readings    what the meter read; append-only, the highest revision counts
 charges     priced lines of a reading; append-only, the highest revision of each line counts
-daily, daily_by, hourly_usage, hourly, stale_days   sums of days that are over (`rollup.py`)
+daily, daily_by, hourly_usage, hourly, unpriced_lines, stale_days   sums of days that are over
+            (`rollup.py`)
 meta, learned, nodes, outbox, set_aside   internal state of the ledger
 
 Every key holds the exchange's id and its `opened_at`: PostgreSQL partitions all three tables by
@@ -31,7 +32,7 @@ from ledger.store.schema.columns import Instant, sql_columns
 from ledger.store.schema.sums import COUNTS, DIMENSIONS, SUMS, TIMES
 from ledger.store.schema.views import HOURLY
 
-REVISION = "0008"
+REVISION = "0010"
 """The migration that this code needs; a test compares it with the newest one."""
 
 PARTITIONED = ("exchanges", "readings", "charges")
@@ -232,14 +233,14 @@ daily = sa.Table(
     "daily",
     metadata,
     _column("day", sa.Date, "The UTC day", nullable=False),
-    _text("provider", "Who answers", nullable=False),
+    _text("provider", "The vendor or gateway that answers", nullable=False),
     _text("model", "The model that answered, or was asked for"),
     _text("key_fingerprint", "Keyed hash of the API key"),
     _text("key_hint", "At most the last 4 characters of the API key"),
     *(_count(name, "Of requests", nullable=False) for name in COUNTS),
     *(_count(name, "Sum over requests") for name in SUMS),
     *(_text(name, "Milliseconds of each request, with spaces between") for name in TIMES),
-    comment="What each day that is over adds up to, by provider, model and key",
+    comment="Sums of each finished day by provider, model and key",
 )
 sa.Index("ix_daily_day", daily.c.day)
 
@@ -248,7 +249,7 @@ daily_by = sa.Table(
     metadata,
     _column("day", sa.Date, "The UTC day", nullable=False),
     _text("dimension", "A column of requests, or everything", nullable=False),
-    _text("value", "What the requests of this row have in that column"),
+    _text("value", "Value of that column in the requests of this row"),
     _text("key_hint", "At most the last 4 characters of the API key, of rows by key_fingerprint"),
     *(_count(name, "Of requests", nullable=False) for name in COUNTS),
     *(_count(name, "Sum over requests") for name in SUMS),
@@ -276,8 +277,7 @@ hourly_usage = sa.Table(
     *(_count(name, "Of requests", nullable=False) for name in COUNTS),
     *(_count(name, "Sum over requests") for name in SUMS),
     *(_text(name, "Milliseconds of each request, with spaces between") for name in TIMES),
-    comment="What each hour of days that are over adds up to, by everything that a report can be "
-    "by: a row per session, model, outcome …",
+    comment="Sums of each hour of finished days by all dimensions of a report together",
 )
 sa.Index("ix_hourly_usage_hour", hourly_usage.c.hour)
 
@@ -288,9 +288,46 @@ hourly = sa.Table(
     _instant("hour", "The hour's begin, UTC", nullable=False),
     *(_count(name, "As in completeness", nullable=False) for name in HOURLY),
     sa.PrimaryKeyConstraint("hour"),
-    comment="completeness of the hours of days that are over",
+    comment="completeness of the hours of finished days",
 )
 sa.Index("ix_hourly_day", hourly.c.day)
+
+unpriced_lines = sa.Table(
+    "unpriced_lines",
+    metadata,
+    _column("day", sa.Date, "The UTC day", nullable=False),
+    _instant("opened_at", "The exchange's opened_at", nullable=False),
+    _text("exchange_id", "The exchange", nullable=False),
+    _column(
+        "ordinal",
+        sa.Integer,
+        "The line's place in its reading; -1: no line was charged",
+        nullable=False,
+    ),
+    *(
+        _column(
+            name,
+            sa.BigInteger if name == "quantity" else sa.Text,
+            "As in unpriced",
+            nullable=name != "provider",
+        )
+        for name in (
+            "response_id",
+            "provider",
+            "model",
+            "service_tier",
+            "line",
+            "quantity",
+            "reason",
+        )
+    ),
+    sa.PrimaryKeyConstraint("opened_at", "exchange_id", "ordinal"),
+    comment="Rows of unpriced of days that are over",
+    sqlite_with_rowid=False,
+)
+
+SUMS_BY_DAY = (daily, daily_by, hourly, unpriced_lines)
+"""What finished days are summed up in, by their `day`; `hourly_usage` alone has hours only."""
 
 stale_days = sa.Table(
     "stale_days",
@@ -298,9 +335,9 @@ stale_days = sa.Table(
     _column("day", sa.Date, "The UTC day", nullable=False),
     _instant("starts_at", "Its begin", nullable=False),
     _instant("ends_at", "The next day's begin", nullable=False),
-    _count("writes", "How often something of it was written since it was over", nullable=False),
+    _count("writes", "Number of writes to the day since it ended", nullable=False),
     sa.PrimaryKeyConstraint("day"),
-    comment="Days that are over and changed since they were summed up: the views add them up anew",
+    comment="Finished days that changed after they were summed up: the views sum their rows",
 )
 
 meta = sa.Table(
@@ -314,7 +351,7 @@ meta = sa.Table(
     ),
     _text("value", "Its value", nullable=False),
     sa.PrimaryKeyConstraint("key"),
-    comment="What the ledger keeps about itself",
+    comment="The ledger's own settings and state",
 )
 
 learned = sa.Table(
@@ -323,10 +360,10 @@ learned = sa.Table(
     _text("origin", "scheme://host:port of the upstream", nullable=False),
     _text("path", "The request's path", nullable=False),
     _text("verdict", "opt_in, automatic or refuses", nullable=False),
-    _instant("learned_at", "When, UTC", nullable=False),
-    _instant("expires_at", "Until when it is believed, UTC", nullable=False),
+    _instant("learned_at", "When it was learned, UTC", nullable=False),
+    _instant("expires_at", "Until when the verdict is used, UTC", nullable=False),
     sa.PrimaryKeyConstraint("origin", "path"),
-    comment="What traffic has taught about asking an upstream for usage",
+    comment="Whether an upstream accepts requests for usage, learned from traffic",
 )
 
 alerts = sa.Table(
@@ -334,10 +371,10 @@ alerts = sa.Table(
     metadata,
     _text("budget", "The budget's name", nullable=False),
     _instant("period_start", "When its period began, UTC", nullable=False),
-    _column("threshold", sa.Integer, "In per cent of its limit", nullable=False),
-    _instant("claimed_at", "When a process took it, UTC", nullable=False),
-    _column("attempts", sa.Integer, "How often it was taken", nullable=False),
-    _instant("sent_at", "When a destination took it, UTC; NULL: not yet"),
+    _column("threshold", sa.Integer, "In percent of the limit", nullable=False),
+    _instant("claimed_at", "When a process last claimed the alert, UTC", nullable=False),
+    _column("attempts", sa.Integer, "Number of claims", nullable=False),
+    _instant("sent_at", "When a destination accepted the alert, UTC; NULL: not yet"),
     sa.PrimaryKeyConstraint("budget", "period_start", "threshold"),
     comment="Alerts of budgets, each sent once per period and threshold",
 )
@@ -346,9 +383,10 @@ nodes = sa.Table(
     "nodes",
     metadata,
     _text("node", "A recording process: host/pid/start", nullable=False),
-    _instant("seen_at", "When it was last heard of, UTC", nullable=False),
+    _instant("seen_at", "Time of its last heartbeat, UTC", nullable=False),
     sa.PrimaryKeyConstraint("node"),
-    comment="Recording processes that write here from afar; a silent one's open rows are lost",
+    comment="Recording processes on other machines; without a heartbeat, a node's open rows become "
+    "lost",
 )
 
 outbox = sa.Table(
@@ -358,7 +396,7 @@ outbox = sa.Table(
     _text("exchange_id", "The exchange that changed", nullable=False),
     _instant("opened_at", "The exchange's opened_at", nullable=False),
     sa.PrimaryKeyConstraint("seq"),
-    comment="In a spool: exchanges that the shared database does not know yet",
+    comment="In a spool: exchanges that are not in the shared database yet",
     sqlite_autoincrement=True,
 )
 
@@ -367,8 +405,8 @@ set_aside = sa.Table(
     metadata,
     _text("exchange_id", "The exchange that was refused", nullable=False),
     _instant("opened_at", "The exchange's opened_at", nullable=False),
-    _text("error", "What the shared database said", nullable=False),
+    _text("error", "Error of the shared database", nullable=False),
     _instant("refused_at", "When, UTC", nullable=False),
     sa.PrimaryKeyConstraint("opened_at", "exchange_id"),
-    comment="In a spool: exchanges that the shared database refuses",
+    comment="In a spool: exchanges that the shared database refused",
 )

@@ -58,6 +58,50 @@ def read(connection: Connection, keys: Sequence[Key]) -> Bundle:
     return Bundle(keys=tuple(keys), columns=columns, rows=rows)
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a ledger has of an exchange. Readings and charges are append-only, and their ids are
+    digests of their content, so equal ids are equal facts."""
+
+    state: str
+    readings: str | None
+    """Their ids, with spaces between."""
+    charges: str | None
+
+    def covers(self, other: "Known") -> bool:
+        """Whether merging the other one would change nothing."""
+        return self == other or (
+            _STATES.index(self.state) >= _STATES.index(other.state)
+            and _are_in(other.readings, self.readings)
+            and _are_in(other.charges, self.charges)
+        )
+
+
+_STATES = ("open", "lost", "settled")
+"""In the order in which they replace each other."""
+
+
+def _are_in(ids: str | None, others: str | None) -> bool:
+    return {*(ids or "").split()} <= {*(others or "").split()}
+
+
+def known_after(connection: Connection, last: Key | None, count: int) -> dict[Key, Known]:
+    """The exchanges that follow in the order of keys."""
+    opened_at, one = last or _FIRST[connection.dialect.name]
+    rows = connection.execute(
+        _known_after(connection.dialect.name), {"opened_at": opened_at, "id": one, "count": count}
+    )
+    return {(row[0], row[1]): Known(*row[2:]) for row in rows}
+
+
+def known_of(connection: Connection, keys: Sequence[Key]) -> dict[Key, Known]:
+    """These exchanges, as far as the ledger has them."""
+    rows = connection.execute(
+        _known_of(connection.dialect.name), {"keys": orjson.dumps(keys).decode()}
+    )
+    return {(row[0], row[1]): Known(*row[2:]) for row in rows}
+
+
 def write(connection: Connection, bundle: Bundle) -> None:
     """Insert the rows of a bundle that a ledger does not have. Call `link` afterwards."""
     for table, names, rows in zip(_SENT, bundle.columns, bundle.rows, strict=True):
@@ -127,6 +171,45 @@ def _reading(dialect: str, table: sa.Table, names: tuple[str, ...]) -> sa.TextCl
         f"WHERE ({key}) IN (SELECT (k ->> 0)::timestamptz, k ->> 1 "
         "FROM jsonb_array_elements(CAST(:keys AS jsonb)) k)"
     )
+
+
+_FIRST = {"sqlite": ("", ""), "postgresql": ("-infinity", "")}
+"""A key before all others."""
+
+
+def _select_known(dialect: str, source: str) -> str:
+    """Key, state, ids of readings and ids of charges."""
+    if dialect == "sqlite":
+        opened_at, ids = "e.opened_at", "group_concat(id, ' ')"  # in the order of the primary key
+    else:
+        opened_at = """to_char(e.opened_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"Z"')"""
+        ids = "string_agg(id, ' ')"
+    of_tables = ", ".join(
+        f"(SELECT {ids} FROM {table} WHERE opened_at = e.opened_at AND exchange_id = e.id)"
+        for table in ("readings", "charges")
+    )
+    return f"SELECT {opened_at}, e.id, e.state, {of_tables} FROM {source}"
+
+
+@cache
+def _known_after(dialect: str) -> sa.TextClause:
+    moment = ":opened_at" if dialect == "sqlite" else "CAST(:opened_at AS timestamptz)"
+    return sa.text(
+        _select_known(dialect, f"exchanges e WHERE (e.opened_at, e.id) > ({moment}, :id)")
+        + " ORDER BY e.opened_at, e.id LIMIT :count"
+    )
+
+
+@cache
+def _known_of(dialect: str) -> sa.TextClause:
+    source = (
+        "json_each(:keys) k CROSS JOIN exchanges e "
+        "ON e.opened_at = k.value ->> 0 AND e.id = k.value ->> 1"
+        if dialect == "sqlite"
+        else "jsonb_array_elements(CAST(:keys AS jsonb)) k JOIN exchanges e "
+        "ON e.opened_at = (k ->> 0)::timestamptz AND e.id = k ->> 1"
+    )
+    return sa.text(_select_known(dialect, source))
 
 
 @cache

@@ -4,7 +4,7 @@ Order, repetition and interruption do not matter (`bundles.py`). A bundle whose 
 refuses is halved until the rows at fault stand alone; they are set aside and the rest goes in.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
@@ -15,9 +15,9 @@ from ledger.model.errors import LedgerError
 from ledger.store import db, partitions, secret
 from ledger.store.engines import urls
 from ledger.store.keys import Key
-from ledger.store.schema.columns import instant_text
 from ledger.store.tables import exchanges
 from ledger.sync import bundles
+from ledger.sync.bundles import Known
 from ledger.text.passwords import without_passwords
 
 BUNDLE_EXCHANGES_MAX = 500
@@ -78,9 +78,9 @@ def sync(
         with source.connect() as reader:
             total = reader.execute(sa.select(sa.func.count()).select_from(exchanges)).scalar_one()
             months: set[date] = set()
-            for keys in _batches(reader):
-                refused += deliver(reader, target, keys, months)
-                done += len(keys)
+            for batch in _batches(reader):
+                refused += _merge(reader, target, batch, months)
+                done += len(batch)
                 on_progress(done, max(total, done))
     except sa.exc.DBAPIError as error:
         raise LedgerError(
@@ -109,11 +109,25 @@ def _carry_secret(source: Engine, target: Engine) -> None:
         is_empty = connection.execute(sa.select(exchanges.c.id).limit(1)).first() is None
     if secret.known(target) == carried:
         return
-    if not is_empty or not secret.give(target, carried):
+    if not is_empty or not secret.store(target, carried):
         raise LedgerError(
             f"{urls.shown(target.url)} has exchanges or a secret of its own already; "
             "--with-secret is for an empty target"
         )
+
+
+def _merge(
+    source: Connection, target: Engine, batch: Mapping[Key, Known], months: set[date]
+) -> list[Refused]:
+    """Copy what the target lacks of these exchanges; the exchanges that it refuses."""
+    with target.connect() as connection:
+        known = bundles.known_of(connection, [*batch])
+    is_new = {key: key not in known or not known[key].covers(ours) for key, ours in batch.items()}
+    if target.dialect.name == "postgresql" and not all(is_new.values()):
+        # An interrupted merge may have written them without linking them.
+        _link(target, [key for key in batch if not is_new[key]])
+    new = [key for key in batch if is_new[key]]
+    return deliver(source, target, new, months) if new else []
 
 
 def deliver(
@@ -132,6 +146,8 @@ def deliver(
         with db.writing(target) as connection:
             _bound(connection)
             bundles.write(connection, bundle)
+            if target.dialect.name == "sqlite":
+                bundles.link(connection, keys)
     except Exception as error:  # one exchange must not stop the others
         if not is_refusal(error):
             raise
@@ -142,10 +158,16 @@ def deliver(
             *deliver(source, target, keys[:half], months),
             *deliver(source, target, keys[half:], months),
         ]
+    if target.dialect.name == "postgresql":
+        # In a transaction of its own, so that of two writers the later one sees both.
+        _link(target, keys)
+    return []
+
+
+def _link(target: Engine, keys: Sequence[Key]) -> None:
     with db.writing(target) as connection:
         _bound(connection)
         bundles.link(connection, keys)
-    return []
 
 
 def _bound(connection: Connection) -> None:
@@ -175,14 +197,9 @@ def reason_of(error: Exception, *passwords: str | None) -> str:
     return without_passwords(" ".join(text.split()), *passwords)[:300]
 
 
-def _batches(source: Connection) -> Iterator[list[Key]]:
-    """The keys of all exchanges, in order of time."""
-    key = sa.tuple_(exchanges.c.opened_at, exchanges.c.id)
-    query = sa.select(exchanges.c.opened_at, exchanges.c.id).order_by(*key.clauses)
-    found = source.execute(query.limit(BUNDLE_EXCHANGES_MAX)).all()
-    while found:
-        yield [(instant_text(row.opened_at), row.id) for row in found]
-        last = sa.tuple_(
-            sa.literal(found[-1].opened_at, exchanges.c.opened_at.type), sa.literal(found[-1].id)
-        )
-        found = source.execute(query.where(key > last).limit(BUNDLE_EXCHANGES_MAX)).all()
+def _batches(source: Connection) -> Iterator[Mapping[Key, Known]]:
+    """All exchanges, in order of time."""
+    last: Key | None = None
+    while batch := bundles.known_after(source, last, BUNDLE_EXCHANGES_MAX):
+        yield batch
+        last = [*batch][-1]

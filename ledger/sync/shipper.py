@@ -76,7 +76,7 @@ class Shipper:
         self._target: Engine | None = None
         self._turn: int | None = None
         self._trouble: str | None = None
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self._months: set[date] = set()
         self._retried = False
         self._heartbeat_at = 0.0
@@ -190,9 +190,9 @@ class Shipper:
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + RETRY_SECONDS_MAX
             with self._spool.connect() as connection:
-                living = recovery.living(connection, self._path)
+                live = recovery.live_nodes(connection, self._path)
             with db.writing(self._connected()) as connection:
-                recovery.hear(connection, living)
+                recovery.record_heartbeats(connection, live)
             self._heartbeat_at = now + HEARTBEAT_SECONDS
         if now >= self._housekeeping_at:
             self._housekeeping_at = now + RETRY_SECONDS_MAX
@@ -201,7 +201,7 @@ class Shipper:
         if now >= self._give_up_at:
             self._give_up_at = now + RETRY_SECONDS_MAX
             with db.writing(self._connected()) as connection:
-                recovery.lose_silent(connection)
+                recovery.mark_lost_of_silent_nodes(connection)
             self._give_up_at = now + HOUSEKEEPING_SECONDS
 
     def _prune(self) -> bool:
@@ -215,12 +215,14 @@ class Shipper:
         outcome = partitions.ensure(self._connected(), partitions.coming(today), today)
         for month, trouble in outcome.items():
             if trouble is not None:
-                self._say(f"no partition for {month:%Y-%m}: {trouble}; rows go to the default one")
+                self._log_line(
+                    f"no partition for {month:%Y-%m}: {trouble}; rows go to the default one"
+                )
 
-    def _say(self, line: str) -> None:
+    def _log_line(self, line: str) -> None:
         """Once."""
-        if line not in self._said and len(self._said) < 1_000:
-            self._said.add(line)
+        if line not in self._logged and len(self._logged) < 1_000:
+            self._logged.add(line)
             self._log("warning", line)
 
     def _begin_trouble(self, error: Exception) -> None:

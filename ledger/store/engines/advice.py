@@ -27,5 +27,5 @@ def not_opened(url: URL, error: sa.exc.DBAPIError) -> str:
         advice = "check that no process holds the file and that its disk has room"
     else:
         advice = "check that the server runs and the URL is right"
-    said = urls.cut(text, urls.password_of(url))
-    return f"cannot open the ledger {urls.shown(url)}: {said}; {advice}"
+    shown = urls.cut(text, urls.password_of(url))
+    return f"cannot open the ledger {urls.shown(url)}: {shown}; {advice}"

@@ -24,7 +24,7 @@ SILENT_HOURS = 1
 was only cut off settles its lost rows when it comes back."""
 
 
-def give_up_lost(
+def mark_lost_of_dead_nodes(
     engine: Engine, ledger: Path, own_node: str, *, now: datetime, spooling: bool = False
 ) -> int:
     """Mark the open rows of dead processes in a SQLite ledger as lost; how many."""
@@ -38,7 +38,7 @@ def give_up_lost(
         ]
         # No recording process opened the rows without a node.
         return sum(
-            _lose(
+            _mark_lost(
                 connection,
                 "state = 'open' AND node IS :node",
                 {"node": node},
@@ -49,9 +49,9 @@ def give_up_lost(
         )
 
 
-def lose_silent(connection: Connection) -> int:
+def mark_lost_of_silent_nodes(connection: Connection) -> int:
     """Mark the open rows of nodes without a recent heartbeat in a shared ledger as lost."""
-    return _lose(
+    return _mark_lost(
         connection,
         "state = 'open' AND opened_at < now() - CAST(:silence AS interval) AND NOT EXISTS ("
         "SELECT 1 FROM nodes WHERE nodes.node = exchanges.node "
@@ -61,9 +61,9 @@ def lose_silent(connection: Connection) -> int:
     )
 
 
-def hear(connection: Connection, heard: Iterable[str]) -> None:
+def record_heartbeats(connection: Connection, live: Iterable[str]) -> None:
     """Record a heartbeat of these nodes in a shared ledger."""
-    for node in sorted(heard):
+    for node in sorted(live):
         connection.execute(
             sa.text(
                 "INSERT INTO nodes (node, seen_at) VALUES (:node, now()) "
@@ -73,7 +73,7 @@ def hear(connection: Connection, heard: Iterable[str]) -> None:
         )
 
 
-def living(connection: Connection, ledger: Path) -> set[str]:
+def live_nodes(connection: Connection, ledger: Path) -> set[str]:
     """The live nodes that have open rows in a SQLite ledger."""
     found = connection.scalars(
         sa.select(exchanges.c.node).where(exchanges.c.state == State.OPEN).distinct()
@@ -81,7 +81,7 @@ def living(connection: Connection, ledger: Path) -> set[str]:
     return {node for node in found if node is not None and nodes.is_alive(ledger, node)}
 
 
-def _lose(
+def _mark_lost(
     connection: Connection,
     which: str,
     parameters: dict[str, Any],

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-SAY_SECONDS = 60.0
+LOG_SECONDS = 60.0
 """Between two log lines about items that were set aside."""
 KEPT_BYTES_MAX = 4_000_000
 """Size of the file of set-aside items; later items are only counted."""
@@ -38,7 +38,7 @@ class SetAside:
             now = time.monotonic()
             is_said = now >= self._quiet_until
             if is_said:
-                self._quiet_until = now + SAY_SECONDS
+                self._quiet_until = now + LOG_SECONDS
             kept = self._keep(item, reason)
         if is_said:
             place = f"; kept in {self._path}" if kept else ""

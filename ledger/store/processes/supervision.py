@@ -19,7 +19,7 @@ PAUSE_SECONDS_MAX = 30.0
 """A thread that fails at once is restarted at most twice a minute."""
 WORKS_AGAIN_SECONDS = 60.0
 """A thread that has run for this long has recovered."""
-SAY_SECONDS = 60.0
+LOG_SECONDS = 60.0
 
 type Log = Callable[[str, str], object]
 
@@ -83,8 +83,8 @@ class Supervisor:
                 if now - started >= WORKS_AGAIN_SECONDS:
                     pause_seconds = PAUSE_SECONDS
                 if now >= say_at:
-                    say_at = now + SAY_SECONDS
-                    self._say()
+                    say_at = now + LOG_SECONDS
+                    self._print_failure()
                 # A stop that is requested during the pause ends the pause.
                 self._woken.wait(pause_seconds)
                 if self._woken.is_set() and self._failures > FAILURES_AT_END_MAX:
@@ -94,7 +94,7 @@ class Supervisor:
                 self._ended.set()
                 return
 
-    def _say(self) -> None:
+    def _print_failure(self) -> None:
         line = f"the {self._name} failed {self._failures} times and is started again: {self._error}"
         # A closed log or stderr must not end the thread.
         with contextlib.suppress(Exception):

@@ -16,7 +16,7 @@ type _Rows = Sequence[Mapping[str, Any]]
 
 
 def derive(connection: Connection) -> None:
-    """Replace views, guards and the function that links, and describe the views."""
+    """Replace views, guards, comments and the function that links."""
     dialect = connection.dialect.name
     rights = _rights(connection) if dialect == "postgresql" else []
     statements = [*views.statements(dialect), *guards.statements(dialect)]
@@ -28,7 +28,7 @@ def derive(connection: Connection) -> None:
     for statement in statements:
         connection.exec_driver_sql(statement)
     if dialect == "postgresql":
-        descriptions.comment_on_views(connection)
+        descriptions.comment_on_all(connection)
         for right in rights:
             connection.exec_driver_sql(
                 f"GRANT {right['privilege_type']} ON {right['table_name']} TO {right['grantee']}"

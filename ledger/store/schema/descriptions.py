@@ -1,8 +1,8 @@
 """Database. Describes every column of the public tables and views.
 
 A view's column has the meaning of the table's column of the same name, unless it is described here.
-The tables' own words are in the schema (`tables.py`); PostgreSQL shows both as comments, and
-`tokentee db describe` everywhere.
+The descriptions of tables are in the schema (`tables.py`). PostgreSQL shows both as comments;
+`tokentee db describe` shows both for every database.
 """
 
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ _OVER_ROWS = "Sum over requests whose usage was reported or partial; NULL: none 
 
 _DERIVED: dict[str, dict[str, str]] = {
     "requests": {
-        "model": "response_model, or request_model where the provider names none",
+        "model": "response_model, or request_model if the answer names no model",
         "first_token_ms": "From opened_at to first_token_at",
         "duration_ms": "From opened_at to settled_at",
-        "uncached_input_tokens": "input_tokens less cache reads and writes",
+        "uncached_input_tokens": "input_tokens without cache reads and writes",
         "extra_input_tokens": "Input tokens of further iterations, billed beside input_tokens",
         "extra_output_tokens": "Output tokens of further iterations, billed beside output_tokens",
         "cost_picousd": "Sum of the priced lines, in pico-USD; NULL: none is priced",
@@ -38,25 +38,25 @@ _DERIVED: dict[str, dict[str, str]] = {
         "cost_state": "priced, partial (some lines have no price), unpriced, or reported (the "
         "provider's own figure); NULL: no usage to price",
         "reported_cost_usd": "reported_cost_picousd in USD",
-        "reading_id": "The reading that counts",
-        "reading_revision": "Its revision",
+        "reading_id": "The current reading",
+        "reading_revision": "Revision of the current reading",
     },
     "usage_daily": {
         "day": "UTC day of opened_at",
-        "provider": "Who answers",
+        "provider": "The vendor or gateway that answers",
         "model": "The model that answered, or was asked for",
         "requests": "Requests that count",
         "errors": "Of these, ended in an HTTP error or an error frame",
         "without_usage": "Of these, neither reported nor estimated",
-        "estimated_input_tokens": "Our estimates, where nothing was reported; in no other column",
-        "estimated_output_tokens": "Our estimates of output that was not reported; in no other "
+        "estimated_input_tokens": "Estimates for requests without reported usage; in no other "
         "column",
-        "cache_hit_rate": "Cache reads per input token, where cache reads are reported",
+        "estimated_output_tokens": "Estimates of output that was not reported; in no other column",
+        "cache_hit_rate": "Cache reads per input token of requests that report cache reads",
         "cost_picousd": "Sum of the priced lines of reported usage, in pico-USD; NULL: none is "
         "priced",
         "cost_usd": "cost_picousd in USD",
-        "complete_without_usage": "Of requests, answered to the end without any usage",
-        "estimated": "Of requests, with estimated usage, which is in no total",
+        "complete_without_usage": "Of these, complete and without usage",
+        "estimated": "Of these, with estimated usage, which is in no total",
         "estimated_cost_picousd": "Cost of estimated usage, in pico-USD; beside cost_picousd",
         "estimated_cost_usd": "estimated_cost_picousd in USD",
         "unpriced": "Requests with reported usage of which a line, or every line, has no price",
@@ -65,20 +65,20 @@ _DERIVED: dict[str, dict[str, str]] = {
         "exchange_id": "The exchange",
         "model": "The model that has no price",
         "line": "The line that has no price; NULL: no line was charged",
-        "quantity": "How many units of it",
+        "quantity": "Number of units",
         "reason": "Why there is no price",
     },
     "completeness": {
         "hour": "UTC hour of opened_at",
         "opened": "Exchanges seen",
-        "still_open": "Of these, under way",
+        "still_open": "Of these, open",
         "settled": "Of these, ended",
-        "lost": "Of these, given up: the recording process died first",
+        "lost": "Of these, lost: the recording process died before the end",
         "without_usage": "Ended or lost, and neither reported nor estimated",
         "estimated": "Of these, estimated",
         "errors": "Ended in an HTTP error or an error frame",
-        "degraded": "Our code fell back to plain pass-through",
-        "duplicates": "The same billed response seen again: in no total",
+        "degraded": "Exchanges that were not read or edited to the end",
+        "duplicates": "The same billed response seen again; in no total",
     },
 }
 _SUMMED = {
@@ -134,8 +134,18 @@ def text_of(relation: str, column: str) -> str:
     raise LookupError(f"{relation}.{column} is not described")
 
 
-def comment_on_views(connection: Connection) -> None:
-    """Store the descriptions of the views' columns as comments in PostgreSQL, as for tables."""
+def comment_on_all(connection: Connection) -> None:
+    """Store all descriptions as comments in PostgreSQL: of tables, views and their columns."""
+    for table in metadata.tables.values():
+        connection.execute(
+            sa.text(f"COMMENT ON TABLE {table.name} IS {_quoted(table.comment or '')}")
+        )
+        for kept in table.columns:
+            connection.execute(
+                sa.text(
+                    f"COMMENT ON COLUMN {table.name}.{kept.name} IS {_quoted(kept.comment or '')}"
+                )
+            )
     inspector = sa.inspect(connection)
     for view, text in VIEWS.items():
         connection.execute(sa.text(f"COMMENT ON VIEW {view} IS {_quoted(text)}"))

@@ -3,8 +3,9 @@
 One text; a `Spelling` holds the few expressions that differ between the databases. Sums have two
 parts, so that no amount from an upstream can overflow the sum of a day.
 
-`usage_daily` and `completeness` take days that are over from `daily` and `hourly`, and add up the
-others (`live_daily`, `live_hourly`) span by span: stale days, and the days that are not over yet.
+`usage_daily`, `completeness` and `unpriced` take days that are over from `daily`, `hourly` and
+`unpriced_lines`. They read the others (`live_daily`, `live_hourly`, `live_unpriced`) span by span:
+stale days, and the days that are not over yet.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,15 @@ from typing import NamedTuple
 from ledger.store.current import is_current_charge, joined_reading
 from ledger.store.schema.sums import COUNTS, DAILY_DIMENSIONS, SHOWN
 
-VIEWS = ("completeness", "live_hourly", "usage_daily", "live_daily", "unpriced", "requests")
+VIEWS = (
+    "completeness",
+    "live_hourly",
+    "usage_daily",
+    "live_daily",
+    "unpriced",
+    "live_unpriced",
+    "requests",
+)
 """In an order in which they can be dropped."""
 
 
@@ -28,7 +37,7 @@ class Spelling(NamedTuple):
     ratio: str
     spans: str
     of_span: str
-    """Rows of {0} in a span."""
+    """Rows of {0}, as {1}, in a span."""
 
 
 SPELLINGS = {
@@ -43,7 +52,7 @@ SPELLINGS = {
     SELECT day, starts_at, ends_at FROM stale_days UNION ALL
     SELECT NULL, COALESCE((SELECT value FROM meta WHERE key = 'rolled_until'), ''), '9999') s""",
         # SQLite keeps the order of a CROSS JOIN.
-        of_span="CROSS JOIN {0} e ON e.opened_at >= s.starts_at AND e.opened_at < s.ends_at",
+        of_span="CROSS JOIN {0} {1} ON {1}.opened_at >= s.starts_at AND {1}.opened_at < s.ends_at",
     ),
     "postgresql": Spelling(
         milliseconds="round(extract(epoch FROM {1} - {0}) * 1000)::bigint",
@@ -59,7 +68,7 @@ SPELLINGS = {
         # OFFSET 0 stops the planner from reordering this join: it reads span by span, each from its
         # own partitions and index range (0.9 s a day instead of 8).
         of_span="""JOIN LATERAL (
-    SELECT * FROM {0} o WHERE o.opened_at >= s.starts_at AND o.opened_at < s.ends_at OFFSET 0) e
+    SELECT * FROM {0} o WHERE o.opened_at >= s.starts_at AND o.opened_at < s.ends_at OFFSET 0) {1}
   ON true""",
     ),
 }
@@ -119,7 +128,7 @@ def statements(dialect: str) -> Iterator[str]:
     spelling = SPELLINGS[dialect]
     yield from (f"DROP VIEW IF EXISTS {view}" for view in VIEWS)
     yield requests(dialect)
-    yield unpriced(dialect)
+    yield from _unpriced(dialect, spelling)
     yield from _sums(dialect, spelling)
 
 
@@ -180,31 +189,51 @@ def _duration(spelling: Spelling, until: str) -> str:
     return f"CASE WHEN {until} >= e.opened_at THEN {milliseconds} END"
 
 
-def unpriced(dialect: str) -> str:
+_UNPRICED = (
+    "opened_at, exchange_id, response_id, provider, model, service_tier, line, quantity, reason"
+)
+_FRESH = "NOT EXISTS (SELECT 1 FROM stale_days s WHERE s.day = d.day)"
+
+
+def _unpriced(dialect: str, spelling: Spelling) -> list[str]:
     """One row per line without a price, and per reading with usage and no line at all.
 
-    For a period the database finds the lines first, so the moment is that of the lines.
+    For a period the database finds the lines first, so the moment is that of the lines. Lines are
+    looked up for each reading: of NOT EXISTS, PostgreSQL without statistics would make a walk
+    through all charges.
     """
-    return f"""
-CREATE VIEW unpriced AS
+    charges, exchanges = (
+        f"FROM {spelling.spans}\n{spelling.of_span.format(table, alias)}"
+        for table, alias in (("charges", "c"), ("exchanges", "e"))
+    )
+    return [
+        f"""
+CREATE VIEW live_unpriced AS
 SELECT
-  c.opened_at, c.exchange_id, e.response_id, e.provider,
+  s.day AS stale_day, c.opened_at, c.exchange_id, c.ordinal, e.response_id, e.provider,
   COALESCE(c.model, {MODEL}) AS model, e.service_tier, c.line, c.quantity, c.reason
-FROM charges c
+{charges}
 JOIN exchanges e ON e.opened_at = c.opened_at AND e.id = c.exchange_id
 {joined_reading(dialect, "r.id = c.reading_id")}
 WHERE c.amount_picousd IS NULL AND {is_current_charge("c")} AND {IS_COUNTED}
 UNION ALL
 SELECT
-  e.opened_at, e.id, e.response_id, e.provider, {MODEL}, e.service_tier, NULL, NULL,
+  s.day, e.opened_at, e.id, -1, e.response_id, e.provider, {MODEL}, e.service_tier, NULL, NULL,
   'no line was charged'
-FROM exchanges e
+{exchanges}
 {joined_reading(dialect)}
 WHERE r.usage_source <> 'none' AND {IS_COUNTED}
-  AND NOT EXISTS (
-    SELECT 1 FROM charges c
-    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id)
-"""
+  AND (SELECT 1 FROM charges c
+    WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id LIMIT 1)
+  IS NULL
+""",
+        f"""
+CREATE VIEW unpriced AS
+SELECT {_UNPRICED} FROM unpriced_lines d WHERE {_FRESH}
+UNION ALL
+SELECT {_UNPRICED} FROM live_unpriced
+""",
+    ]
 
 
 def _sums(dialect: str, spelling: Spelling) -> list[str]:
@@ -216,7 +245,6 @@ def _sums(dialect: str, spelling: Spelling) -> list[str]:
     hourly = ",\n  ".join(f"{term} AS {name}" for name, term in HOURLY.items())
     columns = ", ".join((*DAILY_DIMENSIONS, "key_hint", *_SHOWN_COUNTS, *SHOWN))
     shown = ", ".join(name for name in SHOWN if name not in _SHOWN_ELSEWHERE)
-    fresh = "NOT EXISTS (SELECT 1 FROM stale_days s WHERE s.day = d.day)"
     return [
         f"""
 CREATE VIEW live_daily AS
@@ -224,7 +252,7 @@ SELECT s.day AS stale_day, {spelling.day} AS day, {dimensions}, MAX(e.key_hint) 
   {counts},
   {sums}
 FROM {spelling.spans}
-{spelling.of_span.format("requests")}
+{spelling.of_span.format("requests", "e")}
 GROUP BY s.day, {spelling.day}, {dimensions}
 """,
         f"""
@@ -236,7 +264,7 @@ SELECT day, provider, model, key_fingerprint, key_hint, requests, errors, withou
   complete_without_usage, estimated,
   estimated_cost_picousd, {spelling.usd.format("estimated_cost_picousd")} AS estimated_cost_usd
 FROM (
-SELECT d.day, {columns} FROM daily d WHERE {fresh}
+SELECT d.day, {columns} FROM daily d WHERE {_FRESH}
 UNION ALL
 SELECT day, {columns} FROM live_daily) u
 """,
@@ -245,13 +273,13 @@ CREATE VIEW live_hourly AS
 SELECT s.day AS stale_day, {spelling.hour} AS hour,
   {hourly}
 FROM {spelling.spans}
-{spelling.of_span.format("exchanges")}
+{spelling.of_span.format("exchanges", "e")}
 LEFT {joined_reading(dialect)}
 GROUP BY s.day, {spelling.hour}
 """,
         f"""
 CREATE VIEW completeness AS
-SELECT d.hour, {", ".join(HOURLY)} FROM hourly d WHERE {fresh}
+SELECT d.hour, {", ".join(HOURLY)} FROM hourly d WHERE {_FRESH}
 UNION ALL
 SELECT hour, {", ".join(HOURLY)} FROM live_hourly
 """,

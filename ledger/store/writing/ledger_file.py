@@ -1,8 +1,8 @@
 """Database. The SQLite file that the writer commits to: opening it, and watching that it stays.
 
-A file that is moved or removed still accepts writes, but nobody would ever read them. So the writer
-checks the file at intervals. Before it closes a moved file it checkpoints the WAL into it; then it
-creates a new ledger under the name.
+A file that is moved or removed still accepts writes, but no command would ever read them. So the
+writer checks the file at intervals. Before it closes a moved file it checkpoints the WAL into it;
+then it creates a new ledger under the name.
 """
 
 import contextlib
@@ -16,16 +16,17 @@ from sqlalchemy.engine import Engine
 from ledger.store import db
 from ledger.store.writing import batch_insert
 
-CACHE_KIB = 4_000
-"""Held in the proxy's memory all the time, beside the operating system's file cache."""
+CACHE_KIB = 2_000
+"""Held in the proxy's memory all the time, beside the operating system's file cache. With 4 MB an
+exchange needs as much CPU in a ledger of 560 MB (measured), with 0.5 MB five percent more."""
 CHECKPOINT_PAGES = 4_000
 """16 MB of WAL."""
 WAL_KEPT_BYTES_MAX = 64_000_000
 """A longer WAL is truncated to this after a checkpoint has emptied it."""
-WAL_SAID_BYTES = 256_000_000
+WAL_WARNED_BYTES = 256_000_000
 """A WAL of this length is logged: a reader keeps its snapshot open, so no checkpoint can empty the
 WAL, and it grows by some 20 KB an exchange until that reader ends."""
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 """How often the writer checks that its file still exists."""
 
 type Log = Callable[[str, str], None]
@@ -41,8 +42,8 @@ class LedgerFile:
         self._spooling = spooling
         self._log = log
         self._inode: int | None = None
-        self._look_at = 0.0
-        self._is_wal_said = False
+        self._check_at = 0.0
+        self._is_wal_warned = False
 
     def open(self) -> None:
         """Connect, and prepare the connection for batches."""
@@ -59,24 +60,24 @@ class LedgerFile:
             connection.execute(statement)
         self.connection = connection
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check that the connected file is the one that has the ledger's name."""
         now = time.monotonic()
-        if now < self._look_at:
+        if now < self._check_at:
             return
         if self._inode is None or _inode(self._path) != self._inode:
             if self._inode is not None:
-                self._let_go()
+                self._release()
             db.ensure(self._engine.url).dispose()
             self.open()
-        self._look_at_wal()
-        self._look_at = now + LOOK_SECONDS
+        self._check_wal_size()
+        self._check_at = now + CHECK_SECONDS
 
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._log("error", f"the ledger {self._path} was moved or removed; a new one is begun")
         # A pooled connection that holds a snapshot would stop the checkpoint early.
         self._engine.dispose()
@@ -90,17 +91,17 @@ class LedgerFile:
         # The last connection to close removes the WAL, so the new file does not find the old WAL.
         self.connection.close()
 
-    def _look_at_wal(self) -> None:
+    def _check_wal_size(self) -> None:
         size = 0
         with contextlib.suppress(OSError):
             size = self._path.with_name(f"{self._path.name}-wal").stat().st_size
-        if size > WAL_SAID_BYTES and not self._is_wal_said:
+        if size > WAL_WARNED_BYTES and not self._is_wal_warned:
             self._log(
                 "warning",
                 f"the WAL of {self._path} has {size // 1_000_000} MB: a reader that does not end "
                 "keeps it from being emptied",
             )
-        self._is_wal_said = size > WAL_SAID_BYTES
+        self._is_wal_warned = size > WAL_WARNED_BYTES
 
 
 def _inode(path: Path) -> int | None:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from ledger.model.errors import LedgerError
 from ledger.store.writing.incoming import WAITING_MAX
 
-SAY_SECONDS = 10.0
+LOG_SECONDS = 10.0
 """Between two log lines about events that may happen thousands of times."""
 REFUSED = (
     sqlite3.IntegrityError,
@@ -77,5 +77,5 @@ class Trouble:
         """Log a line, unless another was logged just before."""
         now = time.monotonic()
         if now >= self._quiet_until:
-            self._quiet_until = now + SAY_SECONDS
+            self._quiet_until = now + LOG_SECONDS
             self._log("error", line)

@@ -37,7 +37,7 @@ from ledger.store import secret
 from ledger.store.engines import urls
 from ledger.store.processes import nodes
 from ledger.store.processes.health import Companion, Health
-from ledger.store.processes.recovery import give_up_lost
+from ledger.store.processes.recovery import mark_lost_of_dead_nodes
 from ledger.store.processes.set_aside import SetAside
 from ledger.store.processes.supervision import Supervisor
 from ledger.store.writing import batch_insert, incoming, jobs, lessons
@@ -98,7 +98,7 @@ class Ledger:
             self._file.open()
             self.secret = secret.of_ledger(self._engine)
             self.learned = lessons.valid_at(self._engine, now)
-            lost = give_up_lost(
+            lost = mark_lost_of_dead_nodes(
                 self._engine, self._path, self._claim.node, now=now, spooling=self._spooling
             )
         except (sqlite3.Error, sa.exc.DBAPIError, OSError) as error:
@@ -214,7 +214,7 @@ class Ledger:
         while waiting:
             batch = waiting[: batch_insert.ROWS_MAX]
             try:
-                self._file.look()
+                self._file.check()
                 self._batches.write(batch)
             except TROUBLE as error:
                 self._trouble.begin(error)

@@ -145,7 +145,7 @@ class Hook(BaseHTTPRequestHandler):
 @pytest.fixture
 def hook():
     server = HookServer()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server
     server.shutdown()

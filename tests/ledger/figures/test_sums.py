@@ -24,7 +24,16 @@ from ledger.store.adding_up import charged_requests
 from ledger.store.dimensions import COLUMNS
 from ledger.store.schema.sums import DIMENSIONS, FIGURES
 from ledger.store.scope import Scope
-from ledger.store.tables import charges, daily, daily_by, hourly, hourly_usage, meta, stale_days
+from ledger.store.tables import (
+    charges,
+    daily,
+    daily_by,
+    hourly,
+    hourly_usage,
+    meta,
+    stale_days,
+    unpriced_lines,
+)
 from ledger.sync.merging import sync
 from tests.ledger.priced import BOTH, exchange, filled
 from tests.ledger.written import put, reading, whole
@@ -151,7 +160,7 @@ def engine(request, tmp_path_factory):
 
 def forget_sums(engine):
     with db.writing(engine) as connection:
-        for table in (daily, daily_by, hourly, hourly_usage, stale_days):
+        for table in (daily, daily_by, hourly, hourly_usage, unpriced_lines, stale_days):
             connection.execute(sa.delete(table))
         connection.execute(sa.delete(meta).where(meta.c.key == "rolled_until"))
 

@@ -11,18 +11,33 @@ from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.processes import supervision
-from ledger.store.tables import charges, daily, hourly, stale_days
-from tests.ledger.written import NOON, opened, put, reading, row, rows, settled, whole, writing
+from ledger.store.tables import charges, daily, hourly, stale_days, unpriced_lines
+from tests.ledger.written import (
+    NOON,
+    charge,
+    opened,
+    put,
+    reading,
+    row,
+    rows,
+    settled,
+    whole,
+    writing,
+)
 
 DAY = timedelta(days=1)
 TODAY = NOON + 3 * DAY
 
 
+VIEWS = (
+    "SELECT * FROM usage_daily ORDER BY day, provider, model, key_fingerprint",
+    "SELECT * FROM completeness ORDER BY hour",
+    "SELECT * FROM unpriced ORDER BY opened_at, exchange_id, line",
+)
+
+
 def shown(engine):
-    return [
-        rows(engine, "SELECT * FROM usage_daily ORDER BY day, provider, model, key_fingerprint"),
-        rows(engine, "SELECT * FROM completeness ORDER BY hour"),
-    ]
+    return [rows(engine, query) for query in VIEWS]
 
 
 def summed(engine):
@@ -39,16 +54,10 @@ def summed(engine):
 def forgotten(engine):
     """What the views show when nothing was ever summed up."""
     with engine.connect() as connection:
-        for table in (daily, hourly, stale_days):
+        for table in (daily, hourly, unpriced_lines, stale_days):
             connection.execute(sa.delete(table))
         connection.exec_driver_sql("DELETE FROM meta WHERE key = 'rolled_until'")
-        found = [
-            list(connection.execute(sa.text(query)))
-            for query in (
-                "SELECT * FROM usage_daily ORDER BY day, provider, model, key_fingerprint",
-                "SELECT * FROM completeness ORDER BY hour",
-            )
-        ]
+        found = [list(connection.execute(sa.text(query))) for query in VIEWS]
         connection.rollback()
     return found
 
@@ -61,13 +70,25 @@ def filled(engine):
         whole(settled("b", at=NOON + timedelta(minutes=61), outcome=Outcome.ERROR_FRAME)),
         (opened("c", at=NOON + DAY), None, ()),
         whole(settled("d", at=NOON + DAY, response_id="r", content_digest="x")),
-        whole(settled("today", at=TODAY)),
+        without_prices(settled("today", at=TODAY)),
+        without_prices(settled("e", at=NOON + DAY, response_id="s", service_tier="flex")),
+        (settled("f", at=NOON + DAY), reading(settled("f", at=NOON + DAY)), ()),
     )
     return engine
 
 
+def without_prices(exchange):
+    lines = (charge("uncached_input", 60, 10), charge("output", 20, None, reason="no price"))
+    return exchange, reading(exchange), lines
+
+
 def test_the_views_show_the_same(filled):
     before = shown(filled)
+    assert [(line.exchange_id, line.line) for line in before[2]] == [
+        ("e", "output"),
+        ("f", None),
+        ("today", "output"),
+    ]
     assert rollup.roll(filled, now=TODAY) == 2  # 4 November has no rows
     assert summed(filled) == ["2026-11-02", "2026-11-03"]
     assert rows(filled, "SELECT * FROM stale_days") == []
@@ -116,9 +137,23 @@ def add_a_reading(engine):
 
 
 def add_a_charge(engine):
+    charge_again(engine, "d", 0, 0)
+
+
+def price_a_line(engine):
+    charge_again(engine, "e", 1, 50)
+
+
+def forget_a_price(engine):
+    charge_again(engine, "d", 1, None)
+
+
+def charge_again(engine, exchange_id, ordinal, unit):
     with db.writing(engine) as connection:
         old = connection.execute(
-            sa.select(charges).where(charges.c.exchange_id == "d", charges.c.ordinal == 0)
+            sa.select(charges).where(
+                charges.c.exchange_id == exchange_id, charges.c.ordinal == ordinal
+            )
         ).one()
         connection.execute(
             sa.insert(charges).values(
@@ -127,8 +162,8 @@ def add_a_charge(engine):
                     "id": "z",
                     "revision": 2,
                     "supersedes": old.id,
-                    "unit_picousd": 0,
-                    "amount_picousd": 0,
+                    "unit_picousd": unit,
+                    "amount_picousd": None if unit is None else unit * old.quantity,
                 }
             )
         )
@@ -147,6 +182,8 @@ def drop_the_day(engine):
         add_an_earlier_duplicate,
         add_a_reading,
         add_a_charge,
+        price_a_line,
+        forget_a_price,
         drop_the_day,
     ],
 )

@@ -78,6 +78,12 @@ def test_only_what_is_known_is_told():
         ({"outcome": None, "state": "open", "http_status": None}, "Outcome", "open, no answer"),
         ({"response_id": "c1", "id_unstable": True}, "Response id", "c1 (it changed)"),
         ({"duplicate_of": "flow-0"}, "Seen again of", "flow-0 (in no total)"),
+        ({}, "Upstream", "openai https://api.openai.com/v1/chat/completions"),
+        (
+            {"origin": "http://localhost:11434", "path": "/api/chat"},
+            "Upstream",
+            "openai http://localhost:11434/api/chat",
+        ),
         (
             {"id_collision": True},
             "Id collision",

@@ -28,6 +28,7 @@ OF_A_DAY = "opened_at >= '2026-11-10' AND opened_at < '2026-11-11'"
 VIEWS = (
     "SELECT day, SUM(cost_usd) FROM usage_daily GROUP BY day",
     "SELECT SUM(opened) FROM completeness",
+    "SELECT model, COUNT(*) FROM unpriced GROUP BY model",
     f"SELECT model, line, COUNT(*) FROM unpriced WHERE {OF_A_DAY} GROUP BY model, line",
     f"SELECT model, COUNT(*), SUM(cost_usd) FROM requests WHERE {OF_A_DAY} GROUP BY model",
 )

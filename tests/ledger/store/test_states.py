@@ -181,7 +181,7 @@ class Ledgers(RuleBasedStateMachine):
     @rule(name=names)
     def a_crash(self, name):
         path = self.folder / f"{name}.sqlite3"
-        recovery.give_up_lost(self.engines[name], path, "host/next/1", now=NOON)
+        recovery.mark_lost_of_dead_nodes(self.engines[name], path, "host/next/1", now=NOON)
         for known in self.models[name].known.values():
             known.state = max(known.state, LOST)
 

@@ -246,6 +246,91 @@ def test_an_interrupted_sync_goes_on(new_sqlite, monkeypatch):
     assert seen == [(2, 7), (4, 7), (2, 7), (4, 7), (6, 7), (7, 7)]
 
 
+@every_way
+def test_only_what_the_target_lacks_is_sent(two, monkeypatch):
+    source, target = two
+    known = whole(settled("known"))
+    lost = replace(settled("lost"), state=State.LOST, outcome=Outcome.LOST)
+    none = reading(lost, revision=0, usage_source=UsageSource.NONE, usage=Usage(), usage_json=None)
+    read_again = reading(settled("read"), revision=2, usage=Usage(input_tokens=7))
+    read_there = reading(settled("read"), revision=3, usage=Usage(input_tokens=8))
+    first = (
+        known,
+        (opened("open"), None, ()),
+        (lost, none, ()),
+        whole(settled("read")),
+        whole(settled("charged")),
+    )
+    fill(source, *first)
+    fill(target, *first, (settled("read"), read_there, ()))
+    sent: list[str] = []
+    real = bundles.read
+
+    def note(connection, keys):
+        sent.extend(one for _, one in keys)
+        return real(connection, keys)
+
+    monkeypatch.setattr(bundles, "read", note)
+    assert merging.sync(source, target).exchanges == 5
+    assert sent == []
+    # Of each kind one fact more.
+    fill(
+        source,
+        whole(settled("new")),
+        whole(settled("open")),
+        whole(settled("lost")),
+        (settled("read"), read_again, priced(settled("read"), read_again)),
+    )
+    charge_again(source, "charged")
+    assert merging.sync(source, target).exchanges == 6
+    assert sorted(sent) == ["charged", "lost", "new", "open", "read"]
+    assert totals(target)[0] == 6
+    del sent[:]
+    merging.sync(source, target)
+    assert sent == []
+    merging.sync(target, source)
+    assert sent == ["read"]
+    assert contents(source) == contents(target)
+
+
+def charge_again(url, one):
+    """Append a second revision of each charge of an exchange."""
+    engine = db.open_engine(url)
+    names = [name for name in charges.c.keys() if name not in ("id", "revision", "supersedes")]  # noqa: SIM118
+    with db.writing(engine) as connection:
+        connection.exec_driver_sql(
+            f"INSERT INTO charges (id, revision, supersedes, {', '.join(names)}) "
+            f"SELECT 'again-' || ordinal, 2, id, {', '.join(names)} FROM charges "
+            f"WHERE exchange_id = '{one}'"
+        )
+    engine.dispose()
+
+
+@every_way
+def test_rows_that_an_interrupted_sync_did_not_link_are_linked(two, monkeypatch):
+    source, target = two
+    late = NOON + timedelta(hours=1)
+    first, second = (
+        whole(settled(name, at=at, response_id="r", content_digest="x"))
+        for name, at in (("a", NOON), ("b", late))
+    )
+    fill(source, first, second)
+    fill(target, second)
+
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bundles, "link", fail)
+        with pytest.raises(KeyboardInterrupt):
+            merging.sync(source, target)
+    merging.sync(source, target)
+    engine = db.open_engine(target)
+    found = rows(engine, "SELECT id, duplicate_of FROM exchanges ORDER BY id")
+    assert found == [("a", None), ("b", "a")]
+    engine.dispose()
+
+
 def test_an_older_source_is_read_as_it_is(new_sqlite, tmp_path):
     """A column that it lacks is what the target makes of it; its file is not migrated."""
     source, target = new_sqlite("source"), new_sqlite("target")

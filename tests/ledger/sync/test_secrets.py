@@ -52,7 +52,7 @@ def fill(url, value):
     """A target that somebody records into with this secret."""
     engine = db.open_existing(url)
     put(engine, whole(settled("theirs")))
-    assert secret.give(engine, value)
+    assert secret.store(engine, value)
     engine.dispose()
 
 

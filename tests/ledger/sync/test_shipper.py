@@ -510,9 +510,9 @@ STEPS = {
     "settle_outbox": spool,
     "retry_refused": spool,
     "drop_shipped": spool,
-    "living": recovery,
-    "hear": recovery,
-    "lose_silent": recovery,
+    "live_nodes": recovery,
+    "record_heartbeats": recovery,
+    "mark_lost_of_silent_nodes": recovery,
 }
 
 
@@ -560,7 +560,7 @@ def test_living_nodes_are_reported_once_a_minute(tmp_path, monkeypatch):
     engine = db.ensure(f"sqlite:///{tmp_path / 'spool.sqlite3'}")
     one = Shipper(tmp_path / "spool.sqlite3", urls.parse_url("postgresql+psycopg://h/d"), log=Log())
     monkeypatch.setattr(shipper, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(recovery, "hear", lambda *_: reported.append(clock[0]))
+    monkeypatch.setattr(recovery, "record_heartbeats", lambda *_: reported.append(clock[0]))
     monkeypatch.setattr(one, "_connected", lambda: engine)
     one._housekeeping_at = one._give_up_at = float("inf")
     for now in (100.0, 101.0, 159.0, 160.0, 219.0, 220.0):

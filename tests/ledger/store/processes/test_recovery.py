@@ -71,7 +71,7 @@ def test_what_was_given_up_too_early_is_settled_after_all(new_sqlite):
         path = file_of(url)
         # As another process would, if it could not see that this one lives.
         nodes._lock_path(path, "host/1/1").unlink()
-        lost = recovery.give_up_lost(engine, path, "host/2/1", now=datetime.now(UTC))
+        lost = recovery.mark_lost_of_dead_nodes(engine, path, "host/2/1", now=datetime.now(UTC))
         assert lost == 1
         assert row(engine, "SELECT state FROM requests WHERE id = 'a'") == ("lost",)
         assert written.settle(settled("a")).committed
@@ -86,7 +86,7 @@ def test_the_loss_is_shipped(new_sqlite):
     url = new_sqlite()
     engine = db.open_engine(url)
     put(engine, (opened("a", node="dead"), None, ()))
-    recovery.give_up_lost(engine, file_of(url), "n", now=NOON, spooling=True)
+    recovery.mark_lost_of_dead_nodes(engine, file_of(url), "n", now=NOON, spooling=True)
     assert rows(engine, "SELECT exchange_id FROM outbox") == [("a",)]
     engine.dispose()
 
@@ -105,13 +105,13 @@ def test_in_a_shared_ledger_a_silent_nodes_rows_are_lost(new_postgres):
         whole(settled("ended", at=long_ago, node="n1")),
     )
     with db.writing(engine) as connection:
-        recovery.hear(connection, ["n2", "n3"])
+        recovery.record_heartbeats(connection, ["n2", "n3"])
         connection.execute(
             sa.text("UPDATE nodes SET seen_at = :at WHERE node = 'n2'"), {"at": long_ago}
         )
-        recovery.hear(connection, ["n3"])
-        assert recovery.lose_silent(connection) == 2
-        assert recovery.lose_silent(connection) == 0
+        recovery.record_heartbeats(connection, ["n3"])
+        assert recovery.mark_lost_of_silent_nodes(connection) == 2
+        assert recovery.mark_lost_of_silent_nodes(connection) == 0
     assert rows(engine, "SELECT id FROM exchanges WHERE state = 'lost' ORDER BY id") == [
         ("never heard of",),
         ("silent",),
@@ -128,7 +128,7 @@ def test_only_nodes_that_live_are_spoken_for(new_sqlite):
     put(engine, (opened("a", node="alive"), None, ()), (opened("b", node="dead"), None, ()))
     claim = nodes.Claim(path, "alive")
     with engine.connect() as connection:
-        assert recovery.living(connection, path) == {"alive"}
+        assert recovery.live_nodes(connection, path) == {"alive"}
         assert connection.scalar(sa.select(sa.func.count()).select_from(exchanges)) == 2
     claim.release()
     engine.dispose()

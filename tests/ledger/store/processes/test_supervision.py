@@ -39,7 +39,7 @@ def test_a_thread_that_fails_is_started_again(error, capfd):
 
 
 def test_a_thread_that_never_works_is_said_every_minute_and_ends_when_asked(monkeypatch, capfd):
-    monkeypatch.setattr(supervision, "SAY_SECONDS", 0.0)
+    monkeypatch.setattr(supervision, "LOG_SECONDS", 0.0)
     tried = threading.Semaphore(0)
 
     def work():

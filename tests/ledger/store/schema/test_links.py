@@ -279,6 +279,7 @@ def test_only_a_row_with_the_same_key_and_request_makes_a_live_row_a_duplicate(m
             )
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "name", ["key_fingerprint", "request_digest", "upstream_digest", "content_digest"]
 )

@@ -12,4 +12,4 @@ def quick(monkeypatch):
     monkeypatch.setattr(db, "BUSY_MS_MAX", 50)
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(writer, "RETRY_SECONDS_MAX", 0.02)
-    monkeypatch.setattr(ledger_file, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(ledger_file, "CHECK_SECONDS", 0.0)

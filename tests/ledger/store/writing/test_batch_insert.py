@@ -309,6 +309,7 @@ def steps_of(connection, work) -> int:
     return count
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "digest", [pytest.param("{}", id="other content"), pytest.param("same", id="same content")]
 )

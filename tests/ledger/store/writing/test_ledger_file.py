@@ -12,8 +12,8 @@ def test_a_reader_that_does_not_end_is_said_once_and_the_wal_shrinks_after_it(
 ):
     monkeypatch.setattr(ledger_file, "CHECKPOINT_PAGES", 10)
     monkeypatch.setattr(ledger_file, "WAL_KEPT_BYTES_MAX", 100_000)
-    monkeypatch.setattr(ledger_file, "WAL_SAID_BYTES", 300_000)
-    monkeypatch.setattr(ledger_file, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(ledger_file, "WAL_WARNED_BYTES", 300_000)
+    monkeypatch.setattr(ledger_file, "CHECK_SECONDS", 0.0)
     url = new_sqlite()
     wal = Path(f"{url.removeprefix('sqlite:///')}-wal")
     engine = db.open_engine(url)

@@ -322,7 +322,7 @@ def test_closing_in_trouble_counts_what_is_not_kept(new_sqlite):
     assert "3 exchanges are not in the ledger: database is locked" in written.lines()[-1]
 
 
-STEPS = ["admitted", "open_row", "settled_row", "statement", "look", "resolve", "take", "keep"]
+STEPS = ["admitted", "open_row", "settled_row", "statement", "check", "resolve", "take", "keep"]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, sqlite3.InterfaceError, MemoryError])
@@ -332,7 +332,7 @@ def test_whatever_a_step_raises_the_writer_goes_on(new_sqlite, monkeypatch, capf
     url = new_sqlite()
     owner = {
         "admitted": door,
-        "look": ledger_file.LedgerFile,
+        "check": ledger_file.LedgerFile,
         "resolve": jobs,
         "take": incoming.Incoming,
         "keep": lessons,
