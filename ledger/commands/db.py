@@ -32,10 +32,10 @@ def upgrade(*, ledger: LedgerOption = None) -> None:
     engine = db.create(ledger or urls.default_url())
     copy = migration.upgrade(engine)
     if urls.file_of(engine.url):
-        secret.take_out(engine)
-    _say(f"{urls.shown(engine.url)} has the schema {migration.revision_of(engine)}")
+        secret.move_out_of_meta(engine)
+    _print(f"{urls.shown(engine.url)} has the schema {migration.revision_of(engine)}")
     if copy:
-        _say(f"as it was before: {copy}")
+        _print(f"as it was before: {copy}")
     _sum_up(ledger or urls.default_url())
 
 
@@ -53,7 +53,7 @@ def current(*, ledger: LedgerOption = None) -> None:
     found = migration.revision_of(engine)
     typer.echo(found)
     if found != REVISION:
-        _say(f"this is tokentee for {REVISION}: run `tokentee db upgrade`")
+        _print(f"this is tokentee for {REVISION}: run `tokentee db upgrade`")
         raise typer.Exit(1)
 
 
@@ -72,7 +72,7 @@ def check(*, ledger: LedgerOption = None) -> None:
         typer.echo(difference)
     if differences:
         raise typer.Exit(1)
-    _say(f"{urls.shown(engine.url)}: no difference")
+    _print(f"{urls.shown(engine.url)}: no difference")
 
 
 @db_commands.command()
@@ -122,14 +122,16 @@ def drop(
     engine = db.ensure(ledger or urls.default_url())
     count = retention.count_before(engine, moment)
     if not yes:
-        _say(f"{count} exchanges were opened before {moment:%Y-%m-%d %H:%M} UTC; --yes drops them")
+        _print(
+            f"{count} exchanges were opened before {moment:%Y-%m-%d %H:%M} UTC; --yes drops them"
+        )
         raise typer.Exit(1)
     dropped = retention.drop_before(engine, moment)
-    _say(f"{dropped} exchanges were dropped")
+    _print(f"{dropped} exchanges were dropped")
     path = urls.file_of(engine.url)
     for copy in private_files.copies_of(path) if path else ():
         dropped = retention.drop_before(db.open_existing(f"sqlite:///{copy}"), moment)
-        _say(f"{dropped} exchanges were dropped from the copy {copy}")
+        _print(f"{dropped} exchanges were dropped from the copy {copy}")
 
 
 def sync(
@@ -163,7 +165,7 @@ def sync(
     if status and source is None:
         raise typer.Exit(_show_spools())
     if status or source is None or target is None:
-        _say("give SOURCE and TARGET, or --status")
+        _print("give SOURCE and TARGET, or --status")
         raise typer.Exit(2)
     raise typer.Exit(_merge(source, target, with_secret=with_secret))
 
@@ -185,9 +187,9 @@ def _merge(source: str, target: str, *, with_secret: bool) -> int:
             on_progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
     taken = merged.exchanges - len(merged.refused)
-    _say(f"{taken} exchanges are in the target, {len(merged.refused)} were refused")
+    _print(f"{taken} exchanges are in the target, {len(merged.refused)} were refused")
     if merged.has_two_secrets:
-        _say(
+        _print(
             "source and target hash keys with different secrets, so one key has two fingerprints; "
             "record with one secret file (TOKENTEE_SECRET_FILE), or sync into an empty ledger "
             "--with-secret"
@@ -213,7 +215,7 @@ def _sum_up(url: str) -> None:
         rollup.roll(
             engine,
             now=datetime.now(UTC),
-            log=lambda _, line: _say(line),
+            log=lambda _, line: _print(line),
             on_progress=lambda done, of: progress.update(task, completed=done, total=of),
         )
     engine.dispose()
@@ -224,7 +226,7 @@ def _show_spools() -> int:
 
     paths = spool.all_paths()
     if not paths:
-        _say("no spool: no ledger of this machine is shared")
+        _print("no spool: no ledger of this machine is shared")
     is_wrong = False
     for path in paths:
         status = spool.status_of(path)
@@ -241,7 +243,7 @@ def _show_spools() -> int:
     return 1 if is_wrong else 0
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     typer.echo(text, err=True)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ledger.commands.options import LedgerOption, NamesOption, Only, Since, Until
-from ledger.commands.output import say
+from ledger.commands.output import print_line
 from ledger.commands.scope import scope_of
 
 
@@ -65,10 +65,12 @@ def export(
         engine, what, directory, FileFormat(format), scope, invoices=invoices
     ):
         rows += written.rows
-        say(f"{written.path}: {counted(written.rows, 'row')}")
-    say(f"{counted(rows, 'row')} in all" if rows else "nothing to export in this period")
+        print_line(f"{written.path}: {counted(written.rows, 'row')}")
+    print_line(f"{counted(rows, 'row')} in all" if rows else "nothing to export in this period")
     if what is What.FOCUS and (left := exporting.unpriced_lines(engine, scope)):
-        say(f"left out for want of a price: {counted(left, 'line')}; FOCUS knows no unknown cost")
+        print_line(
+            f"left out for want of a price: {counted(left, 'line')}; FOCUS knows no unknown cost"
+        )
 
 
 def _invoices(files: list[str]) -> dict[tuple[str, str], str]:
@@ -87,5 +89,7 @@ def _invoices(files: list[str]) -> dict[tuple[str, str], str]:
             raise LedgerError(f"--statement {file}: a {statement.kind} names no invoice")
     for (provider, month), ids in found.items():
         if len(ids) > 1:
-            say(f"{provider} {month}: several invoices, InvoiceId is left empty: {sorted(ids)}")
+            print_line(
+                f"{provider} {month}: several invoices, InvoiceId is left empty: {sorted(ids)}"
+            )
     return {key: ids.pop() for key, ids in found.items() if len(ids) == 1}

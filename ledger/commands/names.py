@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ledger.commands.options import LedgerOption, NamesOption, Since
-from ledger.commands.output import say
+from ledger.commands.output import print_line
 
 names = typer.Typer(
     no_args_is_help=True,
@@ -38,7 +38,7 @@ def check_names(
         raise LedgerError(f"there is no names file: write {where}, or run `tokentee names suggest`")
     found, problems = names_file.check(path)
     for problem in problems:
-        say(f"{path}: {problem}")
+        print_line(f"{path}: {problem}")
     if problems:
         raise typer.Exit(1)
     typer.echo(f"{path}: {counted(len(found.entries), 'name')}")
@@ -62,6 +62,6 @@ def suggest_names(
 
     lines = list(suggestions(open_ledger(ledger), scope_of(since, None, None, names)))
     if not lines:
-        say("every key has a team")
+        print_line("every key has a team")
         return
     sys.stdout.write("\n".join(lines) + "\n")

@@ -18,7 +18,7 @@ PIPE_COLUMNS = 100
 """Width of a table if neither `COLUMNS` nor a terminal gives one."""
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line that is not the result, to stderr; for a terminal it is wrapped at spaces."""
     line = printable(line)
     if sys.stderr.isatty():
@@ -46,7 +46,9 @@ def write(
     elif table.rows:
         left_out = print_table(table, title)
         if left_out:
-            say(f"no room for {', '.join(left_out)}; a wider terminal or --format csv has them")
+            print_line(
+                f"no room for {', '.join(left_out)}; a wider terminal or --format csv has them"
+            )
 
 
 def print_table(table: "Table", title: str = "", *, is_error: bool = False) -> tuple[str, ...]:

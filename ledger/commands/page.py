@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ledger.commands.output import say
+from ledger.commands.output import print_line
 
 if TYPE_CHECKING:
     from ledger.store.scope import Scope
@@ -25,4 +25,4 @@ def write_page(ledger: str | None, scope: "Scope", file: Path) -> None:
         shipping=spools.shipping_to(engine.url),
         budgets=budget_files.load(None),
     )
-    say(f"{file}: {size:,} bytes")
+    print_line(f"{file}: {size:,} bytes")

@@ -14,7 +14,7 @@ from ledger.commands.options import (
     TableFormat,
     Until,
 )
-from ledger.commands.output import say, write
+from ledger.commands.output import print_line, write
 from ledger.commands.page import write_page
 from ledger.commands.scope import scope_of
 
@@ -72,6 +72,6 @@ def report(
     table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
     write(format, table, report_tables.document(found), report_tables.title(found))
     if not found.total.figures.requests:
-        say(f"no requests in {urls.shown(engine.url)}: {report_tables.asked_for(found)}")
+        print_line(f"no requests in {urls.shown(engine.url)}: {report_tables.asked_for(found)}")
     for note in report_tables.notes(found):
-        say(note)
+        print_line(note)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ledger.commands.options import LedgerOption, NamesOption
-from ledger.commands.output import say
+from ledger.commands.output import print_line
 
 PORT = 8377
 
@@ -60,9 +60,9 @@ def serve(
     shown = f"[{host}]" if address.version == 6 else host
     address_shown = f"http://{shown}:{bound}/?token={token}"
     if not address.is_loopback:
-        say(f"{host} is reachable from elsewhere: whoever has the token sees the figures")
+        print_line(f"{host} is reachable from other machines: the token opens the pages")
     typer.echo(address_shown)
-    say("Ctrl-C ends it")
+    print_line("Ctrl-C ends it")
     if open_browser:
         import webbrowser
 
@@ -78,7 +78,7 @@ def serve(
     try:
         server.serve(app, on)
     except KeyboardInterrupt:
-        say("ended")
+        print_line("ended")
     finally:
         on.close()
         engine.dispose()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ledger.commands.options import LedgerOption
-from ledger.commands.output import console, print_table, say
+from ledger.commands.output import console, print_line, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +48,7 @@ def show(
     try:
         found = find(engine, word)
     except AmbiguousError as error:
-        say(str(error))
+        print_line(str(error))
         print_table(candidates(engine, error), is_error=True)
         raise typer.Exit(1) from None
     if format is ShowFormat.JSON:

@@ -4,22 +4,18 @@ Amounts are whole micro-USD: the script divides them for its axis; a table besid
 every exact figure.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ledger.pages.period import Period, bar_name
-from ledger.pages.sums import Sums
+from ledger.pages.sums import Groups, ranked_names
 from ledger.text.printable import printable
 
 NAMES_MAX = 7
 """Names with a colour of their own; the rest is grey."""
 OTHER = "other"
 NAME_LENGTH_MAX = 48
-
-type Groups = Mapping[tuple[str, str | None], Sums]
-"""(day or hour, name) -> sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,16 +105,6 @@ def stack(
         tokens=_frozen(tokens),
         requests=_frozen(requests),
     )
-
-
-def ranked_names(groups: Groups) -> list[str | None]:
-    """Names by cost; by requests if nothing has a price."""
-    cost: dict[str | None, int] = defaultdict(int)
-    requests: dict[str | None, int] = defaultdict(int)
-    for (_, name), sums in groups.items():
-        cost[name] += sums.cost_picousd or 0
-        requests[name] += sums.requests
-    return sorted(cost, key=lambda name: (-cost[name], -requests[name], name is None, name or ""))
 
 
 def short_name(text: str) -> str:

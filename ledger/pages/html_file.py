@@ -1,5 +1,7 @@
 """Wiring. The whole page as one HTML file, which can be opened anywhere, mailed and printed."""
 
+import os
+import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -32,10 +34,19 @@ def write(
     text = page(engine, scope, now=now, shipping=shipping, budgets=budgets)
     data = text.encode("utf-8", "backslashreplace")
     try:
-        path.write_bytes(data)
+        _write_private(path, data)
     except OSError as error:
         raise LedgerError(f"cannot write {path}: {error.strerror}; name another file") from error
     return len(data)
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its owner can read, also if others could read it before."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):  # not a pipe or a terminal
+            os.fchmod(descriptor, 0o600)
+        file.write(data)
 
 
 def page(

@@ -133,7 +133,7 @@ def _of_sums(total: Sums, by_model: Mapping[str | None, Sums]) -> Iterator[Probl
             level="look",
             count=total.complete_without_usage,
             headline=f"{figures.requests(total.complete_without_usage)} answered without usage",
-            advice=f"billed by somebody, and in no total here: "
+            advice=f"billed, but in no total here: "
             f"{_named(by_model, 'complete_without_usage')}; try `tee_inject=always`",
         )
     if total.requests and total.errors * 100 >= total.requests * ERROR_RATE_PERCENT:

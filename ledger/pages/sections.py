@@ -16,8 +16,9 @@ from decimal import Decimal
 
 from sqlalchemy.engine import Connection, Engine
 
+from ledger.figures.figures import total_of
 from ledger.figures.percentiles import Pool
-from ledger.figures.queries import totals
+from ledger.figures.queries import Group, timed_groups
 from ledger.pages import charts, figures, sums
 from ledger.pages.exchanges import Request, latest
 from ledger.pages.period import DAY, Period
@@ -207,25 +208,16 @@ def speed(engine: Engine, question: Question) -> Speed:
         period = question.period
         if period.since is None:
             period = period.starting(sums.first_request(connection))
-        by_hour = period.bar == "hour"
-        times = sums.read_times(connection, question.scope, time="hour" if by_hour else "day")
-        table = sums.read(connection, period, question.scope, by_hour=by_hour)
-    found = totals(engine, question.scope)
-    grouped: dict[str, list[Sums]] = defaultdict(list)
-    for (time, _), each in table.groups["model"].items():
-        grouped[time].append(each)
-    by_time = {time: sums.total_of(many) for time, many in grouped.items()}
-    total = table.total()
-    first_token, first_chart = _spread(
-        "Time to first token", {time: each.first_token for time, each in times.items()}
-    )
-    duration, duration_chart = _spread(
-        "Duration", {time: each.duration for time, each in times.items()}
-    )
+        word = "hour" if period.bar == "hour" else "day"
+        groups = timed_groups(connection, (word,), question.scope)
+    by_time = {key[0] or "": group for key, group in groups.items()}
+    total = total_of(group.figures for group in groups.values())
+    first_token, first_chart = _spread("Time to first token", by_time, "first_token_times")
+    duration, duration_chart = _spread("Duration", by_time, "duration_times")
     bars = sorted(by_time)
     rates = [
-        figures.ratio(by_time[bar].cache_read_tokens, by_time[bar].cacheable_input_tokens)
-        for bar in bars
+        figures.ratio(found.cache_read_tokens, found.cacheable_input_tokens)
+        for found in (by_time[bar].figures for bar in bars)
     ]
     cache = charts.Lines(
         title="Cache hit rate",
@@ -238,18 +230,18 @@ def speed(engine: Engine, question: Question) -> Speed:
         first_token=first_token,
         duration=duration,
         hit_rate=figures.ratio(total.cache_read_tokens, total.cacheable_input_tokens),
-        saved_picousd=found.saved_picousd,
-        estimated=found.estimated,
-        estimated_picousd=found.estimated_cost_picousd,
+        saved_picousd=total.saved_picousd,
+        estimated=total.estimated,
+        estimated_picousd=total.estimated_cost_picousd,
         charts=(first_chart, duration_chart, cache),
     )
 
 
-def _spread(title: str, times: Mapping[str, str]) -> tuple[Spread, charts.Lines]:
-    """Median and 95th percentile, and both over time."""
-    bars = sorted(bar for bar, text in times.items() if text)
+def _spread(title: str, groups: Mapping[str, Group], column: str) -> tuple[Spread, charts.Lines]:
+    """Median and 95th percentile of the times of a column, and both over time."""
+    bars = sorted(bar for bar, group in groups.items() if group.times.get(column))
     pool = Pool()
-    found = [pool.add((times[bar],)) for bar in bars]
+    found = [pool.add(groups[bar].times[column]) for bar in bars]
     middle, high = pool.all()
     chart = charts.Lines(
         title=title,
@@ -290,16 +282,8 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
 def sessions(engine: Engine, question: Question) -> Ranking:
     """The costliest sessions."""
     with snapshot(engine) as connection:
-        found = sums.read_by(connection, question.scope, "session", time=None)
-    by_name = {name: each for (_, name), each in found.items()}
-    rows = _rows(
-        "session",
-        by_name,
-        {None: "(no session)"},
-        before=None,
-        last_times={},
-        rows_max=SESSIONS_MAX,
-    )
+        costliest = sums.read_costliest(connection, question.scope, "session", SESSIONS_MAX)
+    rows = _listed("session", costliest, {None: "(no session)"}, before=None, last_times={})
     # Requests without a session do not form a row.
     rows = tuple(sorted(rows, key=lambda row: row.value is None))
     return Ranking(name="session", title="Sessions", rows=rows)
@@ -356,15 +340,23 @@ def _rows(
     *,
     before: Mapping[str | None, Sums] | None,
     last_times: Mapping[str | None, str],
-    rows_max: int = ROWS_MAX,
 ) -> tuple[Row, ...]:
     """The costliest rows, and the rest as one line."""
-    ranked = charts.ranked_names({("", name): each for name, each in by_name.items()})
-    whole = sum(each.cost_picousd or 0 for each in by_name.values())
-    shown = ranked[:rows_max] if len(ranked) > rows_max + 1 else ranked
+    costliest = sums.costliest_of(by_name, ROWS_MAX)
+    return _listed(word, costliest, labels, before=before, last_times=last_times)
+
+
+def _listed(
+    word: str,
+    costliest: sums.Costliest,
+    labels: Mapping[str | None, str],
+    *,
+    before: Mapping[str | None, Sums] | None,
+    last_times: Mapping[str | None, str],
+) -> tuple[Row, ...]:
+    whole = sum(each.cost_picousd or 0 for each in (*costliest.shown.values(), costliest.rest))
     rows = []
-    for name in shown:
-        each = by_name[name]
+    for name, each in costliest.shown.items():
         past = before.get(name) if before is not None else None
         rows.append(
             Row(
@@ -377,22 +369,21 @@ def _rows(
                 last_time=last_times.get(name),
             )
         )
-    if rest := ranked[len(shown) :]:
-        each = sums.total_of(by_name[name] for name in rest)
+    if costliest.merged:
         rows.append(
             Row(
                 word=word,
                 value=None,
-                label=f"{len(rest):,} more",
-                sums=each,
-                share=figures.ratio(each.cost_picousd or 0, whole) or Decimal(0),
-                merged=len(rest),
+                label=f"{costliest.merged:,} more",
+                sums=costliest.rest,
+                share=figures.ratio(costliest.rest.cost_picousd or 0, whole) or Decimal(0),
+                merged=costliest.merged,
             )
         )
     return tuple(rows)
 
 
-def _costs(groups: charts.Groups) -> dict[tuple[date, str | None], int]:
+def _costs(groups: sums.Groups) -> dict[tuple[date, str | None], int]:
     return {
         (date.fromisoformat(time[:10]), name): each.cost_picousd or 0
         for (time, name), each in groups.items()

@@ -54,6 +54,10 @@ FIGURES = tuple(each.name for each in _FIELDS)
 _VALUES = attrgetter(*FIGURES)
 
 
+type Groups = Mapping[tuple[str, str | None], Sums]
+"""(day or hour, name) -> sums."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Sums by (time, name) for each word, the name being a model, a provider or a fingerprint."""
@@ -187,26 +191,87 @@ def read_by(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
-    """Every time of a day or hour in milliseconds, as texts with spaces between."""
+class Costliest:
+    """The groups with the highest cost, and the others as one."""
 
-    first_token: str
-    duration: str
+    shown: Mapping[str | None, Sums]
+    """In the order of cost; of requests if nothing has a price."""
+    rest: Sums
+    merged: int
+    """Number of groups in the rest."""
 
 
-def read_times(connection: Connection, scope: Scope, *, time: str) -> Mapping[str, Times]:
-    """Times to first token and durations of the requests of each day or hour."""
-    dialect = connection.dialect.name
-    wanted = Wanted(
-        by=lambda of: [dimension(time, dialect, of)],
-        words=frozenset((time, *scope.wanted())),
-        figures=("first_token_times", "duration_times"),
-        scope=scope,
+def costliest_of(by_name: Mapping[str | None, Sums], rows_max: int) -> Costliest:
+    """The costliest of some groups. One group alone is not merged into a rest."""
+    ranked = ranked_names({("", name): each for name, each in by_name.items()})
+    shown = ranked[:rows_max] if len(ranked) > rows_max + 1 else ranked
+    rest = ranked[len(shown) :]
+    return Costliest(
+        shown={name: by_name[name] for name in shown},
+        rest=total_of(by_name[name] for name in rest),
+        merged=len(rest),
     )
-    return {
-        row.by_0: Times(first_token=row.first_token_times or "", duration=row.duration_times or "")
-        for row in summed.grouped(connection, wanted)
-    }
+
+
+def ranked_names(groups: Groups) -> list[str | None]:
+    """Names by cost; by requests if nothing has a price."""
+    cost: dict[str | None, int] = defaultdict(int)
+    requests: dict[str | None, int] = defaultdict(int)
+    for (_, name), sums in groups.items():
+        cost[name] += sums.cost_picousd or 0
+        requests[name] += sums.requests
+    return sorted(cost, key=lambda name: (-cost[name], -requests[name], name is None, name or ""))
+
+
+def read_costliest(connection: Connection, scope: Scope, word: str, rows_max: int) -> Costliest:
+    """The costliest groups of a dimension of the ledger. The database ranks them: there are tens of
+    thousands of sessions."""
+    dialect = connection.dialect.name
+
+    def question(parts: sa.Subquery, *, is_split: bool) -> sa.Select[Any]:
+        sums = summed.figures_of(parts, FIGURES, dialect, is_split=is_split)
+        groups = sa.select(parts.c.by_0, *sums).group_by(parts.c.by_0)
+        return groups if is_split else _ranked(groups.cte("named"), rows_max, dialect)
+
+    wanted = _wanted(lambda of: [dimension(word, dialect, of)], (word,), scope)
+    rows = summed.asked(connection, wanted, question)
+    if rows and summed.is_split(rows[0]):
+        return costliest_of({row.by_0: _sums(row, is_split=True) for row in rows}, rows_max)
+    merged = next((row.merged for row in rows if not row.place), 0)
+    return Costliest(
+        shown={row.by_0: _sums(row, is_split=False) for row in rows if row.place},
+        rest=next((_sums(row, is_split=False) for row in rows if not row.place), Sums()),
+        merged=merged,
+    )
+
+
+def _ranked(groups: sa.CTE, rows_max: int, dialect: str) -> sa.Select[Any]:
+    """The groups at the first places, in their order, and the others as place 0; the order is that
+    of `ranked_names`."""
+    c = groups.c
+    name = sa.collate(c.by_0, "C") if dialect == "postgresql" else c.by_0
+    order = (sa.func.coalesce(c.cost_picousd, 0).desc(), c.requests.desc(), c.by_0.is_(None), name)
+    numbered = sa.select(
+        groups,
+        sa.func.row_number().over(order_by=order).label("number"),
+        sa.func.count().over().label("groups"),
+    ).subquery("numbered")
+    n = numbered.c
+    is_shown = (n.number <= rows_max) | (n.groups == rows_max + 1)
+    placed = sa.select(numbered, sa.case((is_shown, n.number), else_=0).label("place")).subquery(
+        "placed"
+    )
+    p = placed.c
+    return (
+        sa.select(
+            p.place,
+            sa.func.count().label("merged"),
+            sa.func.max(sa.case((p.place > 0, p.by_0))).label("by_0"),
+            *(sa.func.sum(p[name]).label(name) for name in FIGURES),
+        )
+        .group_by(p.place)
+        .order_by(p.place)
+    )
 
 
 def first_request(connection: Connection) -> datetime | None:

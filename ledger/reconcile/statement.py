@@ -12,6 +12,7 @@ from typing import Any
 
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.model.usage import COUNT_MAX
+from ledger.text.printable import printable
 
 FIGURES = (
     "requests",
@@ -172,7 +173,7 @@ def sum_of(*parts: int | None) -> int | None:
 def require_usd(currency: object) -> None:
     """Raises `Unreadable` for an amount in another currency."""
     if str(currency).upper() != "USD":
-        raise Unreadable(f"an amount that is not in USD: {str(currency)[:20]}")
+        raise Unreadable(f"an amount that is not in USD: {printable(str(currency)[:20])}")
 
 
 def epoch_day(value: object) -> date:

@@ -12,6 +12,7 @@ from ledger.model.usage import TOKENS
 from ledger.pricing.price_lines import TOKEN_LINES
 from ledger.reports.layout import Cell, Column, Table, key_text, short_count, without_empty
 from ledger.reports.render import usd
+from ledger.text.origins import shown_origin
 
 type Facts = Mapping[str, Any]
 """Column -> value, of one row."""
@@ -64,7 +65,7 @@ def facts(found: Found) -> Iterator[tuple[str, str]]:
     status = f"HTTP {e['http_status']}" if e["http_status"] is not None else "no answer"
     yield "Outcome", ", ".join(filter(None, (e["outcome"] or e["state"], status)))
     yield from _known("Error", " ".join(filter(None, _errors(e))))
-    yield "Upstream", f"{e['provider']} {e['origin']}{e['path']}"
+    yield "Upstream", f"{e['provider']} {shown_origin(e['origin'])}{e['path']}"
     yield "Wire", f"{e['dialect']}, {'streamed' if e['streamed'] else 'not streamed'}"
     yield from _known("Model", e["response_model"], _asked_for(e))
     if not e["response_model"]:

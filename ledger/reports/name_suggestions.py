@@ -11,6 +11,7 @@ from ledger.figures.queries import report
 from ledger.reports.layout import counted, short_usd
 from ledger.store.dimensions import NONE
 from ledger.store.scope import Scope
+from ledger.text.origins import shown_origin
 from ledger.text.printable import printable
 
 KEYS_MAX = 200
@@ -30,7 +31,7 @@ def suggestions(engine: Engine, scope: Scope) -> Iterator[str]:
     for fingerprint, found in list(by_key.items())[:KEYS_MAX]:
         requests = sum(row.figures.requests for row in found)
         cost = sum(row.figures.cost_picousd or 0 for row in found)
-        hosts = ", ".join(dict.fromkeys(printable(row.key[1] or "") for row in found))
+        hosts = ", ".join(dict.fromkeys(printable(shown_origin(row.key[1] or "")) for row in found))
         hint = next((row.hint for row in found if row.hint), None)
         ends = f"ends in {printable(hint)}, " if hint else ""
         yield f"# {ends}{counted(requests, 'request')}, {short_usd(cost)}, at {hosts}"

@@ -17,6 +17,7 @@ from ledger.reports.layout import (
     short_usd,
 )
 from ledger.reports.render import usd
+from ledger.text.origins import shown_origin
 from ledger.text.printable import printable
 
 NONE = "(none)"
@@ -310,6 +311,8 @@ def _labels(report: Report, row: Row) -> list[Cell]:
 def _label(word: str, part: str | None, row: Row) -> str:
     if part is None:
         return NONE
+    if word == "origin":
+        return shown_origin(part)
     return row.name or key_text(part, row.hint) if word == "key" else part
 
 

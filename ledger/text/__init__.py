@@ -4,6 +4,7 @@
     nearest    the known word that is nearest to a mistyped one
     printable  text without characters that control a terminal
     passwords  text without passwords
+    origins    `https://host` -> `https://host:443`, and back
     extras     which optional package is missing, and how to install it
 
 In and out: text and times. Pure.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ledger.commands.options import Format, LedgerOption, NamesOption, TableFormat
-from ledger.commands.output import say, write
+from ledger.commands.output import print_line, write
 
 if TYPE_CHECKING:
     from ledger.budgets.status import Status
@@ -60,8 +60,8 @@ def alert(
 ) -> None:
     """Send the alerts that are due.
 
-    A running proxy does so by itself. Each is sent once per budget, period and threshold, whoever
-    sends it. Exit code 1: one failed.
+    A running proxy does so by itself. Each alert is sent once per budget, period and threshold, by
+    the proxy or by this command. Exit code 1: one failed.
     """
     import time
 
@@ -77,10 +77,10 @@ def alert(
     sent = [
         each
         for each in due
-        if send(each, found.destinations, log=lambda _, line: say(line), pause=time.sleep)
+        if send(each, found.destinations, log=lambda _, line: print_line(line), pause=time.sleep)
     ]
     alerts.mark_sent(engine, sent, now)
-    say(f"sent: {counted(len(sent), 'alert')}")
+    print_line(f"sent: {counted(len(sent), 'alert')}")
     if len(sent) < len(due):
         raise typer.Exit(1)
 
@@ -110,5 +110,5 @@ def _show(
     )
     write(format, status.table(found), status.document(found), "Budgets, UTC")
     for note in status.notes(found):
-        say(note)
+        print_line(note)
     return found

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ledger.commands.options import Prices
-from ledger.commands.output import print_table, say
+from ledger.commands.output import print_line, print_table
 
 prices = typer.Typer(no_args_is_help=True, help="Show the prices of a model; check a price file.")
 
@@ -21,7 +21,7 @@ def check_prices(
 
     found, problems = overrides.check(file)
     for problem in problems:
-        say(f"{file}: {problem}")
+        print_line(f"{file}: {problem}")
     if problems:
         raise typer.Exit(1)
     count = f"{counted(len(found.entries), 'price')}, {counted(len(found.gateways), 'gateway')}"
@@ -62,6 +62,6 @@ def show_prices(
     )
     sheet = PriceBook.load(prices).look_up(question, tier=tier, at=moment)
     if not sheet.rates and sheet.rest is None:
-        say(sheet.absent)
+        print_line(sheet.absent)
         raise typer.Exit(1)
     print_table(sheet_table(sheet), sheet_title(sheet, model, moment))

@@ -14,7 +14,7 @@ from ledger.commands.options import (
     TableFormat,
     Until,
 )
-from ledger.commands.output import say, write
+from ledger.commands.output import print_line, write
 from ledger.commands.scope import scope_of
 from ledger.reconcile.comparison import Dimension
 
@@ -77,9 +77,9 @@ def reconcile(
     statements = [reading.load(file, provider=provider) for file in files]
     for file, statement in zip(files, statements, strict=True):
         of = f" of {statement.provider}" if statement.provider else ""
-        say(f"{file}: {statement.kind}{of}, {counted(len(statement.lines), 'line')}")
+        print_line(f"{file}: {statement.kind}{of}, {counted(len(statement.lines), 'line')}")
         for warning in statement.warnings:
-            say(f"{file}: {warning}")
+            print_line(f"{file}: {warning}")
     engine = open_ledger(ledger)
     entries = reconciliation.reconcile(engine, statements, scope, by=by, same=alike, tolerance=part)
     shown = [entry for entry in entries if not differences or entry.verdict not in AGREES]
@@ -87,8 +87,8 @@ def reconcile(
     if by is Dimension.MODEL and any(entry.item for entry in entries):
         items = unnamed_items([line for statement in statements for line in statement.lines])
         for item, amount in sorted(items.items(), key=lambda pair: -pair[1])[:ITEMS_SHOWN_MAX]:
-            say(f"without a model: {item}: {short_usd(amount) or 0} USD")
-    say(output.summary(entries) or "the statements report nothing for this period")
+            print_line(f"without a model: {item}: {short_usd(amount) or 0} USD")
+    print_line(output.summary(entries) or "the statements report nothing for this period")
     if any(entry.verdict not in AGREES for entry in entries):
         raise typer.Exit(1)
 

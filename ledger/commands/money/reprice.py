@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ledger.commands.options import LedgerOption, NamesOption, Only, Prices, Since, Until
-from ledger.commands.output import print_table, say
+from ledger.commands.output import print_line, print_table
 from ledger.commands.scope import scope_of
 
 
@@ -37,11 +37,13 @@ def reprice(
     engine = open_ledger(ledger)
     changes = repricing.changes(engine, book, scope, now=now)
     if not changes:
-        say("nothing changes: every line has the price it would get today")
+        print_line("nothing changes: every line has the price it would get today")
         return
     print_table(difference(changes))
     if dry_run:
-        say("nothing was written")
+        print_line("nothing was written")
         return
     added = repricing.apply(engine, book, scope, now=now, reason=reason)
-    say(f"added: {counted(added, 'charge')}; the ones they replace stay in the table charges")
+    print_line(
+        f"added: {counted(added, 'charge')}; the ones they replace stay in the table charges"
+    )

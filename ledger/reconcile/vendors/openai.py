@@ -13,6 +13,7 @@ from ledger.reconcile.statement import (
     epoch_day,
     line_of,
     picousd,
+    require_usd,
 )
 
 
@@ -32,8 +33,9 @@ def _usage(bucket: dict[str, Any], result: dict[str, Any]) -> Line:
 
 def _costs(bucket: dict[str, Any], result: dict[str, Any]) -> Line:
     amount = result.get("amount")
-    if not isinstance(amount, dict) or str(amount.get("currency", "usd")).lower() != "usd":
-        raise Unreadable(f"an amount that is not in USD: {str(amount)[:80]}")
+    if not isinstance(amount, dict):
+        raise Unreadable("a cost without an amount")
+    require_usd(amount.get("currency", "usd"))
     # Grouped by line item, an item reads `gpt-5-2025-08-07, cached input`; some name no model.
     item = str(result.get("line_item") or "")
     model, separator, _ = item.rpartition(", ")

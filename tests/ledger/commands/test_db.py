@@ -125,6 +125,7 @@ def test_a_sync(tokentee, new_sqlite):
     result = tokentee("sync", source, target)
     assert (result.exit_code, result.stdout) == (0, "")
     assert "2 exchanges are in the target, 0 were refused" in result.stderr
+    put(engine, whole(settled("c")), whole(settled("d")))
     engine.dispose()
     engine = db.open_engine(target)
     with db.writing(engine) as connection:
@@ -133,7 +134,9 @@ def test_a_sync(tokentee, new_sqlite):
             "BEGIN SELECT RAISE(ABORT, 'not these'); END"
         )
     assert tokentee("sync", source, target).exit_code == 1
-    assert tokentee("sync", source, target).stdout == "a\tnot these\nb\tnot these\n"
+    result = tokentee("sync", source, target)
+    assert result.stdout == "c\tnot these\nd\tnot these\n"
+    assert "2 exchanges are in the target, 2 were refused" in result.stderr
     engine.dispose()
 
 

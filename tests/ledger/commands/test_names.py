@@ -48,9 +48,22 @@ def test_a_report_by_team(run, names):
     assert found["total"]["requests"] == 4
 
 
+def test_an_origin_has_no_default_port(run):
+    text = run("report", "--by", "origin").stdout
+    assert "https://api.openai.com " in text
+    assert ":443" not in text
+    stored = "https://api.openai.com:443"
+    rows = csv.DictReader(io.StringIO(run("report", "--by", "origin", "-f", "csv").stdout))
+    counts = {row["origin"]: row["requests"] for row in rows}
+    for given in ("https://api.openai.com", stored, "https://api.openai.com*"):
+        found = json.loads(run("report", "--only", f"origin={given}", "-f", "json").stdout)
+        assert found["total"]["requests"] == int(counts[stored])
+
+
 def test_names_are_suggested_as_a_file_that_is_valid(run, names, tmp_path):
     result = run("names", "suggest")
     assert '# key = "k1"' in result.stdout
+    assert ", at https://api.openai.com\n" in result.stdout
     assert "# 6 requests, ≥" in result.stdout or "# 6 requests, $" in result.stdout
     uncommented = result.stdout.replace("# [[", "[[").replace("# key", "key")
     (tmp_path / "suggested.toml").write_text(

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from ledger.pages.charts import Groups, Lines, short_name, stack
+from ledger.pages.charts import Lines, short_name, stack
 from ledger.pages.period import Period
-from ledger.pages.sums import Sums
+from ledger.pages.sums import Groups, Sums
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 PERIOD = Period(since=datetime(2026, 11, 15, tzinfo=UTC), until=None, now=NOW)

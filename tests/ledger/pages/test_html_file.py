@@ -3,7 +3,9 @@
 import base64
 import hashlib
 import json
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from html.parser import HTMLParser
 
@@ -193,3 +195,24 @@ def test_a_file_that_cannot_be_written_is_one_line(engine, tmp_path):
 def test_a_file_is_written_whole(engine, tmp_path):
     size = html_file.write(engine, Scope(), tmp_path / "x.html", now=NOW)
     assert (tmp_path / "x.html").stat().st_size == size
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_only_its_owner_can_read_a_file(engine, tmp_path, is_there):
+    path = tmp_path / "x.html"
+    if is_there:
+        path.write_text("an older page" * 100_000)
+        path.chmod(0o644)
+    size = html_file.write(engine, Scope(), path, now=NOW)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_size == size
+
+
+def test_a_page_goes_into_a_pipe(engine, tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path, mode=0o644)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(path.read_bytes)
+        size = html_file.write(engine, Scope(), path, now=NOW)
+        assert len(read.result(60)) == size
+    assert path.stat().st_mode & 0o777 == 0o644

@@ -1,5 +1,6 @@
 """The sums of a page are those of `report`, however a period lies to the days that have sums."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from ledger.pages import sums
 from ledger.pages.period import Period
 from ledger.store.scope import Scope
 from tests.ledger.pages.conftest import NOW
+from tests.ledger.written import charge, put, reading, settled
 
 START = datetime(2026, 11, 12, tzinfo=UTC)
 
@@ -113,3 +115,31 @@ def test_an_empty_ledger_has_no_sums(engine):
     assert table.total() == sums.Sums()
     assert table.by_name("model") == {}
     assert counts == sums.Counts()
+
+
+@pytest.mark.parametrize("word", ["session", "model", "key", "tag:team"])
+@pytest.mark.parametrize("only", [(), (("model", "gpt-5"),), (("model", "none"),)])
+def test_the_database_ranks_groups_as_python_does(either, word, only):
+    scope = Scope(since=START, only=only)
+    with either.connect() as connection:
+        found = sums.read_by(connection, scope, word, time=None)
+        by_name = {name: each for (_, name), each in found.items()}
+        count = len(by_name)
+        for rows_max in {1, 2, 3, 15, *range(max(1, count - 2), count + 2)}:
+            ranked = sums.read_costliest(connection, scope, word, rows_max)
+            expected = sums.costliest_of(by_name, rows_max)
+            assert list(ranked.shown.items()) == list(expected.shown.items())
+            assert (ranked.rest, ranked.merged) == (expected.rest, expected.merged)
+
+
+def test_costs_beyond_64_bits_are_ranked(engine):
+    huge = 2**62
+    for number in range(9):
+        exchange = settled(f"a{number}", at=NOW, session_id=f"s{number % 3}")
+        cost = huge if number % 3 else 1
+        lines = (replace(charge("output", 1, 1), unit_picousd=cost, amount_picousd=cost),)
+        put(engine, (exchange, reading(exchange), lines))
+    with engine.connect() as connection:
+        found = sums.read_costliest(connection, Scope(), "session", 1)
+    assert {name: each.cost_picousd for name, each in found.shown.items()} == {"s1": 3 * huge}
+    assert (found.rest.cost_picousd, found.merged) == (3 * huge + 3, 2)

@@ -312,7 +312,11 @@ def test_a_day_with_an_offset_is_the_day_in_utc():
                     }
                 )
             ),
-            "an amount that is not in USD",
+            "an amount that is not in USD: eur",
+        ),
+        (
+            page(openai({"object": "organization.costs.result", "amount": 1})),
+            "a cost without an amount",
         ),
         (
             page(anthropic({"amount": "1", "currency": "EUR"})),
@@ -464,6 +468,20 @@ def test_azure_in_another_currency():
     text = "Date,MeterCategory,CostInBillingCurrency,BillingCurrency\n11/02/2026,OpenAI,1,EUR\n"
     with pytest.raises(LedgerError, match="line 2: an amount that is not in USD: EUR"):
         read("file", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Date,MeterCategory,CostInBillingCurrency,BillingCurrency\n11/02/2026,OpenAI,1,U\t\x1b[2J\n",
+        page(openai({"object": "organization.costs.result", "amount": {"currency": "\x1b[2J"}})),
+    ],
+    ids=["azure", "openai"],
+)
+def test_a_strange_currency_is_shown_in_printable_characters(text):
+    with pytest.raises(LedgerError, match="not in USD") as refusal:
+        read("file", text)
+    assert str(refusal.value).isprintable()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,20 @@
+"""Pure. Origins: stored with their port, shown without the default port of their scheme."""
+
+DEFAULT_PORTS = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
+
+
+def shown_origin(origin: str) -> str:
+    """`https://api.example.com` of `https://api.example.com:443`; other ports stay."""
+    return origin.removesuffix(_default_port(origin))
+
+
+def stored_origin(origin: str) -> str:
+    """The opposite: an origin without a port gets the default port of its scheme."""
+    _, _, host = origin.partition("://")
+    # The colons of an IPv6 address stand in brackets.
+    has_port = ":" in host.rpartition("]")[2]
+    return origin if has_port else origin + _default_port(origin)
+
+
+def _default_port(origin: str) -> str:
+    return DEFAULT_PORTS.get(origin.partition("://")[0], "")
