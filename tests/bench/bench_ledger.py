@@ -77,7 +77,7 @@ def questions_of(
 
 def space_of(engine: Engine, rows: int, *, console: Console) -> dict[str, float]:
     """Megabytes per million exchanges: of the ledger, and of each table of sums."""
-    names = ("hourly_usage", "daily", "daily_by", "hourly")
+    names = ("hourly_usage", "daily", "daily_by", "hourly", "unpriced_lines")
     if engine.dialect.name == "postgresql":
         text = "SELECT pg_total_relation_size(:name)"
         whole = "SELECT pg_database_size(current_database())"

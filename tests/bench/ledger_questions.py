@@ -82,7 +82,7 @@ def questions() -> Iterator[Asked]:
     yield Asked(
         name="unpriced, all of it",
         ask=lambda engine: _rows(engine, "SELECT model, COUNT(*) FROM unpriced GROUP BY model"),
-        seconds_max=None,
+        seconds_max=ALL_TIME_SECONDS,
     )
     for address in (
         *("/", "/section/odd", "/section/speed", "/section/teams", "/section/sessions"),

@@ -37,6 +37,9 @@ class Client:
     """As long as it may take on a busy machine; an import of a large SDK takes 30 s then."""
     is_fast: bool = False
     """Part of the default test run."""
+    is_sdk: bool = False
+    """Takes seconds to import. By default it runs behind `tokentee run`, and in
+    `tests/proxy/test_sdks.py` behind mitmdump."""
     calls: int = 1
     """LLM calls that it makes, at least."""
     session: bool = False
@@ -86,9 +89,9 @@ AIOHTTP = (
 CLIENTS = (
     _python("requests", calls=2, is_fast=True),
     _python("httpx", calls=2, is_fast=True),
-    _python("openai", calls=3, is_fast=True),
-    _python("anthropic", calls=2, is_fast=True),
-    _python("google-genai", calls=2, is_fast=True),
+    _python("openai", calls=3, is_fast=True, is_sdk=True),
+    _python("anthropic", calls=2, is_fast=True, is_sdk=True),
+    _python("google-genai", calls=2, is_fast=True, is_sdk=True),
     Client(
         name="curl",
         arguments=("curl", "-sS", "-H", "content-type: application/json", "-d", BODY, CHAT),

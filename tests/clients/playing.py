@@ -65,10 +65,16 @@ def can_play() -> bool:
         return False
 
 
-def play(clients: Sequence[Client], folder: Path) -> dict[str, Played]:
-    """All clients in all variants, in namespaces of their own."""
+def play(
+    clients: Sequence[Client], folder: Path, *, behind_mitmdump: Sequence[Client] | None = None
+) -> dict[str, Played]:
+    """Clients in all variants, in namespaces of their own.
+
+    `behind_mitmdump`: those of them that are played in that variant, if not all.
+    """
     authority, certificate = make_certificates(folder, HOSTS)
-    specs = [spec_of(client) for client in clients]
+    all_specs = [spec_of(client) for client in clients]
+    few_specs = [spec_of(client) for client in behind_mitmdump or clients]
     (folder / "confdir").mkdir()
     # An address for each, so that a warning names the right one; upstream answers at all of them.
     names = [f"127.0.1.{number} {host}\n" for number, host in enumerate(HOSTS, start=1)]
@@ -85,7 +91,7 @@ def play(clients: Sequence[Client], folder: Path) -> dict[str, Played]:
             json.dumps(
                 {
                     "variant": variant,
-                    "clients": specs,
+                    "clients": few_specs if variant == "mitmdump" else all_specs,
                     "authority": str(authority),
                     "certificate": str(certificate),
                     "confdir": str(folder / "confdir"),

@@ -16,7 +16,10 @@ from tests.clients.matrix import CLIENTS, Client
 from tests.clients.playing import Played
 
 FAST = [client for client in CLIENTS if client.is_fast]
+BEHIND_MITMDUMP = [client for client in FAST if not client.is_sdk]
 LED = ("run", "mitmdump")
+FAST_LED = [("run", client) for client in FAST]
+FAST_LED += [("mitmdump", client) for client in BEHIND_MITMDUMP]
 
 pytestmark = [
     pytest.mark.skipif(not playing.can_play(), reason="unshare may not make namespaces here"),
@@ -61,7 +64,8 @@ class Checks:
 
 @pytest.fixture(scope="module")
 def fast_played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
-    return playing.play(FAST, tmp_path_factory.mktemp("fast"))
+    folder = tmp_path_factory.mktemp("fast")
+    return playing.play(FAST, folder, behind_mitmdump=BEHIND_MITMDUMP)
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +76,13 @@ def all_played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, P
 
 
 @pytest.mark.proxy
-@pytest.mark.parametrize("client", FAST, ids=name_of)
-@pytest.mark.parametrize("variant", LED)
+@pytest.mark.parametrize(
+    ("variant", "client"),
+    [
+        pytest.param(variant, client, id=f"{variant}-{name_of(client)}")
+        for variant, client in FAST_LED
+    ],
+)
 class TestFast(Checks):
     """Clients that are there anyway."""
 

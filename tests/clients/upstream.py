@@ -140,7 +140,7 @@ def serving(certificate: Path) -> Iterator[Kept]:
     )
     marks = _Server((ADDRESS, MARK_PORT), made)
     for server in (secure, marks):
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield kept
     finally:

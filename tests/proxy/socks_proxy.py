@@ -1,16 +1,16 @@
 """A SOCKS5 proxy (RFC 1928), with or without user and password (RFC 1929)."""
 
-import contextlib
 import socket
 import struct
-import threading
 from dataclasses import dataclass, field
+
+from tests.proxy.relaying import RelayingProxy, relay
 
 SUCCEEDED, NOT_ALLOWED = 0, 2
 
 
 @dataclass
-class SocksProxy:
+class SocksProxy(RelayingProxy):
     """`with SocksProxy(credentials="user:pass") as proxy:`; `proxy.seen` is where it was led."""
 
     credentials: str | None = None
@@ -21,27 +21,12 @@ class SocksProxy:
     wrong: list[str] = field(default_factory=list)
     """Credentials that were refused."""
 
-    def __enter__(self) -> "SocksProxy":
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
     def url(self, scheme: str) -> str:
         who = f"{self.credentials}@" if self.credentials else ""
         return f"{scheme}://{who}127.0.0.1:{self.port}"
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=[client], daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        with client, contextlib.suppress(OSError), client.makefile("rb") as file:
+    def serve(self, client: socket.socket) -> None:
+        with client.makefile("rb") as file:
             version, count = file.read(2)
             methods = file.read(count)
             assert version == 5
@@ -71,7 +56,7 @@ class SocksProxy:
             # Every name leads to this machine.
             with socket.create_connection(("127.0.0.1", port), 10) as upstream:
                 client.sendall(answer)
-                _relay(client, upstream)
+                relay(client, upstream)
 
     def _knows(self, client, file) -> bool:
         file.read(1)
@@ -82,16 +67,3 @@ class SocksProxy:
             self.wrong.append(f"{user}:{password}")
         client.sendall(bytes([1, 0 if is_right else 1]))
         return is_right
-
-
-def _relay(one: socket.socket, other: socket.socket) -> None:
-    def pump(source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-
-    back = threading.Thread(target=pump, args=[other, one], daemon=True)
-    back.start()
-    pump(one, other)
-    back.join(30)

@@ -14,12 +14,10 @@ import pytest
 from h2.exceptions import ProtocolError
 
 from tests.conftest import Say
-from tests.proxy import attacks, certificates, http2_attacks, mitmdump
-from tests.proxy.attack import JSON
+from tests.proxy import certificates, http2_attacks
 from tests.proxy.http2_attacks import ATTACKS, BY_NAME, Http2Attack, Peer
 from tests.proxy.mitmdump import Mitmdump
-from tests.proxy.test_attacks import ATTACK_SECONDS_MAX, Arena, check
-from tests.proxy.upstream import Answer, Upstream
+from tests.proxy.test_attacks import ATTACK_SECONDS_MAX, Arena, check, params, running_arena
 
 pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
 
@@ -61,18 +59,10 @@ def hostile_upstream(context: ssl.SSLContext) -> Iterator[int]:
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     folder = tmp_path_factory.mktemp("http2")
     context = certificates.server_context(certificates.make_certificate(folder), http2=True)
-    patch = pytest.MonkeyPatch()
-    patch.setattr(mitmdump, "START_SECONDS_MAX", ATTACK_SECONDS_MAX)
-    normal = Answer(pieces=(attacks.normal_answer(),), content_type=JSON)
     with (
-        contextlib.ExitStack() as stack,
-        Upstream(lambda _: normal) as upstream,
         hostile_upstream(context) as port,
+        running_arena(folder, beside=f"https://127.0.0.1:{port}") as running,
     ):
-        stack.callback(patch.undo)
-        running = Arena(folder, upstream, beside=f"https://127.0.0.1:{port}")
-        stack.callback(running.drop, is_ours=True)
-        stack.callback(running.drop, is_ours=False)
         yield running
 
 
@@ -91,18 +81,7 @@ def play(attack: Http2Attack, proxy: Mitmdump) -> bytes:
     return got if attack.is_compared else b""
 
 
-def params() -> list[object]:
-    return [
-        pytest.param(
-            attack.name,
-            id=attack.name.replace(" ", "-"),
-            marks=[] if attack.is_quick else [pytest.mark.soak],
-        )
-        for attack in ATTACKS
-    ]
-
-
-@pytest.mark.parametrize("name", params())
+@pytest.mark.parametrize("name", params(ATTACKS))
 def test_nobody_notices(arena: Arena, name: str, say_at_end: Say) -> None:
     attack = BY_NAME[name]
     check(

@@ -15,11 +15,8 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.sync.server import ServerConnection, serve
 
 from tests.conftest import Say
-from tests.proxy import attacks, mitmdump
-from tests.proxy.attack import JSON
 from tests.proxy.mitmdump import Mitmdump
-from tests.proxy.test_attacks import ATTACK_SECONDS_MAX, Arena, check
-from tests.proxy.upstream import Answer, Upstream
+from tests.proxy.test_attacks import ATTACK_SECONDS_MAX, Arena, check, params, running_arena
 from tests.proxy.websocket_attacks import ATTACKS, BY_NAME, WebSocketAttack, received
 
 pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
@@ -53,26 +50,17 @@ def peer() -> Peer:
 
 @pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory, peer: Peer) -> Iterator[Arena]:
-    patch = pytest.MonkeyPatch()
-    patch.setattr(mitmdump, "START_SECONDS_MAX", ATTACK_SECONDS_MAX)
-    normal = Answer(pieces=(attacks.normal_answer(),), content_type=JSON)
     with (
         contextlib.ExitStack() as stack,
-        Upstream(lambda _: normal) as upstream,
         serve(peer.speak, "127.0.0.1", 0, max_size=None, ping_interval=None) as server,
     ):
-        stack.callback(patch.undo)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         stack.callback(thread.join)
         stack.callback(server.shutdown)
-        port = server.socket.getsockname()[1]
-        running = Arena(
-            tmp_path_factory.mktemp("attacks"), upstream, beside=f"http://127.0.0.1:{port}"
-        )
-        stack.callback(running.drop, is_ours=True)
-        stack.callback(running.drop, is_ours=False)
-        yield running
+        beside = f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+        folder = tmp_path_factory.mktemp("attacks")
+        yield stack.enter_context(running_arena(folder, beside=beside))
 
 
 def play(attack: WebSocketAttack, proxy: Mitmdump, peer: Peer) -> bytes:
@@ -118,18 +106,7 @@ def hash_of(message: str | bytes) -> int:
     return hash(message if isinstance(message, bytes) else message.encode())
 
 
-def params() -> list[object]:
-    return [
-        pytest.param(
-            attack.name,
-            id=attack.name.replace(" ", "-"),
-            marks=[] if attack.is_quick else [pytest.mark.soak],
-        )
-        for attack in ATTACKS
-    ]
-
-
-@pytest.mark.parametrize("name", params())
+@pytest.mark.parametrize("name", params(ATTACKS))
 def test_nobody_notices(arena: Arena, peer: Peer, name: str, say_at_end: Say) -> None:
     attack = BY_NAME[name]
     check(

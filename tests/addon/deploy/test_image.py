@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -159,9 +160,10 @@ def test_the_image_starts_is_healthy_and_stops(image: Image):
     )  # fmt: skip
     try:
         deadline = time.monotonic() + START_SECONDS_MAX
-        while not is_healthy():
+        while not (listens(health_port) and is_healthy()):
             assert process.poll() is None, process.communicate()[0]
             assert time.monotonic() < deadline, "it did not become healthy"
+            time.sleep(0.05)
         process.send_signal(signal.Signals[image.stop_signal])
         said, _ = process.communicate(timeout=STOP_SECONDS_MAX)
     finally:
@@ -181,6 +183,12 @@ def test_the_image_starts_is_healthy_and_stops(image: Image):
         and path != config
     }
     assert not outside, "the file system of the image is read-only"
+
+
+def listens(port: int) -> bool:
+    """Looked at before the health check, which takes a process of its own."""
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_an_instruction_goes_on_after_a_backslash():

@@ -6,22 +6,12 @@ places, hooks that stream or change what passes. What is compared is everything 
 for: hooks, bytes to either side, connections opened and closed.
 """
 
-import contextlib
 import itertools
-from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from mitmproxy import connection, http, options
-from mitmproxy.addons.proxyserver import Proxyserver
-from mitmproxy.connection import ConnectionState
-from mitmproxy.proxy import commands, context, events
-from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode
-from mitmproxy.proxy.mode_specs import ProxyMode
 
-from addon.proxy.patches import chunk_runs, http_stream, message_types
+from tests.addon.proxy.patches.layers import HOOKS, Step, play, wrapped
 
 REQUESTS = (
     b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n",
@@ -48,127 +38,6 @@ ANSWERS = (
     b"HTTP/1.1 500 No\r\ncontent-length: 99\r\n\r\nshort",
     b"rubbish\r\n\r\n",
 )
-HOOKS = ("nothing", "stream", "callable", "marks", "drops", "changes", "answers", "kills")
-
-
-class Nobody:
-    """A watcher that wants nothing."""
-
-    def broke(self, flow: http.HTTPFlow, *, by_client: bool) -> None:
-        assert flow.request
-        assert isinstance(by_client, bool)
-
-    def asks_again(self, flow: http.HTTPFlow) -> bool:
-        assert flow.response
-        return False
-
-    def stream_begins(self, flow: http.HTTPFlow) -> None:
-        assert flow.response
-
-    def upstream_ended(self, flow: http.HTTPFlow) -> None:
-        assert flow.response
-
-    def is_cut_short(self, flow: http.HTTPFlow) -> bool:
-        assert flow.response
-        return False
-
-    def release_held_end(self, flow: http.HTTPFlow) -> bytes:
-        assert flow.request
-        return b""
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one side does next: some bytes, or the end of its connection."""
-
-    from_client: bool
-    data: bytes | None
-
-
-def hook(kind: str, name: str, flow: http.HTTPFlow) -> None:
-    """What an addon does."""
-    if kind == "kills" and name == "responseheaders" and flow.killable:
-        flow.kill()
-    elif kind == "answers" and name == "request":
-        flow.response = http.Response.make(418, b"tea")
-    elif kind == "changes" and name == "response" and flow.response is not None:
-        flow.response.content = b"changed"
-    elif name == "responseheaders" and flow.response is not None:
-        streams: dict[str, bool | Callable[[bytes], bytes | list[bytes]]] = {
-            "stream": True,
-            "callable": lambda data: data or [],
-            # Each piece that another script's callable is given shows in what goes on.
-            "marks": lambda data: data + b"|" if data else [],
-            "drops": lambda _: [],
-        }
-        if kind in streams:
-            flow.response.stream = streams[kind]
-
-
-def play(steps: list[Step], kind: str) -> list[tuple[object, ...]]:
-    """What the layers ask for while the peers take these steps."""
-    opts = options.Options()
-    Proxyserver().load(opts)
-    client = connection.Client(
-        peername=("client", 1234),
-        sockname=("127.0.0.1", 8080),
-        timestamp_start=1.0,
-        state=ConnectionState.OPEN,
-        proxy_mode=ProxyMode.parse("reverse:http://x"),
-    )
-    ctx = context.Context(client, opts)
-    ctx.server.address = ("x", 80)
-    layer = HttpLayer(ctx, HTTPMode.transparent)
-    asked: list[tuple[object, ...]] = []
-    servers: list[connection.Connection] = []
-    todo: deque[events.Event] = deque([events.Start()])
-
-    def side(which: connection.Connection) -> str:
-        return "client" if which is client else f"server {servers.index(which)}"
-
-    def take(command: commands.Command) -> None:
-        if isinstance(command, commands.StartHook):
-            flow = next(iter(command.args()))
-            if isinstance(flow, http.HTTPFlow):
-                hook(kind, command.name, flow)
-                error = flow.error.msg if flow.error else None
-                content = flow.response.raw_content if flow.response else None
-                asked.append((command.name, error, content))
-        elif isinstance(command, commands.OpenConnection):
-            servers.append(command.connection)
-            command.connection.state = ConnectionState.OPEN
-            asked.append(("open", command.connection.address))
-            todo.append(events.OpenConnectionCompleted(command, None))
-        elif isinstance(command, commands.SendData):
-            asked.append(("send", side(command.connection), command.data))
-        elif isinstance(command, commands.CloseConnection):
-            asked.append(("close", side(command.connection), getattr(command, "half_close", False)))
-            command.connection.state = ConnectionState.CLOSED
-        elif isinstance(command, commands.RequestWakeup):
-            todo.append(events.Wakeup(command))
-        if isinstance(command, commands.StartHook) and command.blocking:
-            todo.append(events.HookCompleted(command))
-
-    def run() -> None:
-        while todo:
-            try:
-                for command in layer.handle_event(todo.popleft()):
-                    take(command)
-            except (NotImplementedError, AssertionError) as failure:  # its own, as for trailers
-                asked.append(("raised", type(failure).__name__))
-
-    run()
-    for step in steps:
-        peer = client if step.from_client else (servers[-1] if servers else None)
-        if peer is None or not peer.state & ConnectionState.CAN_READ:
-            continue
-        if step.data is None:
-            peer.state = ConnectionState.CLOSED
-            todo.append(events.ConnectionClosed(peer))
-        else:
-            todo.append(events.DataReceived(peer, step.data))
-        run()
-    return asked
 
 
 @st.composite
@@ -189,20 +58,6 @@ def steps_of(draw: st.DrawFn) -> list[Step]:
         steps.insert(at, Step(draw(st.booleans()), None))
     steps.append(Step(draw(st.booleans()), None))
     return steps
-
-
-@contextlib.contextmanager
-def wrapped() -> Iterator[None]:
-    uninstalls = [
-        http_stream.install(Nobody()),
-        chunk_runs.install(takes_runs=lambda _: False),
-        message_types.install(),
-    ]
-    try:
-        yield
-    finally:
-        for uninstall in reversed(uninstalls):
-            uninstall()
 
 
 def joined(asked: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
