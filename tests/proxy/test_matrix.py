@@ -25,7 +25,7 @@ from tests.proxy.upstream import Answer, Framing, Request, Upstream
 from tests.proxy.wires import WIRES
 from tests.proxy.wires.wire import Wire, asks
 
-pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.proxy, pytest.mark.timeout(900)]
 
 WORKERS = 6
 CASES = {case.number: case for case in cases()}
