@@ -24,7 +24,9 @@ from tests.proxy.attack import (
 from tests.proxy.upstream import Answer, Raw, Request
 
 QUIET_SECONDS = 3
-"""How long a proxy that sends nothing is waited for."""
+"""How long a proxy that sends nothing more is waited for."""
+FIRST_BYTE_SECONDS = 12
+"""How long the first byte is waited for: reading 20 000 chunks takes seconds on a busy machine."""
 SLOW_CONNECTIONS = 200
 EVENT = b'event: ping\ndata: {"type":"ping"}\n\n'
 
@@ -51,11 +53,12 @@ def with_extension(piece: bytes, extension: bytes) -> bytes:
 
 def received(connection: socket.socket, is_enough: Callable[[bytes], bool]) -> bytes:
     """What comes until it is enough, or nothing more does."""
-    connection.settimeout(QUIET_SECONDS)
+    connection.settimeout(FIRST_BYTE_SECONDS)
     got = b""
     with contextlib.suppress(OSError):
         while not is_enough(got) and (data := connection.recv(262_144)):
             got += data
+            connection.settimeout(QUIET_SECONDS)
     return got
 
 
