@@ -215,8 +215,16 @@ def imports_of(path: Path) -> list[tuple[str, int]]:
     return list(_imports_of(path))
 
 
+def statements_of(node: ast.AST) -> Iterator[ast.AST]:
+    """Every statement within, at any depth; not the expressions, which are far more."""
+    for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for inner in getattr(node, field, ()):
+            yield inner
+            yield from statements_of(inner)
+
+
 def _imports_of(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(parsed(path)):
+    for node in statements_of(parsed(path)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -4,6 +4,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from h2.exceptions import ProtocolError
 from mitmproxy import connection, http, options
@@ -76,6 +77,14 @@ def hook(kind: str, name: str, flow: http.HTTPFlow) -> None:
             flow.response.stream = streams[kind]
 
 
+@cache
+def proxy_options() -> options.Options:
+    """mitmproxy's own, made once: the layers only read them."""
+    made = options.Options()
+    Proxyserver().load(made)
+    return made
+
+
 def play(
     steps: list[Step],
     kind: str,
@@ -84,8 +93,6 @@ def play(
     server_protocol: bytes = b"http/1.1",
 ) -> list[tuple[object, ...]]:
     """What the layers ask for while the peers take these steps."""
-    opts = options.Options()
-    Proxyserver().load(opts)
     client = connection.Client(
         peername=("client", 1234),
         sockname=("127.0.0.1", 8080),
@@ -94,7 +101,7 @@ def play(
         proxy_mode=ProxyMode.parse("reverse:http://x"),
         alpn=client_protocol,
     )
-    ctx = context.Context(client, opts)
+    ctx = context.Context(client, proxy_options())
     ctx.server.address = ("x", 80)
     layer = HttpLayer(ctx, HTTPMode.transparent)
     asked: list[tuple[object, ...]] = []
