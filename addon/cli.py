@@ -3,6 +3,7 @@
 `--help`, `--version` and a mistyped command are answered here, without importing anything.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Iterable
@@ -151,7 +152,14 @@ def version() -> str:
 
 
 def _loaded(module: str) -> Any:
-    return import_module(_PACKAGE + module)
+    """The module, imported without the garbage collector, which would find nothing: what is
+    imported stays (measured: a twelfth of the CPU time of `tokentee report`)."""
+    gc.disable()
+    try:
+        return import_module(_PACKAGE + module)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _nothing() -> None:
