@@ -1,11 +1,12 @@
 """Wiring. `tokentee run`: a recording proxy, alone or around a command."""
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from addon.run.imports import uncollected_imports
 
 if TYPE_CHECKING:
     from addon.run.call.arguments import Call
@@ -92,15 +93,11 @@ def _show_live(call: "Call") -> int:
 
 def _starter(call: "Call") -> "Callable[[Call], int]":
     """The function that runs the call in this process."""
-    # Imports create permanent objects: the garbage collector would spend a tenth of the start on
-    # them.
-    gc.disable()
-    if call.command:
-        from addon.run.around import run_around as start
-    else:
-        from addon.run.alone import run_proxy as start
-    gc.freeze()
-    gc.enable()
+    with uncollected_imports():
+        if call.command:
+            from addon.run.around import run_around as start
+        else:
+            from addon.run.alone import run_proxy as start
     return start
 
 

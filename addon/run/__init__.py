@@ -4,6 +4,7 @@
     lean, master  mitmproxy with only the addons that recording needs
     workspace     the project and branch that a command is run in
     summary       the bill
+    imports       imports without the garbage collector, for a quick start
     call/         the command line and the config file
     command/      the command: its environment, its process, its connections
     workers/      several proxies on one address, and their supervisor

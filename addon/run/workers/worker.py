@@ -3,10 +3,11 @@
 The supervisor starts it; the descriptor is its end of the socket pair between both.
 """
 
-import gc
 import signal
 import socket
 import sys
+
+from addon.run.imports import uncollected_imports
 
 
 def main() -> int:
@@ -21,12 +22,8 @@ def main() -> int:
     from addon.run import lean
 
     lean.install()
-    # As in `addon.commands.run`: imported objects stay for the whole run.
-    gc.disable()
-    from addon.run.workers.attendant import attend
-
-    gc.freeze()
-    gc.enable()
+    with uncollected_imports():
+        from addon.run.workers.attendant import attend
     return attend(job, control)
 
 
