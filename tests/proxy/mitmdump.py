@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.proxy.forked import Forked
+
 REPOSITORY = Path(__file__).parents[2]
 TEE = REPOSITORY / "addon" / "tee.py"
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -48,6 +50,8 @@ class Mitmdump:
     arguments: Iterable[str] = ()
     tool: str = "mitmdump"
     """Or mitmweb."""
+    has_own_interpreter: bool = False
+    """Start Python and import all, as a user does; or fork a process that has imported it."""
 
     def __enter__(self) -> "Mitmdump":
         return self.start()
@@ -97,32 +101,36 @@ class Mitmdump:
         }
         if self.script == TEE:
             options.setdefault("ledger_url", f"sqlite:///{self.ledger}")
-        command = [
-            sys.executable,
-            "-c",
-            f"from mitmproxy.tools.main import {self.tool}; {self.tool}()",
-        ]
+        words: list[str] = []
         for index, upstream in enumerate(self.upstreams):
             mode = f"reverse:{upstream}" if "://" in upstream else upstream
-            command += ["--mode", f"{mode}@127.0.0.{index + 1}:0"]
+            words += ["--mode", f"{mode}@127.0.0.{index + 1}:0"]
         for script in [*self.beside, *([self.script] if self.script else [])]:
-            command += ["-s", str(script)]
+            words += ["-s", str(script)]
         for name, value in options.items():
-            command += ["--set", f"{name}={value}"]
-        self.process = subprocess.Popen(
-            [*command, *self.arguments],
+            words += ["--set", f"{name}={value}"]
+        words += self.arguments
+        environment = os.environ | {"TOKENTEE_LEDGER": "", "NO_COLOR": "1"} | dict(self.environment)
+        self.process = self._popen(words, environment)
+        self._reader = threading.Thread(target=self._read_log, name="mitmdump log", daemon=True)
+        self._reader.start()
+
+    def _popen(
+        self, words: list[str], environment: dict[str, str]
+    ) -> "subprocess.Popen[str] | Forked":
+        if self.tool == "mitmdump" and not self.has_own_interpreter:
+            return Forked(words, folder=self.folder, environment=environment)
+        code = f"from mitmproxy.tools.main import {self.tool}; {self.tool}()"
+        return subprocess.Popen(
+            [sys.executable, "-c", code, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
             cwd=self.folder,
-            env=os.environ
-            | {"PYTHONUNBUFFERED": "1", "TOKENTEE_LEDGER": "", "NO_COLOR": "1"}
-            | dict(self.environment),
+            env=environment | {"PYTHONUNBUFFERED": "1"},
         )
-        self._reader = threading.Thread(target=self._read_log, name="mitmdump log", daemon=True)
-        self._reader.start()
 
     @property
     def log(self) -> str:

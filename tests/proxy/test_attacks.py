@@ -124,6 +124,7 @@ class Arena:
                 beside=[TURNS],
                 options=trusting | (hosts if is_ours else {}),
                 script=TEE if is_ours else BARE,
+                has_own_interpreter=True,  # its memory is measured
             )
             self._proxies[is_ours] = proxy.start()
             for _ in range(5):  # what is done once is done before anything is measured

@@ -1,5 +1,7 @@
 """The harness measures what it says: a bare mitmdump between its own two ends."""
 
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,3 +129,28 @@ def test_a_held_answer_waits_for_the_client_to_leave(proxy: Mitmdump, plain: Ups
 def test_a_bad_start_is_told(tmp_path: Path) -> None:
     with pytest.raises(DidNotStartError, match="Invalid proxy mode"):
         Mitmdump(tmp_path, upstreams=["nonsense"], script=BARE).start()
+
+
+def test_a_forked_mitmdump_is_a_process_of_its_own(tmp_path: Path, plain: Upstream) -> None:
+    """With a folder, a log and an exit code of its own, as one from the command line."""
+    one, other = (
+        Mitmdump(
+            tmp_path / name,
+            upstreams=[plain.url],
+            script=BARE,
+            has_own_interpreter=has_own_interpreter,
+        )
+        for name, has_own_interpreter in (("one", False), ("other", True))
+    )
+    with one, other:
+        for proxy in (one, other):
+            process = Path(f"/proc/{proxy.process.pid}")
+            assert (process / "cwd").readlink() == proxy.folder
+            assert proxy.process.poll() is None
+            with pytest.raises(subprocess.TimeoutExpired):
+                proxy.process.wait(0)
+        assert one.stop(signal.SIGKILL) == other.stop(signal.SIGKILL) == -signal.SIGKILL
+    with one, other:
+        pass
+    assert one.process.returncode == other.process.returncode == 0
+    assert one.log.splitlines()[0].endswith("Loading script " + str(BARE))

@@ -60,7 +60,12 @@ def test_a_missing_package_is_named(tmp_path: Path) -> None:
         "import sys\nsys.modules['genai_prices'] = None\nsys.modules['sqlalchemy'] = None\n"
     )
     lines = start_badly(
-        Mitmdump(tmp_path / "conf", upstreams=[NOBODY], environment={"PYTHONPATH": str(tmp_path)})
+        Mitmdump(
+            tmp_path / "conf",
+            upstreams=[NOBODY],
+            environment={"PYTHONPATH": str(tmp_path)},
+            has_own_interpreter=True,
+        )
     )
     assert any("uv run mitmdump" in line for line in lines)
     assert any("sqlalchemy" in line for line in lines)
@@ -73,7 +78,12 @@ def test_the_standalone_binary_is_recognised(tmp_path: Path) -> None:
         "import sys\nsys.frozen = True\nsys.modules['addon.proxy.recorder'] = None\n"
     )
     (line,) = start_badly(
-        Mitmdump(tmp_path / "conf", upstreams=[NOBODY], environment={"PYTHONPATH": str(tmp_path)})
+        Mitmdump(
+            tmp_path / "conf",
+            upstreams=[NOBODY],
+            environment={"PYTHONPATH": str(tmp_path)},
+            has_own_interpreter=True,
+        )
     )
     assert "standalone binary" in line
     assert "uv run mitmdump" in line
@@ -106,6 +116,7 @@ def test_a_good_start_says_what_is_odd(tmp_path: Path) -> None:
         upstreams=[NOBODY],
         options={"ledger_url": "", "stream_large_bodies": "1m"},
         environment={"TOKENTEE_LEDGER": f"sqlite:///{ledger}"},
+        has_own_interpreter=True,
     ) as proxy:
         assert proxy.wait_for_log("usage cannot be asked for in larger requests")
         assert ledger.stat().st_mode & 0o777 == 0o600
