@@ -8,6 +8,7 @@ Records of an older mitmproxy go through its migration.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,9 @@ VERSION = 21
 DEPTH_MAX = 32
 """Nesting of values; mitmproxy's own records have 6 levels."""
 _LENGTH_DIGITS_MAX = 12
-_ID = frozenset({"id"})
+_BEGINS_MEMBER = re.compile(rb"([0-9]{1,3}):([a-z_]{1,40});([0-9]{1,12}):")
+"""The name of a member as text, and the length of its value."""
+_PAST_ITS_END = "a length in its record reaches past its end"
 _NEEDED = frozenset({"version", "type", "id", "error", "request", "response", "websocket"})
 _KILLED = "Connection killed."
 """mitmproxy's text for a flow that was killed (`mitmproxy.flow.Error.KILLED_MESSAGE`)."""
@@ -45,6 +48,9 @@ _CLIENT_LEFT = "Client disconnected."
 
 type _Value = Any
 """A value of a tnetstring: text, bytes, numbers, lists and dicts of these."""
+
+type _Members = dict[str, tuple[int, int]]
+"""The start and the end of the content of each member of a record, by name."""
 
 
 def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
@@ -70,19 +76,22 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
                 file.seek(length + 1, 1)
                 continue
             record = file.read(length + 1)
-            yield Entry(file.tell(), length, _id_of(record), partial(_item, record, where))
+            yield _entry(record, file.tell(), where)
 
 
 def _unreadable(item: Unreadable) -> Item:
     return item
 
 
-def _id_of(record: bytes) -> str | None:
+def _entry(record: bytes, read_bytes: int, where: str) -> Entry:
     try:
-        found = _top(record, _ID)[0].get("id")
+        members = _members(record)
+        found = _content(record, *members["id"], 1) if "id" in members else None
     except (RecordingError, ValueError, RecursionError):
-        return None  # its fault is reported when it is parsed
-    return found if isinstance(found, str) else None
+        # Its fault is reported when it is parsed.
+        return Entry(read_bytes, len(record) - 1, None, partial(_item, record, None, where))
+    own_id = found if isinstance(found, str) else None
+    return Entry(read_bytes, len(record) - 1, own_id, partial(_item, record, members, where))
 
 
 def end_of_error(message: str) -> End:
@@ -92,9 +101,9 @@ def end_of_error(message: str) -> End:
     return End.CLIENT_LEFT if message == _CLIENT_LEFT else End.UPSTREAM_BROKE
 
 
-def _item(record: bytes, where: str) -> Item:
+def _item(record: bytes, members: _Members | None, where: str) -> Item:
     try:
-        state = _state_of(record)
+        state = _state_of(record, _members(record) if members is None else members)
         if state.get("type") != "http":
             return Skipped(where, Why.NOT_HTTP)
         return _exchange(state, where)
@@ -104,16 +113,17 @@ def _item(record: bytes, where: str) -> Item:
         return Unreadable(where, f"not a flow of mitmproxy 12 or older ({type(error).__name__})")
 
 
-def _state_of(record: bytes) -> Mapping[str, _Value]:
+def _state_of(record: bytes, members: _Members) -> Mapping[str, _Value]:
     """The flow's state in a record. Raises RecordingError or errors of the migration."""
-    state, _ = _top(record, _NEEDED)
+    state = {name: _content(record, *span, 1) for name, span in members.items() if name in _NEEDED}
     if state.get("version") == VERSION:
         return state
     # Half a second of imports, which current files do not need.
     from mitmproxy.io import compat
 
-    whole, _ = _top(record, None)
-    older: dict[bytes | str, Any] = dict(whole.items())
+    older: dict[bytes | str, Any] = {
+        name: _content(record, *span, 1) for name, span in members.items()
+    }
     return {str(name): value for name, value in compat.migrate_flow(older).items()}
 
 
@@ -206,24 +216,36 @@ def _next_length(file: BinaryIO) -> int | None:
     return None
 
 
-def _top(record: bytes, needed: frozenset[str] | None) -> tuple[dict[str, _Value], int]:
-    """The named members of a record; all for None."""
+def _members(record: bytes) -> _Members:
+    """Where the content of each member of a record is."""
     end = len(record) - 1
     if record[end:] != b"}":
         raise RecordingError("its record is no dictionary")
-    found: dict[str, _Value] = {}
+    found: _Members = {}
     at = 0
     while at < end:
-        key, at = _value(record, at, end, 1)
+        key, start, stop = _member(record, at, end, 1)
         name = key.decode() if isinstance(key, bytes) else key
         if not isinstance(name, str):
             raise RecordingError("a name in its record is no text")
-        if needed is None or name in needed:
-            found[name], at = _value(record, at, end, 1)
-        else:
-            _, at = _span(record, at, end)
-            at += 1
-    return found, at
+        found[name] = (start, stop)
+        at = stop + 1
+    return found
+
+
+def _member(data: bytes, at: int, limit: int, depth: int) -> tuple[_Value, int, int]:
+    """The name of a dictionary's member at `at`, and start and end of its value's content."""
+    # One match for what mitmproxy writes: a flow has some fifty members.
+    if (found := _BEGINS_MEMBER.match(data, at, limit)) is not None:
+        size, name, length = found.groups()
+        if int(size) == len(name):
+            start = found.end()
+            end = start + int(length)
+            if end >= limit:
+                raise RecordingError(_PAST_ITS_END)
+            return name.decode(), start, end
+    key, at = _value(data, at, limit, depth)
+    return key, *_span(data, at, limit)
 
 
 def _span(data: bytes, at: int, limit: int) -> tuple[int, int]:
@@ -234,31 +256,39 @@ def _span(data: bytes, at: int, limit: int) -> tuple[int, int]:
         raise RecordingError("a length in its record is no number")
     end = colon + 1 + int(digits)
     if end >= limit:
-        raise RecordingError("a length in its record reaches past its end")
+        raise RecordingError(_PAST_ITS_END)
     return colon + 1, end
 
 
 def _value(data: bytes, at: int, limit: int, depth: int) -> tuple[_Value, int]:
     """The value at `at`, and the start of the next."""
     start, end = _span(data, at, limit)
+    return _content(data, start, end, depth), end + 1
+
+
+def _content(data: bytes, start: int, end: int, depth: int) -> _Value:
+    """The value whose content is there; its tag is at `end`."""
     tag = data[end]
-    match tag:
-        case 0x2C:  # ,
-            return data[start:end], end + 1
-        case 0x3B:  # ;
-            return data[start:end].decode(), end + 1
-        case 0x5D | 0x7D:  # ] }
-            if depth >= DEPTH_MAX:
-                raise RecordingError(f"its record has more than {DEPTH_MAX} levels")
-            values = []
-            inner = start
-            while inner < end:
-                value, inner = _value(data, inner, end, depth + 1)
-                values.append(value)
-            if tag == 0x5D:
-                return values, end + 1
-            return dict(zip(values[::2], values[1::2], strict=True)), end + 1
-    return _scalar(tag, data[start:end]), end + 1
+    if tag == 0x2C:  # ,
+        return data[start:end]
+    if tag == 0x3B:  # ;
+        return data[start:end].decode()
+    if tag not in (0x5D, 0x7D):  # ] }
+        return _scalar(tag, data[start:end])
+    if depth >= DEPTH_MAX:
+        raise RecordingError(f"its record has more than {DEPTH_MAX} levels")
+    if tag == 0x5D:
+        values = []
+        while start < end:
+            value, start = _value(data, start, end, depth + 1)
+            values.append(value)
+        return values
+    members = {}
+    while start < end:
+        key, inner, stop = _member(data, start, end, depth + 1)
+        members[key] = _content(data, inner, stop, depth + 1)
+        start = stop + 1
+    return members
 
 
 def _scalar(tag: int, content: bytes) -> _Value:

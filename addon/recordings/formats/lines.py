@@ -214,7 +214,7 @@ def _times(
         return None, None
     try:
         first = opened_at + timedelta(microseconds=cuts[0][1])
-        return first, opened_at + timedelta(microseconds=sum(wait for _, wait in cuts))
+        return first, opened_at + timedelta(microseconds=sum([wait for _, wait in cuts]))
     except OverflowError as error:
         raise RecordingError("chunks: the times add up to more than a clock can hold") from error
 
@@ -239,10 +239,12 @@ def _messages(websocket: _WebSocket | None, opened_at: datetime) -> tuple[Messag
 def _fields(headers: Mapping[str, _Header] | None) -> Fields:
     """The recorded headers; redacted ones are treated as not sent."""
     return text_fields_of(
-        (name, "" if one is None else str(one))
-        for name, value in (headers or {}).items()
-        for one in (value if isinstance(value, list) else [value])
-        if one != REDACTED
+        [
+            (name, "" if one is None else str(one))
+            for name, value in (headers or {}).items()
+            for one in (value if isinstance(value, list) else [value])
+            if one != REDACTED
+        ]
     )
 
 

@@ -16,10 +16,15 @@ from enum import Enum
 from urllib.parse import urlsplit
 
 from addon.metering.settlement import End
+from ledger.model.records import quick_init
 
 YEAR_MIN = 1970
 YEAR_MAX = 9998
 """A time zone may turn the year 9999 into 10000."""
+URLS_KEPT_MAX = 1024
+"""URLs whose parts are kept: most clients request the same one repeatedly."""
+URL_KEPT_MAX = 512
+"""Characters of such a URL."""
 PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _SCHEMES = {"ws": "http", "wss": "https"}
 _NOT_IN_A_HOST = re.compile(r"[^A-Za-z0-9.:\[\]_-]")
@@ -51,6 +56,7 @@ class Origin:
     port: int
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
     """One recorded exchange. Times are UTC."""
@@ -176,17 +182,21 @@ def fields_of(pairs: Iterable[tuple[bytes, bytes]]) -> Fields:
     own (`:status`), which browsers export.
     """
     return tuple(
-        (name, _NOT_IN_A_VALUE.sub(b" ", value) if _NOT_IN_A_VALUE.search(value) else value)
-        for name, value in pairs
-        if _HEADER_NAME.fullmatch(name)
+        [
+            (name, _NOT_IN_A_VALUE.sub(b" ", value) if _NOT_IN_A_VALUE.search(value) else value)
+            for name, value in pairs
+            if _HEADER_NAME.fullmatch(name)
+        ]
     )
 
 
 def text_fields_of(pairs: Iterable[tuple[str, str]]) -> Fields:
     """As `fields_of`, for headers as text."""
     return fields_of(
-        (name.strip().encode("latin-1", "replace"), value.encode("utf-8", "replace"))
-        for name, value in pairs
+        [
+            (name.strip().encode("latin-1", "replace"), value.encode("utf-8", "replace"))
+            for name, value in pairs
+        ]
     )
 
 
@@ -209,17 +219,24 @@ def split_url(url: str) -> tuple[Origin, str]:
     Test corpora mask hosts (`<API_BASE>/chat`, `x.<REGION>.example`): characters that a host must
     not contain are left out, and without a host the origin is `masked.invalid`.
     """
+    return _split_short(url) if len(url) <= URL_KEPT_MAX else _split(url)
+
+
+def _split(url: str) -> tuple[Origin, str]:
     url = url.partition("#")[0]
     if "://" not in url:
         url = f"https://{url.lstrip('/')}"
     scheme, _, rest = url.partition("://")
-    at = next((at for at, char in enumerate(rest) if char in "/?"), len(rest))
-    path = rest[at:]
+    authority = rest.partition("/")[0].partition("?")[0]
+    path = rest[len(authority) :]
     path = path if path.startswith("/") else f"/{path}"
-    return origin_of(scheme.lower(), rest[:at]), _NOT_IN_A_PATH.sub(_percent, path)
+    return origin_of(scheme.lower(), authority), _NOT_IN_A_PATH.sub(_percent, path)
 
 
-@functools.lru_cache(maxsize=1024)
+_split_short = functools.lru_cache(maxsize=URLS_KEPT_MAX)(_split)
+
+
+@functools.lru_cache(maxsize=URLS_KEPT_MAX)
 def origin_of(scheme: str, authority: str) -> Origin:
     """The origin of a URL's first two parts. Raises RecordingError."""
     if scheme not in PORTS:
