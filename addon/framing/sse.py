@@ -108,6 +108,14 @@ class SSE(HoldingFraming):
             else:
                 return _interpret(block)
             return Frame("", data) if b"\r" not in data else _interpret(block)
+        # And for those with a name before it (Anthropic, Responses).
+        if block.startswith(b"event: ") and block.endswith(b"\n\n") and b"\r" not in block:
+            name_end, data_end = block.find(b"\n"), len(block) - 2
+            if block.startswith(b"data: ", name_end + 1):
+                data_at = name_end + 7
+                if block.find(b"\n", data_at) == data_end:
+                    name = block[7:name_end].decode("utf-8", "replace")
+                    return Frame(name, block[data_at:data_end])
         return _interpret(block)
 
     def _hold(self, data: bytes) -> None:

@@ -40,6 +40,8 @@ frame of a few bytes takes up to 60 µs. Steps with fewer grow again."""
 WHOLE_PIECE_BYTES = 64 * 1024
 """Bytes read at a time from a complete body: they fit a core's cache, and the last piece, which
 has the marks, is short enough to search."""
+EVENT_END_BYTES = 2048
+"""How far before the end of such a piece the end of an event is looked for."""
 PIECE_WORK_BYTES = 128
 """Work counted for each piece from the decoder beside its bytes, even for an empty one."""
 READ_BLOCKS_MAX = 1_024
@@ -147,11 +149,16 @@ class Meter:
         if self._decoder is not None or len(body) <= STEP_BYTES_MAX:
             self.feed(body)
             return
-        # The first pieces are short, so that the meter learns the ordinary frames from them.
-        for start in range(0, min(len(body), WHOLE_PIECE_BYTES), STEP_BYTES_MAX):
-            self._frame(body[start : start + STEP_BYTES_MAX])
-        for start in range(WHOLE_PIECE_BYTES, len(body), WHOLE_PIECE_BYTES):
-            self._frame(body[start : start + WHOLE_PIECE_BYTES])
+        start = 0
+        while start < len(body):
+            # The first pieces are short, so that the meter learns the ordinary frames from them.
+            end = start + (STEP_BYTES_MAX if start < WHOLE_PIECE_BYTES else WHOLE_PIECE_BYTES)
+            if self._is_sse and end < len(body):
+                # A piece of whole, ordinary events needs no framing.
+                found = body.rfind(b"\n\n", end - EVENT_END_BYTES, end)
+                end = found + 2 if found >= 0 else end
+            self._frame(body[start:end])
+            start = end
 
     def _size_steps(self) -> None:
         """Make the next step shorter if this one was much work."""

@@ -56,6 +56,17 @@ CASES = [
         b"data: a\n\r\ndata: b\r\n\ndata: c\r\r", messages(b"a", b"b", b"c"), id="mixed-blanks"
     ),
     pytest.param(b"event: x\ndata: a\n\n", [Frame("x", b"a")], id="event-name"),
+    pytest.param(
+        b"event: x\ndata: a\n\nevent: x\ndata: a\ndata: b\n\nevent: x\ndata:a\n\n"
+        b"event:  \xffx\ndata:  a\n\n",
+        [Frame("x", b"a"), Frame("x", b"a\nb"), Frame("x", b"a"), Frame(" \ufffdx", b" a")],
+        id="event-names",
+    ),
+    pytest.param(
+        b"event: x\rdata: a\n\nevent: x\ndata: a\rdata: b\n\n",
+        [Frame("x", b"a"), Frame("x", b"a\nb")],
+        id="event-name-and-cr",
+    ),
     pytest.param(b"event: x\nevent: y\ndata: a\n\n", [Frame("y", b"a")], id="last-event-name-wins"),
     pytest.param(b"event: x\n\ndata: a\n\n", messages(b"a"), id="event-name-is-forgotten"),
     pytest.param(b"event:\ndata: a\n\n", messages(b"a"), id="event-name-empty"),

@@ -29,9 +29,10 @@ def stream_of(size: int) -> bytes:
 @pytest.mark.parametrize(
     "size", [0, STEP_BYTES_MAX, WHOLE_PIECE_BYTES, 3 * WHOLE_PIECE_BYTES + 7], ids=lambda n: f"{n}"
 )
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"], ids=["lf", "crlf"])
 @pytest.mark.parametrize("encoding", ["", "gzip"])
-def test_it_reads_as_if_it_had_come_in_pieces(size: int, encoding: str):
-    body = stream_of(size)
+def test_it_reads_as_if_it_had_come_in_pieces(size: int, encoding: str, line_end: bytes):
+    body = stream_of(size).replace(b"\n", line_end)
     sent = gzip.compress(body) if encoding else body
     in_pieces = meter(encoding)
     for at in range(0, len(sent), 1_000):
@@ -40,7 +41,7 @@ def test_it_reads_as_if_it_had_come_in_pieces(size: int, encoding: str):
     answer = WholeAnswer(meter(encoding), sent, troubles=Troubles())
     answer.end()
     assert answer.meter.usage() == in_pieces.usage() != NO_USAGE
-    assert answer.meter.frames == in_pieces.frames == body.count(b"\n\n")
+    assert answer.meter.frames == in_pieces.frames == body.count(2 * line_end)
     assert answer.meter.facts.response_id == "c1"
     passed = answer.passed()
     assert passed.response_bytes == passed.client_bytes == len(sent)
