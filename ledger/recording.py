@@ -24,11 +24,15 @@ def open_ledger(
     price: Price | None = None,
     on_commit: Callable[[Sequence[Receipt]], None] | None = None,
     log: Log,
+    makes_sums: bool = True,
 ) -> Ledger:
     """A ledger that is open for writing, with its threads running. LedgerError if it cannot be
-    opened."""
+    opened.
+
+    `makes_sums`: False if another process sums up the days when all is written.
+    """
     parsed = urls.parse_url(url)
-    keeper = Keeper(parsed, log=log)
+    keepers = (Keeper(parsed, log=log),) if makes_sums else ()
     if parsed.drivername == "sqlite":
         return _started(
             Ledger(
@@ -37,7 +41,7 @@ def open_ledger(
                 price=price,
                 on_commit=on_commit,
                 log=log,
-                companions=(keeper, *watcher_of(parsed, log)),
+                companions=(*keepers, *watcher_of(parsed, log)),
             )
         )
     from ledger.sync.shipper import open_spool
@@ -52,7 +56,7 @@ def open_ledger(
             log=log,
             shown_url=urls.shown(parsed),
             spooling=True,
-            companions=(shipper, keeper, *watcher_of(parsed, log)),
+            companions=(shipper, *keepers, *watcher_of(parsed, log)),
         )
     )
 

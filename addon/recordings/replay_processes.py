@@ -26,7 +26,7 @@ from ledger.pricing.prices import PriceBook
 CLOSE_SECONDS_MAX = 60.0
 """No stream waits here, so a slow disk may take this long."""
 JOBS_MAX = 64
-"""One SQLite file can store as fast as some ten processes read."""
+"""One SQLite file can store as fast as some five processes read short exchanges."""
 SHARED_BYTES_MIN = 8 * 1024 * 1024
 """Every process reads a part of a file that is larger than this."""
 PROGRESS_SECONDS = 0.2
@@ -78,7 +78,9 @@ def replay_with(
     tally = Tally()
     # Opened before the processes start: otherwise each would try to migrate an older ledger, and
     # they would wait for each other.
-    recording.open_ledger(job.ledger_url, node=_node(), log=log).close(CLOSE_SECONDS_MAX)
+    recording.open_ledger(job.ledger_url, node=_node(), log=log, makes_sums=False).close(
+        CLOSE_SECONDS_MAX
+    )
     context = multiprocessing.get_context("spawn")
     counter = context.Value("q", 0)
     with ProcessPoolExecutor(
@@ -96,6 +98,8 @@ def replay_with(
                 tally.add(found)
                 for level, line in lines:
                     log(level, line)
+    # Once for all: each process would read the days of all others again.
+    recording.open_ledger(job.ledger_url, node=_node(), log=log).close(CLOSE_SECONDS_MAX)
     return tally
 
 
@@ -129,7 +133,7 @@ def _replay_share(job: Job, parts: Sequence[Part]) -> tuple[Tally, list[tuple[st
         done[path] = share
 
     log: Log = lambda level, line: lines.append((level, line))  # noqa: E731
-    with _few_collections(), _opened(job, log=log, advance=show) as replay:
+    with _few_collections(), _opened(job, log=log, advance=show, makes_sums=False) as replay:
         for part in parts:
             replay.read(part)
     return replay.tally, lines
@@ -137,7 +141,8 @@ def _replay_share(job: Job, parts: Sequence[Part]) -> tuple[Tally, list[tuple[st
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Look for garbage seldom, and not among what was loaded before."""
+    """Look for garbage seldom, and never among what was loaded before: it stays until the process
+    ends, which would otherwise walk it twice more."""
     before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS_MAX, *before[1:])
@@ -145,18 +150,24 @@ def _few_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 @contextmanager
-def _opened(job: Job, *, log: Log, advance: Callable[[Path, int], None]) -> Iterator[Replay]:
+def _opened(
+    job: Job, *, log: Log, advance: Callable[[Path, int], None], makes_sums: bool = True
+) -> Iterator[Replay]:
     """A replay into a ledger that is open during the block; at its end all is committed or
     refused."""
     book = PriceBook.load(job.prices)
     node = _node()
     commits = Commits()
     ledger = recording.open_ledger(
-        job.ledger_url, node=node, price=book.price, on_commit=commits.on_commit, log=log
+        job.ledger_url,
+        node=node,
+        price=book.price,
+        on_commit=commits.on_commit,
+        log=log,
+        makes_sums=makes_sums,
     )
     known = KnownExchanges(job.ledger_url)
     try:
