@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from addon.commands.options import Archives, Url
-from addon.recordings import serving
 from addon.recordings.archives import files_in, is_url
 from addon.recordings.files import files_of, read
 from addon.recordings.formats.recorded import Recorded
@@ -154,6 +153,9 @@ def _replayed(
 
 def serve_recordings(paths: Sequence[Path], *, url: str | None, address: str, speed: float) -> int:
     """Serve the answers in the files as an upstream, until interrupted."""
+    # With h11, which replay into a ledger does not need.
+    from addon.recordings import serving
+
     host, _, port = address.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
         raise LedgerError(f"--serve {address}: not [HOST:]PORT")

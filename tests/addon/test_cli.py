@@ -147,6 +147,19 @@ def test_a_report_of_a_current_sqlite_ledger_imports_nothing_that_it_does_not_us
 
 
 @pytest.mark.process
+def test_a_replay_imports_no_server_and_none_of_its_extras():
+    unused = ["dask", "fsspec", "h11"]
+    code = (
+        "import sys; from addon import cli; cli.application([cli.BY_NAME['replay']]); "
+        f"print([name for name in {unused} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.process
 def test_a_run_imports_nothing_that_a_sqlite_ledger_without_metrics_and_budgets_does_not_use():
     unused = [
         "alembic",
