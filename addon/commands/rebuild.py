@@ -123,13 +123,12 @@ def main(
     files = files_of(paths, bodies_too=url is not None)
     if not files:
         raise LedgerError(f"nothing to read in {', '.join(map(str, paths))}")
-    engine = open_ledger(ledger)
     book = PriceBook.load(prices)
-    find = partial(corrections.find, engine)
-    add = partial(corrections.add_readings, engine)
     console = console_on_stderr()
     tally, refused = Tally(), list[str]()
-    try:
+    with open_ledger(ledger) as engine:
+        find = partial(corrections.find, engine)
+        add = partial(corrections.add_readings, engine)
         with files_progress(console, "reading", files) as advance:
             items = recordings(files, url=url, seen=tally.seen, advance=advance)
             deque(differing(find, items, book, tally), maxlen=0)
@@ -145,8 +144,6 @@ def main(
             )
             for line in refused[:SHOWN_MAX]:
                 console.print(escape(f"refused: {line}"))
-    finally:
-        engine.dispose()
     return 1 if tally.altered or refused or not tally.seen.is_whole else 0
 
 

@@ -114,9 +114,8 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: s
     files = files_of(paths, bodies_too=url is not None)
     if paths and not files:
         raise LedgerError(f"nothing to read in {', '.join(map(str, paths))}")
-    engine = open_ledger(ledger)
     console = console_on_stderr()
-    try:
+    with open_ledger(ledger) as engine:
         broken = 0
         for verdict in promises_of(engine, begin):
             broken += _show(console, verdict)
@@ -128,8 +127,6 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: s
                 counts, breaches = _counted(lines)
             broken += _show_recorded(console, counts, breaches, seen)
             broken += not seen.is_whole
-    finally:
-        engine.dispose()
     console.print("everything holds" if not broken else f"{broken} breaches")
     return 1 if broken else 0
 

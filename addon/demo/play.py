@@ -16,7 +16,7 @@ from ledger.figures import queries
 from ledger.reports import report_tables
 from ledger.reports.layout import wrapped
 from ledger.reports.render import print_table
-from ledger.store.db import open_engine
+from ledger.store.db import disposing, open_engine
 from ledger.store.scope import Scope
 
 
@@ -53,7 +53,8 @@ def demo() -> int:
 
 def _report(ledger: Path, out: Console) -> None:
     """The output of `tokentee report --by provider` for the same ledger."""
-    found = queries.report(open_engine(f"sqlite:///{ledger}"), ["provider"], Scope())
+    with disposing(open_engine(f"sqlite:///{ledger}")) as engine:
+        found = queries.report(engine, ["provider"], Scope())
     out.print()
     print_table(report_tables.screen(found), out, "tokentee report --by provider")
     for note in report_tables.notes(found):

@@ -22,9 +22,9 @@ def show_summary(ledger_url: str, run_id: str) -> None:
         # The spool holds all requests of the run, because rows for a shared database are committed
         # there first.
         local = parsed if urls.file_of(parsed) else f"sqlite:///{path_for(parsed)}"
-        engine = db.open_engine(local)
         scope = Scope(only=(("tag:run", run_id),))
-        found = queries.report(engine, ["model"], scope)
+        with db.disposing(db.open_engine(local)) as engine:
+            found = queries.report(engine, ["model"], scope)
     except LedgerError as error:
         console.print(escape(f"tokentee: {error}"))
         return

@@ -29,11 +29,11 @@ def upgrade(*, ledger: LedgerOption = None) -> None:
     from ledger.store import db, secret
     from ledger.store.engines import migration, urls
 
-    engine = db.create(ledger or urls.default_url())
-    copy = migration.upgrade(engine)
-    if urls.file_of(engine.url):
-        secret.move_out_of_meta(engine)
-    _print(f"{urls.shown(engine.url)} has the schema {migration.revision_of(engine)}")
+    with db.disposing(db.create(ledger or urls.default_url())) as engine:
+        copy = migration.upgrade(engine)
+        if urls.file_of(engine.url):
+            secret.move_out_of_meta(engine)
+        _print(f"{urls.shown(engine.url)} has the schema {migration.revision_of(engine)}")
     if copy:
         _print(f"as it was before: {copy}")
     _sum_up(ledger or urls.default_url())
@@ -49,8 +49,8 @@ def current(*, ledger: LedgerOption = None) -> None:
     from ledger.store.engines import migration, urls
     from ledger.store.tables import REVISION
 
-    engine = db.open_existing(ledger or urls.default_url())
-    found = migration.revision_of(engine)
+    with db.disposing(db.open_existing(ledger or urls.default_url())) as engine:
+        found = migration.revision_of(engine)
     typer.echo(found)
     if found != REVISION:
         _print(f"this is tokentee for {REVISION}: run `tokentee db upgrade`")
@@ -66,8 +66,8 @@ def check(*, ledger: LedgerOption = None) -> None:
     from ledger.store import db
     from ledger.store.engines import migration, urls
 
-    engine = db.open_existing(ledger or urls.default_url())
-    differences = migration.differences(engine)
+    with db.disposing(db.open_existing(ledger or urls.default_url())) as engine:
+        differences = migration.differences(engine)
     for difference in differences:
         typer.echo(difference)
     if differences:
@@ -85,8 +85,8 @@ def describe(*, ledger: LedgerOption = None) -> None:
     from ledger.store.engines import urls
     from ledger.store.schema import descriptions
 
-    engine = db.open_existing(ledger or urls.default_url())
-    with engine.connect() as connection:
+    existing = db.open_existing(ledger or urls.default_url())
+    with db.disposing(existing) as engine, engine.connect() as connection:
         columns = descriptions.describe(connection)
     console = Console(width=None if sys.stdout.isatty() else 120)
     for relation in dict.fromkeys(column.relation for column in columns):
@@ -119,18 +119,20 @@ def drop(
     from ledger.text import period
 
     moment = period.moment(before, datetime.now(UTC))
-    engine = db.ensure(ledger or urls.default_url())
-    count = retention.count_before(engine, moment)
-    if not yes:
-        _print(
-            f"{count} exchanges were opened before {moment:%Y-%m-%d %H:%M} UTC; --yes drops them"
-        )
-        raise typer.Exit(1)
-    dropped = retention.drop_before(engine, moment)
+    with db.disposing(db.ensure(ledger or urls.default_url())) as engine:
+        count = retention.count_before(engine, moment)
+        if not yes:
+            _print(
+                f"{count} exchanges were opened before {moment:%Y-%m-%d %H:%M} UTC; "
+                "--yes drops them"
+            )
+            raise typer.Exit(1)
+        dropped = retention.drop_before(engine, moment)
     _print(f"{dropped} exchanges were dropped")
     path = urls.file_of(engine.url)
     for copy in private_files.copies_of(path) if path else ():
-        dropped = retention.drop_before(db.open_existing(f"sqlite:///{copy}"), moment)
+        with db.disposing(db.open_existing(f"sqlite:///{copy}")) as engine:
+            dropped = retention.drop_before(engine, moment)
         _print(f"{dropped} exchanges were dropped from the copy {copy}")
 
 
@@ -208,9 +210,11 @@ def _sum_up(url: str) -> None:
     from ledger.maintenance import rollup
     from ledger.store import db
 
-    engine = db.ensure(url)
     columns = (TextColumn("days summed up"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with (
+        db.disposing(db.ensure(url)) as engine,
+        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
+    ):
         task = progress.add_task("sums", total=None)
         rollup.roll(
             engine,
@@ -218,7 +222,6 @@ def _sum_up(url: str) -> None:
             log=lambda _, line: _print(line),
             on_progress=lambda done, of: progress.update(task, completed=done, total=of),
         )
-    engine.dispose()
 
 
 def _show_spools() -> int:

@@ -58,19 +58,20 @@ def export(
     from ledger.reports.layout import counted
 
     scope = scope_of(since, until, only, names)
-    engine = open_ledger(ledger)
-    invoices = _invoices(statement or [])
-    rows = 0
-    for written in exporting.export(
-        engine, what, directory, FileFormat(format), scope, invoices=invoices
-    ):
-        rows += written.rows
-        print_line(f"{written.path}: {counted(written.rows, 'row')}")
-    print_line(f"{counted(rows, 'row')} in all" if rows else "nothing to export in this period")
-    if what is What.FOCUS and (left := exporting.unpriced_lines(engine, scope)):
-        print_line(
-            f"left out for want of a price: {counted(left, 'line')}; FOCUS knows no unknown cost"
-        )
+    with open_ledger(ledger) as engine:
+        invoices = _invoices(statement or [])
+        rows = 0
+        for written in exporting.export(
+            engine, what, directory, FileFormat(format), scope, invoices=invoices
+        ):
+            rows += written.rows
+            print_line(f"{written.path}: {counted(written.rows, 'row')}")
+        print_line(f"{counted(rows, 'row')} in all" if rows else "nothing to export in this period")
+        if what is What.FOCUS and (left := exporting.unpriced_lines(engine, scope)):
+            print_line(
+                f"left out for want of a price: {counted(left, 'line')}; "
+                "FOCUS knows no unknown cost"
+            )
 
 
 def _invoices(files: list[str]) -> dict[tuple[str, str], str]:

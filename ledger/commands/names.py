@@ -60,7 +60,9 @@ def suggest_names(
     from ledger.figures.queries import open_ledger
     from ledger.reports.name_suggestions import suggestions
 
-    lines = list(suggestions(open_ledger(ledger), scope_of(since, None, None, names)))
+    scope = scope_of(since, None, None, names)
+    with open_ledger(ledger) as engine:
+        lines = list(suggestions(engine, scope))
     if not lines:
         print_line("every key has a team")
         return

@@ -16,13 +16,13 @@ def write_page(ledger: str | None, scope: "Scope", file: Path) -> None:
     from ledger.figures.queries import open_ledger
     from ledger.pages import html_file, spools
 
-    engine = open_ledger(ledger)
-    size = html_file.write(
-        engine,
-        scope,
-        file,
-        now=datetime.now(UTC),
-        shipping=spools.shipping_to(engine.url),
-        budgets=budget_files.load(None),
-    )
-    print_line(f"{file}: {size:,} bytes")
+    with open_ledger(ledger) as engine:
+        size = html_file.write(
+            engine,
+            scope,
+            file,
+            now=datetime.now(UTC),
+            shipping=spools.shipping_to(engine.url),
+            budgets=budget_files.load(None),
+        )
+        print_line(f"{file}: {size:,} bytes")

@@ -67,11 +67,11 @@ def report(
     if html is not None:
         write_page(ledger, scope, html)
         return
-    engine = open_ledger(ledger)
-    found = queries.report(engine, words, scope, top=top, is_exact=exact)
-    table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
-    write(format, table, report_tables.document(found), report_tables.title(found))
-    if not found.total.figures.requests:
-        print_line(f"no requests in {urls.shown(engine.url)}: {report_tables.asked_for(found)}")
-    for note in report_tables.notes(found):
-        print_line(note)
+    with open_ledger(ledger) as engine:
+        found = queries.report(engine, words, scope, top=top, is_exact=exact)
+        table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
+        write(format, table, report_tables.document(found), report_tables.title(found))
+        if not found.total.figures.requests:
+            print_line(f"no requests in {urls.shown(engine.url)}: {report_tables.asked_for(found)}")
+        for note in report_tables.notes(found):
+            print_line(note)

@@ -52,7 +52,8 @@ def serve(
     except ValueError:
         raise LedgerError(f"not an address: {host[:60]!r}; write --host 127.0.0.1") from None
     url = ledger or urls.default_url()
-    open_ledger(url).dispose()  # like every command, this migrates an older SQLite ledger
+    with open_ledger(url):
+        pass  # like every command, this migrates an older SQLite ledger
     engine = reading.open_read_only(url)
     on = server.listen(host, port)
     bound = on.getsockname()[1]

@@ -44,13 +44,13 @@ def show(
     from ledger.reports import explain, render
     from ledger.reports.lookup import AmbiguousError, candidates, find
 
-    engine = open_ledger(ledger)
-    try:
-        found = find(engine, word)
-    except AmbiguousError as error:
-        print_line(str(error))
-        print_table(candidates(engine, error), is_error=True)
-        raise typer.Exit(1) from None
+    with open_ledger(ledger) as engine:
+        try:
+            found = find(engine, word)
+        except AmbiguousError as error:
+            print_line(str(error))
+            print_table(candidates(engine, error), is_error=True)
+            raise typer.Exit(1) from None
     if format is ShowFormat.JSON:
         sys.stdout.write(render.as_json(explain.document(found)))
         return

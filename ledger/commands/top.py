@@ -42,17 +42,17 @@ def top(
     from ledger.reports.activity_text import lines, one_line
 
     scope = scope_of(None, None, only, names)
-    engine = open_ledger(ledger)
+    with open_ledger(ledger) as engine:
 
-    def ask() -> "Activity":
-        return take(engine, scope, datetime.now(UTC))
+        def ask() -> "Activity":
+            return take(engine, scope, datetime.now(UTC))
 
-    if line:
-        sys.stdout.write(f"{one_line(ask())}\n")
-    elif once or not sys.stdout.isatty():
-        sys.stdout.write("\n".join(lines(ask(), console().width)) + "\n")
-    else:
-        _live(ask)
+        if line:
+            sys.stdout.write(f"{one_line(ask())}\n")
+        elif once or not sys.stdout.isatty():
+            sys.stdout.write("\n".join(lines(ask(), console().width)) + "\n")
+        else:
+            _live(ask)
 
 
 def _live(ask: "Callable[[], Activity]") -> None:

@@ -6,6 +6,7 @@ they are shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -129,12 +130,14 @@ def totals(engine: Engine, scope: Scope) -> Figures:
     return total_of(groups_of(engine, (), scope).values())
 
 
-def open_ledger(url: str | None) -> Engine:
+@contextmanager
+def open_ledger(url: str | None) -> Iterator[Engine]:
     """A ledger for queries; by default the one that is recorded into. LedgerError if there is none:
     a query must not create one."""
     url = url or urls.default_url()
     db.open_existing(url).dispose()
-    return db.ensure(url)
+    with db.disposing(db.ensure(url)) as engine:
+        yield engine
 
 
 def _groups(

@@ -61,6 +61,15 @@ def create(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine
     return open_engine(parsed, answer_seconds_max=answer_seconds_max)
 
 
+@contextmanager
+def disposing(engine: Engine) -> Iterator[Engine]:
+    """The engine, for a `with` block that closes its connections at the end."""
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
 def open_existing(url: str) -> Engine:
     """An engine on an existing ledger, of this schema or an older one; it is not changed."""
     parsed = parse_url(url)

@@ -72,17 +72,17 @@ def alert(
     from ledger.settings import names_file as name_files
 
     now, found = datetime.now(UTC), files.load(budgets)
-    engine = open_ledger(ledger)
-    due = alerts.check_budgets(engine, found, name_files.load(names), now)
-    sent = [
-        each
-        for each in due
-        if send(each, found.destinations, log=lambda _, line: print_line(line), pause=time.sleep)
-    ]
-    alerts.mark_sent(engine, sent, now)
+    with open_ledger(ledger) as engine:
+        due = alerts.check_budgets(engine, found, name_files.load(names), now)
+        sent = [each for each in due if send(each, found.destinations, log=_log, pause=time.sleep)]
+        alerts.mark_sent(engine, sent, now)
     print_line(f"sent: {counted(len(sent), 'alert')}")
     if len(sent) < len(due):
         raise typer.Exit(1)
+
+
+def _log(_level: str, line: str) -> None:
+    print_line(line)
 
 
 def _show(
@@ -102,12 +102,9 @@ def _show(
     if path is None:
         where = config_directory() / "budgets.toml"
         raise LedgerError(f"there are no budgets: write {where}, or name a file with --budgets")
-    found = statuses(
-        open_ledger(ledger),
-        files.load(str(path)).budgets,
-        name_files.load(names),
-        datetime.now(UTC),
-    )
+    known, named = files.load(str(path)).budgets, name_files.load(names)
+    with open_ledger(ledger) as engine:
+        found = statuses(engine, known, named, datetime.now(UTC))
     write(format, status.table(found), status.document(found), "Budgets, UTC")
     for note in status.notes(found):
         print_line(note)

@@ -80,8 +80,10 @@ def reconcile(
         print_line(f"{file}: {statement.kind}{of}, {counted(len(statement.lines), 'line')}")
         for warning in statement.warnings:
             print_line(f"{file}: {warning}")
-    engine = open_ledger(ledger)
-    entries = reconciliation.reconcile(engine, statements, scope, by=by, same=alike, tolerance=part)
+    with open_ledger(ledger) as engine:
+        entries = reconciliation.reconcile(
+            engine, statements, scope, by=by, same=alike, tolerance=part
+        )
     shown = [entry for entry in entries if not differences or entry.verdict not in AGREES]
     write(format, output.table(shown, by), output.document(entries))
     if by is Dimension.MODEL and any(entry.item for entry in entries):

@@ -34,16 +34,16 @@ def reprice(
 
     book = PriceBook.load(prices)
     scope, now = scope_of(since, until, only, names), datetime.now(UTC)
-    engine = open_ledger(ledger)
-    changes = repricing.changes(engine, book, scope, now=now)
-    if not changes:
-        print_line("nothing changes: every line has the price it would get today")
-        return
-    print_table(difference(changes))
-    if dry_run:
-        print_line("nothing was written")
-        return
-    added = repricing.apply(engine, book, scope, now=now, reason=reason)
-    print_line(
-        f"added: {counted(added, 'charge')}; the ones they replace stay in the table charges"
-    )
+    with open_ledger(ledger) as engine:
+        changes = repricing.changes(engine, book, scope, now=now)
+        if not changes:
+            print_line("nothing changes: every line has the price it would get today")
+            return
+        print_table(difference(changes))
+        if dry_run:
+            print_line("nothing was written")
+            return
+        added = repricing.apply(engine, book, scope, now=now, reason=reason)
+        print_line(
+            f"added: {counted(added, 'charge')}; the ones they replace stay in the table charges"
+        )
