@@ -8,9 +8,9 @@ PostgreSQL   a writer into this machine's spool, the shipper of the spool, the k
 from collections.abc import Callable, Sequence
 
 from ledger.budgets.watcher import watcher_of
-from ledger.maintenance.rollup import Keeper
-from ledger.store import db
+from ledger.maintenance.keeper import Keeper
 from ledger.store.engines import urls
+from ledger.store.processes.health import Companion
 from ledger.store.writing.batches import Price
 from ledger.store.writing.jobs import Receipt
 from ledger.store.writing.trouble import Log
@@ -31,36 +31,24 @@ def open_ledger(
 
     `makes_sums`: False if another process sums up the days when all is written.
     """
-    parsed = urls.parse_url(url)
-    keepers = (Keeper(parsed, log=log),) if makes_sums else ()
-    if parsed.drivername == "sqlite":
-        return _started(
-            Ledger(
-                db.ensure(parsed),
-                node=node,
-                price=price,
-                on_commit=on_commit,
-                log=log,
-                companions=(*keepers, *watcher_of(parsed, log)),
-            )
-        )
-    from ledger.sync.shipper import open_spool
+    path = urls.sqlite_path(url)
+    keepers = (Keeper(url, log=log),) if makes_sums else ()
+    companions: tuple[Companion, ...] = (*keepers, *watcher_of(url, log))
+    is_shared = path is None
+    if path is None:
+        from ledger.sync.shipper import open_spool
 
-    engine, shipper = open_spool(parsed, log=log)
-    return _started(
-        Ledger(
-            engine,
-            node=node,
-            price=price,
-            on_commit=on_commit,
-            log=log,
-            shown_url=urls.shown(parsed),
-            spooling=True,
-            companions=(shipper, *keepers, *watcher_of(parsed, log)),
-        )
+        path, shipper = open_spool(urls.parse_url(url), log=log)
+        companions = (shipper, *companions)
+    ledger = Ledger(
+        path,
+        node=node,
+        price=price,
+        on_commit=on_commit,
+        log=log,
+        shown_url=urls.shown(url),
+        spooling=is_shared,
+        companions=companions,
     )
-
-
-def _started(ledger: Ledger) -> Ledger:
     ledger.start()
     return ledger

@@ -10,7 +10,8 @@ from sqlalchemy import Connection
 from ledger.store import db
 from ledger.store.engines import migration, urls
 from ledger.store.schema import derived
-from ledger.store.tables import REVISION, metadata
+from ledger.store.schema.revision import REVISION
+from ledger.store.tables import metadata
 
 
 def run(connection: Connection) -> None:

@@ -19,7 +19,7 @@ from addon.metering.budget import Budget
 from addon.metering.opening import Rules, Upstream
 from addon.metering.requests.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from ledger.model.errors import LedgerError
-from ledger.store.engines.urls import default_url, parse_url
+from ledger.store.engines.urls import default_url, sqlite_path
 from ledger.text.passwords import without_credentials, without_passwords
 
 
@@ -216,7 +216,7 @@ def _ledger_url(url: str) -> str:
     """The URL, checked to name a ledger. No message repeats a part that could be a password."""
     try:
         urlsplit(url)
-        parse_url(url)
+        sqlite_path(url)
     except LedgerError as error:
         raise ValueError(f"ledger_url: {without_passwords(str(error))}") from None
     except ValueError:

@@ -125,10 +125,12 @@ def _read(
     url = f"sqlite:///{ledger_path}"
     engine = db.ensure(url)
     secret.store(engine, job.secret)
+    engine.dispose()
     commits = Commits()
     # No threads beside the writer: the target has its own sums and budgets.
     ledger = Ledger(
-        engine,
+        ledger_path,
+        shown_url=url,
         node=job.node,
         price=book.price,
         on_commit=commits.on_commit,

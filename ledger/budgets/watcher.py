@@ -4,18 +4,20 @@ It reads and sends, and never touches traffic. Each kind of failure is logged on
 goes on.
 """
 
+from __future__ import annotations
+
 import threading
 from datetime import UTC, datetime
-
-import sqlalchemy as sa
-from sqlalchemy.engine import URL
+from typing import TYPE_CHECKING
 
 from ledger.budgets import files
 from ledger.model.errors import LedgerError
 from ledger.settings import names_file as name_files
-from ledger.store import db
 from ledger.store.processes.health import ThreadHealth
 from ledger.store.processes.supervision import Log, Supervisor
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
 
 FIRST_SECONDS = 30.0
 """A proxy that runs for one command only should not check budgets at its start."""
@@ -50,10 +52,10 @@ class Watcher:
 
     def check(self, now: datetime) -> int:
         """Send the due alerts; how many."""
-        # Imported here: summing the spending imports a tenth as much again as a start without
-        # budgets does.
+        # Imported here: a proxy without budgets needs none of it, nor SQLAlchemy.
         from ledger.budgets.alerts import check_budgets, mark_sent
         from ledger.budgets.sender import send
+        from ledger.store import db
 
         budgets = files.load(None)
         if not budgets.budgets:
@@ -72,6 +74,8 @@ class Watcher:
         return len(taken)
 
     def _run(self) -> None:
+        from sqlalchemy.exc import SQLAlchemyError
+
         pause_seconds = FIRST_SECONDS
         while not self._stopping.wait(pause_seconds):
             pause_seconds = EVERY_SECONDS
@@ -80,7 +84,7 @@ class Watcher:
                 self._trouble = ""
             except LedgerError as error:
                 self._log_once(str(error))
-            except sa.exc.SQLAlchemyError as error:
+            except SQLAlchemyError as error:
                 self._log_once(type(error).__name__)
 
     def _log_once(self, trouble: str) -> None:
@@ -94,6 +98,6 @@ def str_of(url: str | URL) -> str:
     return url if isinstance(url, str) else url.render_as_string(hide_password=False)
 
 
-def watcher_of(url: URL, log: Log) -> tuple[Watcher, ...]:
+def watcher_of(url: str | URL, log: Log) -> tuple[Watcher, ...]:
     """A watcher if a budgets file exists; a wrong file is logged and stops nothing."""
     return (Watcher(url, log=log),) if files.path_of(None) is not None else ()

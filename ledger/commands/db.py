@@ -47,7 +47,7 @@ def current(*, ledger: LedgerOption = None) -> None:
     """
     from ledger.store import db
     from ledger.store.engines import migration, urls
-    from ledger.store.tables import REVISION
+    from ledger.store.schema.revision import REVISION
 
     with db.disposing(db.open_existing(ledger or urls.default_url())) as engine:
         found = migration.revision_of(engine)

@@ -23,7 +23,7 @@ from ledger.model.exchange import Outcome, State
 from ledger.store import db
 from ledger.store.engines import urls
 from ledger.store.processes.supervision import Log
-from ledger.store.schema.columns import instant_text
+from ledger.store.schema.instants import instant_text
 from ledger.store.tables import exchanges
 from ledger.sync import spool
 from ledger.sync.merging import (

@@ -20,7 +20,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ledger.store.schema.columns import instant_text
+from ledger.store.schema.instants import instant_text
 from ledger.store.tables import charges, readings
 from ledger.store.writing.batch_insert import CHARGE_COLUMNS, READING_COLUMNS
 

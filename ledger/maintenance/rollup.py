@@ -12,22 +12,17 @@ Summing may run at any time, twice at once, or not at all:
    meanwhile. If it has, the day stays stale until the next run.
 """
 
-import contextlib
-import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine import Connection, Engine
 
 from ledger.maintenance import sums_of_day
-from ledger.model.errors import LedgerError
 from ledger.store import db
-from ledger.store.engines import urls
-from ledger.store.processes.health import ThreadHealth
-from ledger.store.processes.supervision import Log, Supervisor
-from ledger.store.schema.columns import Instant, instant_text
+from ledger.store.processes.supervision import Log
+from ledger.store.schema.columns import Instant
+from ledger.store.schema.instants import instant_text
 from ledger.store.tables import (
     SUMS_BY_DAY,
     daily,
@@ -43,11 +38,6 @@ from ledger.sync.merging import reason_of
 
 LOCK_MS_MAX = 3_000
 """How long it waits for writers; new writers wait behind it."""
-FIRST_SECONDS = 60.0
-"""A proxy that runs for one command only should not spend its time on sums."""
-EVERY_SECONDS = 3600.0
-ANSWER_SECONDS_MAX = 900.0
-"""A shared database that needs longer for the sums of one day counts as not answering."""
 
 CLOSED_DAYS_MAX = 400
 """Days that one transaction closes, while writers wait: some 20 ms."""
@@ -191,51 +181,6 @@ def _sum_up(engine: Engine, day: date) -> bool:
             if rows:
                 connection.execute(sa.insert(table), rows)
     return True
-
-
-class Keeper:
-    """Sums up days beside a running proxy, in a thread of its own."""
-
-    def __init__(self, url: str | URL, *, log: Log) -> None:
-        self._parsed = urls.parse_url(url) if isinstance(url, str) else url
-        self._log = log
-        self._deadline = 0.0
-        self._stopping = threading.Event()
-        self._thread = Supervisor("keeper", self._run, log=log)
-
-    def start(self) -> None:
-        """Start the thread that makes the sums."""
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Sums are made at intervals, whatever is written."""
-
-    def stop(self, timeout_seconds: float) -> None:
-        """Sum up the days that are over, within the timeout, and stop; the rest stays stale."""
-        self._deadline = time.monotonic() + timeout_seconds
-        self._stopping.set()
-        self._thread.join(timeout_seconds)
-
-    def health(self) -> ThreadHealth:
-        """How the thread does."""
-        return self._thread.health()
-
-    def _run(self) -> None:
-        pause_seconds = FIRST_SECONDS
-        while not self._stopping.wait(pause_seconds):
-            pause_seconds = EVERY_SECONDS
-            self._roll(self._stopping.is_set)
-        # A process that filled the ledger also leaves its sums.
-        self._roll(lambda: time.monotonic() >= self._deadline)
-
-    def _roll(self, is_stopping: Callable[[], bool]) -> None:
-        # The writer logs errors of the ledger.
-        with contextlib.suppress(sa.exc.SQLAlchemyError, LedgerError):
-            engine = db.ensure(self._parsed, answer_seconds_max=ANSWER_SECONDS_MAX)
-            try:
-                roll(engine, now=datetime.now(UTC), log=self._log, is_stopping=is_stopping)
-            finally:
-                engine.dispose()
 
 
 def _end_of_what_is_over(connection: Connection) -> datetime | None:

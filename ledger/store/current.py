@@ -7,9 +7,12 @@ it a second time, on purpose, to compare.
     charge    of one reading and ordinal: the highest revision, of equal ones the smallest id
 """
 
-from typing import Any
+from __future__ import annotations
 
-import sqlalchemy as sa
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 READING_ORDER = "{0}.revision DESC, {0}.read_at, {0}.id"
 """Readings of one exchange in the order in which they count; {0} names the table."""
@@ -53,10 +56,14 @@ def is_current_charge(name: str) -> str:
 
 def current_charge(charge: sa.FromClause) -> sa.ColumnElement[bool]:
     """The same as an expression on `charges` or an alias of it."""
+    import sqlalchemy as sa  # not above: a recording proxy makes the views, without SQLAlchemy
+
     name: Any = getattr(charge, "name")  # noqa: B009  # a FromClause that has one: table or alias
     return sa.literal_column(f"({is_current_charge(name)})", sa.Boolean)
 
 
 def reading_order(name: str = "readings") -> sa.TextClause:
     """The order of an exchange's readings: the current one comes first."""
+    import sqlalchemy as sa
+
     return sa.text(READING_ORDER.format(name))

@@ -16,13 +16,10 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from ledger.model.errors import LedgerError
-from ledger.store.engines import advice, migration, private_files
+from ledger.store.engines import advice, migration, private_files, sqlite_file
 from ledger.store.engines.urls import file_of, parse_url, shown
-from ledger.store.tables import REVISION
+from ledger.store.schema.revision import REVISION
 
-BUSY_MS_MAX = 5_000
-"""How long a statement waits for another process's write on SQLite: far longer than a batch takes,
-far shorter than anyone waits for an answer."""
 CONNECT_SECONDS_MAX = 5
 
 
@@ -156,14 +153,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 def _on_sqlite_connect(connection: Any, _entry: ConnectionPoolEntry) -> None:
-    # The driver begins its transactions late and not before DDL, so we begin them ourselves.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {BUSY_MS_MAX}")
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.close()
+    sqlite_file.prepare(connection)
 
 
 def _on_sqlite_begin(connection: Connection) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db
 from ledger.store.keys import Key
-from ledger.store.schema.columns import instant_text
+from ledger.store.schema.instants import instant_text
 from ledger.store.tables import charges, exchanges, meta, readings
 
 DROPPED_UNTIL = "dropped_until"

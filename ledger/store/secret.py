@@ -17,31 +17,35 @@ A SQLite ledger stores in `meta` an id of the secret that it was written with: a
 constant, from which the secret cannot be computed. So any two ledgers can be compared.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hmac
 import os
 import secrets
+import sqlite3
 import tempfile
 from pathlib import Path
-
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
+from typing import TYPE_CHECKING
 
 from ledger.model.errors import LedgerError
 from ledger.settings import small_files
-from ledger.store import db
-from ledger.store.engines import urls
-from ledger.store.tables import meta
+from ledger.store.engines import sqlite_file, urls
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
 
 SECRET_BYTES = 32
 FILE_BYTES_MAX = 4_096
 KIND = "secret of key fingerprints"
 ADVICE = "put it back from a copy, or remove it: keys then get other fingerprints"
 _ID = "secret_id"
-_SHARED = sa.text("SELECT value FROM tokentee_private.secret")
-_SHARING = sa.text(
-    "INSERT INTO tokentee_private.secret (place, value) VALUES (1, :value) ON CONFLICT DO NOTHING"
+_SHARED = "SELECT value FROM tokentee_private.secret"
+_SHARING = (
+    "INSERT INTO tokentee_private.secret (place, value) VALUES (1, %(value)s) "
+    "ON CONFLICT DO NOTHING"
 )
+_IN_META = "SELECT value FROM meta WHERE key = ?"
 
 
 def of_machine() -> bytes:
@@ -53,10 +57,16 @@ def of_ledger(engine: Engine) -> bytes:
     """The secret of a SQLite ledger."""
     path = urls.file_of(engine.url)
     assert path is not None
-    move_out_of_meta(engine)
+    with contextlib.closing(sqlite_file.connect(path)) as connection:
+        return of_file(path, connection)
+
+
+def of_file(path: Path, connection: sqlite3.Connection) -> bytes:
+    """The same over a connection to its file."""
+    _move_out_of_meta(path, connection)
     own = _own_path(path)
     found = _read(own) if own.is_file() else of_machine()
-    _note_id(engine, id_of(found))
+    _note_id(connection, id_of(found))
     return found
 
 
@@ -69,7 +79,7 @@ def id_in(engine: Engine) -> str | None:
     """The id of the secret that a ledger was written with; None: not known."""
     if engine.dialect.name == "sqlite":
         with engine.connect() as connection:
-            noted: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _ID))
+            noted: str | None = connection.exec_driver_sql(_IN_META, (_ID,)).scalar()
         if noted is not None:
             return noted
     found = known(engine)
@@ -82,9 +92,11 @@ def known(engine: Engine) -> bytes | None:
         own = _own_path(path)
         found = own if own.is_file() else _machine_path()
         return _read(found) if found.is_file() else None
+    import sqlalchemy as sa
+
     try:
         with engine.connect() as connection:
-            kept = connection.scalar(_SHARED)
+            kept = connection.exec_driver_sql(_SHARED).scalar()
     except sa.exc.ProgrammingError:
         # No right to read it, or a ledger older than the schema `tokentee_private`.
         return None
@@ -97,10 +109,11 @@ def store(engine: Engine, secret: bytes) -> bool:
         if known(engine) != secret:
             _made(_own_path(path), secret)
         if known(engine) == secret:
-            _note_id(engine, id_of(secret))
+            with contextlib.closing(sqlite_file.connect(path)) as file:
+                _note_id(file, id_of(secret))
     else:
-        with db.writing(engine) as connection:
-            connection.execute(_SHARING, {"value": secret.hex()})
+        with engine.begin() as connection:
+            connection.exec_driver_sql(_SHARING, {"value": secret.hex()})
     return known(engine) == secret
 
 
@@ -108,30 +121,19 @@ def move_out_of_meta(engine: Engine) -> None:
     """Move the secret of an older SQLite ledger out of it."""
     path = urls.file_of(engine.url)
     assert path is not None
-    with engine.connect() as connection:
-        kept = _in_meta(connection)
-    if kept is None:
-        return
-    if _made(_machine_path(), kept) != kept:
-        _made(_own_path(path), kept)
-    with engine.connect() as connection:
-        # SQLite overwrites deleted content in the file.
-        connection.exec_driver_sql("PRAGMA secure_delete = ON")
-        connection.rollback()
-        connection.execution_options(tokentee_begin="BEGIN IMMEDIATE")
-        with connection.begin():
-            connection.execute(sa.delete(meta).where(meta.c.key == "secret"))
+    with contextlib.closing(sqlite_file.connect(path)) as connection:
+        _move_out_of_meta(path, connection)
 
 
 def share(spool: Engine, shared: Engine) -> bool:
     """Copy the secret of the shared ledger into its spool, or the spool's into a shared ledger that
     has none; whether the spool's secret changed."""
     own = of_ledger(spool)
-    with db.writing(shared) as connection:
-        kept = connection.scalar(_SHARED)
+    with shared.begin() as connection:
+        kept = connection.exec_driver_sql(_SHARED).scalar()
         if kept is None:
-            connection.execute(_SHARING, {"value": own.hex()})
-            kept = connection.scalar(_SHARED)
+            connection.exec_driver_sql(_SHARING, {"value": own.hex()})
+            kept = connection.exec_driver_sql(_SHARED).scalar()
     assert isinstance(kept, str)
     if bytes.fromhex(kept) == own:
         return False
@@ -141,18 +143,30 @@ def share(spool: Engine, shared: Engine) -> bool:
     return True
 
 
-def _note_id(engine: Engine, name: str) -> None:
-    with engine.connect() as connection:
-        noted = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _ID))
-    if noted != name:
-        with db.writing(engine) as connection:
-            connection.execute(sa.delete(meta).where(meta.c.key == _ID))
-            connection.execute(sa.insert(meta).values(key=_ID, value=name))
+def _move_out_of_meta(path: Path, connection: sqlite3.Connection) -> None:
+    text = _in_meta(connection, "secret")
+    if text is None:
+        return
+    kept = bytes.fromhex(text)
+    if _made(_machine_path(), kept) != kept:
+        _made(_own_path(path), kept)
+    # SQLite overwrites deleted content in the file.
+    connection.execute("PRAGMA secure_delete = ON")
+    with sqlite_file.writing(connection):
+        connection.execute("DELETE FROM meta WHERE key = 'secret'")
+    connection.execute("PRAGMA secure_delete = OFF")
 
 
-def _in_meta(connection: Connection) -> bytes | None:
-    kept = connection.scalar(sa.select(meta.c.value).where(meta.c.key == "secret"))
-    return bytes.fromhex(kept) if kept is not None else None
+def _note_id(connection: sqlite3.Connection, name: str) -> None:
+    if _in_meta(connection, _ID) != name:
+        with sqlite_file.writing(connection):
+            connection.execute("DELETE FROM meta WHERE key = ?", (_ID,))
+            connection.execute("INSERT INTO meta (key, value) VALUES (?, ?)", (_ID, name))
+
+
+def _in_meta(connection: sqlite3.Connection, key: str) -> str | None:
+    found = connection.execute(_IN_META, (key,)).fetchone()
+    return None if found is None else str(found[0])
 
 
 def _machine_path() -> Path:

@@ -32,9 +32,6 @@ from ledger.store.schema.columns import Instant, sql_columns
 from ledger.store.schema.sums import COUNTS, DIMENSIONS, SUMS, TIMES
 from ledger.store.schema.views import HOURLY
 
-REVISION = "0010"
-"""The migration that this code needs; a test compares it with the newest one."""
-
 PARTITIONED = ("exchanges", "readings", "charges")
 """Tables that PostgreSQL keeps in one partition a month."""
 

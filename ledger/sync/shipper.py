@@ -247,8 +247,8 @@ class Shipper:
             self._log("warning", f"the shared ledger {urls.shown(self._url)} is written again")
 
 
-def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Engine, Shipper]:
-    """The spool of a shared database, and its shipper.
+def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Path, Shipper]:
+    """The file of a shared database's spool, and its shipper.
 
     The database may be down: the shipper connects when it can. Only a proxy that never had a
     connection waits for one at the start, because it needs the shared secret to hash keys as the
@@ -257,8 +257,10 @@ def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Engine,
     """
     path = spool.path_for(target)
     engine = db.ensure(f"sqlite:///{path}")
+    has_met = spool.has_met(engine)
+    engine.dispose()
     shipper = Shipper(path, target, log=log)
-    if not spool.has_met(engine):
+    if not has_met:
         failed: list[LedgerError] = []
         connected: Queue[float] = Queue(1)
         meeting = threading.Thread(
@@ -271,13 +273,12 @@ def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Engine,
             seconds = min(MEETING_SECONDS_MAX, MEETING_SECONDS + MEETING_CONNECTS * connecting)
             meeting.join(max(0.0, began + seconds - time.monotonic()))
         if failed and any(word in str(failed[0]) for word in _UNWELCOME):
-            engine.dispose()
             raise failed[0]
         if failed or meeting.is_alive():
             late = f"{urls.shown(target)} is not ready after {time.monotonic() - began:.1f} s"
             why = str(failed[0]) if failed else late
             log("warning", f"{why}; exchanges wait in {path}")
-    return engine, shipper
+    return path, shipper
 
 
 def _first_meeting(

@@ -21,7 +21,7 @@ from ledger.store import db
 from ledger.store.dropping import drop
 from ledger.store.engines import urls
 from ledger.store.keys import Key
-from ledger.store.schema.columns import instant_text
+from ledger.store.schema.instants import instant_text
 from ledger.store.tables import exchanges, meta, outbox, set_aside
 from ledger.sync.merging import Refused
 

@@ -127,7 +127,7 @@ class Writing:
     def __init__(self, path: Path, *, spooling: bool = False) -> None:
         self.path = path
         self.engine = db.ensure(f"sqlite:///{path}")
-        self.file = LedgerFile(self.engine, path, spooling=spooling, log=print)
+        self.file = LedgerFile(path, shown_url=str(path), spooling=spooling, log=print)
         self.file.open()
         self.batches = Batches(
             self.file,

@@ -15,8 +15,8 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.store import db
-from ledger.store.engines import migration, urls
-from ledger.store.tables import REVISION
+from ledger.store.engines import migration, sqlite_file, urls
+from ledger.store.schema.revision import REVISION
 
 QUESTION_SECONDS_MAX = 30
 """Users do not wait longer for a part of a page; the error suggests a shorter period."""
@@ -94,7 +94,7 @@ def _stamp(name: str) -> str:
 
 
 def _on_sqlite_connect(connection: Any, _entry: Any) -> None:
-    connection.execute(f"PRAGMA busy_timeout = {db.BUSY_MS_MAX}")
+    connection.execute(f"PRAGMA busy_timeout = {sqlite_file.BUSY_MS_MAX}")
     connection.execute("PRAGMA query_only = ON")
 
 

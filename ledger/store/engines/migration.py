@@ -5,27 +5,22 @@ A migration holds a lock, so two processes that start at once do not collide. A 
 is copied before its migration. A schema that is newer than this code is refused.
 """
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.store.engines import advice, private_files, urls
+from ledger.store.engines import advice, private_files, sqlite_file, urls
 from ledger.store.schema import derived
-from ledger.store.tables import PARTITIONED, REVISION
+from ledger.store.schema.revision import REVISION, refuse_newer
+from ledger.store.tables import PARTITIONED
 
 MIGRATION_LOCK = 0x746F6B656E746565
 """`tokentee` as a number: the advisory lock on PostgreSQL."""
-EMPTY_LEDGER = "empty_sqlite.sql"
-"""The schema that all migrations together make in an empty SQLite file. A test compares it with
-them, and `python -m tests.ledger.store.engines.empty_ledger` rewrites it when a migration is
-added."""
-STATEMENT_END = ";\n--\n"
-"""Triggers contain semicolons, so a semicolon alone does not end a statement."""
 LINKS_SINCE = "0008"
 """The first schema whose links follow `schema/links.py`."""
 
@@ -108,22 +103,17 @@ def is_ours(thing: Any, name: str | None, kind: str, _reflected: bool, _other: A
 
 
 def _create(connection: Connection) -> None:
-    """Create an empty SQLite ledger with the schema that all migrations together give. Alembic and
-    what it imports would cost the first start 0.35 s and the proxy 13 MB for good (measured)."""
-    for statement in (_migrations() / EMPTY_LEDGER).read_text().split(STATEMENT_END)[:-1]:
-        connection.exec_driver_sql(statement)
-    derived.derive(connection)
+    """Create the schema of an empty SQLite ledger."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    sqlite_file.create_schema(driver)
 
 
 def _revision(connection: Connection) -> str | None:
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
-    if found is not None and str(found) > REVISION:
-        raise LedgerError(
-            f"{urls.shown(connection.engine.url)} was written by a newer tokentee "
-            f"(schema {found}, this is {REVISION}): upgrade tokentee"
-        )
+    refuse_newer(found, urls.shown(connection.engine.url))
     return found
 
 
@@ -137,11 +127,6 @@ def run_alembic(command: str, connection: Connection, *arguments: str) -> None:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(_migrations()))
+    config.set_main_option("script_location", str(sqlite_file.MIGRATIONS))
     config.attributes["connection"] = connection
     getattr(alembic.command, command)(config, *arguments)
-
-
-def _migrations() -> Path:
-    """The migrations lie beside this package, in a checkout and in a wheel."""
-    return Path(__file__).parents[3] / "migrations"

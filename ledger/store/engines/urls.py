@@ -1,21 +1,32 @@
 """Edge (environment). Where a ledger lives: its URL, its file, and the URL without secrets for
-display."""
+display.
+
+The path of an ordinary SQLite ledger is read without SQLAlchemy, which a proxy does not import for
+such a ledger.
+"""
+
+from __future__ import annotations
 
 import os
+import re
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import platformdirs
-import sqlalchemy as sa
-from sqlalchemy.engine import URL, make_url
 
 from ledger.model.errors import LedgerError, WrongCallError
 from ledger.text.extras import needs
 from ledger.text.passwords import mistyped_url, without_passwords
 
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
 SHOWN_CHARACTERS_MAX = 300
 """Characters that an error repeats of a text."""
 PORT_MAX = 65_535
+_ORDINARY = re.compile(r"(?:sqlite(?:\+pysqlite)?:///)?([\w.~/+-]+)", re.ASCII)
+"""A path without characters that a URL escapes."""
 
 
 def default_url() -> str:
@@ -30,8 +41,18 @@ def data_directory() -> Path:
     return platformdirs.user_data_path("tokentee", appauthor=False)
 
 
+def sqlite_path(url: str) -> Path | None:
+    """The file of a SQLite ledger, None for a shared ledger; LedgerError if it is no ledger's
+    URL."""
+    ordinary = _ordinary_path(url)
+    return Path(ordinary).expanduser() if ordinary else file_of(parse_url(url))
+
+
 def parse_url(url: str) -> URL:
     """The URL of a ledger, or the path of its file; LedgerError if it is neither."""
+    import sqlalchemy as sa
+    from sqlalchemy.engine import URL, make_url
+
     try:
         parsed = URL.create("sqlite", database=url) if _is_path(url) else make_url(url)
     except (sa.exc.ArgumentError, ValueError):
@@ -66,6 +87,8 @@ def parse_url(url: str) -> URL:
 
 def shown(url: URL | str) -> str:
     """The URL without its password, for people."""
+    if isinstance(url, str) and (ordinary := _ordinary_path(url)):
+        return f"sqlite:///{ordinary}"
     parsed = parse_url(url) if isinstance(url, str) else url
     if parsed.database is not None and not parsed.database.isascii():
         # A path may hold bytes that are no UTF-8; SQLAlchemy cannot write them.
@@ -95,6 +118,12 @@ def _with_its_password(url: URL) -> URL:
 
 def _is_path(text: str) -> bool:
     return "://" not in text and text.endswith((".sqlite3", ".sqlite", ".db"))
+
+
+def _ordinary_path(url: str) -> str | None:
+    """The path in the URL of a SQLite file, if nothing in it is escaped or an option."""
+    found = _ORDINARY.fullmatch(url)
+    return found[1] if found and ("://" in url or _is_path(url)) else None
 
 
 def _given(url: str) -> str:

@@ -5,64 +5,71 @@ comes back, a saved flow that is replayed), the settled row replaces the lost on
 reading that is written here has revision 0, below any real one.
 """
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
-
-from ledger.model.exchange import State
-from ledger.store import db
+from ledger.store.engines import sqlite_file
 from ledger.store.processes import nodes
-from ledger.store.schema.columns import instant_text
-from ledger.store.tables import exchanges
+from ledger.store.schema.instants import instant_text
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
 
 SILENT_HOURS = 1
 """A node sends a heartbeat every minute while its shipper reaches the shared ledger. A node that
 was only cut off settles its lost rows when it comes back."""
 
 
+_OPEN_NODES = "SELECT DISTINCT node FROM exchanges WHERE state = 'open'"
+
+
 def mark_lost_of_dead_nodes(
-    engine: Engine, ledger: Path, own_node: str, *, now: datetime, spooling: bool = False
+    connection: sqlite3.Connection,
+    ledger: Path,
+    own_node: str,
+    *,
+    now: datetime,
+    spooling: bool = False,
 ) -> int:
     """Mark the open rows of dead processes in a SQLite ledger as lost; how many."""
-    with db.writing(engine) as connection:
-        dead = [
-            node
-            for node in connection.scalars(
-                sa.select(exchanges.c.node).where(exchanges.c.state == State.OPEN).distinct()
-            ).all()
-            if node != own_node and (node is None or not nodes.is_alive(ledger, node))
-        ]
-        # No recording process opened the rows without a node.
-        return sum(
-            _mark_lost(
-                connection,
-                "state = 'open' AND node IS :node",
-                {"node": node},
-                now=now,
-                spooling=spooling,
-            )
-            for node in dead
-        )
+    lost = 0
+    with sqlite_file.writing(connection):
+        for (node,) in connection.execute(_OPEN_NODES).fetchall():
+            # No recording process opened the rows without a node.
+            if node == own_node or (node is not None and nodes.is_alive(ledger, node)):
+                continue
+            parameters = {"node": node, "now": instant_text(now)}
+            which = "state = 'open' AND node IS :node"
+            for statement in _marking(which, "sqlite", spooling=spooling):
+                marked = connection.execute(statement, parameters).rowcount
+            lost += marked
+    return lost
 
 
 def mark_lost_of_silent_nodes(connection: Connection) -> int:
     """Mark the open rows of nodes without a recent heartbeat in a shared ledger as lost."""
-    return _mark_lost(
-        connection,
+    import sqlalchemy as sa
+
+    which = (
         "state = 'open' AND opened_at < now() - CAST(:silence AS interval) AND NOT EXISTS ("
         "SELECT 1 FROM nodes WHERE nodes.node = exchanges.node "
-        "AND nodes.seen_at > now() - CAST(:silence AS interval))",
-        {"silence": f"{SILENT_HOURS} hours"},
-        now=datetime.now(UTC),
+        "AND nodes.seen_at > now() - CAST(:silence AS interval))"
     )
+    parameters = {"silence": f"{SILENT_HOURS} hours", "now": instant_text(datetime.now(UTC))}
+    for statement in _marking(which, "postgresql"):
+        marked = connection.execute(sa.text(statement), parameters).rowcount
+    return marked
 
 
 def record_heartbeats(connection: Connection, live: Iterable[str]) -> None:
     """Record a heartbeat of these nodes in a shared ledger."""
+    import sqlalchemy as sa
+
     for node in sorted(live):
         connection.execute(
             sa.text(
@@ -75,45 +82,27 @@ def record_heartbeats(connection: Connection, live: Iterable[str]) -> None:
 
 def live_nodes(connection: Connection, ledger: Path) -> set[str]:
     """The live nodes that have open rows in a SQLite ledger."""
-    found = connection.scalars(
-        sa.select(exchanges.c.node).where(exchanges.c.state == State.OPEN).distinct()
-    )
+    found = connection.exec_driver_sql(_OPEN_NODES).scalars()
     return {node for node in found if node is not None and nodes.is_alive(ledger, node)}
 
 
-def _mark_lost(
-    connection: Connection,
-    which: str,
-    parameters: dict[str, Any],
-    *,
-    now: datetime,
-    spooling: bool = False,
-) -> int:
-    parameters |= {"now": instant_text(now)}
-    document = "json" if connection.dialect.name == "postgresql" else "text"
-    instant = "timestamptz" if connection.dialect.name == "postgresql" else "text"
-    connection.execute(
-        sa.text(f"""
+def _marking(which: str, dialect: str, *, spooling: bool = False) -> Iterator[str]:
+    """The statements that mark the exchanges of a condition as lost; the last one counts them."""
+    document = "json" if dialect == "postgresql" else "text"
+    instant = "timestamptz" if dialect == "postgresql" else "text"
+    yield f"""
         INSERT INTO readings (id, exchange_id, opened_at, revision, meter_version, usage_source,
           tool_units, further, remarks, read_at, reason)
         SELECT 'lost.' || id, id, opened_at, 0, 'none', 'none', CAST('{{}}' AS {document}),
           CAST('[]' AS {document}), CAST('[]' AS {document}), CAST(:now AS {instant}),
           'the recording process ended first'
-        FROM exchanges WHERE {which} ON CONFLICT DO NOTHING"""),
-        parameters,
-    )
+        FROM exchanges WHERE {which} ON CONFLICT DO NOTHING"""
     if spooling:
-        connection.execute(
-            sa.text(
-                "INSERT INTO outbox (exchange_id, opened_at) "
-                f"SELECT id, opened_at FROM exchanges WHERE {which}"
-            ),
-            parameters,
+        yield (
+            "INSERT INTO outbox (exchange_id, opened_at) "
+            f"SELECT id, opened_at FROM exchanges WHERE {which}"
         )
-    return connection.execute(
-        sa.text(
-            "UPDATE exchanges SET state = 'lost', outcome = 'lost', "
-            f"settled_at = CAST(:now AS {instant}) WHERE {which}"
-        ),
-        parameters,
-    ).rowcount
+    yield (
+        "UPDATE exchanges SET state = 'lost', outcome = 'lost', "
+        f"settled_at = CAST(:now AS {instant}) WHERE {which}"
+    )

@@ -11,6 +11,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
 from ledger.model.columns import columns_of
+from ledger.store.schema.instants import instant_text
 
 
 class Instant(TypeDecorator[datetime]):
@@ -67,13 +68,6 @@ class Document(TypeDecorator[str]):
     def compare_against_backend(self, dialect: Dialect, found: TypeEngine[Any]) -> bool:
         """The comparison for `alembic check`."""
         return isinstance(found, sa.JSON if dialect.name == "postgresql" else sa.Text)
-
-
-def instant_text(moment: datetime) -> str:
-    """A moment as SQLite stores it. With a `T`, a comparison with `datetime('now', '-1 hour')`
-    would be wrong."""
-    # Not with strftime, which does not pad years on some systems, so the text would not sort.
-    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(' ', 'microseconds')}Z"
 
 
 SMALL = ("http_status", "revision")

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy.engine import Engine
-
-from ledger.store import db
+from ledger.model.errors import LedgerError
+from ledger.store.engines import advice, private_files, sqlite_file
+from ledger.store.schema.revision import REVISION, refuse_newer
 from ledger.store.writing import batch_insert
 
 CACHE_KIB = 2_000
@@ -35,10 +35,10 @@ type Log = Callable[[str, str], None]
 class LedgerFile:
     """A connection to a ledger's file, for one thread."""
 
-    def __init__(self, engine: Engine, path: Path, *, spooling: bool, log: Log) -> None:
+    def __init__(self, path: Path, *, shown_url: str, spooling: bool, log: Log) -> None:
         self.connection: sqlite3.Connection
-        self._engine = engine
         self._path = path
+        self._shown_url = shown_url
         self._spooling = spooling
         self._log = log
         self._inode: int | None = None
@@ -46,19 +46,18 @@ class LedgerFile:
         self._is_wal_warned = False
 
     def open(self) -> None:
-        """Connect, and prepare the connection for batches."""
-        self._inode = _inode(self._path)
-        pooled = self._engine.raw_connection()
-        connection = pooled.driver_connection
-        pooled.detach()
-        assert isinstance(connection, sqlite3.Connection)
+        """Open the ledger, created or migrated if need be, and prepare the connection for
+        batches. LedgerError if it cannot be opened."""
+        private_files.create(self._path)
+        inode = _inode(self._path)
+        connection = _connected(self._path, self._shown_url)
         # In a large ledger, a row touches pages anywhere in two indices.
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES_MAX}")
         for statement in batch_insert.setup(spooling=self._spooling):
             connection.execute(statement)
-        self.connection = connection
+        self.connection, self._inode = connection, inode
 
     def check(self) -> None:
         """Check that the connected file is the one that has the ledger's name."""
@@ -68,7 +67,6 @@ class LedgerFile:
         if self._inode is None or _inode(self._path) != self._inode:
             if self._inode is not None:
                 self._release()
-            db.ensure(self._engine.url).dispose()
             self.open()
         self._check_wal_size()
         self._check_at = now + CHECK_SECONDS
@@ -79,8 +77,6 @@ class LedgerFile:
 
     def _release(self) -> None:
         self._log("error", f"the ledger {self._path} was moved or removed; a new one is begun")
-        # A pooled connection that holds a snapshot would stop the checkpoint early.
-        self._engine.dispose()
         try:
             busy, *_ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
@@ -102,6 +98,42 @@ class LedgerFile:
                 "keeps it from being emptied",
             )
         self._is_wal_warned = size > WAL_WARNED_BYTES
+
+
+def _connected(path: Path, shown: str) -> sqlite3.Connection:
+    """A connection to a ledger, created or migrated to this code's schema if need be."""
+    try:
+        connection = sqlite_file.connect(path)
+        try:
+            found = _found_or_created(connection)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise LedgerError(advice.file_not_opened(shown, error)) from error
+    if found == REVISION:
+        return connection
+    connection.close()
+    refuse_newer(found, shown)
+    # Migrations use SQLAlchemy, which a proxy does not import otherwise.
+    from sqlalchemy.engine import URL
+
+    from ledger.store import db
+
+    db.ensure(URL.create("sqlite", database=str(path))).dispose()
+    return sqlite_file.connect(path)
+
+
+def _found_or_created(connection: sqlite3.Connection) -> str | None:
+    found = sqlite_file.revision_of(connection)
+    if found is None:
+        with sqlite_file.writing(connection):
+            # Another process may have created it meanwhile.
+            found = sqlite_file.revision_of(connection)
+            if found is None:
+                sqlite_file.create_schema(connection)
+                found = REVISION
+    return found
 
 
 def _inode(path: Path) -> int | None:

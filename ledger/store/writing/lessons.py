@@ -4,15 +4,12 @@ are learnt."""
 import sqlite3
 from datetime import datetime
 
-import sqlalchemy as sa
-from sqlalchemy.engine import Engine
-
 from ledger.model import door
 from ledger.model.columns import TEXT_CHARACTERS_MAX
 from ledger.model.learned import Learned
-from ledger.store.schema.columns import instant_text
-from ledger.store.tables import learned
+from ledger.store.schema.instants import instant_text
 
+_VALID = "SELECT origin, path, verdict, learned_at, expires_at FROM learned WHERE expires_at > ?"
 _KEEP = (
     "INSERT INTO learned (origin, path, verdict, learned_at, expires_at) "
     "VALUES (?, ?, ?, ?, ?) ON CONFLICT (origin, path) DO UPDATE SET "
@@ -21,11 +18,20 @@ _KEEP = (
 )
 
 
-def valid_at(engine: Engine, now: datetime) -> dict[tuple[str, str], Learned]:
+def valid_at(connection: sqlite3.Connection, now: datetime) -> dict[tuple[str, str], Learned]:
     """The lessons that have not expired, by origin and path."""
-    with engine.connect() as connection:
-        rows = connection.execute(sa.select(learned).where(learned.c.expires_at > now))
-        return {(row.origin, row.path): Learned(**row._mapping) for row in rows}
+    return {
+        (origin, path): Learned(
+            origin=origin,
+            path=path,
+            verdict=verdict,
+            learned_at=datetime.fromisoformat(learned_at),
+            expires_at=datetime.fromisoformat(expires_at),
+        )
+        for origin, path, verdict, learned_at, expires_at in connection.execute(
+            _VALID, (instant_text(now),)
+        )
+    }
 
 
 def keep(connection: sqlite3.Connection, lesson: Learned) -> None:

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from ledger.model.errors import LedgerError
 from ledger.store.writing.incoming import WAITING_MAX
 
@@ -25,7 +23,7 @@ REFUSED = (
     OverflowError,
 )
 """The row is at fault: every retry would fail."""
-TROUBLE = (sqlite3.Error, sa.exc.DBAPIError, LedgerError, OSError)
+TROUBLE = (sqlite3.Error, LedgerError, OSError)
 """The file, the disk or another process is at fault: a retry may succeed."""
 
 type Log = Callable[[str, str], None]

@@ -10,7 +10,7 @@ Promises, also when the disk fails (`trouble.py`):
 
 - `open` and `settle` never block and never raise database errors.
 - Every receipt is resolved: `committed`, or an `error` with the reason why its rows are not on
-  disk. A statement waits at most `db.BUSY_MS_MAX` for another process, which bounds its batch.
+  disk. A statement waits at most `BUSY_MS_MAX` for another process, which bounds its batch.
 - Rows that could not be written stay in memory and are retried, at most `RETRY_SECONDS_MAX` apart.
   Beyond `incoming.WAITING_MAX` rows, the oldest `open` rows are dropped first (their settled rows
   hold the whole exchange), then settled ones are refused; `dropped` counts them.
@@ -26,15 +26,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import sqlalchemy as sa
-from sqlalchemy.engine import Engine
-
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, State
 from ledger.model.learned import Learned
 from ledger.model.reading import Reading
 from ledger.store import secret
-from ledger.store.engines import urls
+from ledger.store.engines import sqlite_file
 from ledger.store.processes import nodes
 from ledger.store.processes.health import Companion, Health
 from ledger.store.processes.recovery import mark_lost_of_dead_nodes
@@ -57,23 +54,22 @@ class Ledger:
 
     def __init__(
         self,
-        engine: Engine,
+        path: Path,
         *,
         node: str,
         price: Price | None,
         on_commit: OnCommit | None,
         log: Log,
-        shown_url: str | None = None,
+        shown_url: str,
         spooling: bool = False,
         companions: Sequence[Companion] = (),
     ) -> None:
-        path = urls.file_of(engine.url)
-        assert path is not None
+        """`path`: its SQLite file, created or migrated if need be; `shown_url`: names the ledger
+        in messages."""
         self.on_commit = on_commit
-        self.shown_url = shown_url or urls.shown(engine.url)
+        self.shown_url = shown_url
         self.secret = b""
         self.learned: dict[tuple[str, str], Learned] = {}
-        self._engine = engine
         self._path = path
         self._node = node
         self._price = price
@@ -85,7 +81,7 @@ class Ledger:
         self._waiting: list[Job] = []
         self._lessons: list[Learned] = []
         self._trouble = Trouble(path, log=log)
-        self._file = LedgerFile(engine, path, spooling=spooling, log=log)
+        self._file = LedgerFile(path, shown_url=shown_url, spooling=spooling, log=log)
         self._set_aside = SetAside(path.with_name(f"{path.name}-set-aside.jsonl"), log=log)
         self._incoming = Incoming(self._set_aside)
         self._thread = Supervisor("writer", self._run, log=log, set_aside=self._set_aside)
@@ -94,15 +90,15 @@ class Ledger:
         """Mark the open rows of dead processes as lost, and start writing."""
         now = datetime.now(UTC)
         try:
-            self._claim = nodes.Claim(self._path, self._node)
             self._file.open()
-            self.secret = secret.of_ledger(self._engine)
-            self.learned = lessons.valid_at(self._engine, now)
+            self._claim = nodes.Claim(self._path, self._node)
+            connection = self._file.connection
+            self.secret = secret.of_file(self._path, connection)
+            self.learned = lessons.valid_at(connection, now)
             lost = mark_lost_of_dead_nodes(
-                self._engine, self._path, self._claim.node, now=now, spooling=self._spooling
+                connection, self._path, self._claim.node, now=now, spooling=self._spooling
             )
-        except (sqlite3.Error, sa.exc.DBAPIError, OSError) as error:
-            self._engine.dispose()
+        except (sqlite3.Error, OSError) as error:
             raise LedgerError(f"cannot write the ledger {self.shown_url}: {error}") from error
         if lost:
             self._log("warning", f"{lost} exchanges of a process that died are recorded as lost")
@@ -143,8 +139,11 @@ class Ledger:
 
     def refresh_lessons(self) -> None:
         """Read the lessons of other processes. It blocks: do not call it on an event loop."""
-        with contextlib.suppress(*TROUBLE):
-            for upstream, lesson in lessons.valid_at(self._engine, datetime.now(UTC)).items():
+        with (
+            contextlib.suppress(*TROUBLE),
+            contextlib.closing(sqlite_file.connect(self._path)) as connection,
+        ):
+            for upstream, lesson in lessons.valid_at(connection, datetime.now(UTC)).items():
                 known = self.learned.get(upstream)
                 if known is None or known.learned_at < lesson.learned_at:
                     self.learned[upstream] = lesson
@@ -180,7 +179,6 @@ class Ledger:
         for companion in self._companions:
             companion.stop(max(0.0, deadline - time.monotonic()))
         self._claim.release()
-        self._engine.dispose()
 
     # The writer thread
 

@@ -8,7 +8,7 @@ from ledger.commands import db as commands_db
 from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration, private_files, urls
-from ledger.store.tables import REVISION
+from ledger.store.schema.revision import REVISION
 from ledger.sync import spool
 from ledger.sync.merging import Refused
 from tests.ledger.store.test_migrations import OLDER, data_of, fill, migrate

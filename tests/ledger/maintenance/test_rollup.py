@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from ledger.maintenance import retention, rollup
+from ledger.maintenance import keeper, retention, rollup
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
@@ -266,37 +266,37 @@ def test_writers_under_way_are_waited_for(new_postgres):
 
 
 def test_the_keeper_sums_up_beside_a_proxy(new_sqlite, monkeypatch):
-    monkeypatch.setattr(rollup, "FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(rollup, "EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(keeper, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(keeper, "EVERY_SECONDS", 0.01)
     url = new_sqlite()
     engine = db.open_engine(url)
     put(engine, whole(settled("a")))
-    keeper = rollup.Keeper(url, log=lambda *_: None)
-    keeper.start()
+    kept = keeper.Keeper(url, log=lambda *_: None)
+    kept.start()
     for _ in range(3_000):
         if rows(engine, "SELECT * FROM daily"):
             break
-        keeper._stopping.wait(0.01)
-    keeper.stop(0)
-    keeper._thread.join(30)
+        kept._stopping.wait(0.01)
+    kept.stop(0)
+    kept._thread.join(30)
     assert rows(engine, "SELECT day FROM daily")[0][0] in ("2026-11-02", date(2026, 11, 2))
     engine.dispose()
 
 
 def test_a_keeper_without_its_ledger_keeps_quiet(monkeypatch):
-    monkeypatch.setattr(rollup, "FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(rollup, "EVERY_SECONDS", 0.0)
-    keeper = rollup.Keeper("sqlite:////nowhere/ledger.sqlite3", log=lambda *_: None)
+    monkeypatch.setattr(keeper, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(keeper, "EVERY_SECONDS", 0.0)
+    kept = keeper.Keeper("sqlite:////nowhere/ledger.sqlite3", log=lambda *_: None)
     tried = []
 
     def fail(url, **_):
         tried.append(url)
         if len(tried) == 2:
-            keeper._stopping.set()
+            kept._stopping.set()
         raise LedgerError("cannot be had")
 
     monkeypatch.setattr(db, "ensure", fail)
-    keeper._run()
+    kept._run()
     assert len(tried) == 3
 
 
@@ -343,7 +343,7 @@ def test_a_day_that_cannot_be_summed_up_stops_no_other(engine, monkeypatch):
 
 
 STEPS = {
-    "_roll": rollup.Keeper,
+    "_roll": keeper.Keeper,
     "roll": rollup,
     "_notes_writes": rollup,
     "_close_days": rollup,
@@ -357,8 +357,8 @@ STEPS = {
 @pytest.mark.parametrize("step", STEPS)
 def test_whatever_a_step_raises_the_keeper_goes_on(new_sqlite, monkeypatch, capfd, step, error):
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(rollup, "FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(rollup, "EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(keeper, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(keeper, "EVERY_SECONDS", 0.01)
     url = new_sqlite()
     engine = db.open_engine(url)
     put(engine, whole(settled("a")))
@@ -371,14 +371,14 @@ def test_whatever_a_step_raises_the_keeper_goes_on(new_sqlite, monkeypatch, capf
         return real(*arguments, **options)
 
     monkeypatch.setattr(STEPS[step], step, fail)
-    keeper = rollup.Keeper(url, log=lambda *_: None)
-    keeper.start()
+    kept = keeper.Keeper(url, log=lambda *_: None)
+    kept.start()
     for _ in range(3_000):
         if rows(engine, "SELECT * FROM daily"):
             break
-        keeper._stopping.wait(0.01)
-    assert keeper.health().is_working
-    keeper.stop(30)
+        kept._stopping.wait(0.01)
+    assert kept.health().is_working
+    kept.stop(30)
     assert (left, len(rows(engine, "SELECT * FROM daily"))) == ([], 1)
     engine.dispose()
 

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
 from ledger.store import db
-from ledger.store.engines import migration
-from ledger.store.tables import REVISION
+from ledger.store.engines import migration, sqlite_file
+from ledger.store.schema.revision import REVISION
 from tests.ledger.written import file_of, put, row, rows, settled, whole
 
 
@@ -29,7 +29,7 @@ def test_a_connection_is_durable_patient_and_checks_references(new_sqlite):
     assert row(engine, "PRAGMA journal_mode") == ("wal",)
     assert row(engine, "PRAGMA synchronous") == (2,)
     assert row(engine, "PRAGMA foreign_keys") == (1,)
-    assert row(engine, "PRAGMA busy_timeout") == (db.BUSY_MS_MAX,)
+    assert row(engine, "PRAGMA busy_timeout") == (sqlite_file.BUSY_MS_MAX,)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration, private_files
-from ledger.store.tables import REVISION
+from ledger.store.schema.revision import REVISION
 from tests.ledger.written import rows
 
 FILLED = Path(__file__).parents[1] / "filled"

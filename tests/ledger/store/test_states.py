@@ -4,6 +4,7 @@ A machine opens, settles, repeats, collides, crashes, merges, rebuilds and sums 
 three ledgers; beside it stands a model of what each of them must then show.
 """
 
+import contextlib
 import shutil
 import sqlite3
 import tempfile
@@ -21,6 +22,7 @@ from ledger.maintenance import rollup
 from ledger.maintenance.corrections import add_reading
 from ledger.model.usage import Usage
 from ledger.store import db
+from ledger.store.engines import sqlite_file
 from ledger.store.processes import recovery
 from ledger.store.writing import batch_insert
 from ledger.sync import merging
@@ -181,7 +183,8 @@ class Ledgers(RuleBasedStateMachine):
     @rule(name=names)
     def a_crash(self, name):
         path = self.folder / f"{name}.sqlite3"
-        recovery.mark_lost_of_dead_nodes(self.engines[name], path, "host/next/1", now=NOON)
+        with contextlib.closing(sqlite_file.connect(path)) as connection:
+            recovery.mark_lost_of_dead_nodes(connection, path, "host/next/1", now=NOON)
         for known in self.models[name].known.values():
             known.state = max(known.state, LOST)
 

@@ -6,7 +6,8 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.store import db
-from ledger.store.schema.columns import Document, Instant, instant_text
+from ledger.store.schema.columns import Document, Instant
+from ledger.store.schema.instants import instant_text
 from ledger.store.tables import PARTITIONED, exchanges, metadata
 from tests.ledger.written import opened, put, row, settled, whole
 

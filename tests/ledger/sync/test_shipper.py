@@ -11,7 +11,8 @@ from ledger.model.errors import LedgerError
 from ledger.store import db, partitions, secret
 from ledger.store.engines import urls
 from ledger.store.processes import nodes, recovery, supervision
-from ledger.store.tables import PARTITIONED, REVISION, outbox, set_aside
+from ledger.store.schema.revision import REVISION
+from ledger.store.tables import PARTITIONED, outbox, set_aside
 from ledger.sync import bundles, merging, shipper, spool
 from ledger.sync.shipper import Shipper
 from tests.ledger.written import (

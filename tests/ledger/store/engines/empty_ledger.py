@@ -13,11 +13,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from ledger.store import db
-from ledger.store.engines import migration
+from ledger.store.engines import migration, sqlite_file
 from ledger.store.schema import derived
-from ledger.store.tables import REVISION
+from ledger.store.schema.revision import REVISION
 
-FILE = Path(__file__).parents[4] / "migrations" / migration.EMPTY_LEDGER
+FILE = Path(__file__).parents[4] / "migrations" / sqlite_file.EMPTY_LEDGER
 
 
 def migrated(connection: Connection) -> None:
@@ -45,7 +45,7 @@ def text() -> str:
             statements = [sql for _, sql in schema_of(connection)]
         engine.dispose()
     statements.append(f"INSERT INTO alembic_version (version_num) VALUES ('{REVISION}')")
-    return "".join(f"{statement}{migration.STATEMENT_END}" for statement in statements)
+    return "".join(f"{statement}{sqlite_file.STATEMENT_END}" for statement in statements)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration
-from ledger.store.tables import REVISION
+from ledger.store.schema.revision import REVISION
 from tests.ledger.store.engines import empty_ledger
 
 MIGRATIONS = Path(__file__).parents[4] / "migrations"

@@ -111,3 +111,38 @@ def test_a_password_in_the_query_is_one():
 def test_a_path_that_is_no_utf_8_is_shown():
     assert urls.shown("sqlite:////srv/\udca1.db").endswith("/srv/%3F.db")
     assert urls.shown("/srv/ä.db") == "sqlite:////srv/%C3%A4.db"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:////srv/ledger.sqlite3",
+        "sqlite+pysqlite:////srv/ledger.sqlite3",
+        "sqlite:///relative/a.db",
+        "sqlite:///~/a.db",
+        "sqlite:///-",
+        "/srv/a.db",
+        "a.sqlite",
+        "~/a-b_c+d.sqlite3",
+        "/srv/a b.db",
+        "sqlite:////srv/a%20b.db",
+        "sqlite:////srv/ä.db",
+        "sqlite:////srv/a.db?timeout=3",
+        "sqlite+pysqlite:////srv/a.db?cache=shared",
+    ],
+)
+def test_an_ordinary_path_is_read_as_sqlalchemy_reads_it(url):
+    parsed = urls.parse_url(url)
+    assert urls.sqlite_path(url) == urls.file_of(parsed)
+    assert urls.shown(url) == urls.shown(parsed)
+
+
+@pytest.mark.parametrize("url", ["ledger", "sqlite:///", "sqlite:///:memory:", "mysql://h/d", "/a"])
+def test_what_is_no_path_of_a_ledger_is_refused_by_both(url):
+    for read in (urls.parse_url, urls.sqlite_path, urls.shown):
+        with pytest.raises(LedgerError):
+            read(url)
+
+
+def test_a_shared_ledger_has_no_file():
+    assert urls.sqlite_path("postgresql://u@h/d") is None

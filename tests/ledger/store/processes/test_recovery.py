@@ -1,11 +1,13 @@
 """What dead processes left open is lost, and can be found again."""
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
 
 from ledger.store import db
+from ledger.store.engines import sqlite_file
 from ledger.store.processes import nodes, recovery
 from ledger.store.tables import exchanges
 from tests.ledger.written import (
@@ -71,7 +73,10 @@ def test_what_was_given_up_too_early_is_settled_after_all(new_sqlite):
         path = file_of(url)
         # As another process would, if it could not see that this one lives.
         nodes._lock_path(path, "host/1/1").unlink()
-        lost = recovery.mark_lost_of_dead_nodes(engine, path, "host/2/1", now=datetime.now(UTC))
+        with contextlib.closing(sqlite_file.connect(path)) as connection:
+            lost = recovery.mark_lost_of_dead_nodes(
+                connection, path, "host/2/1", now=datetime.now(UTC)
+            )
         assert lost == 1
         assert row(engine, "SELECT state FROM requests WHERE id = 'a'") == ("lost",)
         assert written.settle(settled("a")).committed
@@ -86,7 +91,9 @@ def test_the_loss_is_shipped(new_sqlite):
     url = new_sqlite()
     engine = db.open_engine(url)
     put(engine, (opened("a", node="dead"), None, ()))
-    recovery.mark_lost_of_dead_nodes(engine, file_of(url), "n", now=NOON, spooling=True)
+    path = file_of(url)
+    with contextlib.closing(sqlite_file.connect(path)) as connection:
+        recovery.mark_lost_of_dead_nodes(connection, path, "n", now=NOON, spooling=True)
     assert rows(engine, "SELECT exchange_id FROM outbox") == [("a",)]
     engine.dispose()
 

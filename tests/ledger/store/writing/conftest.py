@@ -2,14 +2,14 @@
 
 import pytest
 
-from ledger.store import db
+from ledger.store.engines import sqlite_file
 from ledger.store.writing import ledger_file, writer
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """Waits that are sized for a disk in trouble, not for a test."""
-    monkeypatch.setattr(db, "BUSY_MS_MAX", 50)
+    monkeypatch.setattr(sqlite_file, "BUSY_MS_MAX", 50)
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(writer, "RETRY_SECONDS_MAX", 0.02)
     monkeypatch.setattr(ledger_file, "CHECK_SECONDS", 0.0)

@@ -12,10 +12,16 @@ from ledger.model.exchange import Outcome, State
 from ledger.model.reading import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.store import db
-from ledger.store.tables import exchanges
+from ledger.store.tables import charges, exchanges
 from ledger.store.writing import batch_insert
 from tests.ledger.duplicates_rule import Link, Member, link
 from tests.ledger.written import COST, NOON, ORIGIN, opened, priced, reading, settled
+
+
+def test_a_row_has_the_columns_of_the_tables():
+    columns = {*batch_insert.EXCHANGE_COLUMNS, *batch_insert.DERIVED_COLUMNS}
+    assert columns == set(exchanges.c.keys())
+    assert {*batch_insert.CHARGE_COLUMNS} < set(charges.c.keys())
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from ledger.store.writing.writer import Ledger
 from tests.ledger.written import (
     COST,
     NOON,
+    file_of,
     opened,
     priced,
     reading,
@@ -111,9 +112,10 @@ def test_the_threads_beside_the_writer_are_woken_after_each_batch(new_sqlite):
     companion = SimpleNamespace(
         start=lambda: None, stop=lambda seconds: None, wake=woken.set, health=lambda: None
     )
-    engine = db.ensure(new_sqlite())
+    url = new_sqlite()
     ledger = Ledger(
-        engine,
+        file_of(url),
+        shown_url=url,
         node="host/1/1",
         price=None,
         on_commit=None,
@@ -375,6 +377,6 @@ def test_what_another_process_learns_is_taken_over(new_sqlite):
 
 def test_a_ledger_that_cannot_be_read_teaches_nothing(new_sqlite, tmp_path):
     with writing(new_sqlite()) as written:
-        written.ledger._engine = db.open_engine(f"sqlite:///{tmp_path}/none/there.sqlite3")
+        written.ledger._path = tmp_path / "none" / "there.sqlite3"
         written.ledger.refresh_lessons()
         assert written.ledger.learned == {}

@@ -17,7 +17,6 @@ from ledger import recording
 from ledger.model import door
 from ledger.model.errors import LedgerError
 from ledger.model.learned import Learned
-from ledger.store import db
 from ledger.store.processes import supervision
 from ledger.store.writing import batch_insert, incoming, jobs, ledger_file, lessons, writer
 from tests.ledger.written import (
@@ -386,8 +385,9 @@ def test_the_pause_between_retries_doubles_up_to_its_bound(new_sqlite, monkeypat
     monkeypatch.setattr(writer, "RETRY_SECONDS", 0.5)
     monkeypatch.setattr(writer, "RETRY_SECONDS_MAX", 10.0)
     clock, pauses = [100.0], []
+    url = new_sqlite()
     ledger = writer.Ledger(
-        db.ensure(new_sqlite()), node="n", price=None, on_commit=None, log=lambda *_: None
+        file_of(url), shown_url=url, node="n", price=None, on_commit=None, log=lambda *_: None
     )
 
     def take(jobs_taken, _lessons, pause):
@@ -406,5 +406,4 @@ def test_the_pause_between_retries_doubles_up_to_its_bound(new_sqlite, monkeypat
     monkeypatch.setattr(ledger, "_file", SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(ledger, "_flush", lambda batch: batch)
     ledger._run()
-    ledger._engine.dispose()
     assert pauses == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]

@@ -1,0 +1,97 @@
+"""Edge (a thread). The keeper: makes the sums of days that are over beside a running proxy.
+
+Summing uses SQLAlchemy and the tables, some 14 MB of a process. So the keeper of a SQLite ledger
+first looks whether a day waits for its sums, with the driver alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ledger.model.errors import LedgerError
+from ledger.store.engines import sqlite_file, urls
+from ledger.store.processes.health import ThreadHealth
+from ledger.store.processes.supervision import Log, Supervisor
+from ledger.store.schema.instants import instant_text
+
+FIRST_SECONDS = 60.0
+"""A proxy that runs for one command only should not spend its time on sums."""
+EVERY_SECONDS = 3600.0
+ANSWER_SECONDS_MAX = 900.0
+"""A shared database that needs longer for the sums of one day counts as not answering."""
+_WAITS = (
+    "SELECT EXISTS (SELECT 1 FROM stale_days) OR EXISTS (SELECT 1 FROM exchanges "
+    "WHERE opened_at < :today AND opened_at >= "
+    "coalesce((SELECT value FROM meta WHERE key = 'rolled_until'), ''))"
+)
+
+
+class Keeper:
+    """Sums up days beside a running proxy, in a thread of its own."""
+
+    def __init__(self, url: str, *, log: Log) -> None:
+        self._url = url
+        self._file = urls.sqlite_path(url)
+        self._log = log
+        self._deadline = 0.0
+        self._stopping = threading.Event()
+        self._thread = Supervisor("keeper", self._run, log=log)
+
+    def start(self) -> None:
+        """Start the thread that makes the sums."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Sums are made at intervals, whatever is written."""
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Sum up the days that are over, within the timeout, and stop; the rest stays stale."""
+        self._deadline = time.monotonic() + timeout_seconds
+        self._stopping.set()
+        self._thread.join(timeout_seconds)
+
+    def health(self) -> ThreadHealth:
+        """How the thread does."""
+        return self._thread.health()
+
+    def _run(self) -> None:
+        pause_seconds = FIRST_SECONDS
+        while not self._stopping.wait(pause_seconds):
+            pause_seconds = EVERY_SECONDS
+            self._roll(self._stopping.is_set)
+        # A process that filled the ledger also leaves its sums.
+        self._roll(lambda: time.monotonic() >= self._deadline)
+
+    def _roll(self, is_stopping: Callable[[], bool]) -> None:
+        now = datetime.now(UTC)
+        if self._file is not None and not a_day_waits(self._file, now):
+            return
+        import sqlalchemy as sa
+
+        from ledger.maintenance import rollup
+        from ledger.store import db
+
+        # The writer logs errors of the ledger.
+        with contextlib.suppress(sa.exc.SQLAlchemyError, LedgerError):
+            engine = db.ensure(self._url, answer_seconds_max=ANSWER_SECONDS_MAX)
+            try:
+                rollup.roll(engine, now=now, log=self._log, is_stopping=is_stopping)
+            finally:
+                engine.dispose()
+
+
+def a_day_waits(path: Path, now: datetime) -> bool:
+    """Whether a day of a SQLite ledger that is over may have no sums yet; True if it is unknown."""
+    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    try:
+        with contextlib.closing(sqlite_file.connect(path)) as connection:
+            (waits,) = connection.execute(_WAITS, {"today": instant_text(today)}).fetchone()
+    except sqlite3.Error:
+        return True
+    return bool(waits)

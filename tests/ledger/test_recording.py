@@ -1,0 +1,131 @@
+"""Opening a ledger for recording: what the process imports for it, and what stops it."""
+
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ledger.maintenance import keeper
+from ledger.model.errors import LedgerError
+from ledger.store.schema.revision import REVISION
+from tests.ledger.written import NOON, file_of, settled, writing
+
+RECORD = """
+import sys
+from datetime import UTC, datetime
+from dataclasses import replace
+from ledger import recording
+from ledger.model.exchange import Exchange, Outcome, State
+from ledger.model.reading import Reading, UsageSource
+from ledger.model.usage import Usage
+
+def log(*line):
+    raise AssertionError(line)
+
+ledger = recording.open_ledger(sys.argv[1], node="host/1/1", log=log)
+now = datetime.now(UTC)
+opened = Exchange(
+    id="a", origin="o", provider="p", dialect="d", operation="chat", path="/", opened_at=now,
+    node="host/1/1",
+)
+ledger.open(opened)
+receipt = ledger.settle(
+    replace(opened, state=State.SETTLED, outcome=Outcome.COMPLETE, settled_at=now),
+    Reading(
+        exchange_id="a", opened_at=now, meter_version="1", usage_source=UsageSource.NONE,
+        usage=Usage(), read_at=now,
+    ),
+)
+ledger.refresh_lessons()
+ledger.close(30)
+assert receipt.committed, receipt.error
+print([name for name in ("sqlalchemy", "alembic", "ledger.store.tables") if name in sys.modules])
+"""
+
+
+@pytest.mark.process
+def test_recording_into_a_sqlite_ledger_imports_no_sqlalchemy(tmp_path):
+    """It would hold 14 MB of every proxy's memory, for good."""
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    for _ in ("a new ledger", "the same again"):
+        done = subprocess.run(
+            [sys.executable, "-c", RECORD, url],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.stdout == "[]\n", done.stderr
+    with sqlite3.connect(tmp_path / "ledger.sqlite3") as connection:
+        found = connection.execute("SELECT id, state FROM exchanges").fetchall()
+    connection.close()
+    assert found == [("a", "settled")] * 2  # opened at different moments
+
+
+def test_a_ledger_of_a_newer_version_is_refused_and_left_alone(new_sqlite):
+    url = new_sqlite()
+    path = file_of(url)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    with (
+        pytest.raises(LedgerError, match=rf"schema 9999, this is {REVISION}.*upgrade tokentee"),
+        writing(url),
+    ):
+        pass
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [
+            ("9999",)
+        ]
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["/proc/nowhere/ledger.sqlite3", "/dev/null/ledger.sqlite3", "/proc/version"]
+)
+def test_a_place_that_cannot_be_written_is_named(path):
+    with (
+        pytest.raises(LedgerError, match=r"cannot (create|write|open) the ledger") as caught,
+        writing(f"sqlite:///{path}"),
+    ):
+        pass
+    assert path in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but long enough to be looked at" * 100)
+    with pytest.raises(LedgerError, match="not a database; move the file away"):
+        writing(f"sqlite:///{path}").__enter__()
+
+
+class TestDaysThatWait:
+    TODAY = NOON + timedelta(days=3)
+
+    def test_none_in_a_new_ledger(self, new_sqlite):
+        assert not keeper.a_day_waits(file_of(new_sqlite()), self.TODAY)
+
+    def test_none_while_all_rows_are_of_today(self, new_sqlite):
+        url = new_sqlite()
+        now = datetime.now(UTC)
+        with writing(url) as written:
+            written.settle(settled("a", at=now))
+        assert not keeper.a_day_waits(file_of(url), now)
+        assert keeper.a_day_waits(file_of(url), now + timedelta(days=1))
+
+    def test_one_after_a_late_write_to_a_day_with_sums(self, new_sqlite):
+        url = new_sqlite()
+        with writing(url) as written:
+            written.settle(settled("a"))
+        # Its end made the sums.
+        assert not keeper.a_day_waits(file_of(url), datetime.now(UTC))
+        with sqlite3.connect(file_of(url)) as connection:
+            connection.execute("UPDATE exchanges SET duplicate_of = 'b'")
+        connection.close()
+        assert keeper.a_day_waits(file_of(url), datetime.now(UTC))
+
+    def test_unknown_of_a_file_that_cannot_be_read(self, tmp_path):
+        assert keeper.a_day_waits(tmp_path / "none.sqlite3", self.TODAY)
