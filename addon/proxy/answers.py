@@ -124,6 +124,18 @@ def read_whole(running: Running, live: Live, response: http.Response) -> None:
         response.content = _joined(passed) + _joined(end)
 
 
+def release(live: Live, response: http.Response) -> None:
+    """Let go of the tap of an answer that is settled: the whole body has passed.
+
+    mitmproxy's objects of an exchange refer to each other, so they, and what they refer to, stay in
+    memory until the garbage collector finds them. The tap would stay with them, with the chunks and
+    the text that it holds.
+    """
+    if live.stream is not None and response.stream is live.stream:
+        response.stream = True
+    live.stream = live.exchange.tap = None
+
+
 def _held(into: StreamCallable, response: Response) -> HeldEnd:
     return HeldEnd(into, _length_of(response))
 

@@ -236,6 +236,7 @@ class Recorder:
         if live.broken_by_client is False:
             end, cause = End.UPSTREAM_BROKE, "upstream reset its connection"
         receipt = self._settle(running, live, end, cause)
+        answers.release(live, flow.response)
         if receipt is not None and running.settings.commit_before_end:
             await wait_for_commit(receipt)
 

@@ -1,6 +1,8 @@
 """How each kind of answer is read: as it passes, held for its commit, or whole."""
 
 import asyncio
+import functools
+import gc
 import gzip
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -10,6 +12,9 @@ from typing import Any
 import pytest
 from mitmproxy import http
 
+from addon.metering.answers.meter import Meter
+from addon.metering.exchange import MeteredExchange
+from addon.metering.tap import Tap
 from addon.proxy import answers
 from addon.proxy.held_end import HeldEnd
 from addon.proxy.patches.chunk_runs import ChunkRun, chunks_of
@@ -29,6 +34,7 @@ from tests.addon.proxy.recording import (
     recording,
 )
 
+OF_AN_EXCHANGE = (Live, MeteredExchange, Tap, Meter)
 SSE = "text/event-stream"
 JSON = "application/json"
 
@@ -298,3 +304,53 @@ def test_a_capture_has_the_chunks_of_a_run(ledger: Path, tmp_path: Path):
             assert [chunk for _, chunk in live.capture.chunks] == list(STREAM)
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("asks", [True, False])
+@pytest.mark.parametrize(
+    ("content_type", "chunks"), [(SSE, STREAM), (JSON, (DOCUMENT,))], ids=["stream", "document"]
+)
+def test_a_settled_exchange_keeps_nothing_of_its_answer(
+    ledger: Path, content_type: str, chunks: Iterable[bytes], asks: bool
+):
+    """mitmproxy's objects of a flow refer to each other, so what a flow refers to stays until the
+    garbage collector runs."""
+    flow = flow_of(stream=True, asks=asks)
+
+    async def settle() -> None:
+        async with recording(ledger) as (recorder, _):
+            recorder.request(flow)
+            response = answered(flow, content_type=content_type)
+            response.stream = True
+            recorder.responseheaders(flow)
+            passed_on(response, chunks)
+            await recorder.response(flow)
+            assert response.stream is True
+            kept = [each for each in gc.get_objects() if isinstance(each, OF_AN_EXCHANGE)]
+            assert kept == []
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(settle())
+    finally:
+        gc.enable()
+    assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
+
+
+def test_the_callable_of_another_addon_stays(ledger: Path):
+    flow = flow_of(stream=True)
+
+    async def settle() -> None:
+        async with recording(ledger) as (recorder, _):
+            recorder.request(flow)
+            response = answered(flow, content_type=SSE)
+            response.stream = True
+            recorder.responseheaders(flow)
+            assert callable(response.stream)
+            other = response.stream = functools.partial(response.stream)
+            passed_on(response, STREAM)
+            await recorder.response(flow)
+            assert response.stream is other
+
+    asyncio.run(settle())
