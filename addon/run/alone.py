@@ -16,11 +16,10 @@ LOOPBACK = "127.0.0.1"
 
 def run_proxy(call: Call) -> int:
     """Run the proxy, on loopback by default; returns 0 when it has stopped."""
-    trust = authorities.read_trust(os.environ)
-    for line in (*warnings(call), *trust.troubles):
-        sys.stderr.write(f"tokentee: {line}\n")
     with tempfile.TemporaryDirectory(prefix="tokentee-") as folder:
-        trusted = authorities.write(Path(folder), [trust.everything])
+        trusted, troubles = authorities.write_trusted(Path(folder), os.environ)
+        for line in (*warnings(call), *troubles):
+            sys.stderr.write(f"tokentee: {line}\n")
 
         def make(opts: options.Options) -> master.RecordingMaster:
             opts.update(ssl_verify_upstream_trusted_ca=str(trusted))

@@ -20,7 +20,6 @@ from addon.proxy import options as proxy_options
 from addon.run import master
 from addon.run.call.arguments import Call
 from addon.run.command import authorities, bypass, child, hosts, outbound
-from addon.run.command.authorities import Trust
 from addon.run.command.credential import USER
 from addon.run.command.environment import environment_for
 from addon.run.command.gate import Gate
@@ -52,7 +51,6 @@ class Plan:
     """Origin of a local server -> URL of the listener that replaces it."""
     specs: tuple[str, ...]
     """mitmproxy's modes, one for each listener."""
-    trust: Trust
     folder: Path
     """For the certificates; removed at the end of the run."""
     bridges: tuple[Bridge, ...]
@@ -70,14 +68,13 @@ def run_around(call: Call) -> int:
     except outbound.BadProxyError as error:
         _print(str(error))
         return 2
-    trust = authorities.read_trust(os.environ)
-    for trouble in trust.troubles:
-        _print(trouble)
     run_id = secrets.token_hex(4)
     with tempfile.TemporaryDirectory(prefix="tokentee-") as name:
         folder = Path(name)
-        trusted = authorities.write(folder, [trust.everything])
-        plan = _plan(call, way_out, trust, folder)
+        trusted, troubles = authorities.write_trusted(folder, os.environ)
+        for trouble in troubles:
+            _print(trouble)
+        plan = _plan(call, way_out, folder)
         around = Around(plan)
 
         def make(opts: options.Options) -> master.RecordingMaster:
@@ -167,7 +164,7 @@ class Around:
             bundles=authorities.write_bundles(
                 plan.folder,
                 os.environ,
-                plan.trust,
+                authorities.read_trust(os.environ),
                 authority.read_bytes(),
                 everything=plan.call.everything,
             ),
@@ -194,7 +191,7 @@ class Around:
         self.warnings += bypass.warnings(self._watch.seen, names)
 
 
-def _plan(call: Call, way_out: outbound.Outbound, trust: Trust, folder: Path) -> Plan:
+def _plan(call: Call, way_out: outbound.Outbound, folder: Path) -> Plan:
     secret = secrets.token_urlsafe(SECRET_BYTES)
     origins = sorted({hosts.origin_of(url) for url in hosts.local_base_urls(os.environ).values()})
     proxy_port, *ports = _free_ports(1 + len(origins))
@@ -220,7 +217,6 @@ def _plan(call: Call, way_out: outbound.Outbound, trust: Trust, folder: Path) ->
             origin: f"http://{LOOPBACK}:{port}/{secret}" for origin, port in port_of.items()
         },
         specs=(proxy_spec, *reverse),
-        trust=trust,
         folder=folder,
         bridges=tuple(bridges.values()),
     )

@@ -103,6 +103,13 @@ def read_trust(environment: Mapping[str, str]) -> Trust:
     return Trust(roots=b"\n".join(dict.fromkeys(parts)), named=named, troubles=tuple(troubles))
 
 
+def write_trusted(folder: Path, environment: Mapping[str, str]) -> tuple[Path, tuple[str, ...]]:
+    """Write what the proxy trusts into a file; the file, and the troubles. Nothing keeps the
+    certificates in memory: that would be 3 MB for as long as the proxy runs."""
+    trust = read_trust(environment)
+    return write(folder, [trust.everything]), trust.troubles
+
+
 def write_bundles(
     folder: Path,
     environment: Mapping[str, str],

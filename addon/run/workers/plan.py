@@ -42,14 +42,14 @@ def plan_of(call: Call, folder: Path) -> Plan:
     several workers cannot support, or that mitmproxy refuses."""
     words = (*alone.listen_words(call), *call.options)
     opts, quiet = _parsed(words)
-    trust = authorities.read_trust(os.environ)
+    trusted, troubles = authorities.write_trusted(folder, os.environ)
     return Plan(
         words=(*words, *call.filters),
         set_names=tuple(sorted(call.set_names)),
         addresses=tuple(_addresses(opts)),
         with_proxyauth=call.asks_for_proxyauth or master.wants_proxyauth(opts.confdir),
-        trusted=authorities.write(folder, [trust.everything]),
-        notes=(*alone.warnings(call), *trust.troubles),
+        trusted=trusted,
+        notes=(*alone.warnings(call), *troubles),
         quiet=quiet,
     )
 

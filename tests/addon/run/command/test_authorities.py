@@ -6,7 +6,7 @@ import certifi
 import pytest
 
 from addon.run.command import authorities
-from addon.run.command.authorities import read_trust, write_bundles
+from addon.run.command.authorities import read_trust, write_bundles, write_trusted
 
 PEM = b"-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n"
 OURS = PEM % b"proxy"
@@ -111,3 +111,17 @@ def test_an_authority_that_wgets_file_names_stays_trusted(tmp_path: Path):
     last = Path(written["WGETRC"]).read_text().split()[-1]
     assert PEM % b"own" in Path(last).read_bytes()
     assert OURS in Path(last).read_bytes()
+
+
+def test_what_the_proxy_trusts_is_written_and_troubles_are_returned(tmp_path):
+    (tmp_path / "corp.pem").write_bytes(b"CORP")
+    environment = {
+        "NODE_EXTRA_CA_CERTS": str(tmp_path / "corp.pem"),
+        "SSL_CERT_FILE": str(tmp_path / "missing.pem"),
+    }
+    trust = read_trust(environment)
+    path, troubles = write_trusted(tmp_path, environment)
+    assert path.read_bytes() == trust.everything
+    assert b"CORP" in path.read_bytes()
+    assert troubles == trust.troubles
+    assert "missing.pem" in troubles[0]
