@@ -5,6 +5,7 @@ It is not in `flow.metadata`, because mitmproxy copies and saves that.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 
 from mitmproxy import http
@@ -105,4 +106,10 @@ class Running:
 def _booked_as(exchange: Exchange) -> tuple[str, str | None, str] | None:
     if exchange.response_id is None:
         return None
-    return exchange.origin, exchange.key_fingerprint, exchange.response_id
+    fingerprint = exchange.key_fingerprint
+    # One text for all exchanges of an origin or a key, not one each.
+    return (
+        sys.intern(exchange.origin),
+        None if fingerprint is None else sys.intern(fingerprint),
+        exchange.response_id,
+    )
