@@ -18,7 +18,8 @@ SCRIPTS = Path(__file__).parent / "scripts"
 BARE = SCRIPTS / "bare.py"
 
 START_SECONDS_MAX = 100
-STOP_SECONDS_MAX = 30
+STOP_SECONDS_MAX = 100
+"""As for a start: a process that refuses to start must import everything first."""
 
 _LISTENING = re.compile(r"listening at (127\.0\.0\.\d+):(\d+)")
 _ACTIVE = "tokentee: ledger "
