@@ -7,6 +7,7 @@ runs all of them.
 import contextlib
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
@@ -24,23 +25,36 @@ pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
 SECTION = "WebSocket attacks: longest wait, longest turn (ms of CPU time), growth; bare -> ours"
 
 
+@dataclass
+class Play:
+    """One time that an attack is played, as upstream sees it."""
+
+    received: bytes = b""
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
 class Peer:
     """An upstream that plays its side of an attack, and remembers what it received."""
 
     def __init__(self) -> None:
-        self.received: dict[str, bytes] = {}
-        self.ended = threading.Event()
+        self.plays: list[Play] = []
+
+    def begin(self) -> tuple[int, Play]:
+        """A play, and its number. A late end of an earlier one is not taken for its own."""
+        self.plays.append(Play())
+        return len(self.plays) - 1, self.plays[-1]
 
     def speak(self, connection: ServerConnection) -> None:
         assert connection.request is not None
-        name = parse_qs(urlsplit(connection.request.path).query)["attack"][0]
+        query = parse_qs(urlsplit(connection.request.path).query)
+        play = self.plays[int(query["play"][0])]
         try:
             with contextlib.suppress(ConnectionClosed):
-                BY_NAME[name].server(connection)
+                BY_NAME[query["attack"][0]].server(connection)
                 connection.send("the end")
-            self.received[name] = received(connection)
+            play.received = received(connection)
         finally:
-            self.ended.set()
+            play.ended.set()
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +80,11 @@ def arena(tmp_path_factory: pytest.TempPathFactory, peer: Peer) -> Iterator[Aren
 def play(attack: WebSocketAttack, proxy: Mitmdump, peer: Peer) -> bytes:
     """What both sides received."""
     host, port = proxy.address(1)
-    peer.ended.clear()
-    peer.received.pop(attack.name, None)
+    number, upstream = peer.begin()
     with (
         contextlib.suppress(ConnectionClosed),
         connect(
-            f"ws://{host}:{port}/v1/responses?attack={quote(attack.name)}",
+            f"ws://{host}:{port}/v1/responses?attack={quote(attack.name)}&play={number}",
             proxy=None,
             max_size=None,
             ping_interval=None,
@@ -87,10 +100,10 @@ def play(attack: WebSocketAttack, proxy: Mitmdump, peer: Peer) -> bytes:
         reading.start()
         attack.client(connection)
         reading.join(60 if attack.is_compared else 5)
-    assert peer.ended.wait(ATTACK_SECONDS_MAX)
+    assert upstream.ended.wait(ATTACK_SECONDS_MAX)
     if not attack.is_compared:
         return b""
-    return b" ".join([*got, peer.received.get(attack.name, b"")])
+    return b" ".join([*got, upstream.received])
 
 
 def _until_the_end(connection: ClientConnection) -> bytes:
