@@ -1,13 +1,16 @@
 """Edge (a thread). The keeper: makes the sums of days that are over beside a running proxy.
 
-Summing uses SQLAlchemy and the tables, some 14 MB of a process. So the keeper of a SQLite ledger
-first looks whether a day waits for its sums, with the driver alone.
+Summing uses SQLAlchemy and the tables, some 14 MB of a process, and the interpreter lock for
+seconds. So the keeper of a SQLite ledger first looks whether a day waits for its sums, with the
+driver alone, and then has a process of its own make them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +28,10 @@ FIRST_SECONDS = 60.0
 EVERY_SECONDS = 3600.0
 ANSWER_SECONDS_MAX = 900.0
 """A shared database that needs longer for the sums of one day counts as not answering."""
+LOOK_SECONDS = 0.2
+"""How often the keeper looks whether it is to stop, while another process makes the sums."""
+COMMAND = (sys.executable, "-P", "-m", f"{__name__.rpartition('.')[0]}.roll_process")
+"""-P: files of the current folder must not shadow modules."""
 _WAITS = (
     "SELECT EXISTS (SELECT 1 FROM stale_days) OR EXISTS (SELECT 1 FROM exchanges "
     "WHERE opened_at < :today AND opened_at >= "
@@ -64,9 +71,33 @@ class Keeper:
         pause_seconds = FIRST_SECONDS
         while not self._stopping.wait(pause_seconds):
             pause_seconds = EVERY_SECONDS
-            self._roll(self._stopping.is_set)
+            if self._file is None or "sqlalchemy" in sys.modules:
+                self._roll(self._stopping.is_set)
+            elif a_day_waits(self._file, datetime.now(UTC)):
+                self._roll_apart()
         # A process that filled the ledger also leaves its sums.
         self._roll(lambda: time.monotonic() >= self._deadline)
+
+    def _roll_apart(self) -> None:
+        """Let another process make the sums; what it has not made when this one stops waits."""
+        process = subprocess.Popen(  # noqa: S603  # our own interpreter and module
+            [*COMMAND, self._url],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            process_group=0,  # Ctrl-C in the terminal is for the proxy
+        )
+        while True:
+            try:
+                _, lines = process.communicate(timeout=LOOK_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                if self._stopping.is_set():
+                    process.kill()
+        for line in lines.splitlines():
+            self._log("warning", line)
 
     def _roll(self, is_stopping: Callable[[], bool]) -> None:
         now = datetime.now(UTC)

@@ -1,8 +1,10 @@
 """Opening a ledger for recording: what the process imports for it, and what stops it."""
 
+import contextlib
 import sqlite3
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -62,6 +64,89 @@ def test_recording_into_a_sqlite_ledger_imports_no_sqlalchemy(tmp_path):
         found = connection.execute("SELECT id, state FROM exchanges").fetchall()
     connection.close()
     assert found == [("a", "settled")] * 2  # opened at different moments
+
+
+KEEP = """
+import sys, time
+from ledger.maintenance import keeper
+
+keeper.FIRST_SECONDS = 0.0
+if len(sys.argv) > 2:
+    keeper.COMMAND = (sys.executable, "-c", sys.argv[2])
+kept = keeper.Keeper(sys.argv[1], log=lambda *line: print(*line, flush=True))
+kept.start()
+sys.stdin.readline()
+print("sqlalchemy" in sys.modules, kept.health().error, flush=True)
+started = time.monotonic()
+kept.stop(60)
+print(time.monotonic() - started < 30)
+"""
+
+
+@pytest.mark.process
+class TestKeeperOfAProxy:
+    """Of a process that has not imported SQLAlchemy."""
+
+    @pytest.fixture
+    def url(self, new_sqlite):
+        """A ledger with a day that waits for its sums."""
+        url = new_sqlite()
+        with writing(url) as written:
+            written.settle(settled("a"))
+        with contextlib.closing(sqlite3.connect(file_of(url))) as connection, connection:
+            connection.execute("UPDATE exchanges SET duplicate_of = 'b'")
+        assert keeper.a_day_waits(file_of(url), datetime.now(UTC))
+        return url
+
+    @pytest.fixture
+    def started(self):
+        with contextlib.ExitStack() as stack:
+
+            def start(*arguments):
+                process = subprocess.Popen(
+                    [sys.executable, "-c", KEEP, *arguments],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+                stack.enter_context(process)
+                stack.callback(process.kill)
+                return process
+
+            yield start
+
+    def test_sums_are_made_by_a_process_of_their_own(self, url, started):
+        process = started(url)
+        for _ in range(600):
+            if not keeper.a_day_waits(file_of(url), datetime.now(UTC)):
+                break
+            time.sleep(0.1)
+        else:
+            pytest.fail("no sums")
+        assert process.communicate("stop\n", timeout=60)[0] == "False None\nTrue\n"
+
+    def test_what_that_process_says_is_logged(self, url, started):
+        process = started(url, "import sys; sys.exit('a day cannot be read')")
+        assert process.stdout.readline() == "warning a day cannot be read\n"
+
+    def test_a_stop_ends_it_and_makes_the_sums_itself(self, url, started):
+        process = started(url, "import time; time.sleep(600)")
+        time.sleep(1)
+        assert process.communicate("stop\n", timeout=90)[0] == "False None\nTrue\n"
+        assert not keeper.a_day_waits(file_of(url), datetime.now(UTC))
+
+    def test_a_process_that_cannot_be_started_is_a_failure_of_the_keeper(self, url, started):
+        broken = KEEP.replace('(sys.executable, "-c", sys.argv[2])', '("/nowhere/python",)')
+        assert broken != KEEP
+        done = subprocess.run(
+            [sys.executable, "-c", broken, url, "-"],
+            input="",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+        assert "the keeper failed" in done.stderr
 
 
 def test_a_ledger_of_a_newer_version_is_refused_and_left_alone(new_sqlite):
