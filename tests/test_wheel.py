@@ -55,6 +55,7 @@ def test_an_import_that_binds_the_name_is_refused():
         building().rewritten("import ledger.model\n")
 
 
+@pytest.mark.large
 def test_every_module_is_still_python_and_imports_ours_from_the_package(tmp_path: Path):
     """To be rewritten once more, a module is parsed."""
     module = building()

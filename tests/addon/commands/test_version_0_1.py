@@ -26,6 +26,8 @@ from ledger.maintenance import rollup
 from ledger.store import db
 from ledger.sync import merging
 
+pytestmark = pytest.mark.large
+
 SAMPLES = Path(__file__).parent / "version_0_1"
 FILES = tuple(str(SAMPLES / name) for name in ("captures.jsonl", "lines.jsonl"))
 PRICES = str(SAMPLES / "prices.toml")

@@ -32,6 +32,7 @@ def test_a_replay_looks_for_garbage_seldom_and_never_among_what_was_loaded(tmp_p
     assert gc.get_threshold() == before
 
 
+@pytest.mark.process
 def test_processes_leave_the_sums_to_the_one_that_started_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -65,6 +65,7 @@ def test_anything_else(served):
     assert ask(served, "/metrics", "POST")[0] == 501
 
 
+@pytest.mark.large
 def test_connections_that_say_nothing_do_not_keep_others_out_for_long(served, monkeypatch):
     monkeypatch.setattr(module._Handler, "timeout", 0.2)
     silent = [socket.create_connection(served.address) for _ in range(module.CONNECTIONS_MAX + 4)]

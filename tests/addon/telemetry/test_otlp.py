@@ -159,6 +159,7 @@ def test_errors_and_what_is_not_reported(receiver):
     assert "gen_ai.client.token.usage" not in points(receiver)
 
 
+@pytest.mark.large
 def test_a_receiver_that_is_down_costs_one_line(caplog):
     sink = Otlp("http://127.0.0.1:9")
     for _ in range(3):

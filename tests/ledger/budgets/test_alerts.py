@@ -318,6 +318,7 @@ STEPS = (
 )
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("error", [RuntimeError, LedgerError, OSError])
 @pytest.mark.parametrize("step", STEPS)
 def test_whatever_a_step_raises_the_watcher_goes_on(tmp_path, settings, monkeypatch, step, error):

@@ -98,6 +98,7 @@ def test_dropping_asks_first(tokentee, new_sqlite):
     engine.dispose()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("revision", OLDER)
 def test_dropping_reaches_the_copies_of_every_older_schema(tokentee, tmp_path, revision):
     path = tmp_path / "ledger.sqlite3"

@@ -83,6 +83,7 @@ def test_batches_follow_each_other(path):
     assert written(path, (("n", "integer"),), [(1,), (2,)], [(3,)]) == b'"n"\n1\n2\n3\n'
 
 
+@pytest.mark.large
 def test_it_needs_no_pyarrow():
     code = (
         "import sys; sys.modules['pyarrow'] = None; import ledger.exports.export; "

@@ -353,6 +353,7 @@ STEPS = {
 }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, LedgerError, OSError])
 @pytest.mark.parametrize("step", STEPS)
 def test_whatever_a_step_raises_the_keeper_goes_on(new_sqlite, monkeypatch, capfd, step, error):

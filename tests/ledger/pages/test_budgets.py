@@ -2,12 +2,16 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from ledger.budgets.budgets import read
 from ledger.budgets.spending import statuses
 from ledger.pages import figures, html_file, rendering
 from ledger.settings.names import NO_NAMES
 from ledger.store.scope import Scope
 from tests.ledger.pages.conftest import NOW
+
+pytestmark = pytest.mark.large
 
 TEXT = """
     [[budget]]

@@ -20,6 +20,8 @@ from ledger.store.scope import Scope
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.written import charge, put, reading, settled
 
+pytestmark = pytest.mark.large
+
 HOSTILE = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',

@@ -11,6 +11,8 @@ from ledger.pages.sections import Question
 from ledger.settings.names import read as read_names
 from tests.ledger.pages.conftest import NOW
 
+pytestmark = pytest.mark.large
+
 START = datetime(2026, 11, 12, tzinfo=UTC)
 
 

@@ -14,6 +14,8 @@ from ledger.store.scope import Scope
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.written import charge, put, reading, settled
 
+pytestmark = pytest.mark.large
+
 START = datetime(2026, 11, 12, tzinfo=UTC)
 
 PERIODS = [

@@ -25,6 +25,8 @@ from ledger.pricing.price_data import (
 from ledger.pricing.published import Published
 from tests.ledger.priced import NOVEMBER
 
+pytestmark = pytest.mark.large
+
 library: list[Any] = providers
 OURS = {each.id: each for each in price_data.read()}
 PAIRS = [

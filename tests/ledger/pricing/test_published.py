@@ -17,6 +17,8 @@ from ledger.pricing.price_lines import TOKEN_LINES, Sheet, covered
 from ledger.pricing.published import Published
 from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading
 
+pytestmark = pytest.mark.large
+
 EVERY: list[tuple[str, Any]] = [
     (provider.id, model) for provider in providers for model in provider.models
 ]

@@ -16,6 +16,8 @@ from ledger.store.engines import migration, private_files
 from ledger.store.schema.revision import REVISION
 from tests.ledger.written import rows
 
+pytestmark = pytest.mark.large
+
 FILLED = Path(__file__).parents[1] / "filled"
 OLDER = [f"{number:04}" for number in range(1, int(REVISION))]
 

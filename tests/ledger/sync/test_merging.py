@@ -412,6 +412,7 @@ def empty(migrated_file, tmp_path_factory):
     return make
 
 
+@pytest.mark.large
 @settings(max_examples=8, deadline=None)
 @given(LEDGER, LEDGER, LEDGER)
 def test_merging_is_idempotent_commutative_and_associative(empty, one, two, three):

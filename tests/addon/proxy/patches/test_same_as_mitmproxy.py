@@ -8,10 +8,13 @@ for: hooks, bytes to either side, connections opened and closed.
 
 import itertools
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.addon.proxy.patches.layers import HOOKS, Step, play, wrapped
+
+pytestmark = pytest.mark.large
 
 REQUESTS = (
     b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n",

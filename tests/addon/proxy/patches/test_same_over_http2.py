@@ -26,6 +26,8 @@ from hypothesis import strategies as st
 
 from tests.addon.proxy.patches.layers import HOOKS, Step, play, wrapped
 
+pytestmark = pytest.mark.large
+
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HTTP1, HTTP2 = b"http/1.1", b"h2"
 STREAMS_MAX = 3

@@ -140,6 +140,7 @@ def test_pieces_of_any_size_give_the_same_lines(tmp_path: Path, monkeypatch, siz
     assert items(path) == whole
 
 
+@pytest.mark.large
 def test_a_line_beyond_the_bound_is_passed_over_in_little_memory(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(line_files, "LINE_BYTES_MAX", 1024 * 1024)
     path = tmp_path / "x.jsonl.gz"

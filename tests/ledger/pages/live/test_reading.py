@@ -14,6 +14,7 @@ FOREVER = {
 }
 
 
+@pytest.mark.large
 def test_a_question_has_a_deadline(ledger_url, monkeypatch):
     db.ensure(ledger_url).dispose()
     monkeypatch.setattr(reading, "QUESTION_SECONDS_MAX", 1)

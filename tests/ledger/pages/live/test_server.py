@@ -21,6 +21,8 @@ from tests.ledger.pages.serving import pages
 from tests.ledger.pages.test_html_file import HOSTILE, Elements, hostile_ledger
 from tests.ledger.written import put, settled, whole
 
+pytestmark = pytest.mark.large
+
 
 @pytest.fixture
 def site(weeks, weeks_url):

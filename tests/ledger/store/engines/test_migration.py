@@ -16,6 +16,8 @@ from ledger.store.engines import migration
 from ledger.store.schema.revision import REVISION
 from tests.ledger.store.engines import empty_ledger
 
+pytestmark = pytest.mark.large
+
 MIGRATIONS = Path(__file__).parents[4] / "migrations"
 
 

@@ -206,6 +206,7 @@ MEMBERS = st.lists(
 ).map(lambda members: [replace(m, id=f"e{place}") for place, m in enumerate(members)])
 
 
+@pytest.mark.large
 @settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -324,6 +324,7 @@ def test_closing_in_trouble_counts_what_is_not_kept(new_sqlite):
 STEPS = ["admitted", "open_row", "settled_row", "statement", "check", "resolve", "take", "keep"]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, sqlite3.InterfaceError, MemoryError])
 @pytest.mark.parametrize("step", STEPS)
 def test_whatever_a_step_raises_the_writer_goes_on(new_sqlite, monkeypatch, capfd, step, error):
