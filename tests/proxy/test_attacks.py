@@ -46,7 +46,7 @@ SLOWNESS_MAX = 2.5
 """By how much the bounds may grow on a busy machine."""
 GROWTH_MB_MAX = 48
 """How much more memory than the bare proxy ours may take, at its peak."""
-TRIES = 3
+TRIES = 5
 ATTACK_SECONDS_MAX = 120
 PAUSE_SECONDS = 0.004
 SECTION = (
@@ -330,8 +330,8 @@ def check(
     """Compare an attack on ours with the same on a bare proxy, and record a normal exchange.
 
     While the machine runs others, a proxy goes on with an attack that nobody waits for, and all of
-    it counts as wait. So an attack over the bounds runs twice more, and must be within them both
-    times. Other bytes and a row that is not exact fail at once.
+    it counts as wait. So an attack over the bounds runs up to four times more, and must be within
+    them in three of the five. Other bytes and a row that is not exact fail at once.
     """
     tries_over = 0
     for tries in range(1, TRIES + 1):
@@ -355,8 +355,8 @@ def check(
             say(f"{name:<50} {figures:<50} {', '.join(problems + loads) or 'ok'}{again}")
         assert not problems
         tries_over += bool(loads)
-        assert tries_over <= 1, loads
-        if not tries_over:
+        assert tries_over <= TRIES // 2, loads
+        if not tries_over or tries - tries_over > TRIES // 2:
             return
 
 
@@ -394,12 +394,13 @@ def is_recorded_exactly(proxy: Mitmdump) -> bool:
     ("waits_ms", "passes"),
     [
         pytest.param([1], True, id="within"),
-        pytest.param([900, 1, 1], True, id="over-once"),
-        pytest.param([900, 1, 900], False, id="over-twice"),
-        pytest.param([900, 900], False, id="over-at-once-again"),
+        pytest.param([900, 1, 1, 1], True, id="over-once"),
+        pytest.param([900, 1, 900, 1, 1], True, id="over-twice"),
+        pytest.param([900, 1, 900, 1, 900], False, id="over-three-times"),
+        pytest.param([900, 900, 900], False, id="over-at-once-again"),
     ],
 )
-def test_an_attack_over_the_bounds_is_within_them_twice_more(
+def test_an_attack_over_the_bounds_is_within_them_three_times_of_five(
     monkeypatch: pytest.MonkeyPatch, waits_ms: list[float], passes: bool
 ) -> None:
     left = [*waits_ms]

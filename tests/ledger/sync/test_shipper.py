@@ -467,7 +467,9 @@ def test_a_role_that_may_not_make_partitions_is_said_so_once(
     administer(f"DROP ROLE {role}")
 
 
-def test_nodes_with_something_under_way_are_spoken_for(target, shared):
+def test_nodes_with_something_under_way_are_spoken_for(target, shared, monkeypatch):
+    # The shipper may send its first heartbeats before the first row is in the spool.
+    monkeypatch.setattr(shipper, "HEARTBEAT_SECONDS", 0.0)
     with writing(target, node="host/7/7") as written:
         written.ledger.open(opened("a"))
         written.settle(settled("b"))
