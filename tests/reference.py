@@ -1,4 +1,4 @@
-"""The reference parts of the README, made from the code: commands, options, columns.
+"""The parts of the README that are made from the code: commands, options, columns, an example.
 
     uv run python -m tests.reference          writes them into README.md
 
@@ -15,6 +15,7 @@ from ledger.store.requests_view import REQUEST_COLUMNS
 from ledger.store.schema.descriptions import text_of
 
 README = Path(__file__).parent.parent / "README.md"
+NEW_PROVIDER = Path(__file__).parent / "addon" / "dialects" / "test_new_provider.py"
 
 
 def commands() -> str:
@@ -38,10 +39,18 @@ def columns() -> str:
     return "\n".join(["| column of `requests` | type | |", "|---|---|---|", *rows])
 
 
+def dialect() -> str:
+    """The wire format that a test adds, so that the example works."""
+    text = NEW_PROVIDER.read_text()
+    code = text.partition("from here …\n")[2].partition("# … to here")[0].strip()
+    return f"```python\n# addon/dialects/lumen.py\n{code}\n```"
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "commands": commands,
     "options": options,
     "columns": columns,
+    "dialect": dialect,
 }
 
 
