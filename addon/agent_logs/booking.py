@@ -1,6 +1,5 @@
 """Edge. Books session logs in the ledger: each answer once, and not if it was recorded live."""
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -11,7 +10,7 @@ from addon.agent_logs.call import Booked, Call, booked
 from addon.agent_logs.files import Kind, Skipped, read
 from ledger.maintenance.known import KnownExchanges
 from ledger.maintenance.logged import Logged, recorded
-from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.commits import Commits
 from ledger.store.writing.writer import Ledger
 
 BATCH_MAX = 500
@@ -38,22 +37,6 @@ class Tally:
     refused: int = 0
     """The ledger refused them."""
     skipped: Skipped = field(default_factory=Skipped)
-
-
-class Commits:
-    """Waits until the writer has resolved its receipts."""
-
-    def __init__(self) -> None:
-        self._resolved = threading.Semaphore(0)
-
-    def on_commit(self, receipts: Sequence[Receipt]) -> None:
-        """For the ledger; called on the writer's thread."""
-        self._resolved.release(len(receipts))
-
-    def wait(self, receipts: Sequence[Receipt]) -> None:
-        """Wait until these are resolved; the writer resolves each within its bounds."""
-        for _ in receipts:
-            self._resolved.acquire()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +110,7 @@ class Booking:
                 tally.new += 1
                 if self.ledger is not None:
                     receipts.append(self.ledger.settle(exchange, reading))
-        self.commits.wait(receipts)
+        self.commits.wait(len(receipts))
         failed = sum(not receipt.committed for receipt in receipts)
         tally.refused += failed
         tally.new -= failed

@@ -59,6 +59,7 @@ def import_command(
     from ledger.pricing.prices import PriceBook
     from ledger.reports.progress import console_on_stderr, files_progress
     from ledger.store.engines.urls import default_url, shown
+    from ledger.store.writing.commits import Commits
 
     kinds = _kinds(agent or [])
     tags = _tags(tag or [])
@@ -78,7 +79,7 @@ def import_command(
         raise LedgerError(f"no session logs: looked in {looked}; name files or folders")
     url = ledger or default_url()
     console = console_on_stderr()
-    commits = booking.Commits()
+    commits = Commits()
     writer = None
     if not dry_run:
         writer = recording.open_ledger(

@@ -30,7 +30,7 @@ from addon.recordings.metered import reread
 from addon.recordings.reread import Find, Seen, digest_of, pairs, recordings
 from ledger.commands.options import LedgerOption, Prices
 from ledger.figures.figures import plus
-from ledger.figures.queries import open_ledger
+from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
 from ledger.maintenance.corrections import Booked, Further
 from ledger.model.charge import Charge
@@ -126,7 +126,7 @@ def main(
     book = PriceBook.load(prices)
     console = console_on_stderr()
     tally, refused = Tally(), list[str]()
-    with open_ledger(ledger) as engine:
+    with existing_ledger(ledger) as engine:
         find = partial(corrections.find, engine)
         add = partial(corrections.add_readings, engine)
         with files_progress(console, "reading", files) as advance:
@@ -193,11 +193,11 @@ def _further(item: Recorded, booked: Booked, book: PriceBook) -> Further | None:
     found = corrections.differences(booked.reading, reading)
     if not found:
         return None
-    reading = replace(reading, reason=reason_of(found))
+    reading = replace(reading, reason=_changes_text(found))
     return reading, charge(booked.exchange, reading, book)
 
 
-def reason_of(found: Mapping[str, tuple[Any, Any]]) -> str:
+def _changes_text(found: Mapping[str, tuple[Any, Any]]) -> str:
     """The changes in one line; for a long value only the fact that it changed."""
     changes = ", ".join(
         f"{name} {_text(before)} -> {_text(now)}" if name in _SHORT else name

@@ -58,30 +58,26 @@ Example:
 
 
 def run(words: Sequence[str]) -> int:
-    """Run `tokentee run` with these words; returns the exit code."""
-    from addon.run.call.arguments import WrongCallError, parse
+    """Run `tokentee run` with these words; returns the exit code. Raises LedgerError."""
+    from addon.run.call.arguments import parse
 
-    try:
-        call = parse(words)
-        if call.is_help:
-            sys.stdout.write(HELP)
-            return 0
-        given = dict(os.environ)
-        call = _with_config(call, given)
-        if call.live:
-            return _show_live(call)
+    call = parse(words)
+    if call.is_help:
+        sys.stdout.write(HELP)
+        return 0
+    given = dict(os.environ)
+    call = _with_config(call, given)
+    if call.live:
+        return _show_live(call)
 
-        from addon.run import lean
+    from addon.run import lean
 
-        lean.install()
-        if call.workers is not None and not call.command:
-            from addon.run.workers.supervisor import run_workers
+    lean.install()
+    if call.workers is not None and not call.command:
+        from addon.run.workers.supervisor import run_workers
 
-            return run_workers(call.workers, lambda: _with_config(parse(words), given))
-        return _starter(call)(call)
-    except WrongCallError as error:
-        sys.stderr.write(f"tokentee: {error}\n")
-        return 2
+        return run_workers(call.workers, lambda: _with_config(parse(words), given))
+    return _starter(call)(call)
 
 
 def _show_live(call: "Call") -> int:

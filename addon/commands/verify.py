@@ -26,7 +26,7 @@ from addon.recordings.formats.recorded import Recorded
 from addon.recordings.metered import reread
 from addon.recordings.reread import Find, Seen, digest_of, pairs, recordings
 from ledger.commands.options import LedgerOption, Since
-from ledger.figures.queries import open_ledger
+from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
 from ledger.maintenance.audit import SHOWN_MAX, Verdict
 from ledger.maintenance.audit import verify as promises_of
@@ -115,7 +115,7 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: s
     if paths and not files:
         raise LedgerError(f"nothing to read in {', '.join(map(str, paths))}")
     console = console_on_stderr()
-    with open_ledger(ledger) as engine:
+    with existing_ledger(ledger) as engine:
         broken = 0
         for verdict in promises_of(engine, begin):
             broken += _show(console, verdict)

@@ -26,7 +26,7 @@ from queue import SimpleQueue
 from addon.metering.budget import Budget
 from addon.recordings.capture import Capture, CapturedExchange, line_of
 from ledger.store.processes.health import ThreadHealth
-from ledger.store.processes.supervision import Supervisor
+from ledger.store.processes.supervision import SupervisedThread
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class CaptureFiles:
         self._now = now
         self._queue: SimpleQueue[tuple[CapturedExchange, Path] | None] = SimpleQueue()
         self._log_after = 0.0
-        self._thread: Supervisor | None = None
+        self._thread: SupervisedThread | None = None
 
     def begin(self, *, request_bytes: int = 0) -> Capture:
         """A capture for an exchange that begins."""
@@ -80,7 +80,7 @@ class CaptureFiles:
         self._queue.put((exchange, path))
         if self._thread is None or not self._thread.is_running:
             # With the first exchange, and with the first one after `close`.
-            self._thread = Supervisor("capture writer", self._run, log=_log)
+            self._thread = SupervisedThread("capture writer", self._run, log=_log)
             self._thread.start()
         return path
 

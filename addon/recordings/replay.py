@@ -8,7 +8,6 @@ id, or gets one derived from what was recorded.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from addon.recordings.formats.recorded import Entry, Item, Recorded, Skipped, Un
 from addon.recordings.metered import is_session, meter
 from ledger.model.exchange import Outcome
 from ledger.model.records import changed
+from ledger.store.writing.commits import Commits
 from ledger.store.writing.jobs import Receipt
 from ledger.store.writing.writer import Ledger
 
@@ -90,21 +90,6 @@ class Tally:
     def read(self) -> int:
         """All exchanges that were found, with any result."""
         return self.new + self.known + self.foreign + self.refused + self.skipped.total()
-
-
-class Commits:
-    """Counts the receipts that the writer has resolved, so that a replay keeps pace with it."""
-
-    def __init__(self) -> None:
-        self._resolved = threading.Semaphore(0)
-
-    def on_commit(self, receipts: Sequence[Receipt]) -> None:
-        """For `ledger.recording.open_ledger`; called on the writer's thread."""
-        self._resolved.release(len(receipts))
-
-    def wait(self) -> None:
-        """Wait until one more receipt is resolved; the writer resolves each within its bounds."""
-        self._resolved.acquire()
 
 
 class Replay:

@@ -16,11 +16,12 @@ import zstandard
 from addon.metering.opening import Rules
 from addon.recordings.archives import ArchiveFile, on_this_machine
 from addon.recordings.formats import bodies
-from addon.recordings.replay import Commits, Part, Replay, Tally
+from addon.recordings.replay import Part, Replay, Tally
 from ledger.maintenance.known import KnownExchanges
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
 from ledger.store import db, secret
+from ledger.store.writing.commits import Commits
 from ledger.store.writing.writer import Ledger
 
 PART_BYTES = 64 * 1024 * 1024

@@ -18,10 +18,11 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
 from addon.metering.opening import Rules
-from addon.recordings.replay import Commits, Part, Replay, Tally
+from addon.recordings.replay import Part, Replay, Tally
 from ledger import recording
 from ledger.maintenance.known import KnownExchanges
 from ledger.pricing.prices import PriceBook
+from ledger.store.writing.commits import Commits
 
 CLOSE_SECONDS_MAX = 60.0
 """No stream waits here, so a slow disk may take this long."""

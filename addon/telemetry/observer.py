@@ -22,7 +22,7 @@ from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Reading
 from ledger.store.processes.health import ThreadHealth
-from ledger.store.processes.supervision import Supervisor
+from ledger.store.processes.supervision import SupervisedThread
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Observer:
         self._failed = 0
         """Steps that raised: a sink that missed an observation, or did not close."""
         self._log_at = 0.0
-        self._thread = Supervisor("telemetry", self._run, log=_log)
+        self._thread = SupervisedThread("telemetry", self._run, log=_log)
 
     def start(self) -> None:
         """Start the thread."""

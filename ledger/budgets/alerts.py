@@ -49,7 +49,7 @@ class Alert:
         )
 
 
-def check_budgets(engine: Engine, budgets: Budgets, names: Names, now: datetime) -> list[Alert]:
+def claim_alerts(engine: Engine, budgets: Budgets, names: Names, now: datetime) -> list[Alert]:
     """The alerts that this process must send now; no other process sends them.
 
     If a budget reached several thresholds since the last check, only the highest is sent; the lower

@@ -14,7 +14,7 @@ from ledger.budgets import files
 from ledger.model.errors import LedgerError
 from ledger.settings import names_file as name_files
 from ledger.store.processes.health import ThreadHealth
-from ledger.store.processes.supervision import Log, Supervisor
+from ledger.store.processes.supervision import Log, SupervisedThread
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -33,7 +33,7 @@ class Watcher:
         self._log = log
         self._stopping = threading.Event()
         self._trouble = ""
-        self._thread = Supervisor("budgets", self._run, log=log)
+        self._thread = SupervisedThread("budgets", self._run, log=log)
 
     def start(self) -> None:
         """Start the thread."""
@@ -53,7 +53,7 @@ class Watcher:
     def check(self, now: datetime) -> int:
         """Send the due alerts; how many."""
         # Imported here: a proxy without budgets needs none of it, nor SQLAlchemy.
-        from ledger.budgets.alerts import check_budgets, mark_sent
+        from ledger.budgets.alerts import claim_alerts, mark_sent
         from ledger.budgets.sender import send
         from ledger.store import db
 
@@ -62,7 +62,7 @@ class Watcher:
             return 0
         engine = db.open_existing(str_of(self._url))
         try:
-            due = check_budgets(engine, budgets, name_files.load(None), now)
+            due = claim_alerts(engine, budgets, name_files.load(None), now)
             taken = [
                 alert
                 for alert in due

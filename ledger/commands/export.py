@@ -54,11 +54,11 @@ def export(
     """Write requests, charges or FOCUS billing rows as Parquet or CSV, partitioned by day."""
     from ledger.exports import export as exporting
     from ledger.exports.day_files import FileFormat
-    from ledger.figures.queries import open_ledger
+    from ledger.figures.queries import existing_ledger
     from ledger.reports.layout import counted
 
     scope = scope_of(since, until, only, names)
-    with open_ledger(ledger) as engine:
+    with existing_ledger(ledger) as engine:
         invoices = _invoices(statement or [])
         rows = 0
         for written in exporting.export(
@@ -67,7 +67,7 @@ def export(
             rows += written.rows
             print_line(f"{written.path}: {counted(written.rows, 'row')}")
         print_line(f"{counted(rows, 'row')} in all" if rows else "nothing to export in this period")
-        if what is What.FOCUS and (left := exporting.unpriced_lines(engine, scope)):
+        if what is What.FOCUS and (left := exporting.count_unpriced_charges(engine, scope)):
             print_line(
                 f"left out for want of a price: {counted(left, 'line')}; "
                 "FOCUS knows no unknown cost"

@@ -57,11 +57,11 @@ def suggest_names(
     the team or person, and remove the #.
     """
     from ledger.commands.scope import scope_of
-    from ledger.figures.queries import open_ledger
+    from ledger.figures.queries import existing_ledger
     from ledger.reports.name_suggestions import suggestions
 
     scope = scope_of(since, None, None, names)
-    with open_ledger(ledger) as engine:
+    with existing_ledger(ledger) as engine:
         lines = list(suggestions(engine, scope))
     if not lines:
         print_line("every key has a team")

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 def write_page(ledger: str | None, scope: "Scope", file: Path) -> None:
     """Write the page of a scope."""
     from ledger.budgets import files as budget_files
-    from ledger.figures.queries import open_ledger
+    from ledger.figures.queries import existing_ledger
     from ledger.pages import html_file, spools
 
-    with open_ledger(ledger) as engine:
+    with existing_ledger(ledger) as engine:
         size = html_file.write(
             engine,
             scope,

@@ -58,7 +58,7 @@ def report(
 ) -> None:
     """Tokens, cache, cost and times by model, key, day, …"""
     from ledger.figures import queries
-    from ledger.figures.queries import open_ledger
+    from ledger.figures.queries import existing_ledger
     from ledger.reports import report_tables
     from ledger.store.engines import urls
 
@@ -67,7 +67,7 @@ def report(
     if html is not None:
         write_page(ledger, scope, html)
         return
-    with open_ledger(ledger) as engine:
+    with existing_ledger(ledger) as engine:
         found = queries.report(engine, words, scope, top=top, is_exact=exact)
         table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
         write(format, table, report_tables.document(found), report_tables.title(found))

@@ -40,7 +40,7 @@ def serve(
     import ipaddress
 
     from ledger.budgets import files as budget_files
-    from ledger.figures.queries import open_ledger
+    from ledger.figures.queries import existing_ledger
     from ledger.model.errors import LedgerError
     from ledger.pages import spools
     from ledger.pages.live import reading, server
@@ -52,7 +52,7 @@ def serve(
     except ValueError:
         raise LedgerError(f"not an address: {host[:60]!r}; write --host 127.0.0.1") from None
     url = ledger or urls.default_url()
-    with open_ledger(url):
+    with existing_ledger(url):
         pass  # like every command, this migrates an older SQLite ledger
     engine = reading.open_read_only(url)
     on = server.listen(host, port)

@@ -40,11 +40,11 @@ def show(
     ledger: LedgerOption = None,
 ) -> None:
     """Explain one request to the last line: frames, usage, prices and where each came from."""
-    from ledger.figures.queries import open_ledger
+    from ledger.figures.queries import existing_ledger
     from ledger.reports import explain, render
     from ledger.reports.lookup import AmbiguousError, candidates, find
 
-    with open_ledger(ledger) as engine:
+    with existing_ledger(ledger) as engine:
         try:
             found = find(engine, word)
         except AmbiguousError as error:

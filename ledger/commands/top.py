@@ -38,11 +38,11 @@ def top(
     once.
     """
     from ledger.figures.activity import take
-    from ledger.figures.queries import open_ledger
+    from ledger.figures.queries import existing_ledger
     from ledger.reports.activity_text import lines, one_line
 
     scope = scope_of(None, None, only, names)
-    with open_ledger(ledger) as engine:
+    with existing_ledger(ledger) as engine:
 
         def ask() -> "Activity":
             return take(engine, scope, datetime.now(UTC))

@@ -85,7 +85,7 @@ def export(
         yield from write(directory, name, dataset.columns, rows, form)
 
 
-def unpriced_lines(engine: Engine, scope: Scope) -> int:
+def count_unpriced_charges(engine: Engine, scope: Scope) -> int:
     """The number of lines that a FOCUS export must leave out."""
     with engine.connect() as connection:
         return connection.execute(

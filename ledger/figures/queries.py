@@ -131,7 +131,7 @@ def totals(engine: Engine, scope: Scope) -> Figures:
 
 
 @contextmanager
-def open_ledger(url: str | None) -> Iterator[Engine]:
+def existing_ledger(url: str | None) -> Iterator[Engine]:
     """A ledger for queries; by default the one that is recorded into. LedgerError if there is none:
     a query must not create one."""
     url = url or urls.default_url()

@@ -20,7 +20,7 @@ from pathlib import Path
 from ledger.model.errors import LedgerError
 from ledger.store.engines import sqlite_file, urls
 from ledger.store.processes.health import ThreadHealth
-from ledger.store.processes.supervision import Log, Supervisor
+from ledger.store.processes.supervision import Log, SupervisedThread
 from ledger.store.schema.instants import instant_text
 
 FIRST_SECONDS = 60.0
@@ -48,7 +48,7 @@ class Keeper:
         self._log = log
         self._deadline = 0.0
         self._stopping = threading.Event()
-        self._thread = Supervisor("keeper", self._run, log=log)
+        self._thread = SupervisedThread("keeper", self._run, log=log)
 
     def start(self) -> None:
         """Start the thread that makes the sums."""

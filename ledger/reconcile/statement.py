@@ -140,13 +140,13 @@ def picousd(value: object, *, per_usd: int = 1) -> int | None:
     are negative. None: not reported."""
     if value is None:
         return None
-    amount = decimal_of(str(value))
+    amount = bounded_decimal(str(value))
     if amount is None or amount.adjusted() > DIGITS_MAX:
         raise Unreadable(f"{str(value)[:40]!r} is not an amount")
     return int((amount * PICOUSD_PER_USD / per_usd).to_integral_value())
 
 
-def decimal_of(text: str) -> Decimal | None:
+def bounded_decimal(text: str) -> Decimal | None:
     """A finite number of bounded length; None if the text is not one. Its exponent is not bounded:
     check `adjusted()` before any arithmetic."""
     if len(text) > AMOUNT_LENGTH_MAX:

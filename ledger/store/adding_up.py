@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from ledger.pricing.charges import PROVIDER
 from ledger.store.current import current_charge
 from ledger.store.requests_view import requests
-from ledger.store.schema.sums import COUNTS, DIMENSIONS, SUMS, TIMES
+from ledger.store.schema.sums import COUNTS, DIMENSIONS, REQUEST_TOKENS, SUMS, TIMES
 from ledger.store.scope import Scope, conditions, within
 from ledger.store.tables import charges
 
@@ -25,14 +25,7 @@ CACHE_LINES = ("cache_read", "cache_write", "cache_write_5m", "cache_write_1h")
 
 _READ = (
     "usage_source",
-    "input_tokens",
-    "uncached_input_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "cache_write_5m_tokens",
-    "cache_write_1h_tokens",
-    "output_tokens",
-    "reasoning_tokens",
+    *REQUEST_TOKENS,
     "estimated_output_tokens",
     "reported_cost_picousd",
     "reported_upstream_cost_picousd",

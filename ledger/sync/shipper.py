@@ -30,7 +30,7 @@ from ledger.store import db, partitions, secret
 from ledger.store.engines import urls
 from ledger.store.processes import nodes, recovery
 from ledger.store.processes.health import ThreadHealth
-from ledger.store.processes.supervision import Supervisor
+from ledger.store.processes.supervision import SupervisedThread
 from ledger.store.tables import exchanges
 from ledger.sync import spool
 from ledger.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver, reason_of
@@ -84,7 +84,7 @@ class Shipper:
         self._give_up_at = 0.0
         self._changed = threading.Event()
         self._stopping = threading.Event()
-        self._thread = Supervisor("shipper", self._run, log=log)
+        self._thread = SupervisedThread("shipper", self._run, log=log)
 
     def start(self) -> None:
         """Start the thread that ships."""

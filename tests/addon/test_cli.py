@@ -224,6 +224,7 @@ def test_any_other_missing_module_is_a_bug():
         ["report", "--by", "modle"],
         ["report", "--since", "yesterdayy"],
         ["report", "--ledger", "foo://x"],
+        ["run", "--workers", "many"],
     ],
 )
 def test_a_value_that_means_nothing_is_a_wrong_call(monkeypatch, capsys, tmp_path, words):

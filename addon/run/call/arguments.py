@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from ledger.model.errors import WrongCallError
+
 FLAGS = frozenset(
     {
         "--quiet", "-q", "--verbose", "-v", "--options", "--commands", "--server", "--no-server",
@@ -37,10 +39,6 @@ WORKERS_MAX = 64
 """Each is a process of about 150 MB with a connection to the ledger; a machine with more cores
 than this needs a second proxy."""
 LOOPBACK_NAMES = ("127.", "localhost", "::1", "[::1]")
-
-
-class WrongCallError(ValueError):
-    """The command line is wrong; the text names the right form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

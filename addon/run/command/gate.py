@@ -144,7 +144,7 @@ class Gate(NextLayer):
             answer = REFUSAL % (len(REFUSAL_TEXT), REFUSAL_TEXT)
             nextlayer.layer = Refused(context, answer)
             return
-        scheme, host, port = _target_of(head)
+        scheme, host, port = _origin_of(head)
         via = self._way_to(scheme, host, port)
         # In mitmproxy's upstream mode a plain request is no tunnel, in its regular mode it is one.
         is_tunnel = via is not None and via.only_tunnels and scheme == "http"
@@ -192,7 +192,7 @@ def _path_of(head: bytes) -> bytes:
     return words[1] if len(words) == 3 else b""
 
 
-def _target_of(head: bytes) -> tuple[str, str, int]:
+def _origin_of(head: bytes) -> tuple[str, str, int]:
     """Scheme, host and port of a request to a proxy."""
     words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     if len(words) != 3:

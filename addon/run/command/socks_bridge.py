@@ -87,7 +87,7 @@ class Bridge:
         if not shows(head, self._secret):
             writer.write(_status(407, "Proxy Authentication Required"))
             return
-        target = _target_of(head)
+        target = _connect_target(head)
         if target is None:
             writer.write(_status(405, "This proxy answers CONNECT alone"))
             return
@@ -141,7 +141,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-def _target_of(head: bytes) -> tuple[str, int] | None:
+def _connect_target(head: bytes) -> tuple[str, int] | None:
     words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     if len(words) != 3 or words[0] != "CONNECT":
         return None

@@ -14,9 +14,10 @@ from mitmproxy.proxy import mode_specs
 from mitmproxy.tools import cmdline, main
 
 from addon.run import alone, master
-from addon.run.call.arguments import Call, WrongCallError
+from addon.run.call.arguments import Call
 from addon.run.command import authorities
 from addon.run.workers.listeners import Address
+from ledger.model.errors import WrongCallError
 
 TCP_SCHEMES = ("http", "https", "tls", "tcp")
 """Schemes of reverse proxies whose connections several processes can accept."""

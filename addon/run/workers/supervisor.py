@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from addon.run.call.arguments import Call, WrongCallError
+from addon.run.call.arguments import Call
 from addon.run.workers.board import Board
 from addon.run.workers.listeners import CannotListenError, Listeners
 from addon.run.workers.log import Log
@@ -33,7 +33,7 @@ from addon.run.workers.messages import Job, Listener
 from addon.run.workers.metrics import GroupMetrics
 from addon.run.workers.plan import Plan, plan_of
 from addon.run.workers.worker_process import WorkerProcess, ending_of
-from ledger.model.errors import LedgerError
+from ledger.model.errors import LedgerError, WrongCallError
 
 PAUSE_SECONDS = 0.5
 PAUSE_SECONDS_MAX = 30.0
@@ -108,7 +108,7 @@ class Supervisor:
         self._metrics = GroupMetrics(self._shared, count=count)
 
     async def run(self) -> int:
-        """Run until a signal ends it; returns the exit code. Raises WrongCallError, LedgerError,
+        """Run until a signal ends it; returns the exit code. Raises LedgerError or
         CannotListenError before anything has started."""
         self._plan = plan_of(self._make_call(), self._folder)
         self._log.quiet = self._plan.quiet
@@ -277,7 +277,7 @@ class Supervisor:
             try:
                 plan = plan_of(self._make_call(), self._folder)
                 self._listeners.open(plan.addresses)
-            except (WrongCallError, LedgerError, CannotListenError) as error:
+            except (LedgerError, CannotListenError) as error:
                 self._log.warning(f"the workers go on as they are: {error}")
                 return
             for slot in self._slots:

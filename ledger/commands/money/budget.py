@@ -67,13 +67,13 @@ def alert(
 
     from ledger.budgets import alerts, files
     from ledger.budgets.sender import send
-    from ledger.figures.queries import open_ledger
+    from ledger.figures.queries import existing_ledger
     from ledger.reports.layout import counted
     from ledger.settings import names_file as name_files
 
     now, found = datetime.now(UTC), files.load(budgets)
-    with open_ledger(ledger) as engine:
-        due = alerts.check_budgets(engine, found, name_files.load(names), now)
+    with existing_ledger(ledger) as engine:
+        due = alerts.claim_alerts(engine, found, name_files.load(names), now)
         sent = [each for each in due if send(each, found.destinations, log=_log, pause=time.sleep)]
         alerts.mark_sent(engine, sent, now)
     print_line(f"sent: {counted(len(sent), 'alert')}")
@@ -93,7 +93,7 @@ def _show(
 ) -> "list[Status]":
     from ledger.budgets import files, status
     from ledger.budgets.spending import statuses
-    from ledger.figures.queries import open_ledger
+    from ledger.figures.queries import existing_ledger
     from ledger.model.errors import LedgerError
     from ledger.settings import names_file as name_files
     from ledger.settings.places import config_directory
@@ -103,7 +103,7 @@ def _show(
         where = config_directory() / "budgets.toml"
         raise LedgerError(f"there are no budgets: write {where}, or name a file with --budgets")
     known, named = files.load(str(path)).budgets, name_files.load(names)
-    with open_ledger(ledger) as engine:
+    with existing_ledger(ledger) as engine:
         found = statuses(engine, known, named, datetime.now(UTC))
     write(format, status.table(found), status.document(found), "Budgets, UTC")
     for note in status.notes(found):

@@ -67,7 +67,7 @@ def reconcile(
     ledger: LedgerOption = None,
 ) -> None:
     """Compare vendors' statements with the ledger; exit code 1 if they do not agree."""
-    from ledger.figures.queries import open_ledger
+    from ledger.figures.queries import existing_ledger
     from ledger.reconcile import output, reading, reconciliation
     from ledger.reconcile.comparison import AGREES, unnamed_items
     from ledger.reports.layout import counted, short_usd
@@ -80,7 +80,7 @@ def reconcile(
         print_line(f"{file}: {statement.kind}{of}, {counted(len(statement.lines), 'line')}")
         for warning in statement.warnings:
             print_line(f"{file}: {warning}")
-    with open_ledger(ledger) as engine:
+    with existing_ledger(ledger) as engine:
         entries = reconciliation.reconcile(
             engine, statements, scope, by=by, same=alike, tolerance=part
         )

@@ -26,7 +26,7 @@ def reprice(
     ledger: LedgerOption = None,
 ) -> None:
     """Price booked usage again. Superseding charges are added; the old ones stay."""
-    from ledger.figures.queries import open_ledger
+    from ledger.figures.queries import existing_ledger
     from ledger.maintenance import reprice as repricing
     from ledger.pricing.prices import PriceBook
     from ledger.reports.layout import counted
@@ -34,7 +34,7 @@ def reprice(
 
     book = PriceBook.load(prices)
     scope, now = scope_of(since, until, only, names), datetime.now(UTC)
-    with open_ledger(ledger) as engine:
+    with existing_ledger(ledger) as engine:
         changes = repricing.changes(engine, book, scope, now=now)
         if not changes:
             print_line("nothing changes: every line has the price it would get today")

@@ -14,8 +14,8 @@ from ledger.reconcile.statement import (
     CsvShape,
     Line,
     Unreadable,
+    bounded_decimal,
     csv_picousd,
-    decimal_of,
     iso_day,
     line_of,
     require_usd,
@@ -66,7 +66,7 @@ def _tokens(row: Mapping[str, str]) -> int | None:
         return None
     per = 1_000_000 if "1m" in (unit := (row.get("pricing_unit") or "").lower()) else 1
     per = 1_000 if "1k" in unit or "1000" in unit else per
-    amount = decimal_of(text)
+    amount = bounded_decimal(text)
     if amount is None or not 0 <= amount <= COUNT_MAX:
         raise Unreadable(f"line_item_usage_amount: {text[:40]!r} is not a count")
     return int((amount * per).to_integral_value())

@@ -1,8 +1,8 @@
 """Edge. A supervised thread: `work` runs in a daemon thread, and is restarted if it raises.
 
 `work` guards each item itself: an item that fails goes to `SetAside` and the loop goes on. Only
-errors that no single item causes reach the supervisor. It logs them once a minute, to the log and
-to stderr.
+errors that no single item causes end `work`. They are logged once a minute, to the log and to
+stderr.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ LOG_SECONDS = 60.0
 type Log = Callable[[str, str], object]
 
 
-class Supervisor:
+class SupervisedThread:
     """Runs `work` in a thread until it returns."""
 
     def __init__(

@@ -50,7 +50,7 @@ class _Json(UserDefinedType[str]):
         return "JSON"
 
 
-class Document(TypeDecorator[str]):
+class JsonText(TypeDecorator[str]):
     """JSON as its original text: `json` on PostgreSQL keeps every byte and supports `->>`; text on
     SQLite supports the same operators."""
 
@@ -98,7 +98,7 @@ def _sql_column(name: str, kind: Any, comment: str) -> sa.Column[Any]:
 
 def _sql_type(name: str, kind: Any) -> Any:
     if get_origin(kind) in (dict, Mapping, tuple) or name in DOCUMENTS:
-        return Document
+        return JsonText
     if kind is bool:
         return sa.Boolean
     if kind is int:

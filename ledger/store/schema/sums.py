@@ -9,6 +9,8 @@ Figures hold only usage that providers reported. Estimates have figures of their
 
 from collections.abc import Mapping
 
+from ledger.model import usage
+
 DIMENSIONS = (
     "provider",
     "model",
@@ -62,18 +64,11 @@ COUNTS: Mapping[str, str] = {
     for name, condition in CONDITIONS.items()
 }
 
-TOKENS = (
-    "input_tokens",
-    "uncached_input_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "cache_write_5m_tokens",
-    "cache_write_1h_tokens",
-    "output_tokens",
-    "reasoning_tokens",
-    "extra_input_tokens",
-    "extra_output_tokens",
-)
+_SUMMED = tuple(name for name in usage.TOKENS if "audio" not in name)
+"""No report shows audio tokens."""
+REQUEST_TOKENS = (_SUMMED[0], "uncached_input_tokens", *_SUMMED[1:])
+"""The summed columns of view `requests` for the tokens of the answer itself."""
+TOKENS = (*REQUEST_TOKENS, "extra_input_tokens", "extra_output_tokens")
 SHOWN: Mapping[str, str] = {
     name: f"CASE WHEN {IS_REPORTED} THEN e.{name} END" for name in TOKENS
 } | {

@@ -36,7 +36,7 @@ from ledger.store.processes import nodes
 from ledger.store.processes.health import Companion, Health
 from ledger.store.processes.recovery import mark_lost_of_dead_nodes
 from ledger.store.processes.set_aside import SetAside
-from ledger.store.processes.supervision import Supervisor
+from ledger.store.processes.supervision import SupervisedThread
 from ledger.store.writing import batch_insert, incoming, jobs, lessons
 from ledger.store.writing.batches import Batches, Price
 from ledger.store.writing.incoming import Incoming
@@ -84,7 +84,7 @@ class Ledger:
         self._file = LedgerFile(path, shown_url=shown_url, spooling=spooling, log=log)
         self._set_aside = SetAside(path.with_name(f"{path.name}-set-aside.jsonl"), log=log)
         self._incoming = Incoming(self._set_aside)
-        self._thread = Supervisor("writer", self._run, log=log, set_aside=self._set_aside)
+        self._thread = SupervisedThread("writer", self._run, log=log, set_aside=self._set_aside)
 
     def start(self) -> None:
         """Mark the open rows of dead processes as lost, and start writing."""

@@ -9,6 +9,7 @@ from addon.recordings.formats.recorded import Recorded, Unreadable, Why
 from addon.recordings.replay import Tally
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import Reading
+from ledger.store.writing.commits import Commits
 from ledger.store.writing.jobs import Receipt
 from ledger.store.writing.writer import Ledger
 from tests.bench import recordings
@@ -51,7 +52,7 @@ def test_a_file_of_another_kind_is_named_and_no_fault():
 class _NotedLedger:
     """Notes when an exchange is queued, and commits it at once."""
 
-    def __init__(self, events: list[str], commits: replay.Commits) -> None:
+    def __init__(self, events: list[str], commits: Commits) -> None:
         self._events = events
         self._commits = commits
 
@@ -75,7 +76,7 @@ def test_a_batch_is_metered_before_any_of_it_is_queued(tmp_path, monkeypatch):
         return metered.meter(item, rules)
 
     monkeypatch.setattr(replay, "meter", meter)
-    commits = replay.Commits()
+    commits = Commits()
     ledger = _NotedLedger(events, commits)
     one = replay.Replay(
         cast(Ledger, ledger), Rules(node="test"), commits=commits, lookup=lambda _ids: {}

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from ledger import recording
 from ledger.budgets import alerts, files, sender
-from ledger.budgets.alerts import check_budgets, mark_sent
+from ledger.budgets.alerts import claim_alerts, mark_sent
 from ledger.budgets.budgets import Budgets, Destination, read
 from ledger.budgets.spending import statuses
 from ledger.budgets.watcher import Watcher, watcher_of
@@ -73,16 +73,16 @@ def test_by_team(engine):
 
 
 def test_each_threshold_and_period_is_claimed_once(engine):
-    (alert,) = check_budgets(engine, BUDGETS, NO_NAMES, NOW)
+    (alert,) = claim_alerts(engine, BUDGETS, NO_NAMES, NOW)
     assert (alert.status.budget.name, alert.threshold) == ("all", 100)
     assert alert.text == (
         "budget all, 2026-11: 280% used, $0.000280 of $0.000100 (threshold 100%); "
         "at this rate ~$0.000560 at its end"
     )
-    assert check_budgets(engine, BUDGETS, NO_NAMES, NOW) == []
+    assert claim_alerts(engine, BUDGETS, NO_NAMES, NOW) == []
     mark_sent(engine, [alert], NOW)
     later = NOW + timedelta(seconds=alerts.CLAIM_SECONDS + 1)
-    assert check_budgets(engine, BUDGETS, NO_NAMES, later) == []
+    assert claim_alerts(engine, BUDGETS, NO_NAMES, later) == []
     with engine.connect() as connection:
         rows = connection.execute(sa.select(table).where(table.c.sent_at == NOW)).all()
     assert sorted((row.budget, row.threshold) for row in rows) == [
@@ -95,7 +95,7 @@ def test_each_threshold_and_period_is_claimed_once(engine):
 def test_a_claim_that_nobody_served_is_free_again_and_given_up_in_the_end(engine):
     moment, due = NOW, []
     for _ in range(alerts.ATTEMPTS_MAX + 2):
-        due.append(len(check_budgets(engine, BUDGETS, NO_NAMES, moment)))
+        due.append(len(claim_alerts(engine, BUDGETS, NO_NAMES, moment)))
         moment += timedelta(seconds=alerts.CLAIM_SECONDS + 1)
     assert due == [1] * alerts.ATTEMPTS_MAX + [0, 0]
 
@@ -105,7 +105,7 @@ def test_several_proxies_send_one_alert(engine):
 
     def check():
         barrier.wait(10)
-        found.extend(check_budgets(engine, BUDGETS, NO_NAMES, NOW))
+        found.extend(claim_alerts(engine, BUDGETS, NO_NAMES, NOW))
 
     threads = [threading.Thread(target=check) for _ in range(4)]
     for thread in threads:
@@ -158,7 +158,7 @@ def alert(tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     fill(url, entries())
     engine = db.ensure(url)
-    (found,) = check_budgets(engine, BUDGETS, NO_NAMES, NOW)
+    (found,) = claim_alerts(engine, BUDGETS, NO_NAMES, NOW)
     engine.dispose()
     status = found.status
     evil = type(status.budget)(name="<!channel> \x1b[2J", usd=status.budget.usd, period="month")
@@ -313,7 +313,7 @@ STEPS = (
     ("ledger.budgets.files", "load"),
     ("ledger.settings.names_file", "load"),
     ("ledger.store.db", "open_existing"),
-    ("ledger.budgets.alerts", "check_budgets"),
+    ("ledger.budgets.alerts", "claim_alerts"),
     ("ledger.budgets.alerts", "mark_sent"),
 )
 

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from ledger.exports.day_files import FileFormat
-from ledger.exports.export import DATASETS, export, unpriced_lines
+from ledger.exports.export import DATASETS, count_unpriced_charges, export
 from ledger.figures.queries import report
 from ledger.store.scope import Scope
 from tests.ledger.figures.test_queries import entries
@@ -96,8 +96,8 @@ def test_focus_bills_all_that_has_a_price(engine, files):
 
 def test_what_focus_leaves_out_is_counted(engine):
     # b2: input and output of a model without a price; b4: a unit without one
-    assert unpriced_lines(engine, Scope()) == 3
-    assert unpriced_lines(engine, Scope(until=NOVEMBER)) == 0
+    assert count_unpriced_charges(engine, Scope()) == 3
+    assert count_unpriced_charges(engine, Scope(until=NOVEMBER)) == 0
 
 
 def test_only_what_is_asked_for(engine, tmp_path):

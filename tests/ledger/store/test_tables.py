@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.store import db
-from ledger.store.schema.columns import Document, Instant
+from ledger.store.schema.columns import Instant, JsonText
 from ledger.store.schema.instants import instant_text
 from ledger.store.tables import PARTITIONED, exchanges, metadata
 from tests.ledger.written import opened, put, row, settled, whole
@@ -94,7 +94,7 @@ def test_a_document_is_kept_to_the_byte_and_takes_json_operators(engine, text):
     put(engine, whole(exchange, usage_json=text))
     with engine.connect() as connection:
         readings = metadata.tables["readings"]
-        assert isinstance(readings.c.usage_json.type, Document)
+        assert isinstance(readings.c.usage_json.type, JsonText)
         assert connection.scalar(sa.select(readings.c.usage_json)) == text
     if text.startswith("{"):
         assert row(engine, "SELECT usage_json ->> 'b' FROM requests")[0] in (1, "1")

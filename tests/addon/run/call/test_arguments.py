@@ -2,7 +2,8 @@
 
 import pytest
 
-from addon.run.call.arguments import Call, WrongCallError, open_addresses, parse
+from addon.run.call.arguments import Call, open_addresses, parse
+from ledger.model.errors import WrongCallError
 
 
 @pytest.mark.parametrize(

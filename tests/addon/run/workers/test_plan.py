@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from addon.run.call.arguments import WrongCallError, parse
+from addon.run.call.arguments import parse
 from addon.run.workers.plan import plan_of
+from ledger.model.errors import WrongCallError
 
 
 def plan(folder: Path, *words: str):

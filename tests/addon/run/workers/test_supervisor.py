@@ -14,13 +14,14 @@ from urllib.request import urlopen
 
 import pytest
 
-from addon.run.call.arguments import Call, WrongCallError, parse
+from addon.run.call.arguments import Call, parse
 from addon.run.workers import metrics as metrics_module
 from addon.run.workers import supervisor as module
 from addon.run.workers import worker_process
 from addon.run.workers.log import Log
 from addon.run.workers.supervisor import Supervisor, run_workers
 from addon.run.workers.worker_process import ending_of
+from ledger.model.errors import WrongCallError
 from tests.proxy.test_telemetry import free_port
 
 pytestmark = pytest.mark.process

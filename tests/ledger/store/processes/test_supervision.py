@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from ledger.store.processes import supervision
-from ledger.store.processes.supervision import Supervisor
+from ledger.store.processes.supervision import SupervisedThread
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def test_a_thread_that_fails_is_started_again(error, capfd):
             raise left.pop(0)
         done.set()
 
-    thread = Supervisor("writer", work, log=lambda *line: said.append(line))
+    thread = SupervisedThread("writer", work, log=lambda *line: said.append(line))
     thread.start()
     assert done.wait(30)
     assert thread.join(30)
@@ -46,7 +46,7 @@ def test_a_thread_that_never_works_is_said_every_minute_and_ends_when_asked(monk
         tried.release()
         raise RuntimeError("cannot")
 
-    thread = Supervisor("keeper", work, log=lambda *_: None)
+    thread = SupervisedThread("keeper", work, log=lambda *_: None)
     thread.start()
     for _ in range(5):
         assert tried.acquire(timeout=30)
@@ -68,11 +68,11 @@ def test_a_log_that_fails_ends_no_thread():
     def log(*_):
         raise RuntimeError("no log")
 
-    thread = Supervisor("writer", work, log=log)
+    thread = SupervisedThread("writer", work, log=log)
     thread.start()
     assert done.wait(30)
     assert thread.join(30)
 
 
 def test_what_never_started_can_be_joined():
-    assert Supervisor("writer", lambda: None, log=lambda *_: None).join(1)
+    assert SupervisedThread("writer", lambda: None, log=lambda *_: None).join(1)
