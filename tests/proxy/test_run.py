@@ -194,3 +194,38 @@ def test_a_proxy_that_cannot_be_used_is_said(tmp_path: Path):
     done = run(tmp_path, "true", ALL_PROXY="socks4://127.0.0.1:1080")
     assert done.returncode == 2
     assert "ALL_PROXY names a socks4 proxy" in done.stderr.decode()
+
+
+CONNECTING = """
+import os, socket
+from urllib.parse import urlsplit
+proxy = urlsplit(os.environ["HTTPS_PROXY"])
+with socket.create_connection((proxy.hostname, proxy.port)) as connection:
+    connection.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
+    connection.recv(1000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "is_logged"),
+    [
+        pytest.param((), False, id="not by default"),
+        pytest.param(("--set", "termlog_verbosity=info"), True, id="when asked for"),
+    ],
+)
+def test_connections_are_logged(tmp_path: Path, words: tuple[str, ...], is_logged: bool):
+    done = run(tmp_path, *words, "--", sys.executable, "-c", CONNECTING)
+    assert done.returncode == 0, done.stderr
+    assert (b"client connect" in done.stderr) is is_logged
+
+
+def test_a_script_hears_what_is_logged(tmp_path: Path):
+    script = tmp_path / "hearing.py"
+    script.write_text(f"""
+def add_log(entry):
+    with open({str(tmp_path / "heard")!r}, "a") as heard:
+        print(entry.level, entry.msg, file=heard)
+""")
+    done = run(tmp_path, "-s", str(script), "--", sys.executable, "-c", CONNECTING)
+    assert done.returncode == 0, done.stderr
+    assert "client connect" in (tmp_path / "heard").read_text()
