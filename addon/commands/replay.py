@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -153,7 +151,10 @@ def _replayed(
 
 def serve_recordings(paths: Sequence[Path], *, url: str | None, address: str, speed: float) -> int:
     """Serve the answers in the files as an upstream, until interrupted."""
-    # With h11, which replay into a ledger does not need.
+    # With h11 and asyncio, which replay into a ledger does not need.
+    import asyncio
+    import signal
+
     from addon.recordings import serving
 
     host, _, port = address.rpartition(":")

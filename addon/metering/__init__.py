@@ -4,6 +4,7 @@
     exchange    one open exchange
     tap         every byte of a live answer passes through it
     whole       a complete recorded answer
+    ends        the events that end an exchange
     settlement  how an exchange ended, and its reading
     session, websocket, live_turns
                 the exchanges of one WebSocket connection

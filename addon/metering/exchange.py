@@ -21,11 +21,11 @@ from addon.metering.answers import estimate
 from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.meter import Meter
 from addon.metering.budget import Budget
+from addon.metering.ends import End
 from addon.metering.requests.messages import RecordedTimes, Response
 from addon.metering.requests.redaction import redact
 from addon.metering.settlement import (
     NOTHING_PASSED,
-    End,
     Settled,
     as_fetched,
     result_of,

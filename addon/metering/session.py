@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from addon.dialects.vendors import gemini_live
+from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
 from addon.metering.live_turns import LiveTurns
-from addon.metering.settlement import NOTHING_PASSED, End, Settled, result_of
+from addon.metering.settlement import NOTHING_PASSED, Settled, result_of
 from addon.metering.websocket import Closed, Opened, SessionEvent, WebSocketSession
 from ledger.model.exchange import Exchange
 from ledger.model.records import changed

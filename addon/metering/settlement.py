@@ -6,11 +6,11 @@ An exchange opens when its request goes upstream. The first event that ends it s
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 from typing import NamedTuple
 
 from addon.dialects.facts import Facts, clean
 from addon.metering.answers.meter import Meter
+from addon.metering.ends import TRANSPORT, End
 from ledger.model.duplicates import content_digest
 from ledger.model.exchange import Exchange, Outcome, Source, State
 from ledger.model.reading import Reading, UsageSource
@@ -19,22 +19,6 @@ from ledger.model.records import changed, quick_init
 METER_VERSION = "2"
 """Version of framing and dialects together. A fix that changes how they read a recorded answer
 raises it, so that `tokentee rebuild` finds the readings to redo."""
-
-
-TRANSPORT = "transport"
-"""`error_type` of connection errors: a connection refused, reset or cut."""
-
-
-class End(Enum):
-    """The event that ended an exchange, as the proxy observed it."""
-
-    FINISHED = "finished"
-    """The body ended as its HTTP framing allows."""
-    CLIENT_LEFT = "client_left"
-    UPSTREAM_BROKE = "upstream_broke"
-    """Reset, refused, cut inside a framed body, timed out."""
-    STOPPED = "stopped"
-    """The proxy ended it: shut down, or the flow was killed."""
 
 
 @quick_init

@@ -7,8 +7,9 @@ from datetime import datetime
 
 from mitmproxy import http, websocket
 
+from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
-from addon.metering.settlement import End, Settled
+from addon.metering.settlement import Settled
 from addon.proxy.running import Live, Running
 from addon.recordings.capture import Capture, CapturedExchange
 from addon.recordings.capture_files import CaptureFiles

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from mitmproxy import ctx
 from mitmproxy.log import MitmLogHandler
 
-from addon.metering.settlement import End
+from addon.metering.ends import End
 from addon.proxy import websockets
 from addon.proxy.commits import notifier
 from addon.proxy.display.content_view import FlowNotes, notes_if_viewed

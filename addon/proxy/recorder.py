@@ -25,11 +25,12 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
 from addon.metering.answers.meter import Meter
+from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
 from addon.metering.opening import is_read_in_steps, open_exchange, readable_in_steps
 from addon.metering.requests.messages import Request
 from addon.metering.session import MeteredSession
-from addon.metering.settlement import End, Settled
+from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
 from addon.metering.websocket import short_message_in_steps
 from addon.proxy import answers, capturing, lifecycle, opt_in, options, websockets

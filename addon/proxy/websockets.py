@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 from mitmproxy import http, websocket
 
+from addon.metering.ends import End
 from addon.metering.session import MeteredSession
-from addon.metering.settlement import End, Settled
+from addon.metering.settlement import Settled
 from ledger.model.exchange import Exchange
 from ledger.store.writing.jobs import Receipt
 from ledger.store.writing.writer import Ledger

@@ -18,7 +18,7 @@ from datetime import datetime
 import orjson
 
 from addon.metering.budget import CAPTURES_LEAVE_BYTES, Budget
-from addon.metering.settlement import End
+from addon.metering.ends import End
 from addon.recordings.allow_list import redacted_headers, redacted_url
 
 EXCHANGE_BYTES_MAX = 32 * 1024 * 1024

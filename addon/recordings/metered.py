@@ -17,12 +17,13 @@ from datetime import UTC, datetime
 
 from addon.dialects.counts import HEADER_PREFIX
 from addon.framing import json_values
+from addon.metering.ends import TRANSPORT, End
 from addon.metering.exchange import MeteredExchange, may_refuse
 from addon.metering.opening import Rules, Upstream, open_exchange
 from addon.metering.requests import attribution
 from addon.metering.requests.messages import RecordedTimes, Request, Response, header_map
 from addon.metering.session import MeteredSession
-from addon.metering.settlement import TRANSPORT, End, Settled
+from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
 from addon.recordings.formats.recorded import Recorded
 from ledger.model.exchange import Exchange, Outcome, Source
@@ -41,7 +42,7 @@ def meter(item: Recorded, rules: Rules) -> list[Settled] | None:
         # The recorded request includes our injected option; the client's own request is not
         # recorded.
         exchange.opened = changed(exchange.opened, usage_asked=None)
-    if item.messages is not None and item.status == 101:
+    if item.is_session:
         return _session(item, exchange)
     _read_answer(item, exchange, edits=item.usage_injected, reached_end=item.end is End.FINISHED)
     settled = _settled(item, exchange, item.end, item.cause)
@@ -62,7 +63,7 @@ def reread(
     exchange = _opened(item, Rules(node="", upstreams=(upstream,)), is_llm=True)
     if exchange is None:
         return None
-    if item.messages is not None and item.status == 101:
+    if item.is_session:
         found = (one for one in _session(item, exchange) if one.exchange.id == booked.id)
         return next(found, None)
     if item.status is None:
@@ -73,12 +74,6 @@ def reread(
     _read_answer(item, exchange, edits=booked.usage_injected, reached_end=reached_end)
     end = item.end if item.is_end_certain else _end_of(booked)
     return _settled(item, exchange, end, item.cause)
-
-
-def is_session(item: Recorded) -> bool:
-    """Whether an exchange is an accepted WebSocket: the ledger has rows for its responses, not for
-    the session."""
-    return item.messages is not None and item.status == 101
 
 
 def _opened(item: Recorded, rules: Rules, *, is_llm: bool) -> MeteredExchange | None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import zstandard
 
-from addon.metering.opening import Rules
 from addon.recordings.archives import ArchiveFile, on_this_machine
 from addon.recordings.formats import bodies
 from addon.recordings.replay import Part, Replay, Tally
@@ -140,8 +139,14 @@ def _read(
     ledger.start()
     known = KnownExchanges(url)
     try:
-        rules = Rules(node=job.node, secret=job.secret)
-        replay = Replay(ledger, rules, commits=commits, lookup=known.settled, url=job.url)
+        replay = Replay(
+            ledger,
+            node=job.node,
+            secret=job.secret,
+            commits=commits,
+            lookup=known.settled,
+            url=job.url,
+        )
         replay.read(part)
         replay.finish()
     finally:

@@ -7,21 +7,28 @@ process has its own writer, like several proxies, and SQLite or the spool orders
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.sharedctypes import Synchronized
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from addon.metering.opening import Rules
 from addon.recordings.replay import Part, Replay, Tally
 from ledger import recording
 from ledger.maintenance.known import KnownExchanges
-from ledger.pricing.prices import PriceBook
+from ledger.model.charge import Charge
+from ledger.model.exchange import Exchange
+from ledger.model.reading import Reading
+from ledger.store.writing.batches import Price
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from multiprocessing.sharedctypes import Synchronized
+
+    from ledger.pricing.prices import PriceBook
 from ledger.store.writing.commits import Commits
 
 CLOSE_SECONDS_MAX = 60.0
@@ -76,6 +83,10 @@ def replay_with(
     jobs: int, job: Job, files: Sequence[Path], *, log: Log, advance: Callable[[int, str], None]
 ) -> Tally:
     """Read the files with several processes; returns the sum of their counts."""
+    # The imports cost as much CPU time as a hundred exchanges; one process needs none of them.
+    import multiprocessing
+    from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+
     tally = Tally()
     # Opened before the processes start: otherwise each would try to migrate an older ledger, and
     # they would wait for each other.
@@ -159,28 +170,55 @@ def _opened(
 ) -> Iterator[Replay]:
     """A replay into a ledger that is open during the block; at its end all is committed or
     refused."""
-    book = PriceBook.load(job.prices)
     node = _node()
     commits = Commits()
     ledger = recording.open_ledger(
         job.ledger_url,
         node=node,
-        price=book.price,
+        price=_price_of(job),
         on_commit=commits.on_commit,
         log=log,
         makes_sums=makes_sums,
     )
     known = KnownExchanges(job.ledger_url)
     try:
-        rules = Rules(node=node, secret=ledger.secret)
         replay = Replay(
-            ledger, rules, commits=commits, lookup=known.settled, url=job.url, advance=advance
+            ledger,
+            node=node,
+            secret=ledger.secret,
+            commits=commits,
+            lookup=known.settled,
+            url=job.url,
+            advance=advance,
         )
         yield replay
         replay.finish()
     finally:
         ledger.close(CLOSE_SECONDS_MAX)
         known.close()
+
+
+class _PublishedPrices:
+    """The published prices, imported for the first exchange that the ledger lacks."""
+
+    def price(self, exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
+        """The charges of a reading."""
+        return self._book.price(exchange, reading)
+
+    @cached_property
+    def _book(self) -> PriceBook:
+        from ledger.pricing.prices import PriceBook
+
+        return PriceBook()
+
+
+def _price_of(job: Job) -> Price:
+    """The prices; LedgerError if the operator's own file has a fault."""
+    if job.prices is None:
+        return _PublishedPrices().price
+    from ledger.pricing.prices import PriceBook
+
+    return PriceBook.load(job.prices).price
 
 
 def _node() -> str:

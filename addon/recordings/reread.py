@@ -12,7 +12,7 @@ from addon.metering.opening import Rules
 from addon.recordings.files import entries
 from addon.recordings.formats import identity
 from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why
-from addon.recordings.metered import is_session, meter
+from addon.recordings.metered import meter
 from ledger.maintenance.corrections import Booked
 from ledger.model.errors import LedgerError
 from ledger.reports.progress import rest_line
@@ -84,7 +84,7 @@ def pairs(items: Iterable[Recorded], find: Find, seen: Seen) -> Iterator[tuple[R
         except LedgerError as error:
             seen.unreadable.append(Unreadable(item.where, str(error)))
             continue
-        if not is_session(item):
+        if not item.is_session:
             booked = next((found[one] for one in ids if one in found), None)
             if booked is None:
                 seen.unknown += 1
@@ -106,7 +106,7 @@ def digest_of(item: Recorded) -> str:
 
 def _ids_of(item: Recorded) -> list[str]:
     """The ids under which a ledger may have an exchange; for a session, those of its responses."""
-    if is_session(item):
+    if item.is_session:
         return [one.exchange.id for one in meter(item, Rules(node="")) or ()]
     if item.has_own_id:
         return [item.id]

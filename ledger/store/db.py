@@ -71,10 +71,7 @@ def open_existing(url: str) -> Engine:
     """An engine on an existing ledger, of this schema or an older one; it is not changed."""
     parsed = parse_url(url)
     if (path := file_of(parsed)) and not path.is_file():
-        raise LedgerError(
-            f"there is no ledger {path}: record one with `tokentee run -- COMMAND`, or name "
-            "another file with --ledger or TOKENTEE_LEDGER"
-        )
+        raise LedgerError(advice.no_ledger(path))
     engine = open_engine(parsed)
     try:
         found = migration.revision_of(engine)
@@ -86,7 +83,7 @@ def open_existing(url: str) -> Engine:
         raise
     if found is None:
         engine.dispose()
-        raise LedgerError(f"{shown(parsed)} is no ledger: it has no tables of one")
+        raise LedgerError(advice.no_tables(shown(parsed)))
     return engine
 
 

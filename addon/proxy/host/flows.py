@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from mitmproxy import http
 from mitmproxy.proxy.mode_specs import ReverseMode
 
+from addon.metering.ends import End
 from addon.metering.requests import attribution
 from addon.metering.requests.messages import RecordedTimes, Request, Response, header_map
-from addon.metering.settlement import End
 from addon.recordings.formats import har, identity
 from addon.recordings.formats.flow_files import end_of_error
 from addon.recordings.formats.recorded import Origin, known_time

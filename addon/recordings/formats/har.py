@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 from mitmproxy.net.http.headers import infer_content_encoding
 
-from addon.metering.settlement import End
+from addon.metering.ends import End
 from addon.recordings.formats import identity
 from addon.recordings.formats.recorded import (
     Entry,

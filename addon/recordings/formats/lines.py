@@ -17,15 +17,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
+from addon.metering.ends import End
 from addon.metering.requests.redaction import REDACTED
-from addon.metering.settlement import End
 from addon.recordings.formats import identity
 from addon.recordings.formats.line_files import Text, lines_of
 from addon.recordings.formats.recorded import (
@@ -274,6 +273,9 @@ def _date_of(headers: Fields) -> datetime | None:
     text = header(headers, b"date")
     if not text:
         return None
+    # Only lines without their start need it.
+    from email.utils import parsedate_to_datetime
+
     try:
         return known_moment(parsedate_to_datetime(text).isoformat())
     except (ValueError, OverflowError):

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from urllib.parse import urlsplit
 
-from addon.metering.settlement import End
+from addon.metering.ends import End
 from ledger.model.records import quick_init
 
 YEAR_MIN = 1970
@@ -99,6 +99,12 @@ class Recorded:
     cuts: tuple[tuple[int, int], ...] = ()
     """The chunks of the answer: lengths, and microseconds since the chunk before. Empty: not
     known."""
+
+    @property
+    def is_session(self) -> bool:
+        """Whether this is an accepted WebSocket: the ledger has rows for its responses, not for
+        the session."""
+        return self.messages is not None and self.status == 101
 
 
 class Why(Enum):

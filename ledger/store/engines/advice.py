@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledger.store.engines import urls
@@ -31,6 +32,19 @@ def not_opened(url: URL, error: sa.exc.DBAPIError) -> str:
 def file_not_opened(shown: str, error: sqlite3.Error) -> str:
     """The same for a SQLite file; `shown` names the ledger."""
     return _line(shown, urls.cut(_one_line(str(error))), is_file=True)
+
+
+def no_ledger(path: Path) -> str:
+    """The same for a file that does not exist."""
+    return (
+        f"there is no ledger {path}: record one with `tokentee run -- COMMAND`, or name another "
+        "file with --ledger or TOKENTEE_LEDGER"
+    )
+
+
+def no_tables(shown: str) -> str:
+    """The same for a database that holds something else, or nothing."""
+    return f"{shown} is no ledger: it has no tables of one"
 
 
 def _one_line(text: str) -> str:

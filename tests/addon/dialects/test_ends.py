@@ -8,7 +8,8 @@ from addon.dialects.fetched import openai_batches, sums
 from addon.dialects.openai import chat, realtime
 from addon.dialects.vendors import bedrock, cohere, mistral, replicate
 from addon.metering.answers.meter import Meter
-from addon.metering.settlement import End, outcome_of
+from addon.metering.ends import End
+from addon.metering.settlement import outcome_of
 from ledger.model.exchange import Outcome
 
 MARK = {

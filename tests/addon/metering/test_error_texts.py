@@ -4,10 +4,11 @@ WebSocket."""
 import json
 from datetime import UTC, datetime
 
+from addon.metering.ends import End
 from addon.metering.opening import Rules, open_exchange
 from addon.metering.requests.messages import Request, Response
 from addon.metering.session import MeteredSession
-from addon.metering.settlement import End, Settled
+from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Outcome, Source
 

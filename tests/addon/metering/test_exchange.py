@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from addon.metering import exchange as exchange_module
+from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange, is_stream, may_refuse
 from addon.metering.opening import open_exchange
 from addon.metering.requests.messages import RecordedTimes, Response
-from addon.metering.settlement import End, Settled
+from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Outcome, Source
 from ledger.model.reading import UsageSource

@@ -7,7 +7,8 @@ import pytest
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.routes import DIALECTS
 from addon.metering.answers.meter import Meter
-from addon.metering.settlement import NOTHING_PASSED, End, outcome_of, result_of
+from addon.metering.ends import End
+from addon.metering.settlement import NOTHING_PASSED, outcome_of, result_of
 from ledger.model.exchange import Exchange, Outcome, State
 from ledger.model.reading import UsageSource
 

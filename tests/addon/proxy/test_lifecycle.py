@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from addon.metering.budget import Budget
-from addon.metering.settlement import End
+from addon.metering.ends import End
 from addon.metering.troubles import Troubles
 from addon.proxy import lifecycle
 from addon.proxy.recorder import Recorder

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from addon.metering.budget import BUDGET_BYTES_MAX, CAPTURES_LEAVE_BYTES, Budget
+from addon.metering.ends import End
 from addon.metering.requests.redaction import REDACTED
-from addon.metering.settlement import End
 from addon.recordings.capture import (
     EXCHANGE_BYTES_MAX,
     Capture,

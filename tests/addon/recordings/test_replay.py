@@ -71,16 +71,16 @@ def test_a_batch_is_metered_before_any_of_it_is_queued(tmp_path, monkeypatch):
     events: list[str] = []
     monkeypatch.setattr(replay, "BATCH_MAX", 3)
 
-    def meter(item: Recorded, rules: Rules) -> list[Settled] | None:
-        events.append("metered")
-        return metered.meter(item, rules)
+    meter = metered.meter
 
-    monkeypatch.setattr(replay, "meter", meter)
+    def noted(item: Recorded, rules: Rules) -> list[Settled] | None:
+        events.append("metered")
+        return meter(item, rules)
+
+    monkeypatch.setattr(metered, "meter", noted)
     commits = Commits()
     ledger = _NotedLedger(events, commits)
-    one = replay.Replay(
-        cast(Ledger, ledger), Rules(node="test"), commits=commits, lookup=lambda _ids: {}
-    )
+    one = replay.Replay(cast(Ledger, ledger), node="test", commits=commits, lookup=lambda _ids: {})
     one.read(replay.Part(path=path))
     one.finish()
     batch = ["metered"] * 3 + ["queued"] * 3
