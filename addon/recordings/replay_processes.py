@@ -1,7 +1,8 @@
 """Edge (processes). `tokentee replay --jobs N`: several processes read into one ledger.
 
-All of them read a large file, each every N-th entry; small files are divided among them. Each
-process has its own writer, like several proxies, and SQLite or the spool orders the writes.
+All of them read a large file, each every N-th entry; small files are divided among them. The
+process that starts the others is one of them: it would have nothing else to do. Each process has
+its own writer, like several proxies, and SQLite or the spool orders the writes.
 """
 
 from __future__ import annotations
@@ -82,37 +83,47 @@ def replay_here(
 def replay_with(
     jobs: int, job: Job, files: Sequence[Path], *, log: Log, advance: Callable[[int, str], None]
 ) -> Tally:
-    """Read the files with several processes; returns the sum of their counts."""
+    """Read the files with several processes, of which this is one; returns the sum of their
+    counts."""
     # The imports cost as much CPU time as a hundred exchanges; one process needs none of them.
     import multiprocessing
-    from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+    from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 
-    tally = Tally()
-    # Opened before the processes start: otherwise each would try to migrate an older ledger, and
-    # they would wait for each other.
-    recording.open_ledger(job.ledger_url, node=_node(), log=log, makes_sums=False).close(
-        CLOSE_SECONDS_MAX
-    )
     context = multiprocessing.get_context("spawn")
     counter = context.Value("q", 0)
-    with ProcessPoolExecutor(
-        jobs, mp_context=context, initializer=_begin, initargs=(counter,)
-    ) as pool:
-        shares = _shares(parts_of(files, jobs), jobs)
-        waiting: set[Future[tuple[Tally, list[tuple[str, str]]]]] = {
-            pool.submit(_replay_share, job, share) for share in shares
-        }
-        while waiting:
-            done, waiting = wait(waiting, PROGRESS_SECONDS, FIRST_COMPLETED)
-            advance(counter.value, f"({jobs} processes)")
-            for future in done:
-                found, lines = future.result()
-                tally.add(found)
-                for level, line in lines:
-                    log(level, line)
-    # Once for all: each process would read the days of all others again.
-    recording.open_ledger(job.ledger_url, node=_node(), log=log).close(CLOSE_SECONDS_MAX)
-    return tally
+    own, *others = _shares(parts_of(files, jobs), jobs)
+    waiting: set[Future[tuple[Tally, list[tuple[str, str]]]]] = set()
+
+    def show() -> None:
+        advance(counter.value, f"({jobs} processes)")
+        for future in waiting:
+            if future.done():
+                future.result()  # its error ends the replay at once
+
+    # The others start when the ledger is open here: otherwise each would try to migrate an older
+    # one, and they would wait for each other. It is closed when they have ended, because this
+    # process makes the sums of all: each other one would read the days of all others again.
+    with (
+        _few_collections(),
+        _opened(job, log=log, advance=_adding(counter, own, then=show)) as replay,
+        ProcessPoolExecutor(
+            max(1, len(others)), mp_context=context, initializer=_begin, initargs=(counter,)
+        ) as pool,
+    ):
+        waiting.update(pool.submit(_replay_share, job, share) for share in others)
+        for part in own:
+            replay.read(part)
+        replay.finish()
+        left = waiting
+        while left:
+            _, left = wait(left, PROGRESS_SECONDS, FIRST_EXCEPTION)
+            show()
+        for future in waiting:
+            found, lines = future.result()
+            replay.tally.add(found)
+            for level, line in lines:
+                log(level, line)
+    return replay.tally
 
 
 def _shares(parts: Sequence[Part], jobs: int) -> list[list[Part]]:
@@ -132,23 +143,31 @@ def _begin(counter: Synchronized[int]) -> None:
 
 
 def _replay_share(job: Job, parts: Sequence[Part]) -> tuple[Tally, list[tuple[str, str]]]:
+    assert _read_bytes is not None
     lines: list[tuple[str, str]] = []
-    done: dict[Path, int] = {}
-    count = {part.path: part.parts for part in parts}
-
-    def show(path: Path, read_bytes: int) -> None:
-        counter = _read_bytes
-        assert counter is not None
-        share = read_bytes // count[path]
-        with counter.get_lock():
-            counter.value += share - done.get(path, 0)
-        done[path] = share
-
     log: Log = lambda level, line: lines.append((level, line))  # noqa: E731
+    show = _adding(_read_bytes, parts)
     with _few_collections(), _opened(job, log=log, advance=show, makes_sums=False) as replay:
         for part in parts:
             replay.read(part)
     return replay.tally, lines
+
+
+def _adding(
+    counter: Synchronized[int], parts: Sequence[Part], *, then: Callable[[], None] = lambda: None
+) -> Callable[[Path, int], None]:
+    """A function that adds a process's share of the bytes that it read of a file."""
+    done: dict[Path, int] = {}
+    count = {part.path: part.parts for part in parts}
+
+    def add(path: Path, read_bytes: int) -> None:
+        share = read_bytes // count[path]
+        with counter.get_lock():
+            counter.value += share - done.get(path, 0)
+        done[path] = share
+        then()
+
+    return add
 
 
 @contextmanager
