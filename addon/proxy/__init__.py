@@ -1,8 +1,10 @@
 """Proxy: mitmproxy's side. Hooks, options, waiting for commits, stopping.
 
     recorder    mitmproxy's hooks
+    exchanges   begins and settles the exchange of a flow
     running     what the recorder knows of exchanges under way
     answers     puts the tap into an answer's stream
+    stream_events  answers the patches on mitmproxy's streams
     opt_in      asks upstreams for usage
     websockets  messages of WebSocket flows
     capturing   what passes, for captures

@@ -16,13 +16,13 @@ from mitmproxy import ctx
 from mitmproxy.log import MitmLogHandler
 
 from addon.metering.ends import End
-from addon.proxy import websockets
+from addon.proxy import exchanges, websockets
 from addon.proxy.commits import notifier
 from addon.proxy.display.content_view import FlowNotes, notes_if_viewed
 from addon.proxy.display.watching import Wanted, Watching
 from addon.proxy.host.flows import now
 from addon.proxy.options import Settings
-from addon.proxy.running import Live, Running
+from addon.proxy.running import Running
 from addon.recordings.capture_files import CaptureFiles
 from addon.telemetry.json_log import write_json
 from addon.telemetry.seat import Seat
@@ -62,12 +62,8 @@ def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running
     on_commit = notifier(loop)
     while _handed_over:
         running = _handed_over.pop()
-        running.settings = settings
-        running.rules = settings.rules(
-            node=node, secret=running.ledger.secret, budget=running.rules.budget
-        )
         running.ledger.on_commit = _commit_callback(on_commit, running.notes, running.watching)
-        set_captures(running, node=node)
+        apply(settings, running, node=node)
         return running
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
     notes = notes_if_viewed(ctx.master, loop)
@@ -116,6 +112,15 @@ def _commit_callback(
     return watching.observer.on_commit(told) if watching else told
 
 
+def apply(settings: Settings, running: Running, *, node: str) -> None:
+    """Change the settings of a recording; exchanges under way keep theirs."""
+    running.settings = settings
+    running.rules = settings.rules(
+        node=node, secret=running.ledger.secret, budget=running.rules.budget
+    )
+    set_captures(running, node=node)
+
+
 def set_captures(running: Running, *, node: str) -> None:
     """Capture into the folder that the settings name; exchanges under way keep theirs."""
     folder, captures = running.settings.capture, running.captures
@@ -128,22 +133,22 @@ def set_captures(running: Running, *, node: str) -> None:
     )
 
 
-def hand_over(running: Running, settle: Callable[[Live], object]) -> None:
+def hand_over(running: Running) -> None:
     """Keep the running state for the recorder that a reload of the script makes.
 
     A reload makes that recorder at once, before the next turn of the event loop. If there is none
     by then, the script was removed: open exchanges are settled, and the ledger is closed.
     """
     _handed_over.append(running)
-    asyncio.get_running_loop().call_soon(_close_if_left, running, settle)
+    asyncio.get_running_loop().call_soon(_close_if_left, running)
 
 
-def _close_if_left(running: Running, settle: Callable[[Live], object]) -> None:
+def _close_if_left(running: Running) -> None:
     if running not in _handed_over:
         return
     _handed_over.remove(running)
     logger.info("tokentee: the script was removed; the ledger is closed")
-    end_all(running, settle)
+    end_all(running, "the script was removed")
     closing = asyncio.get_running_loop().create_task(close(running))
     _closing.add(closing)
     closing.add_done_callback(_closing.discard)
@@ -162,10 +167,11 @@ async def drain(running: Running) -> None:
         await asyncio.sleep(DRAIN_POLL_SECONDS)
 
 
-def end_all(running: Running, settle: Callable[[Live], object]) -> None:
-    """Settle every exchange and end every WebSocket session that is still open."""
+def end_all(running: Running, cause: str) -> None:
+    """Settle every exchange and end every WebSocket session that is still open; `cause` goes into
+    their rows."""
     for live in list(running.live.values()):
-        settle(live)
+        exchanges.settle(running, live, End.STOPPED, cause)
     running.live.clear()
     for session in running.sessions.values():
         attempt = session.handshake.troubles.attempt

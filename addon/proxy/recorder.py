@@ -6,12 +6,12 @@
     done              settled: whatever is still open when the proxy stops
 
 Nothing here may hurt the traffic: each step that can fail runs inside `Troubles.attempt`, which
-leaves the exchange as it is, notes the reason on its row and logs one line.
+leaves the exchange as it is, notes the reason on its row and logs one line. The steps themselves
+are in `exchanges`, `answers` and `websockets`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import socket
@@ -24,35 +24,25 @@ from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
-from addon.metering.answers.meter import Meter
 from addon.metering.ends import End
-from addon.metering.exchange import MeteredExchange
-from addon.metering.opening import is_read_in_steps, open_exchange, readable_in_steps
+from addon.metering.opening import is_read_in_steps, readable_in_steps
 from addon.metering.requests.messages import Request
 from addon.metering.session import MeteredSession
-from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
 from addon.metering.websocket import short_message_in_steps
-from addon.proxy import answers, capturing, lifecycle, opt_in, options, websockets
+from addon.proxy import answers, capturing, exchanges, lifecycle, options, websockets
 from addon.proxy.commits import wait_for_commit
-from addon.proxy.display import exchange_log
 from addon.proxy.host import connections, flows
 from addon.proxy.host.host_process import limit_allocator, tune_garbage_collector
 from addon.proxy.host.turns import in_turns
 from addon.proxy.options import Settings
 from addon.proxy.patches import chunk_runs, hook_lists, http_stream, message_types
-from addon.proxy.running import Live, Running
-from addon.recordings.metered import without_upstream_bytes
+from addon.proxy.running import Running
+from addon.proxy.stream_events import StreamEvents
 from addon.telemetry.seat import Seat
 from ledger.model.errors import LedgerError
-from ledger.model.exchange import Source
-from ledger.store.writing.jobs import Receipt
 
 logger = logging.getLogger(__name__)
-
-
-KEY_LENGTH_MAX = 80
-"""Characters of an unknown usage key that are logged."""
 
 
 class Recorder:
@@ -77,7 +67,6 @@ class Recorder:
         self._running: Running | None = None
         self._uninstalls: list[Callable[[], None]] = []
         self._node = f"{socket.gethostname()}/{os.getpid()}/{int(time.time())}"
-        self._unknown_keys: set[str] = set()
         self._stopping = False
         self._skipped = 0
         """Saved flows without an answer, in `mitmdump -nr`."""
@@ -121,8 +110,9 @@ class Recorder:
                 "tokentee: stream_large_bodies=%s: usage cannot be asked for in larger requests",
                 ctx.options.stream_large_bodies,
             )
+        events = StreamEvents(self._running)
         try:
-            self._uninstalls.append(http_stream.install(self))
+            self._uninstalls.append(http_stream.install(events))
             self._running.can_hold_end = True
         except http_stream.UnknownMitmproxyError as unknown:
             self._running.can_hold_end = False
@@ -132,7 +122,7 @@ class Recorder:
                 "is guessed",
                 unknown,
             )
-        self._uninstalls.append(chunk_runs.install(takes_runs=self._takes_runs))
+        self._uninstalls.append(chunk_runs.install(takes_runs=events.takes_runs))
         self._uninstalls.append(message_types.install())
         self._uninstalls.append(hook_lists.install(ctx.master.addons))
         tune_garbage_collector()
@@ -164,8 +154,7 @@ class Recorder:
             self._stopping = True
             return self._stop(self._running)
         running, self._running = self._running, None
-        cause = "the script was removed"
-        lifecycle.hand_over(running, lambda live: self._settle(running, live, End.STOPPED, cause))
+        lifecycle.hand_over(running)
         return None
 
     # Traffic
@@ -190,7 +179,7 @@ class Recorder:
             return None
         if flow.live and is_read_in_steps(request, running.rules):
             return self._begin_in_turns(running, flow, request, troubles)
-        self._begin(running, flow, request, troubles)
+        exchanges.begin(running, flow, request, troubles)
         return None
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
@@ -232,11 +221,11 @@ class Recorder:
             exchange.troubles.attempt(answers.read_whole, running, live, flow.response)
         else:
             answers.note_if_unread(live, flow.response)
-        await _read_rest(exchange)
+        await exchanges.read_rest(exchange)
         end, cause = End.FINISHED, None
         if live.broken_by_client is False:
             end, cause = End.UPSTREAM_BROKE, "upstream reset its connection"
-        receipt = self._settle(running, live, end, cause)
+        receipt = exchanges.settle(running, live, end, cause)
         answers.release(live, flow.response)
         if receipt is not None and running.settings.commit_before_end:
             await wait_for_commit(receipt)
@@ -255,9 +244,10 @@ class Recorder:
         running.held_ends.pop(flow.id, None)
         message = flow.error.msg if flow.error else ""
         end = flows.end_of(flow, broken_by_client=live.broken_by_client)
-        await _read_rest(exchange)
+        await exchanges.read_rest(exchange)
         # In mitmproxy's messages the text after a bytes literal comes from upstream.
-        self._settle(running, live, end, cause=message.split("b'")[0].split('b"')[0])
+        cause = message.split("b'")[0].split('b"')[0]
+        exchanges.settle(running, live, end, cause)
 
     async def websocket_message(self, flow: http.HTTPFlow) -> None:
         """A message that ends a response goes on when the response's reading is on disk."""
@@ -292,140 +282,13 @@ class Recorder:
         attempt(websockets.end_session, running.ledger, session, how, at)
         attempt(capturing.finish_session, running, flow, session.handshake, how, at)
 
-    # Called by `chunk_runs`
-
-    def _takes_runs(self, flow: http.HTTPFlow) -> bool:
-        """Whether the callable on the flow's response is ours."""
-        live = self._running.live.get(flow.id) if self._running else None
-        return (
-            live is not None and flow.response is not None and (flow.response.stream is live.stream)
-        )
-
-    # Called by `http_stream`
-
-    def broke(self, flow: http.HTTPFlow, *, by_client: bool) -> None:
-        """Note which side broke the connection first."""
-        live = self._running.live.get(flow.id) if self._running else None
-        if live is not None and live.broken_by_client is None:
-            live.broken_by_client = by_client
-
-    def asks_again(self, flow: http.HTTPFlow) -> bool:
-        """Whether the request goes upstream again, without the usage that we asked for."""
-        running = self._running
-        live = running.live.get(flow.id) if running else None
-        if running is None or live is None or live.original is None:
-            return False
-        attempt = live.exchange.troubles.attempt
-        return bool(attempt(opt_in.revert_if_refused, running, live))
-
-    def stream_begins(self, flow: http.HTTPFlow) -> None:
-        """Put the tap back where another addon replaced it by plain streaming."""
-        running = self._running
-        live = running.live.get(flow.id) if running else None
-        if running is not None and live is not None and flow.response is not None:
-            live.exchange.troubles.attempt(answers.restore, running, live, flow.response)
-
-    def upstream_ended(self, flow: http.HTTPFlow) -> None:
-        """Note that a body which ends by closing was ended by a reset."""
-        live = self._running.live.get(flow.id) if self._running else None
-        if live is None or flow.response is None or not answers.ends_by_closing(flow.response):
-            return
-        troubles = live.exchange.troubles
-        if troubles.attempt(connections.was_reset, ctx.master.addons, flow):
-            live.broken_by_client = False
-
-    def is_cut_short(self, flow: http.HTTPFlow) -> bool:
-        """Whether the client's body must end in an error."""
-        live = self._running.live.get(flow.id) if self._running else None
-        return live is not None and answers.is_cut_short(live)
-
-    def release_held_end(self, flow: http.HTTPFlow) -> bytes:
-        """The end of the body that waited for its commit; empty if none did."""
-        held = self._running.held_ends.pop(flow.id, None) if self._running else None
-        return held.release() if held is not None else b""
-
-    # One exchange
-
     async def _begin_in_turns(
         self, running: Running, flow: http.HTTPFlow, request: Request, troubles: Troubles
     ) -> None:
-        """As `_begin`, with turns of other connections while the body is read."""
+        """Begin an exchange, with turns of other connections while the body is read."""
         readable = await in_turns(readable_in_steps(request, troubles), troubles)
         if self._running is running:
-            self._begin(running, flow, request, troubles, readable)
-
-    def _begin(
-        self,
-        running: Running,
-        flow: http.HTTPFlow,
-        request: Request,
-        troubles: Troubles,
-        readable: bytes | None = None,
-    ) -> None:
-        exchange = troubles.attempt(self._open, running, flow, request, troubles, readable)
-        if exchange is None:
-            return
-        live = running.live[flow.id] = Live(flow=flow, exchange=exchange)
-        if exchange.is_handshake or not exchange.is_confirmed:
-            return  # its answer may confirm it, which opens its row then
-        troubles.attempt(opt_in.ask, running, live)
-        troubles.attempt(running.ledger.open, exchange.opened)
-
-    def _open(
-        self,
-        running: Running,
-        flow: http.HTTPFlow,
-        request: Request,
-        troubles: Troubles,
-        readable: bytes | None,
-    ) -> MeteredExchange | None:
-        flows.remove_own_headers(flow, request)
-        return open_exchange(
-            request,
-            running.rules,
-            exchange_id=flows.exchange_id_of(flow, request),
-            source=Source.LIVE if flow.live else Source.REPLAY,
-            troubles=troubles,
-            readable=readable,
-        )
-
-    def _settle(self, running: Running, live: Live, end: End, cause: str | None) -> Receipt | None:
-        """Settle an exchange and hand it to the ledger; its receipt, None if it gets no row."""
-        exchange = live.exchange
-
-        def has_row(settled: Settled) -> bool:
-            """False: the exchange is no LLM call, or its result is booked already."""
-            if exchange.route.is_fetch and not running.is_new_result(settled.exchange):
-                return False
-            return exchange.is_confirmed
-
-        def finish(settled: Settled) -> Settled:
-            if not has_row(settled):
-                return settled
-            exchange.troubles.attempt(opt_in.learn, running, live, settled)
-            if exchange.is_recorded and flows.is_of_har(live.flow):
-                return Settled(without_upstream_bytes(settled.exchange), settled.reading)
-            return capturing.finish(running, live, settled, end, cause)
-
-        settled = exchange.settle(
-            end,
-            cause=cause,
-            now=flows.now(),
-            times=flows.times_of(live.flow) if exchange.is_recorded else None,
-            finish=finish,
-        )
-        if not has_row(settled):
-            capturing.discard(live)
-            return None
-        if settled.reading.usage_json is not None:
-            running.remember_booked(settled.exchange)
-        if exchange.tap is not None:
-            self._log_unknown_keys(exchange.tap.meter)
-        if running.notes is not None:
-            exchange.troubles.attempt(running.notes.settled, live.flow)
-        if running.settings.log is options.Log.EXCHANGES:
-            exchange.troubles.attempt(_log_exchange, running, settled)
-        return exchange.troubles.attempt(running.ledger.settle, *settled)
+            exchanges.begin(running, flow, request, troubles, readable)
 
     # Starting and stopping
 
@@ -475,36 +338,14 @@ class Recorder:
         elif settings.ledger_url != running.settings.ledger_url:
             raise ValueError("ledger_url: stays as it was at the start; restart to change it")
         else:
-            running.settings = settings
-            running.rules = settings.rules(
-                node=self._node, secret=running.ledger.secret, budget=running.rules.budget
-            )
-            lifecycle.set_captures(running, node=self._node)
+            lifecycle.apply(settings, running, node=self._node)
 
     async def _stop(self, running: Running) -> None:
         await lifecycle.drain(running)
         self._running = None
-        cause = "the proxy was stopped"
-        lifecycle.end_all(running, lambda live: self._settle(running, live, End.STOPPED, cause))
+        lifecycle.end_all(running, "the proxy was stopped")
         await lifecycle.close(running)
-
-    def _log_unknown_keys(self, meter: Meter) -> None:
-        """Log each unknown usage key once; the row keeps it verbatim."""
-        for key in meter.facts.unknown_keys:
-            if key not in self._unknown_keys and len(self._unknown_keys) < 1_000:
-                self._unknown_keys.add(key)
-                logger.debug("tokentee: a usage key not known before: %r", key[:KEY_LENGTH_MAX])
-
-
-def _log_exchange(running: Running, settled: Settled) -> None:
-    logger.info("tokentee: %s", exchange_log.line_of(settled, running.price))
 
 
 def _is_killed(flow: http.HTTPFlow) -> bool:
     return flow.error is not None and flow.error.msg == Error.KILLED_MESSAGE
-
-
-async def _read_rest(exchange: MeteredExchange) -> None:
-    """Read the rest of a long answer, with turns of the other connections in between."""
-    while exchange.tap is not None and exchange.tap.read_some():
-        await asyncio.sleep(0)

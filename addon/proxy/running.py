@@ -89,6 +89,9 @@ class Running:
     """(origin, key fingerprint, response id) of answers with usage that have a row, the oldest
     first."""
 
+    unknown_keys: set[str] = field(default_factory=set)
+    """Unknown usage keys that have been logged."""
+
     def is_new_result(self, exchange: Exchange) -> bool:
         """Whether a fetched result has no row yet, from the request that ordered it or from an
         earlier fetch."""

@@ -29,6 +29,7 @@ from mitmproxy.test import tflow
 
 from addon.proxy.patches.chunk_runs import ChunkRun
 from addon.proxy.recorder import Recorder
+from addon.proxy.stream_events import StreamEvents
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Reading
 from ledger.store.writing.jobs import Receipt
@@ -101,16 +102,18 @@ async def exchange(
     recorder.responseheaders(flow)
     stream = response.stream
     assert callable(stream)
-    recorder.stream_begins(flow)
+    assert recorder.running_state is not None
+    events = StreamEvents(recorder.running_state)
+    events.stream_begins(flow)
     if len(pieces) > 1:
         pieces = [
             ChunkRun.of(pieces[at : at + RUN_CHUNKS]) for at in range(0, len(pieces), RUN_CHUNKS)
         ]
     for piece in (*pieces, b""):
         stream(piece)
-    recorder.upstream_ended(flow)
+    events.upstream_ended(flow)
     await recorder.response(flow)
-    recorder.release_held_end(flow)
+    events.release_held_end(flow)
 
 
 async def play(

@@ -40,7 +40,7 @@ STRIP_STEPS = [
     "addon.usage_opt_in.stripping:Stripper.feed@2",
     "addon.usage_opt_in.stripping:Stripper.end",
 ]
-OPENING_STEPS = ["addon.proxy.recorder:open_exchange", "addon.dialects.routes:match"]
+OPENING_STEPS = ["addon.proxy.exchanges:open_exchange", "addon.dialects.routes:match"]
 LATE_STEPS = ["addon.proxy.opt_in:learn", "ledger.pricing.prices:PriceBook.price"]
 STEPS = [
     *ALWAYS_STEPS,

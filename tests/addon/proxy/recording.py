@@ -11,6 +11,7 @@ from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.test import taddons, tflow
 
 from addon.proxy.recorder import Recorder
+from addon.proxy.stream_events import StreamEvents
 from ledger.store import db
 from tests.ledger.written import rows
 
@@ -87,6 +88,12 @@ async def recording(
             stopping = recorder.done()
             if stopping is not None:
                 await stopping
+
+
+def events_of(recorder: Recorder) -> StreamEvents:
+    """What the patches on mitmproxy's streams call while this recorder records."""
+    assert recorder.running_state is not None
+    return StreamEvents(recorder.running_state)
 
 
 def exchanges(ledger: Path, columns: str = "state, outcome, response_id") -> list[Any]:

@@ -28,6 +28,7 @@ from tests.addon.proxy.recording import (
     USAGE,
     WORD,
     answered,
+    events_of,
     exchanges,
     flow_of,
     passed_on,
@@ -134,8 +135,8 @@ def test_the_last_chunk_waits_for_its_commit(ledger: Path):
             assert passed_on(response, [DOCUMENT[:20], DOCUMENT[20:]]) == DOCUMENT[:20]
             await recorder.response(flow)
             assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
-            assert recorder.release_held_end(flow) == DOCUMENT[20:]
-            assert recorder.release_held_end(flow) == b""
+            assert events_of(recorder).release_held_end(flow) == DOCUMENT[20:]
+            assert events_of(recorder).release_held_end(flow) == b""
 
     asyncio.run(play())
 
@@ -192,7 +193,7 @@ def test_an_edited_stream_that_cannot_be_decoded_is_cut_short(ledger: Path):
             )
             passed_on(response, [gzip.compress(WORD)[:20], b"this is not gzip"])
             assert answers.is_cut_short(live)
-            assert recorder.is_cut_short(flow)
+            assert events_of(recorder).is_cut_short(flow)
 
     asyncio.run(play())
 

@@ -147,10 +147,10 @@ def test_a_session_that_was_ended_at_the_stop_is_not_ended_again():
 
     session = SimpleNamespace(handshake=SimpleNamespace(troubles=Troubles()), end=end)
     running = running_of(live={}, sessions={"flow": session}, ledger=None)
-    lifecycle.end_all(running, settle=lambda live: None)
+    lifecycle.end_all(running, "the proxy was stopped")
     assert not session.handshake.troubles.text
     assert running.sessions == {}
-    lifecycle.end_all(running, settle=lambda live: None)
+    lifecycle.end_all(running, "the proxy was stopped")
     assert ends == [End.STOPPED]
 
 

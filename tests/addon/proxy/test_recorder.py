@@ -8,7 +8,7 @@ import pytest
 from mitmproxy import exceptions
 from mitmproxy.flow import Error
 
-from addon.proxy import recorder as recorder_module
+from addon.proxy import exchanges as exchanges_module
 from addon.proxy.recorder import Recorder
 from tests.addon.proxy.recording import (
     DOCUMENT,
@@ -17,6 +17,7 @@ from tests.addon.proxy.recording import (
     STREAM,
     WORD,
     answered,
+    events_of,
     exchanges,
     flow_of,
     passed_on,
@@ -93,8 +94,9 @@ def test_the_side_that_broke_first_counts(ledger: Path, by_client: bool):
             recorder.request(flow)
             answered(flow, content_type="text/event-stream")
             recorder.responseheaders(flow)
-            recorder.broke(flow, by_client=by_client)
-            recorder.broke(flow, by_client=not by_client)
+            events = events_of(recorder)
+            events.broke(flow, by_client=by_client)
+            events.broke(flow, by_client=not by_client)
             flow.error = Error("disconnected")
             await recorder.error(flow)
 
@@ -152,7 +154,7 @@ def test_an_exception_of_ours_leaves_the_flow_alone(
 
     async def play() -> None:
         async with recording(ledger) as (recorder, _):
-            monkeypatch.setattr(recorder_module, "open_exchange", fails)
+            monkeypatch.setattr(exchanges_module, "open_exchange", fails)
             flow = flow_of(stream=True)
             body = flow.request.content
             recorder.request(flow)

@@ -1,0 +1,130 @@
+"""Edge. Begins the exchange of a flow, and settles it with its row in the ledger.
+
+A step that fails leaves the flow as it is and notes the reason on the row (`Troubles.attempt`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from mitmproxy import http
+
+from addon.metering.ends import End
+from addon.metering.exchange import MeteredExchange
+from addon.metering.opening import open_exchange
+from addon.metering.requests.messages import Request
+from addon.metering.settlement import Settled
+from addon.metering.troubles import Troubles
+from addon.proxy import capturing, opt_in
+from addon.proxy.display import exchange_log
+from addon.proxy.host import flows
+from addon.proxy.options import Log
+from addon.proxy.running import Live, Running
+from addon.recordings.metered import without_upstream_bytes
+from ledger.model.exchange import Source
+from ledger.store.writing.jobs import Receipt
+
+logger = logging.getLogger(__name__)
+
+KEY_LENGTH_MAX = 80
+"""Characters of an unknown usage key that are logged."""
+UNKNOWN_KEYS_MAX = 1_000
+"""Unknown usage keys that are logged in one run."""
+
+
+def begin(
+    running: Running,
+    flow: http.HTTPFlow,
+    request: Request,
+    troubles: Troubles,
+    readable: bytes | None = None,
+) -> None:
+    """Open the exchange of a request, if it may be an LLM call, and ask for its usage.
+
+    `readable`: the request's body, shortened, if that took several turns of the event loop.
+    """
+    exchange = troubles.attempt(_open, running, flow, request, troubles, readable)
+    if exchange is None:
+        return
+    live = running.live[flow.id] = Live(flow=flow, exchange=exchange)
+    if exchange.is_handshake or not exchange.is_confirmed:
+        return  # its answer may confirm it, which opens its row then
+    troubles.attempt(opt_in.ask, running, live)
+    troubles.attempt(running.ledger.open, exchange.opened)
+
+
+async def read_rest(exchange: MeteredExchange) -> None:
+    """Read the rest of a long answer, with turns of the other connections in between."""
+    while exchange.tap is not None and exchange.tap.read_some():
+        await asyncio.sleep(0)
+
+
+def settle(running: Running, live: Live, end: End, cause: str | None) -> Receipt | None:
+    """Settle an exchange and hand it to the ledger; its receipt, None if it gets no row."""
+    exchange = live.exchange
+
+    def has_row(settled: Settled) -> bool:
+        """False: the exchange is no LLM call, or its result is booked already."""
+        if exchange.route.is_fetch and not running.is_new_result(settled.exchange):
+            return False
+        return exchange.is_confirmed
+
+    def finish(settled: Settled) -> Settled:
+        if not has_row(settled):
+            return settled
+        exchange.troubles.attempt(opt_in.learn, running, live, settled)
+        if exchange.is_recorded and flows.is_of_har(live.flow):
+            return Settled(without_upstream_bytes(settled.exchange), settled.reading)
+        return capturing.finish(running, live, settled, end, cause)
+
+    settled = exchange.settle(
+        end,
+        cause=cause,
+        now=flows.now(),
+        times=flows.times_of(live.flow) if exchange.is_recorded else None,
+        finish=finish,
+    )
+    if not has_row(settled):
+        capturing.discard(live)
+        return None
+    if settled.reading.usage_json is not None:
+        running.remember_booked(settled.exchange)
+    _log_unknown_keys(running, exchange)
+    if running.notes is not None:
+        exchange.troubles.attempt(running.notes.settled, live.flow)
+    if running.settings.log is Log.EXCHANGES:
+        exchange.troubles.attempt(_log_exchange, running, settled)
+    return exchange.troubles.attempt(running.ledger.settle, *settled)
+
+
+def _open(
+    running: Running,
+    flow: http.HTTPFlow,
+    request: Request,
+    troubles: Troubles,
+    readable: bytes | None,
+) -> MeteredExchange | None:
+    flows.remove_own_headers(flow, request)
+    return open_exchange(
+        request,
+        running.rules,
+        exchange_id=flows.exchange_id_of(flow, request),
+        source=Source.LIVE if flow.live else Source.REPLAY,
+        troubles=troubles,
+        readable=readable,
+    )
+
+
+def _log_unknown_keys(running: Running, exchange: MeteredExchange) -> None:
+    """Log each unknown usage key once; the row keeps it verbatim."""
+    if exchange.tap is None:
+        return
+    for key in exchange.tap.meter.facts.unknown_keys:
+        if key not in running.unknown_keys and len(running.unknown_keys) < UNKNOWN_KEYS_MAX:
+            running.unknown_keys.add(key)
+            logger.debug("tokentee: a usage key not known before: %r", key[:KEY_LENGTH_MAX])
+
+
+def _log_exchange(running: Running, settled: Settled) -> None:
+    logger.info("tokentee: %s", exchange_log.line_of(settled, running.price))

@@ -1,0 +1,66 @@
+"""Edge. Answers the questions of the patches on mitmproxy's streams (`http_stream`, `chunk_runs`).
+
+mitmproxy has no hook at these moments. The answers come from the exchanges under way.
+"""
+
+from __future__ import annotations
+
+from mitmproxy import ctx, http
+
+from addon.proxy import answers, opt_in
+from addon.proxy.host import connections
+from addon.proxy.running import Running
+
+
+class StreamEvents:
+    """What happens in the streams of one recording."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+
+    def takes_runs(self, flow: http.HTTPFlow) -> bool:
+        """Whether the callable on the flow's response is ours, so that it takes several chunks at
+        once."""
+        live = self._running.live.get(flow.id)
+        return (
+            live is not None and flow.response is not None and (flow.response.stream is live.stream)
+        )
+
+    def broke(self, flow: http.HTTPFlow, *, by_client: bool) -> None:
+        """Note which side broke the connection first."""
+        live = self._running.live.get(flow.id)
+        if live is not None and live.broken_by_client is None:
+            live.broken_by_client = by_client
+
+    def asks_again(self, flow: http.HTTPFlow) -> bool:
+        """Whether the request goes upstream again, without the usage that we asked for."""
+        live = self._running.live.get(flow.id)
+        if live is None or live.original is None:
+            return False
+        attempt = live.exchange.troubles.attempt
+        return bool(attempt(opt_in.revert_if_refused, self._running, live))
+
+    def stream_begins(self, flow: http.HTTPFlow) -> None:
+        """Put the tap back where another addon replaced it by plain streaming."""
+        live = self._running.live.get(flow.id)
+        if live is not None and flow.response is not None:
+            live.exchange.troubles.attempt(answers.restore, self._running, live, flow.response)
+
+    def upstream_ended(self, flow: http.HTTPFlow) -> None:
+        """Note that a body which ends by closing was ended by a reset."""
+        live = self._running.live.get(flow.id)
+        if live is None or flow.response is None or not answers.ends_by_closing(flow.response):
+            return
+        troubles = live.exchange.troubles
+        if troubles.attempt(connections.was_reset, ctx.master.addons, flow):
+            live.broken_by_client = False
+
+    def is_cut_short(self, flow: http.HTTPFlow) -> bool:
+        """Whether the client's body must end in an error."""
+        live = self._running.live.get(flow.id)
+        return live is not None and answers.is_cut_short(live)
+
+    def release_held_end(self, flow: http.HTTPFlow) -> bytes:
+        """The end of the body that waited for its commit; empty if none did."""
+        held = self._running.held_ends.pop(flow.id, None)
+        return held.release() if held is not None else b""
