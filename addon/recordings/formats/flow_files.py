@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from addon.metering.ends import End
+from addon.recordings.formats.line_files import OpenFile
 from addon.recordings.formats.recorded import (
     Entry,
     Item,
@@ -39,6 +40,15 @@ DEPTH_MAX = 32
 _LENGTH_DIGITS_MAX = 12
 _BEGINS_MEMBER = re.compile(rb"([0-9]{1,3}):([a-z_]{1,40});([0-9]{1,12}):")
 """The name of a member as text, and the length of its value."""
+_TAIL = re.compile(
+    rb"2:id;([0-9]{1,3}):([A-Za-z0-9_./-]{1,200});4:type;4:http;7:version;2:%d#\}" % VERSION
+)
+"""The end of a record as mitmproxy writes it. The id stands there, so of a flow that the ledger has
+nothing else is read."""
+TAIL_BYTES = 256
+"""Read of a record at first; its end matches within this."""
+BUFFER_BYTES = 64 * 1024
+"""Read of the file at once, where short records follow each other."""
 _PAST_ITS_END = "a length in its record reaches past its end"
 _NEEDED = frozenset({"version", "type", "id", "error", "request", "response", "websocket"})
 _KILLED = "Connection killed."
@@ -57,7 +67,9 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
     """The entries of a file; for a part of a file only every N-th record. Raises OSError."""
     size = path.stat().st_size
     number = 0
-    with path.open("rb") as file:
+    # The same file for the records that are parsed: each is read when it is asked for.
+    records = OpenFile(path)
+    with path.open("rb", buffering=BUFFER_BYTES) as file:
         while True:
             number += 1
             where = f"{path}, flow {number}"
@@ -65,33 +77,58 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
                 length = _next_length(file)
                 if length is None:
                     return
-                _check_length(length, size - file.tell())
+                start = file.tell()
+                _check_length(length, size - start)
             except RecordingError as error:
                 # The end of the record is unknown, so the start of the next one is, too.
                 if part == 0:
                     item = Unreadable(where, str(error))
                     yield Entry(size, 0, None, partial(_unreadable, item))
                 return
+            end = start + length + 1
             if number % parts != part:
-                file.seek(length + 1, 1)
+                file.seek(end)
                 continue
-            record = file.read(length + 1)
-            yield _entry(record, file.tell(), where)
+            file.seek(max(start, end - TAIL_BYTES))
+            found = _id_at_end_of(file.read(end - file.tell()))
+            if found is None:
+                yield _entry(records, start, length, where)
+            else:
+                parse = partial(_item_at, records, start, length, where)
+                yield Entry(end, length, found, parse)
+
+
+def _id_at_end_of(tail: bytes) -> str | None:
+    """The id of a flow whose record ends as mitmproxy writes it."""
+    at = tail.rfind(b"2:id;")
+    found = _TAIL.fullmatch(tail, at) if at >= 0 else None
+    return found[2].decode() if found and int(found[1]) == len(found[2]) else None
 
 
 def _unreadable(item: Unreadable) -> Item:
     return item
 
 
-def _entry(record: bytes, read_bytes: int, where: str) -> Entry:
+def _entry(file: OpenFile, start: int, length: int, where: str) -> Entry:
+    """The entry of a record with another end: the id may be anywhere in it."""
+    end = start + length + 1
+    parse = partial(_item_at, file, start, length, where)
     try:
+        record = _record(file, start, length)
         members = _members(record)
         found = _content(record, *members["id"], 1) if "id" in members else None
-    except (RecordingError, ValueError, RecursionError):
+    except (OSError, RecordingError, ValueError, RecursionError):
         # Its fault is reported when it is parsed.
-        return Entry(read_bytes, len(record) - 1, None, partial(_item, record, None, where))
-    own_id = found if isinstance(found, str) else None
-    return Entry(read_bytes, len(record) - 1, own_id, partial(_item, record, members, where))
+        return Entry(end, length, None, parse)
+    return Entry(end, length, found if isinstance(found, str) else None, parse)
+
+
+def _record(file: OpenFile, start: int, length: int) -> bytes:
+    """A record with its tag. Raises OSError; RecordingError if the file has become shorter."""
+    record = file.read(start, length + 1)
+    if len(record) <= length:
+        raise RecordingError("cut short")
+    return record
 
 
 def end_of_error(message: str) -> End:
@@ -101,12 +138,15 @@ def end_of_error(message: str) -> End:
     return End.CLIENT_LEFT if message == _CLIENT_LEFT else End.UPSTREAM_BROKE
 
 
-def _item(record: bytes, members: _Members | None, where: str) -> Item:
+def _item_at(file: OpenFile, start: int, length: int, where: str) -> Item:
     try:
-        state = _state_of(record, _members(record) if members is None else members)
+        record = _record(file, start, length)
+        state = _state_of(record, _members(record))
         if state.get("type") != "http":
             return Skipped(where, Why.NOT_HTTP)
         return _exchange(state, where)
+    except OSError as error:
+        return Unreadable(where, f"cannot be read: {error.strerror or error}")
     except RecordingError as error:
         return Unreadable(where, f"not a flow: {error}")
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:

@@ -28,8 +28,8 @@ _GZIP = 31
 """zlib's window bits for gzip members."""
 
 
-class _File:
-    """A file that is open for as long as one of its lines may still be read."""
+class OpenFile:
+    """A file that is open for as long as one of its entries may still be read."""
 
     __slots__ = ("descriptor",)
 
@@ -54,7 +54,7 @@ class Text:
 
     head: bytes
     size: int
-    file: _File | None = None
+    file: OpenFile | None = None
     """Where the rest stands; None: the head is all of it."""
     start: int = 0
 
@@ -70,13 +70,13 @@ type Line = tuple[int, int, Text | str]
 def lines_of(path: Path) -> Iterator[Line]:
     """The lines of a file; empty ones are left out. Raises OSError."""
     if path.suffix != ".gz":
-        yield from _plain(_File(path))
+        yield from _plain(OpenFile(path))
         return
     with path.open("rb", buffering=READ_BYTES) as file:
         yield from _split(_inflated(file), file)
 
 
-def _plain(file: _File) -> Iterator[Line]:
+def _plain(file: OpenFile) -> Iterator[Line]:
     """Find the lines' ends; nothing is copied of a line that does not lie in one piece."""
     number, start, at = 1, 0, 0
     while piece := file.read(at, PIECE_BYTES):
@@ -102,7 +102,7 @@ def _short(line: bytes) -> Text | str | None:
     return Text(line, len(line)) if line and not line.isspace() else None
 
 
-def _long(file: _File, start: int, size: int) -> Text | str | None:
+def _long(file: OpenFile, start: int, size: int) -> Text | str | None:
     """A line that is not read yet; None if there is nothing in it."""
     if size > LINE_BYTES_MAX:
         return _TOO_LONG
