@@ -1,4 +1,4 @@
-"""The attacks over HTTP/2, on the client's side and on upstream's, measured as in `test_attacks`.
+"""The attacks over HTTP/2, on the client's side and on upstream's, measured as in `arena`.
 
 A few run by default; `pytest -m "proxy and (soak or not soak)" tests/proxy/test_http2_attacks.py`
 runs all of them.
@@ -15,13 +15,13 @@ from h2.exceptions import ProtocolError
 
 from tests.conftest import Say
 from tests.proxy import certificates, http2_attacks
+from tests.proxy.arena import ATTACK_SECONDS_MAX, Arena, check, params, running_arena, section
 from tests.proxy.http2_attacks import ATTACKS, BY_NAME, Http2Attack, Peer
 from tests.proxy.mitmdump import Mitmdump
-from tests.proxy.test_attacks import ATTACK_SECONDS_MAX, Arena, check, params, running_arena
 
 pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
 
-SECTION = "HTTP/2 attacks: longest wait, longest turn (ms of CPU time), growth; bare -> ours"
+SECTION = section("HTTP/2 attacks")
 
 
 @contextlib.contextmanager

@@ -16,13 +16,13 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.sync.server import ServerConnection, serve
 
 from tests.conftest import Say
+from tests.proxy.arena import ATTACK_SECONDS_MAX, Arena, check, params, running_arena, section
 from tests.proxy.mitmdump import Mitmdump
-from tests.proxy.test_attacks import ATTACK_SECONDS_MAX, Arena, check, params, running_arena
 from tests.proxy.websocket_attacks import ATTACKS, BY_NAME, WebSocketAttack, received
 
 pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
 
-SECTION = "WebSocket attacks: longest wait, longest turn (ms of CPU time), growth; bare -> ours"
+SECTION = section("WebSocket attacks")
 
 
 @dataclass

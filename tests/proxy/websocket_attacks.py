@@ -12,6 +12,7 @@ import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
@@ -49,22 +50,29 @@ def frame(opcode: int, payload: bytes, *, ends: bool = True, masked: bool = True
     return head + (bytes(4) if masked else b"") + payload  # a mask of zeros changes nothing
 
 
-def raw(data: bytes) -> Callable[[Connection], None]:
+def raw(data: Callable[[], bytes]) -> Callable[[Connection], None]:
     """Write bytes past the library."""
 
     def write(connection: Connection) -> None:
         with contextlib.suppress(OSError):
-            connection.socket.sendall(data)
+            connection.socket.sendall(_made(data))
 
     return write
 
 
-def messages(message: str | bytes, count: int) -> Callable[[Connection], None]:
+def messages(message: Callable[[], str | bytes], count: int) -> Callable[[Connection], None]:
     def send(connection: Connection) -> None:
+        made = _made(message)
         for _ in range(count):
-            connection.send(message)
+            connection.send(made)
 
     return send
+
+
+@lru_cache(maxsize=1)
+def _made[T: str | bytes](make: Callable[[], T]) -> T:
+    """Made when it is played, once for both proxies: all together are more than 100 MB."""
+    return make()
 
 
 def answers(count: int) -> Callable[[Connection], None]:
@@ -91,100 +99,111 @@ def completed(inside: bytes) -> bytes:
     return b'{"type":"response.completed","response":{"id":"r","x":' + inside + b"}}"
 
 
-FRAGMENTS = frame(TEXT, b'{"type":"', ends=False) + frame(CONTINUATION, b"a", ends=False) * 30_000
-PINGED = frame(TEXT, b"a", ends=False) + (
-    (frame(PING, b"p") + frame(CONTINUATION, b"b", ends=False)) * 5_000 + frame(CONTINUATION, b"c")
-)
+def fragments() -> bytes:
+    return frame(TEXT, b'{"type":"', ends=False) + frame(CONTINUATION, b"a", ends=False) * 30_000
+
+
+def pinged_fragments() -> bytes:
+    inside = frame(PING, b"p") + frame(CONTINUATION, b"b", ends=False)
+    return frame(TEXT, b"a", ends=False) + inside * 5_000 + frame(CONTINUATION, b"c")
+
 
 ATTACKS = (
-    WebSocketAttack(name="10 000 small messages up", client=messages(b"x", 10_000), is_quick=True),
+    WebSocketAttack(
+        name="1 000 small messages up", client=messages(lambda: b"x", 1_000), is_quick=True
+    ),
+    WebSocketAttack(name="10 000 small messages up", client=messages(lambda: b"x", 10_000)),
     WebSocketAttack(
         name="10 000 small messages down",
         client=lambda _: None,
-        server=messages('{"type":"x"}', 10_000),
+        server=messages(lambda: '{"type":"x"}', 10_000),
     ),
     WebSocketAttack(
         name="10 000 deltas of no response",
         client=lambda _: None,
-        server=messages('{"type":"response.output_text.delta","delta":"a"}', 10_000),
+        server=messages(lambda: '{"type":"response.output_text.delta","delta":"a"}', 10_000),
     ),
-    WebSocketAttack(name="10 000 requests without an answer", client=messages(CREATE, 10_000)),
+    WebSocketAttack(
+        name="10 000 requests without an answer", client=messages(lambda: CREATE, 10_000)
+    ),
     WebSocketAttack(
         name="1 000 responses in one session",
-        client=messages(CREATE, 5),
+        client=messages(lambda: CREATE, 5),
         server=answers(1_000),
         is_quick=True,
     ),
     WebSocketAttack(
-        name="30 000 fragments without an end", client=raw(FRAGMENTS), is_compared=False
+        name="30 000 fragments without an end", client=raw(fragments), is_compared=False
     ),
-    WebSocketAttack(name="a ping between 5 000 fragments", client=raw(PINGED), is_compared=False),
     WebSocketAttack(
-        name="20 000 pings", client=raw(frame(PING, b"p" * 125) * 20_000), is_compared=False
+        name="a ping between 5 000 fragments", client=raw(pinged_fragments), is_compared=False
+    ),
+    WebSocketAttack(
+        name="20 000 pings", client=raw(lambda: frame(PING, b"p" * 125) * 20_000), is_compared=False
     ),
     WebSocketAttack(
         name="20 000 pings down",
         client=lambda _: None,
-        server=raw(frame(PING, b"p" * 125, masked=False) * 20_000),
+        server=raw(lambda: frame(PING, b"p" * 125, masked=False) * 20_000),
         is_compared=False,
     ),
     WebSocketAttack(
         name="20 000 pongs nobody asked for",
-        client=raw(frame(PONG, b"") * 20_000),
+        client=raw(lambda: frame(PONG, b"") * 20_000),
         is_compared=False,
     ),
     WebSocketAttack(
         name="frames without a mask",
-        client=raw(frame(TEXT, CREATE, masked=False) * 100),
+        client=raw(lambda: frame(TEXT, CREATE, masked=False) * 100),
         is_compared=False,
     ),
     WebSocketAttack(name="half closed", client=half_close, server=answers(1), is_compared=False),
-    WebSocketAttack(name="a message of 15 MB up", client=messages(b"x" * 15 * MB, 1)),
+    WebSocketAttack(name="a message of 15 MB up", client=messages(lambda: b"x" * 15 * MB, 1)),
     WebSocketAttack(
         name="a request of 15 MB of text",
-        client=messages(b'{"type":"response.create","input":"' + b"a" * 15 * MB + b'"}', 1),
+        client=messages(lambda: b'{"type":"response.create","input":"' + b"a" * 15 * MB + b'"}', 1),
     ),
     WebSocketAttack(
         name="a request of 3 MB of empty arrays",
-        client=messages(b'{"type":"response.create","input":[' + b"[]," * MB + b"[]]}", 1),
+        client=messages(lambda: b'{"type":"response.create","input":[' + b"[]," * MB + b"[]]}", 1),
         is_quick=True,
     ),
     WebSocketAttack(
         name="a response of 12 MB of empty arrays",
         client=lambda _: None,
-        server=messages(completed(b"[" + b"[]," * 4 * MB + b"[]]"), 1),
+        server=messages(lambda: completed(b"[" + b"[]," * 4 * MB + b"[]]"), 1),
     ),
     WebSocketAttack(
         name="a response of 100 000 keys",
         client=lambda _: None,
         server=messages(
-            completed(b"{" + b",".join(b'"k%d":-1' % n for n in range(100_000)) + b"}"), 1
+            lambda: completed(b"{" + b",".join(b'"k%d":-1' % n for n in range(100_000)) + b"}"), 1
         ),
     ),
     WebSocketAttack(
         name="a response of 100 000 nested arrays",
         client=lambda _: None,
-        server=messages(completed(b"[" * 100_000 + b"]" * 100_000), 1),
+        server=messages(lambda: completed(b"[" * 100_000 + b"]" * 100_000), 1),
     ),
     WebSocketAttack(
         name="a response with a number of 1 MB",
         client=lambda _: None,
-        server=messages(completed(b"9" * MB), 3),
+        server=messages(lambda: completed(b"9" * MB), 3),
     ),
     WebSocketAttack(
         name="a message of 30 MB, compressed",
-        client=messages(b"0" * 30 * MB, 1),
+        client=messages(lambda: b"0" * 30 * MB, 1),
         is_compressed=True,
     ),
     WebSocketAttack(
         name="100 messages of 1 MB that compress well, down",
         client=lambda _: None,
-        server=messages(completed(b'"' + b"0" * MB + b'"'), 100),
+        server=messages(lambda: completed(b'"' + b"0" * MB + b'"'), 100),
         is_compressed=True,
     ),
     WebSocketAttack(
         name="random bytes",
-        client=raw(os.urandom(100_000)),
+        client=raw(lambda: os.urandom(100_000)),
         is_compared=False,
     ),
 )
