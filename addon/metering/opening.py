@@ -10,8 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 from addon.dialects import routes
 from addon.dialects.facts import clean
 from addon.dialects.request import RequestFacts, read_request, short_in_steps
+from addon.metering.answers import estimate
 from addon.metering.budget import Budget
-from addon.metering.exchange import MeteredExchange, decoded_body_in_steps
+from addon.metering.exchange import NOT_READ, MeteredExchange, Readable, decoded_body_in_steps
 from addon.metering.requests import attribution
 from addon.metering.requests.agents import NO_AGENT, agent_of
 from addon.metering.requests.messages import Request
@@ -75,7 +76,7 @@ def open_exchange(
     source: Source,
     troubles: Troubles,
     is_llm: bool = False,
-    readable: bytes | None = None,
+    readable: Readable | None = None,
 ) -> MeteredExchange | None:
     """The exchange of a request to an LLM; None for any other traffic.
 
@@ -94,11 +95,10 @@ def open_exchange(
         return None
     is_named = upstream is not None or is_llm
     attempt = troubles.attempt
-    encoding = headers.get("content-encoding", "")
-    body = readable
-    if body is None:
-        body = attempt(_readable, request, troubles) or b""
-    facts = attempt(read_request, route, body, headers) or RequestFacts()
+    encoding = headers.get("content-encoding", "").strip()
+    if readable is None:
+        readable = attempt(_readable, request, troubles) or NOT_READ
+    facts = attempt(read_request, route, readable.data, headers) or RequestFacts()
     model = facts.model
     if is_handshake and model is None and query:
         model = attempt(_model_in, query)
@@ -141,7 +141,8 @@ def open_exchange(
         route=route,
         request=facts,
         body=request.body,
-        content_encoding=encoding,
+        content_encoding="" if encoding.lower() == "identity" else encoding,
+        decoded=readable,
         credentials=attempt(credentials_of, headers, request.path) or (),
         is_handshake=is_handshake,
         is_confirmed=not route.is_fetch and (route.is_confirmed or is_named or facts.is_confirmed),
@@ -159,25 +160,29 @@ def is_read_in_steps(request: Request, rules: Rules) -> bool:
     return _route_of(request, is_named=is_named) is not None
 
 
-def readable_in_steps(request: Request, troubles: Troubles) -> Generator[None, None, bytes]:
-    """The request body to parse: decoded, and shortened if it is long. With pauses."""
+def readable_in_steps(request: Request, troubles: Troubles) -> Generator[None, None, Readable]:
+    """The request body in the form to parse. With pauses."""
     encoding = request.headers.get("content-encoding", "")
     body = yield from decoded_body_in_steps(request.body, encoding, troubles)
     short = yield from short_in_steps(body)
     if short.lost is not None:
         troubles.add(short.lost)
-    return short.data
+    return Readable(
+        data=short.data,
+        decoded_bytes=len(body),
+        input_tokens=estimate.input_tokens_of(body) if encoding else None,
+    )
 
 
-def _readable(request: Request, troubles: Troubles) -> bytes:
+def _readable(request: Request, troubles: Troubles) -> Readable:
     """As `readable_in_steps`, without pauses."""
     steps = readable_in_steps(request, troubles)
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            body: bytes = end.value
-            return body
+            readable: Readable = end.value
+            return readable
 
 
 def _upstream_of(request: Request, rules: Rules) -> Upstream | None:

@@ -11,7 +11,7 @@ import logging
 from mitmproxy import http
 
 from addon.metering.ends import End
-from addon.metering.exchange import MeteredExchange
+from addon.metering.exchange import MeteredExchange, Readable
 from addon.metering.opening import open_exchange
 from addon.metering.requests.messages import Request
 from addon.metering.settlement import Settled
@@ -38,7 +38,7 @@ def begin(
     flow: http.HTTPFlow,
     request: Request,
     troubles: Troubles,
-    readable: bytes | None = None,
+    readable: Readable | None = None,
 ) -> None:
     """Open the exchange of a request, if it may be an LLM call, and ask for its usage.
 
@@ -103,7 +103,7 @@ def _open(
     flow: http.HTTPFlow,
     request: Request,
     troubles: Troubles,
-    readable: bytes | None,
+    readable: Readable | None,
 ) -> MeteredExchange | None:
     flows.remove_own_headers(flow, request)
     return open_exchange(

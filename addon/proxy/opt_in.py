@@ -16,6 +16,9 @@ from ledger.model.reading import UsageSource
 
 ENCODED_BYTES_MAX = 64 * 1024
 """A larger compressed request is not edited: compressing it again would block the event loop."""
+EDITED_BYTES_MAX = 16 * 1024 * 1024
+"""A larger request is not edited: searching and copying it would block the event loop (0.8 ms for
+each MB), and both copies are kept until the answer begins."""
 
 
 def ask(running: Running, live: Live) -> None:
@@ -33,7 +36,8 @@ def ask(running: Running, live: Live) -> None:
     if not _policy_asks(running, exchange.opened):
         return
     is_encoded = "content-encoding" in headers
-    if is_encoded and len(request.raw_content or b"") > ENCODED_BYTES_MAX:
+    bytes_max = ENCODED_BYTES_MAX if is_encoded else EDITED_BYTES_MAX
+    if len(request.raw_content or b"") > bytes_max:
         return
     body = exchange.request_body()
     edited = asking.inject_usage_option(body) if body else None

@@ -25,6 +25,7 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
 from addon.metering.ends import End
+from addon.metering.exchange import NOT_READ
 from addon.metering.opening import is_read_in_steps, readable_in_steps
 from addon.metering.requests.messages import Request
 from addon.metering.session import MeteredSession
@@ -258,7 +259,7 @@ class Recorder:
         message = flow.websocket.messages[-1]
         attempt = session.handshake.troubles.attempt
         steps = short_message_in_steps(message.content)
-        short = await in_turns(steps, session.handshake.troubles)
+        short = await in_turns(steps, session.handshake.troubles) or b""
         receipts = attempt(websockets.read_message, running.ledger, session, message, short) or []
         if not session.handshake.is_recorded:
             if (capture := running.session_captures.get(flow.id)) is not None:
@@ -286,7 +287,7 @@ class Recorder:
         self, running: Running, flow: http.HTTPFlow, request: Request, troubles: Troubles
     ) -> None:
         """Begin an exchange, with turns of other connections while the body is read."""
-        readable = await in_turns(readable_in_steps(request, troubles), troubles)
+        readable = await in_turns(readable_in_steps(request, troubles), troubles) or NOT_READ
         if self._running is running:
             exchanges.begin(running, flow, request, troubles, readable)
 

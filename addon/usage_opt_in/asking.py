@@ -25,18 +25,24 @@ def inject_usage_option(body: bytes) -> bytes | None:
     options = last_named(members(body), b"stream_options") if is_named else None
     if options is None:
         brace = body.find(b"{")
-        return body[: brace + 1] + _OPTION + b"," + body[brace + 1 :] if brace >= 0 else None
+        return _spliced(body, brace + 1, _OPTION + b",", brace + 1) if brace >= 0 else None
     value = body[options.value : options.end]
     if not value.startswith(b"{"):
         is_null = value == b"null"
-        return body[: options.start] + _OPTION + body[options.end :] if is_null else None
+        return _spliced(body, options.start, _OPTION, options.end) if is_null else None
     inner = members(body, options.value)
     asked = last_named(inner, b"include_usage")
     if asked is not None:
-        return body[: asked.value] + b"true" + body[asked.end :]
+        return _spliced(body, asked.value, b"true", asked.end)
     comma = b"," if inner else b""
     at = options.value + 1
-    return body[:at] + b'"include_usage":true' + comma + body[at:]
+    return _spliced(body, at, b'"include_usage":true' + comma, at)
+
+
+def _spliced(body: bytes, start: int, new: bytes, end: int) -> bytes:
+    """The body with other bytes from `start` to `end`. It may be long, so it is copied once."""
+    view = memoryview(body)
+    return b"".join((view[:start], new, view[end:]))
 
 
 def is_refusal(status: int, body: bytes, *, proven: bool) -> bool:

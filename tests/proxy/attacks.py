@@ -43,6 +43,7 @@ from tests.proxy.attack import (
     whole,
     zstd_bomb,
 )
+from tests.proxy.body_attacks import ATTACKS as BODY_ATTACKS
 from tests.proxy.http1_attacks import ATTACKS as HTTP1_ATTACKS
 from tests.proxy.upstream import Answer, Raw
 
@@ -374,6 +375,7 @@ ATTACKS = (
             chunk(WORD, b',"\\u0075sage":null') * 500 + DONE, chunk(WORD) * 500 + DONE
         ),
     ),
+    *BODY_ATTACKS,
     *HTTP1_ATTACKS,
 )
 

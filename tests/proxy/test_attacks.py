@@ -15,7 +15,6 @@ from tests.proxy.attack import Attack
 from tests.proxy.attacks import ATTACKS, BY_NAME
 from tests.proxy.mitmdump import Mitmdump
 from tests.proxy.upstream import Answer, Raw, Request
-from tests.proxy.wires.wire import asks
 
 pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
 
@@ -27,7 +26,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     def script(request: Request) -> Answer | Raw:
         name = request.header("x-attack")
         if name is not None:
-            return attacks.script(name, asks(request.body) is True)
+            return attacks.script(name, b"include_usage" in request.body)
         return normal(request)
 
     with running_arena(tmp_path_factory.mktemp("attacks"), script=script) as running:

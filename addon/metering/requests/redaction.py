@@ -72,14 +72,21 @@ def credentials_of(headers: Mapping[str, str], path: str) -> tuple[str, ...]:
 
 
 def redact(
-    text: str, *, credentials: Iterable[str] = (), body: bytes = b"", keep: Iterable[str] = ()
+    text: str,
+    *,
+    credentials: Iterable[str] = (),
+    body: bytes | None = b"",
+    keep: Iterable[str] = (),
 ) -> str:
     """The text without credentials and without text from the request's body.
 
-    `body` is the decoded request body. `keep` are words to keep even if the body has them: the
-    name of the model.
+    `body` is the decoded request body. None: it cannot be searched, and a text that is long enough
+    for a run of the body is redacted as a whole. `keep` are words to keep even if the body has
+    them: the name of the model.
     """
     text = text[:TEXT_LENGTH_MAX]
+    if body is None and len(text) >= BODY_RUN:
+        return REDACTED
     hidden = bytearray(len(text))
     for found in _KEY_SHAPED.finditer(text):
         _hide(hidden, found.start(), found.end())

@@ -10,18 +10,18 @@ from addon.metering.tap import TURN_SECONDS
 from addon.metering.troubles import Troubles
 
 
-async def in_turns(steps: Generator[None, None, bytes], troubles: Troubles) -> bytes:
-    """What the steps come to; b"" where one of them raises, which is noted in `troubles`."""
+async def in_turns[T](steps: Generator[None, None, T], troubles: Troubles) -> T | None:
+    """What the steps come to; None where one of them raises, which is noted in `troubles`."""
     turn_ends = time.monotonic() + TURN_SECONDS
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            found: bytes = end.value
+            found: T = end.value
             return found
         except Exception as failure:  # noqa: BLE001  # the guard between our bugs and the traffic
             troubles.add_failure(failure, "it is not read")
-            return b""
+            return None
         if time.monotonic() >= turn_ends:
             await asyncio.sleep(0)
             turn_ends = time.monotonic() + TURN_SECONDS

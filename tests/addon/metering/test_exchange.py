@@ -155,6 +155,68 @@ def test_a_request_body_is_decoded_within_a_bound(
     assert (said or "None") in str(troubles.text)
 
 
+PROMPT = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"%s"}]}' % (
+    b"a b " * 300
+)
+
+
+def of_request(body: bytes, encoding: str) -> MeteredExchange:
+    request = replace(REQUEST, body=body, headers={"content-encoding": encoding})
+    exchange = open_exchange(
+        request, RULES, exchange_id="e", source=Source.LIVE, troubles=Troubles()
+    )
+    assert exchange is not None
+    return exchange
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "is_kept"),
+    [
+        pytest.param(PROMPT, "", True, id="plain"),
+        pytest.param(PROMPT, "Identity", True, id="identity"),
+        pytest.param(gzip.compress(PROMPT[:-100]), "gzip", True, id="short"),
+        pytest.param(gzip.compress(PROMPT), "gzip", False, id="long"),
+        pytest.param(gzip.compress(PROMPT * 3), "gzip", False, id="too long"),
+        pytest.param(b"no gzip", "gzip", False, id="broken"),
+        pytest.param(b"", "gzip", True, id="empty"),
+    ],
+)
+def test_a_long_encoded_body_is_decoded_once(
+    body: bytes, encoding: str, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(exchange_module, "DECODED_AGAIN_BYTES_MAX", len(PROMPT) - 1)
+    monkeypatch.setattr(exchange_module, "REQUEST_BYTES_MAX", 2 * len(PROMPT))
+    exchange = of_request(body, encoding)
+    assert (exchange.request_body() is not None) is is_kept
+
+
+def test_the_input_of_a_long_encoded_request_is_estimated(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(exchange_module, "DECODED_AGAIN_BYTES_MAX", 100)
+    plain, encoded = of_request(PROMPT, ""), of_request(gzip.compress(PROMPT), "gzip")
+    for exchange in (plain, encoded):
+        exchange.answer(SSE, edits=False, clock=lambda: 0.0).callable(STREAM[:70])
+    (_, expected), (_, found) = (
+        exchange.settle(End.CLIENT_LEFT, cause=None, now=NOW) for exchange in (plain, encoded)
+    )
+    assert expected.usage_source is found.usage_source is UsageSource.ESTIMATED
+    assert found.usage.input_tokens == expected.usage.input_tokens == len(PROMPT) // 4
+
+
+def test_an_error_may_not_quote_a_long_encoded_request(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(exchange_module, "DECODED_AGAIN_BYTES_MAX", 100)
+    exchange = of_request(gzip.compress(PROMPT), "gzip")
+    error = b'{"error":{"type":"invalid","message":"we do not like a b a b a b a b a b a b a b"}}'
+    tap = exchange.answer(
+        Response(status=400, headers={"content-type": "application/json"}),
+        edits=False,
+        clock=lambda: 0.0,
+    )
+    tap.callable(error)
+    tap.callable(b"")
+    settled, _ = exchange.settle(End.FINISHED, cause=None, now=NOW)
+    assert (settled.error_type, settled.error_message) == ("invalid", "<redacted>")
+
+
 @pytest.mark.parametrize("length", ["100000000", "12", ""])
 def test_a_long_refusal_is_not_waited_for(length: str):
     response = Response(status=400, headers={"content-length": length} if length else {})

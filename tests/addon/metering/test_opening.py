@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from addon.metering.exchange import MeteredExchange, decoded_body
+from addon.metering.exchange import MeteredExchange, Readable, decoded_body
 from addon.metering.opening import (
     Rules,
     Upstream,
@@ -166,7 +166,7 @@ def test_a_large_body_is_read_in_steps_with_the_same_result(body: bytes, encodin
     request = replace(REQUEST, body=body, headers=headers)
     assert is_read_in_steps(request, RULES)
     troubles = Troubles()
-    found: list[bytes] = []
+    found: list[Readable] = []
 
     def run() -> Generator[None, None, None]:
         found.append((yield from readable_in_steps(request, troubles)))

@@ -35,11 +35,18 @@ async def opened(recorder: Recorder, flow: Any) -> None:
         pytest.param(100, True, True, id="small and compressed"),
         pytest.param(opt_in.ENCODED_BYTES_MAX, False, True, id="large and plain"),
         pytest.param(opt_in.ENCODED_BYTES_MAX, True, False, id="large and compressed"),
+        pytest.param(200_000, False, False, id="too large"),
     ],
 )
-def test_a_large_compressed_request_is_not_edited(
-    ledger: Path, text_bytes: int, is_compressed: bool, is_asked: bool
+def test_a_large_request_is_not_edited(
+    ledger: Path,
+    text_bytes: int,
+    is_compressed: bool,
+    is_asked: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    monkeypatch.setattr(opt_in, "EDITED_BYTES_MAX", 500_000)
+
     async def play() -> None:
         async with recording(ledger) as (recorder, _):
             flow = flow_of(stream=True)

@@ -167,3 +167,10 @@ def test_a_run_of_the_request_that_is_too_short_to_tell_anything_stays():
 def test_a_basic_credential_that_is_no_ascii_hides_no_other_credential():
     headers = {"authorization": "Basic \xe9\xe9\xe9\xe9\xe9\xe9\xe9\xe9", "x-api-key": "k" * 20}
     assert "k" * 20 in credentials_of(headers, "/v1/chat/completions")
+
+
+def test_a_text_is_redacted_as_a_whole_if_the_body_cannot_be_searched():
+    message = "prompt is too long: 250000 tokens > 200000 maximum"
+    assert redact(message, body=None) == REDACTED
+    assert redact("invalid_request_error", body=None) == "invalid_request_error"
+    assert redact(f"{KEY[:23]}", body=None) == REDACTED

@@ -27,7 +27,7 @@ def test_others_run_between_the_steps():
             seen.append(number)
             await asyncio.sleep(0)
 
-    async def scenario() -> bytes:
+    async def scenario() -> bytes | None:
         beside = asyncio.create_task(other())
         found = await in_turns(work(20), Troubles())
         assert beside.done()
@@ -43,6 +43,6 @@ def test_a_step_that_raises_is_noted(caplog: pytest.LogCaptureFixture):
         raise ValueError
 
     troubles = Troubles()
-    assert asyncio.run(in_turns(broken(), troubles)) == b""
+    assert asyncio.run(in_turns(broken(), troubles)) is None
     assert "ValueError" in (troubles.text or "")
     assert "it is not read" in caplog.text
