@@ -29,7 +29,7 @@ STORE = PRICING | {
     "ledger.store.writing",
 }
 SYNC = STORE | {"ledger.sync"}
-MAINTENANCE = SYNC | {"ledger.maintenance"}
+MAINTENANCE = SYNC | {"ledger.maintenance", "ledger.maintenance.audit"}
 FIGURES = MAINTENANCE | {"ledger.figures"}
 REPORTS = FIGURES | {"ledger.reports"}
 EXPORTS = REPORTS | {"ledger.exports"}
@@ -63,6 +63,7 @@ ARROWS: dict[str, set[str]] = {
     "ledger.store.writing": STORE,
     "ledger.sync": SYNC,
     "ledger.maintenance": MAINTENANCE,
+    "ledger.maintenance.audit": SYNC,
     "ledger.figures": FIGURES,
     "ledger.reports": REPORTS,
     "ledger.exports": EXPORTS,
@@ -132,6 +133,7 @@ IMPORT_SQLALCHEMY = {
     "ledger.store.writing",
     "ledger.sync",
     "ledger.maintenance",
+    "ledger.maintenance.audit",
     "ledger.figures",
     "ledger.reports",
     "ledger.exports",

@@ -28,8 +28,8 @@ from addon.recordings.reread import Find, Seen, digest_of, pairs, recordings
 from ledger.commands.options import LedgerOption, Since
 from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
-from ledger.maintenance.audit import SHOWN_MAX, Verdict
-from ledger.maintenance.audit import verify as promises_of
+from ledger.maintenance.audit.checking import SHOWN_MAX, Finding
+from ledger.maintenance.audit.checking import verify as promises_of
 from ledger.maintenance.corrections import Booked
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange
@@ -117,8 +117,8 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: s
     console = console_on_stderr()
     with existing_ledger(ledger) as engine:
         broken = 0
-        for verdict in promises_of(engine, begin):
-            broken += _show(console, verdict)
+        for finding in promises_of(engine, begin):
+            broken += _show(console, finding)
         if files:
             seen = Seen()
             with files_progress(console, "reading", files) as advance:
@@ -200,23 +200,23 @@ def _client_side(booked: Exchange, again: Exchange) -> list[str]:
     ]
 
 
-def _show(console: Console, verdict: Verdict) -> int:
+def _show(console: Console, finding: Finding) -> int:
     """Print the result of checking a promise; the number of its breaches."""
-    promise = verdict.promise
-    if not verdict.is_checked:
+    promise = finding.promise
+    if not finding.is_checked:
         console.print(escape(f"skipped {promise.holds}: it needs the whole ledger, not --since"))
         return 0
-    if not verdict.count:
+    if not finding.count:
         console.print(escape(f"holds   {promise.holds}"))
         return 0
     word = "remark" if promise.is_remark else "BROKEN"
-    console.print(escape(f"{word}  {promise.holds}: not so for {verdict.count:,}"))
+    console.print(escape(f"{word}  {promise.holds}: not so for {finding.count:,}"))
     if promise.is_remark:
         return 0
-    for name, detail in verdict.examples:
+    for name, detail in finding.examples:
         _breach(promise.name, name, detail)
-    _rest(promise.name, verdict.count - len(verdict.examples))
-    return verdict.count
+    _rest(promise.name, finding.count - len(finding.examples))
+    return finding.count
 
 
 def _counted(lines: Iterable[Line]) -> tuple[Counter[str], list[Line]]:

@@ -1,6 +1,6 @@
-"""Maintenance of stored rows: roll-ups, retention, corrections, repricing, audit.
+"""Maintenance of stored rows: roll-ups, retention, corrections, repricing.
 
 In: a ledger. Out: the same ledger with sums, further readings and charges, or fewer old rows; what
-does not agree in it.
+does not agree in it (`audit/`).
 Uses: sync, store, pricing, model.
 """

@@ -16,7 +16,8 @@ from sqlalchemy.engine import Engine
 from ledger.exports.day_files import FileFormat
 from ledger.exports.export import export
 from ledger.figures.queries import report
-from ledger.maintenance import audit, reprice
+from ledger.maintenance import reprice
+from ledger.maintenance.audit import checking
 from ledger.pages import html_file
 from ledger.pages.live import reading
 from ledger.pricing.prices import PriceBook
@@ -94,7 +95,7 @@ def questions() -> Iterator[Asked]:
     yield Asked(name="report --html, a month", ask=_html, seconds_max=None)
     yield Asked(
         name="verify --since a day",
-        ask=lambda engine: list(audit.verify(engine, MIDNIGHT - timedelta(days=1))),
+        ask=lambda engine: list(checking.verify(engine, MIDNIGHT - timedelta(days=1))),
         seconds_max=None,
     )
     yield Asked(

@@ -22,7 +22,7 @@ from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.reread import Seen
 from ledger.maintenance import corrections, reprice, rollup
-from ledger.maintenance.audit import verify as promises_of
+from ledger.maintenance.audit.checking import verify as promises_of
 from ledger.model.exchange import Exchange
 from ledger.pricing.prices import PriceBook
 from ledger.store import db

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from ledger.exports.day_files import FileFormat
 from ledger.exports.export import export
 from ledger.figures.queries import report
-from ledger.maintenance import audit, reprice, rollup
+from ledger.maintenance import reprice, rollup
+from ledger.maintenance.audit import checking
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.scope import Scope
@@ -144,7 +145,8 @@ def test_views_read_their_day(engine, question):
     "ask",
     [
         pytest.param(
-            lambda engine, _: list(audit.verify(engine, MIDNIGHT - timedelta(days=1))), id="verify"
+            lambda engine, _: list(checking.verify(engine, MIDNIGHT - timedelta(days=1))),
+            id="verify",
         ),
         pytest.param(
             lambda engine, _: reprice.changes(engine, PriceBook(), DAY, now=END), id="reprice"

@@ -8,7 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.maintenance import reprice, retention, rollup
-from ledger.maintenance.audit import PROMISES, SHOWN_MAX, verify
+from ledger.maintenance.audit.checking import SHOWN_MAX, verify
+from ledger.maintenance.audit.promises import PROMISES
 from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook

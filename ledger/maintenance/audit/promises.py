@@ -1,0 +1,240 @@
+"""Database. The promises that the rows of a ledger keep, each with the query for its breaches.
+
+Some oddities come from a provider (its parts exceed its totals). They are counted as remarks and
+are no breach.
+"""
+
+from dataclasses import dataclass
+
+from ledger.maintenance.audit.restated import (
+    CHARGE_OF_READING,
+    COUNTS,
+    CURRENT_CHARGES,
+    CURRENT_READINGS,
+    PARTS_BEYOND_TOTALS,
+    daily_differences,
+    is_same_response,
+    ranks_before,
+)
+from ledger.pricing.price_lines import INPUT_LINES, OUTPUT_LINES
+from ledger.store.dropping import DROPPED_UNTIL
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A rule, and the query for the rows (id, detail) that break it."""
+
+    name: str
+    holds: str
+    broken: str
+    is_remark: bool = False
+
+
+def _listed(lines: tuple[str, ...]) -> str:
+    return ", ".join(f"'{line}'" for line in lines)
+
+
+PROMISES = (
+    Promise(
+        "bytes",
+        "what upstream sent was handed to the client or taken out, to the byte",
+        # An event that was cut off is neither: it was waiting for its end, and none came. Only
+        # where usage is to be taken out does anything wait.
+        """
+SELECT id, 'upstream sent ' || response_bytes || ', the client was handed ' || client_bytes
+  || ', taken out were ' || removed_bytes AS detail
+FROM exchanges
+WHERE opened_at >= :since AND (client_bytes + removed_bytes > response_bytes
+  OR (client_bytes + removed_bytes < response_bytes
+      AND (NOT usage_injected OR outcome = 'complete')))""",
+    ),
+    Promise(
+        "untouched",
+        "where nothing was taken out, the client's digest is upstream's",
+        """
+SELECT id, 'client ' || client_digest || ', upstream ' || upstream_digest AS detail
+FROM exchanges
+WHERE opened_at >= :since AND client_bytes = response_bytes AND client_digest <> upstream_digest""",
+    ),
+    Promise(
+        "removed",
+        "what was taken out is usage that we asked for, changed the digest, and has one itself",
+        """
+SELECT id, CASE WHEN NOT usage_injected THEN 'we had not asked for usage'
+    WHEN NOT usage_stripped THEN 'not marked as stripped'
+    WHEN removed_digest IS NULL THEN 'no digest of what was taken out'
+    ELSE 'the digests are the same' END AS detail
+FROM exchanges
+WHERE opened_at >= :since AND removed_bytes > 0 AND (NOT usage_injected OR NOT usage_stripped
+  OR removed_digest IS NULL OR client_digest = upstream_digest)
+UNION ALL
+SELECT id, 'nothing was taken out, and has a digest' FROM exchanges
+WHERE opened_at >= :since AND removed_bytes = 0
+  AND (removed_digest IS NOT NULL OR usage_stripped)""",
+    ),
+    Promise(
+        "readings",
+        "every exchange that ended has a reading",
+        """
+SELECT e.id, 'ended as ' || e.state AS detail FROM exchanges e
+WHERE e.opened_at >= :since AND e.state <> 'open' AND NOT EXISTS (
+  SELECT 1 FROM readings r WHERE r.opened_at >= :since AND r.opened_at = e.opened_at
+    AND r.exchange_id = e.id AND (r.revision >= 1 OR e.state = 'lost'))""",
+    ),
+    Promise(
+        "belonging",
+        "every reading is of an exchange, and every charge of a reading",
+        """
+SELECT r.exchange_id AS id, 'reading ' || r.id AS detail FROM readings r
+WHERE r.opened_at >= :since AND NOT EXISTS (
+  SELECT 1 FROM exchanges e
+  WHERE e.opened_at >= :since AND e.opened_at = r.opened_at AND e.id = r.exchange_id)
+UNION ALL
+SELECT c.exchange_id, 'charge ' || c.id FROM charges c
+WHERE c.opened_at >= :since AND NOT EXISTS (
+  SELECT 1 FROM readings r
+  WHERE r.opened_at >= :since AND r.opened_at = c.opened_at AND r.exchange_id = c.exchange_id
+    AND r.id = c.reading_id)""",
+    ),
+    Promise(
+        "lines",
+        "the token lines of a reading add up to its totals, so no token is billed twice",
+        # Cohere bills other totals than the model counted. What a provider priced as a whole has
+        # one line; a reading without lines is in `unpriced`.
+        f"""
+SELECT exchange_id AS id, 'input ' || input || ', charged ' || charged_input || '; output '
+  || output || ', charged ' || charged_output AS detail
+FROM (
+  SELECT r.exchange_id,
+    COALESCE(CAST(r.tool_units ->> 'billed_input_tokens' AS BIGINT), r.input_tokens, -1) AS input,
+    COALESCE(CAST(r.tool_units ->> 'billed_output_tokens' AS BIGINT), r.output_tokens, -1)
+      AS output,
+    c.charged_input, c.charged_output
+  FROM {CURRENT_READINGS} r JOIN (
+    SELECT opened_at, exchange_id, reading_id, COUNT(CASE WHEN line <> 'reported_cost' THEN 1 END)
+        AS lines,
+      COALESCE(SUM(CASE WHEN line IN ({_listed(INPUT_LINES)}) THEN quantity END), 0)
+        AS charged_input,
+      COALESCE(SUM(CASE WHEN line IN ({_listed(OUTPUT_LINES)}) THEN quantity END), 0)
+        AS charged_output
+    FROM {CURRENT_CHARGES} current_charges GROUP BY opened_at, exchange_id, reading_id) c
+  ON {CHARGE_OF_READING} AND c.lines > 0) sums
+WHERE (input <> -1 AND input <> charged_input) OR (output <> -1 AND output <> charged_output)
+  -- Of a total that was not reported no token can be billed.
+  OR (output = -1 AND charged_output <> 0)""",
+    ),
+    Promise(
+        "amounts",
+        "every charge is its quantity times its unit price, or has no price",
+        """
+SELECT exchange_id AS id, line || ': ' || quantity || ' x ' || COALESCE(unit_picousd, -1)
+  || ' is not ' || COALESCE(amount_picousd, -1) AS detail
+FROM charges
+WHERE opened_at >= :since AND (
+  CAST(quantity AS NUMERIC) * unit_picousd <> amount_picousd
+  OR (unit_picousd IS NULL) <> (amount_picousd IS NULL) OR quantity < 0 OR unit_picousd < 0)""",
+    ),
+    Promise(
+        "supersedes",
+        "a charge of a later revision replaces one of an earlier, of the same line's place",
+        """
+SELECT c.exchange_id AS id, c.line || ' replaces ' || COALESCE(c.supersedes, 'nothing') AS detail
+FROM charges c
+WHERE c.opened_at >= :since AND c.revision > 1 AND NOT EXISTS (
+  SELECT 1 FROM charges o
+  WHERE o.opened_at = c.opened_at AND o.exchange_id = c.exchange_id
+    AND o.reading_id = c.reading_id AND o.ordinal = c.ordinal AND o.revision < c.revision
+    AND o.id = c.supersedes)
+  AND c.supersedes IS NOT NULL
+UNION ALL
+SELECT exchange_id, line || ' of revision ' || revision || ' replaces nothing' FROM charges
+WHERE opened_at >= :since AND revision > 1 AND supersedes IS NULL""",
+    ),
+    Promise(
+        "requests",
+        "the view requests has every exchange that counts, once",
+        f"""
+SELECT 'requests' AS id, 'it has ' || shown || ', the ledger ' || there AS detail FROM (
+  SELECT (SELECT COUNT(*) FROM requests WHERE opened_at >= :since) AS shown,
+    (SELECT COUNT(*) FROM exchanges WHERE opened_at >= :since AND {COUNTS}) AS there) counted
+WHERE shown <> there""",
+    ),
+    Promise(
+        "cost",
+        "the cost of a request is the sum of its charges that none supersedes",
+        f"""
+SELECT id, 'requests says ' || shown || ', its charges ' || charged AS detail FROM (
+  SELECT v.id, COALESCE(v.cost_picousd, -1) AS shown, COALESCE(s.charged, -1) AS charged
+  FROM requests v LEFT JOIN (
+    SELECT r.opened_at, r.exchange_id, SUM(c.amount_picousd) AS charged
+    FROM {CURRENT_READINGS} r JOIN {CURRENT_CHARGES} c ON {CHARGE_OF_READING}
+    GROUP BY r.opened_at, r.exchange_id) s
+  ON s.opened_at = v.opened_at AND s.exchange_id = v.id
+  WHERE v.opened_at >= :since) costs
+WHERE shown <> charged""",
+    ),
+    Promise(
+        "duplicates",
+        "a duplicate is of an earlier exchange with the same origin, response id, key, request "
+        "and answer",
+        # Where old rows were dropped, the original may have been among them.
+        f"""
+SELECT e.id, 'duplicate of ' || e.duplicate_of AS detail FROM exchanges e
+WHERE e.opened_at >= :since AND e.duplicate_of IS NOT NULL
+  AND NOT EXISTS (
+    SELECT 1 FROM exchanges o
+    WHERE o.id = e.duplicate_of AND ({is_same_response("o", "e")}) AND ({ranks_before("o", "e")})
+      AND (o.duplicate_of IS NULL OR e.upstream_digest IS NULL))
+  AND (EXISTS (SELECT 1 FROM exchanges o WHERE o.id = e.duplicate_of)
+    OR NOT EXISTS (SELECT 1 FROM meta WHERE key = '{DROPPED_UNTIL}'))""",
+    ),
+    Promise(
+        "twice",
+        "no billed response counts twice",
+        f"""
+SELECT MIN(id) AS id, COUNT(*) || ' exchanges of ' || origin || ' answered with ' || response_id
+  || ', with the same key, request and answer' AS detail
+FROM exchanges
+WHERE response_id IS NOT NULL AND {{of_period}} AND {COUNTS} AND source = 'live'
+  AND (upstream_digest IS NOT NULL OR content_digest IS NOT NULL)
+GROUP BY origin, response_id, key_fingerprint, request_digest, upstream_digest,
+  CASE WHEN upstream_digest IS NULL THEN content_digest END
+HAVING COUNT(*) > 1 AND MAX(opened_at) >= :since
+UNION ALL
+SELECT e.id, 'a recording of ' || MIN(o.id) FROM exchanges e
+JOIN exchanges o ON {is_same_response("o", "e")} AND {ranks_before("o", "e")}
+WHERE e.opened_at >= :since AND e.source <> 'live' AND e.duplicate_of IS NULL
+  AND e.state <> 'open'
+GROUP BY e.opened_at, e.id""",
+    ),
+    Promise(
+        "collisions",
+        "id_collision is set exactly where several exchanges count with one response id",
+        f"""
+SELECT MIN(id) AS id, COUNT(CASE WHEN duplicate_of IS NULL THEN 1 END) || ' exchanges of '
+  || origin || ' count with ' || response_id AS detail
+FROM exchanges
+WHERE response_id IS NOT NULL AND {{of_period}}
+  AND (upstream_digest IS NOT NULL OR content_digest IS NOT NULL)
+GROUP BY origin, response_id
+HAVING MAX(opened_at) >= :since
+  AND (COUNT(CASE WHEN id_collision THEN 1 END) NOT IN (0, COUNT(*))
+    OR (COUNT(CASE WHEN duplicate_of IS NULL THEN 1 END) > 1)
+      <> (COUNT(CASE WHEN id_collision THEN 1 END) > 0))
+  AND NOT EXISTS (SELECT 1 FROM meta WHERE key = '{DROPPED_UNTIL}')""",
+    ),
+    Promise(
+        "daily",
+        "usage_daily adds up to requests: day, provider, model and key",
+        daily_differences(),
+    ),
+    Promise(
+        "parts",
+        "what a provider reports as parts does not exceed its totals (it is cut when billed)",
+        f"""
+SELECT exchange_id AS id, detail FROM (
+  SELECT r.exchange_id, CASE {PARTS_BEYOND_TOTALS} END AS detail FROM {CURRENT_READINGS} r) beyond
+WHERE detail IS NOT NULL""",
+        is_remark=True,
+    ),
+)
