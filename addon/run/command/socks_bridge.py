@@ -2,9 +2,10 @@
 
     our proxy -- CONNECT host:port, with a credential --> bridge -- SOCKS5 --> the proxy --> host
 
-Bytes pass as they come, in both directions, and so does the end of each direction. With `socks5h`
-the proxy resolves names, with `socks5` this machine does, as curl has it. What fails is the reason
-of the answer 502, which mitmproxy shows to the client: it names the proxy without its password.
+The bridge passes bytes on as they arrive, in both directions, and the end of each direction. As in
+curl, the proxy resolves names with `socks5h`, and this machine does with `socks5`. If connecting
+fails, the bridge answers 502 with the reason. mitmproxy shows it to the client, so it names the
+proxy without its password.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SECRET_BYTES = 24
 
 
 class Bridge:
-    """Listens from the beginning, so that its port is known; answers from `start` on."""
+    """Listens when it is made, so that its port is known; answers from `start` on."""
 
     def __init__(self, beyond: Proxy) -> None:
         """`beyond`: the SOCKS proxy."""
@@ -134,7 +135,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Break a connection off, so that it does not look like the end of what was sent."""
+    """Reset a connection: an ordinary close would look like the end of the data."""
     connection = writer.get_extra_info("socket")
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -142,6 +143,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 def _connect_target(head: bytes) -> tuple[str, int] | None:
+    """Host and port of a CONNECT request; None for any other."""
     words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     if len(words) != 3 or words[0] != "CONNECT":
         return None
