@@ -37,7 +37,13 @@ from addon.proxy.host import connections, flows
 from addon.proxy.host.host_process import limit_allocator, tune_garbage_collector
 from addon.proxy.host.turns import in_turns
 from addon.proxy.options import Settings
-from addon.proxy.patches import chunk_runs, hook_lists, http_stream, message_types
+from addon.proxy.patches import (
+    chunk_runs,
+    hook_lists,
+    http_stream,
+    message_types,
+    websocket_parts,
+)
 from addon.proxy.running import Running
 from addon.proxy.stream_events import StreamEvents
 from addon.telemetry.seat import Seat
@@ -125,6 +131,7 @@ class Recorder:
             )
         self._uninstalls.append(chunk_runs.install(takes_runs=events.takes_runs))
         self._uninstalls.append(message_types.install())
+        self._uninstalls.append(websocket_parts.install())
         self._uninstalls.append(hook_lists.install(ctx.master.addons))
         tune_garbage_collector()
         settings = self._running.settings

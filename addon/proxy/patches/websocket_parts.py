@@ -1,0 +1,61 @@
+"""Edge. mitmproxy's buffer for the parts of a WebSocket message.
+
+Why: mitmproxy appends each part that it reads to an immutable `bytes`, so a message of 15 MB in
+parts of 64 KB is copied 230 times: 0.3 s of the event loop, and the smaller parts that we read
+(`connections.limit_reads`) make it more. A `bytearray` is extended in place.
+
+It holds for mitmproxy 12 (`mitmproxy>=12.2.3,<13`) whose connections keep their parts in a plain
+attribute. With another version or shape nothing is replaced, and long messages cost more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from mitmproxy import version
+from mitmproxy.proxy.layers.websocket import WebsocketConnection
+
+VERSIONS = ((12, 2), (13, 0))
+"""Of mitmproxy: from the first, below the second."""
+
+
+class _Parts(list[bytearray]):
+    """The parts of a message, one for each of its frames."""
+
+    def append(self, part: bytes | bytearray) -> None:
+        super().append(bytearray(part))
+
+
+class _FrameBuffer:
+    """The attribute: lists that are assigned to it become `_Parts`."""
+
+    def __get__(self, owner: WebsocketConnection, _: type | None = None) -> _Parts:
+        parts: _Parts = owner.__dict__["frame_buf"]
+        return parts
+
+    def __set__(self, owner: WebsocketConnection, parts: Iterable[bytes]) -> None:
+        owner.__dict__["frame_buf"] = _Parts(map(bytearray, parts))
+
+
+def install() -> Callable[[], None]:
+    """Have parts appended in place; returns what undoes it."""
+    if not _is_known():
+        return lambda: None
+    WebsocketConnection.frame_buf = _FrameBuffer()  # type: ignore[assignment]
+
+    def uninstall() -> None:
+        del WebsocketConnection.frame_buf
+
+    return uninstall
+
+
+def _is_known() -> bool:
+    """Whether this mitmproxy keeps the parts in a plain attribute."""
+    first, below = VERSIONS
+    numbers = tuple(int(part) for part in version.VERSION.split(".")[:2] if part.isdigit())
+    annotated = WebsocketConnection.__annotations__.get("frame_buf")
+    return (
+        first <= numbers < below
+        and annotated == list[bytes]
+        and not hasattr(WebsocketConnection, "frame_buf")
+    )
