@@ -10,7 +10,9 @@ from ledger.maintenance.known import KnownExchanges
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, State
 from ledger.store import db
+from ledger.store.engines import urls
 from ledger.store.schema.revision import REVISION
+from ledger.sync import spool
 from tests.ledger.written import opened, put, settled, whole
 
 ODD = "an 'odd' \"id\" \\ [1], 语"
@@ -69,3 +71,18 @@ def test_what_is_no_ledger_is_refused_as_by_every_command(tmp_path, path) -> Non
         assert found[0] == found[1]
     assert not missing.exists()
     assert REVISION < "9999"
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("own_data_directory")
+def test_a_shared_ledger_is_asked_after_its_spool(new_postgres) -> None:
+    url = new_postgres()
+    file = spool.path_for(urls.parse_url(url))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for place, name in ((url, "merged"), (f"sqlite:///{file}", "waiting")):
+        engine = db.ensure(place)
+        put(engine, whole(settled(name, path=f"/{name}")))
+        engine.dispose()
+    one = KnownExchanges(url)
+    assert one.settled(["merged", "waiting", "b"]) == {"merged": "/merged", "waiting": "/waiting"}
+    one.close()
