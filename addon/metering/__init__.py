@@ -3,6 +3,7 @@
     opening     a request -> the exchange to meter
     exchange    one open exchange
     tap         every byte of a live answer passes through it
+    digests     lengths and digests of the bytes that passed
     whole       a complete recorded answer
     ends        the events that end an exchange
     settlement  how an exchange ended, and its reading

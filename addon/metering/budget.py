@@ -56,3 +56,31 @@ class Budget:
     def release(self, count: int) -> None:
         """Return taken bytes from the thread that writes captures."""
         self._released_bytes += count
+
+
+class Share:
+    """The bytes that one exchange may keep: the free ones, and those that it takes."""
+
+    __slots__ = ("_budget", "_bytes")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._bytes = FREE_BYTES
+
+    def covers(self, count: int) -> bool:
+        """Whether `count` bytes may be kept; takes the missing ones from the budget."""
+        missing = count - self._bytes
+        if missing <= 0:
+            return True
+        # Take as much again, so that a growing answer seldom takes from the budget.
+        for wanted in (missing + count, missing):
+            if self._budget.take(wanted):
+                self._bytes += wanted
+                return True
+        return False
+
+    def give_back(self) -> None:
+        """Return what was taken."""
+        if self._bytes > FREE_BYTES:
+            self._budget.give_back(self._bytes - FREE_BYTES)
+            self._bytes = FREE_BYTES

@@ -13,13 +13,14 @@ reading; a bug in our editing also ends the editing. The bytes still pass, and t
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from addon.metering.answers.backlog import Backlog
 from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.meter import Meter
-from addon.metering.budget import FREE_BYTES, Budget
+from addon.metering.budget import FREE_BYTES, Budget, Share
+from addon.metering.digests import Digests
 from addon.metering.settlement import Passed
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper
@@ -28,17 +29,8 @@ BATCH_BYTES = 2_000
 """Bytes buffered before they are hashed and metered: an open stream holds at most this, an edited
 one at most twice this. A larger buffer saves no time per frame (`tests/bench/bench_tap.py`),
 because more of it is hashed in pieces."""
-TURN_SECONDS = 0.001
-"""How long the tap reads a longer or encoded body before it yields to the event loop. A small
-request of another client takes a dozen turns of the loop."""
-REST_SECONDS = 0.008
-"""How long the backlog waits while chunks arrive. One socket read can hold thousands of chunks,
-all in one turn of the loop; most of the work is better done after the body's end (`read_some`)."""
-BACKLOG_BYTES_MAX = 32 * 1024 * 1024
-"""Largest backlog of one answer: twice the largest document that is held."""
-HASH_BYTES = 2_000
-"""Bytes hashed at a time. hashlib releases the interpreter lock from 2 048 bytes on, and waiting
-for the ledger's writer to release it again can cost the event loop 5 ms."""
+UNFRAMED_FREE_BYTES = FREE_BYTES // 2
+"""Bytes of an unfinished event that need no budget. The tap and the stripper hold them each."""
 
 
 class Tap:
@@ -50,32 +42,22 @@ class Tap:
 
     __slots__ = (
         "_backlog",
-        "_backlog_bytes",
-        "_budget",
         "_capture",
-        "_client_hash",
         "_clock",
         "_decoder",
+        "_digests",
         "_first_byte_at",
         "_first_token_at",
         "_is_flushed",
         "_kept",
         "_pending",
         "_pending_bytes",
-        "_removed_bytes",
-        "_removed_hash",
-        "_rest_until",
-        "_steps",
+        "_share",
         "_stripper",
-        "_taken_bytes",
         "_times",
         "_troubles",
         "_unframed",
         "_unframed_bytes",
-        "_upstream_bytes",
-        "_upstream_hash",
-        "_wire_bytes",
-        "_wire_hash",
         "has_stopped",
         "meter",
     )
@@ -109,26 +91,10 @@ class Tap:
         self._unframed_bytes = 0
         self._is_flushed = False
         """The body has ended, and the stripper has returned its held bytes."""
-        self._budget = budget if budget is not None else Budget()
-        self._taken_bytes = FREE_BYTES
-        """Bytes that may be kept now: the free bytes plus those taken from the budget."""
+        self._share = Share(budget if budget is not None else Budget())
         self._decoder = decoder
-        self._wire_bytes = 0
-        self._wire_hash = hashlib.sha256() if decoder else None
-        """Of the bytes from upstream, if they are decoded before editing."""
-        self._backlog: list[bytes] = []
-        """Bytes that the meter has not read yet, because reading them in one step takes too long.
-        Not a deque: an empty one takes 760 bytes, and this is nearly always empty."""
-        self._backlog_bytes = 0
-        self._rest_until = 0.0
-        """When the tap may next read the backlog, while chunks arrive."""
-        self._steps: Iterator[None] | None = None
-        """The meter's remaining steps on the latest piece of the backlog."""
-        self._upstream_bytes = 0
-        self._upstream_hash = hashlib.sha256()
-        self._client_hash = hashlib.sha256() if stripper else None
-        self._removed_bytes = 0
-        self._removed_hash = hashlib.sha256() if stripper else None
+        self._digests = Digests(edits=stripper is not None, decodes=decoder is not None)
+        self._backlog = Backlog(meter, clock)
         self._first_byte_at: datetime | None = None
         self._first_token_at: datetime | None = None
         self.has_stopped = False
@@ -152,7 +118,7 @@ class Tap:
     @property
     def received_bytes(self) -> int:
         """Bytes given to the callable, up to a failure of the tap."""
-        return self._upstream_bytes + self._pending_bytes + self._unframed_bytes
+        return self._digests.upstream_bytes + self._pending_bytes + self._unframed_bytes
 
     @property
     def callable(self) -> Callable[[bytes], bytes | list[bytes]]:
@@ -199,8 +165,7 @@ class Tap:
         stripper = self._stripper
         if stripper is None:
             return data or []
-        # The stripper holds an unfinished event, and so does the tap.
-        if 2 * self._unframed_bytes > self._taken_bytes and not self._may_keep(
+        if self._unframed_bytes > UNFRAMED_FREE_BYTES and not self._may_keep(
             2 * self._unframed_bytes
         ):
             self._stripper = None
@@ -219,7 +184,7 @@ class Tap:
             self._keep_unframed(data, len(events))
         # If the meter fails, the stripper continues: injected usage must not reach the client.
         if self.has_stopped:
-            self._removed_bytes += sum(map(len, stripper.removed))
+            self._digests.removed_bytes += sum(map(len, stripper.removed))
             stripper.removed.clear()
             return kept or []
         try:
@@ -290,9 +255,7 @@ class Tap:
         answer itself.
         """
         assert self._decoder is not None
-        assert self._wire_hash is not None
-        self._wire_bytes += len(data)
-        _hash(self._wire_hash, data)
+        self._digests.add_wire(data)
         out = []
         for piece in self._decoder.decode(data) if data else (b"",):
             kept = self._edit(piece) if piece or not data else b""
@@ -306,21 +269,6 @@ class Tap:
         self._unframed.clear()
         self._unframed_bytes = 0
         return held
-
-    def _may_keep(self, count: int) -> bool:
-        """Whether `count` bytes may be kept; takes missing bytes from the budget."""
-        missing = count - self._taken_bytes
-        # Take as much again, so that a growing answer seldom takes from the budget.
-        for wanted in (missing + count, missing):
-            if self._budget.take(wanted):
-                self._taken_bytes += wanted
-                return True
-        self._troubles.add("all exchanges together keep as much in memory as they may")
-        return False
-
-    def _release_budget(self) -> None:
-        self._budget.give_back(self._taken_bytes - FREE_BYTES)
-        self._taken_bytes = FREE_BYTES
 
     def _keep_unframed(self, data: bytes, framed_bytes: int) -> None:
         """Keep the bytes of the incomplete event, in case a bug ends the editing."""
@@ -345,10 +293,10 @@ class Tap:
         try:
             self._read_pending()
             self._read_tail()
-            self._work(self._clock() + TURN_SECONDS)
+            self._backlog.read_turn()
         except Exception as failure:  # noqa: BLE001  # as above
             self._stop_after_failure(failure)
-        return bool(self._backlog) or self._steps is not None
+        return not self._backlog.is_empty
 
     def end(self) -> None:
         """Read the remaining bytes. Call it once, however the exchange ends."""
@@ -358,11 +306,11 @@ class Tap:
             try:
                 self._read_pending()
                 self._read_tail()
-                self._work(None)
+                self._backlog.read_all()
                 self.meter.end()
             except Exception as failure:  # noqa: BLE001  # as above: the row must still be settled
                 self._stop_after_failure(failure)
-        self._release_budget()
+        self._share.give_back()
 
     def passed(self) -> Passed:
         """Lengths and digests of the passed bytes, for the ledger."""
@@ -371,26 +319,25 @@ class Tap:
             return Passed(
                 first_byte_at=self._first_byte_at,
                 first_token_at=self._first_token_at,
-                stripped=bool(self._removed_bytes),
+                stripped=bool(self._digests.removed_bytes),
                 is_whole=False,
             )
-        digest = self._upstream_hash.hexdigest()
+        digests = self._digests
         held_bytes = 0 if self._is_flushed else self._unframed_bytes
-        client_bytes = self._upstream_bytes - self._removed_bytes - held_bytes
-        is_decoded = self._wire_hash is not None
+        # Bytes on the wire and the client's have different encodings: they cannot be compared.
+        is_decoded = self._decoder is not None
+        upstream = digests.upstream
+        client_bytes = digests.upstream_bytes - digests.removed_bytes - held_bytes
         return Passed(
-            response_bytes=self._wire_bytes if is_decoded else self._upstream_bytes,
-            # The two have different encodings, so they cannot be compared.
+            response_bytes=digests.wire_bytes if is_decoded else digests.upstream_bytes,
             client_bytes=None if is_decoded else client_bytes,
-            removed_bytes=None if is_decoded else self._removed_bytes,
-            upstream_digest=self._wire_hash.hexdigest() if self._wire_hash else digest,
-            client_digest=self._client_hash.hexdigest() if self._client_hash else digest,
-            removed_digest=self._removed_hash.hexdigest()
-            if self._removed_hash and self._removed_bytes
-            else None,
+            removed_bytes=None if is_decoded else digests.removed_bytes,
+            upstream_digest=upstream,
+            client_digest=digests.client or upstream,
+            removed_digest=digests.removed,
             first_byte_at=self._first_byte_at,
             first_token_at=self._first_token_at,
-            stripped=bool(self._removed_bytes),
+            stripped=bool(digests.removed_bytes),
         )
 
     def _note_time(self, times: list[float], *, has_events: bool) -> None:
@@ -408,14 +355,12 @@ class Tap:
             return
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         run = pending[0] if len(pending) == 1 else b"".join(pending)
-        self._upstream_bytes += len(run)
-        _hash(self._upstream_hash, run)
+        self._digests.add_upstream(run)
         # The editor has framed these bytes; frame them again only if they exceed one turn.
         is_framed = (
             self._stripper is not None
             and len(run) <= self.meter.step_bytes
-            and not self._backlog
-            and self._steps is None
+            and self._backlog.is_empty
         )
         feed = self.meter.feed_events if is_framed else self._feed
         if self._times is None:
@@ -429,52 +374,35 @@ class Tap:
             return
         tail = b"".join(self._unframed)
         self._unframed.clear()
-        self._upstream_bytes += len(tail)
-        _hash(self._upstream_hash, tail)
+        self._digests.add_upstream(tail)
         self._feed(tail)
 
     def _feed(self, run: bytes) -> None:
         """Pass a run to the meter, in several turns if it is long."""
         is_short = len(run) <= self.meter.step_bytes and not self.meter.is_encoded
-        if is_short and not self._backlog and self._steps is None:
+        if is_short and self._backlog.is_empty:
             self.meter.feed(run)
-            if self._upstream_bytes > FREE_BYTES:
+            if self._digests.upstream_bytes > FREE_BYTES:
                 self._check_kept()
-            return
-        self._backlog.append(run)
-        self._backlog_bytes += len(run)
-        if self._backlog_bytes > BACKLOG_BYTES_MAX:
+        elif not self._backlog.add(run):
             self._troubles.add("the answer came faster than it could be read")
             self._stop_reading()
-            return
-        if not self._check_kept():
-            return
-        now = self._clock()
-        if 0 < self._rest_until - now <= REST_SECONDS:
-            return
-        self._work(now + TURN_SECONDS)
-        if self._backlog or self._steps is not None:
-            self._rest_until = self._clock() + REST_SECONDS
+        elif self._check_kept():
+            self._backlog.read_beside_chunks()
 
     def _check_kept(self) -> bool:
         """Whether the backlog and the meter's buffers may be kept; if not, end the reading."""
-        kept_bytes = self._backlog_bytes + 2 * self._unframed_bytes + self.meter.kept_bytes
-        if kept_bytes <= self._taken_bytes or self._may_keep(kept_bytes):
+        kept_bytes = self._backlog.size_bytes + 2 * self._unframed_bytes + self.meter.kept_bytes
+        if self._may_keep(kept_bytes):
             return True
         self._stop_reading()
         return False
 
-    def _work(self, deadline: float | None) -> None:
-        """Read the backlog until the deadline; without a deadline, all of it."""
-        while self._steps is not None or self._backlog:
-            if self._steps is None:
-                run = self._backlog.pop(0)
-                self._backlog_bytes -= len(run)
-                self._steps = self.meter.steps(run)
-            for _ in self._steps:
-                if deadline is not None and self._clock() >= deadline:
-                    return
-            self._steps = None
+    def _may_keep(self, count: int) -> bool:
+        if self._share.covers(count):
+            return True
+        self._troubles.add("all exchanges together keep as much in memory as they may")
+        return False
 
     def _time(
         self, pending: list[bytes], times: list[float], feed: Callable[[bytes], None]
@@ -495,14 +423,9 @@ class Tap:
             feed(b"".join(pending[at:]))
 
     def _account_for_edits(self, stripper: Stripper) -> None:
-        assert self._client_hash is not None
-        assert self._removed_hash is not None
-        _hash(self._client_hash, b"".join(self._kept))
+        self._digests.add_edited(b"".join(self._kept), b"".join(stripper.removed))
         self._kept.clear()
-        removed = b"".join(stripper.removed)
         stripper.removed.clear()
-        self._removed_bytes += len(removed)
-        _hash(self._removed_hash, removed)
 
     def _stop_after_failure(self, failure: Exception) -> None:
         """End the reading after a bug in our code."""
@@ -514,26 +437,15 @@ class Tap:
         self.has_stopped = True
         self._pending.clear()
         self._kept.clear()
-        self._backlog.clear()
-        self._backlog_bytes = 0
-        self._steps = None
+        self._backlog.drop()
         self.meter.give_up()
-        self._release_budget()
+        self._share.give_back()
 
 
 def _as_list(passed: bytes | list[bytes]) -> list[bytes]:
     if isinstance(passed, list):
         return passed
     return [passed] if passed else []
-
-
-def _hash(digest: hashlib._Hash, data: bytes) -> None:
-    if len(data) <= HASH_BYTES:
-        digest.update(data)
-        return
-    view = memoryview(data)
-    for at in range(0, len(data), HASH_BYTES):
-        digest.update(view[at : at + HASH_BYTES])
 
 
 def _instant(timestamp: float) -> datetime:

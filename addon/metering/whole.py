@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 
 from addon.metering.answers.meter import Meter
+from addon.metering.digests import hash_into
 from addon.metering.settlement import Passed
-from addon.metering.tap import HASH_BYTES
 from addon.metering.troubles import Troubles
 
 SHORT_BYTES_MAX = 32 * 1024
-"""A body up to this size is hashed with the interpreter lock held (`tap.HASH_BYTES`): waiting for
-the ledger's writer to release the lock takes longer than hashing."""
+"""A body up to this size is hashed with the interpreter lock held (`digests.HASH_BYTES`): waiting
+for the ledger's writer to release the lock takes longer than hashing."""
 
 
 class WholeAnswer:
@@ -57,6 +57,5 @@ def _digest(body: bytes) -> str:
     if len(body) > SHORT_BYTES_MAX:
         return hashlib.sha256(body).hexdigest()
     digest = hashlib.sha256()
-    for start in range(0, len(body), HASH_BYTES):
-        digest.update(body[start : start + HASH_BYTES])
+    hash_into(digest, body)
     return digest.hexdigest()

@@ -2,6 +2,7 @@
 
     decoding     decodes content-encodings in bounded pieces
     meter        decoding + framing + dialect -> facts
+    backlog      bytes that the meter reads in several turns of the event loop
     templates    skips parsing frames that match earlier ones
     passed_text  how much text has passed, for an estimate
     estimate     token estimates for text without reported usage

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Generator
 
-from addon.metering.tap import TURN_SECONDS
+from addon.metering.answers.backlog import TURN_SECONDS
 from addon.metering.troubles import Troubles
 
 

@@ -5,7 +5,7 @@ import zstandard
 
 from addon.dialects.routes import DIALECTS
 from addon.metering.answers.meter import Meter
-from addon.metering.budget import CAPTURES_LEAVE_BYTES, FREE_BYTES, Budget
+from addon.metering.budget import CAPTURES_LEAVE_BYTES, FREE_BYTES, Budget, Share
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper
@@ -121,3 +121,25 @@ def test_a_document_beyond_the_budget_is_passed_on_and_not_kept(encoding: str):
     assert "in memory" in (troubles.text or "")
     tap.end()
     assert tap.meter.usage().input_tokens is None
+
+
+def test_a_share_takes_what_it_lacks_and_gives_it_back():
+    budget = Budget(3 * FREE_BYTES)
+    share = Share(budget)
+    assert share.covers(FREE_BYTES)
+    assert budget.taken_bytes == 0
+    assert share.covers(FREE_BYTES + 1_000)
+    # As much again is taken with it, so that what grows seldom takes.
+    assert budget.taken_bytes == FREE_BYTES + 2_000
+    assert share.covers(2 * FREE_BYTES)
+    assert budget.taken_bytes == FREE_BYTES + 2_000
+    share.give_back()
+    assert budget.taken_bytes == 0
+
+
+def test_a_share_takes_no_more_than_there_is():
+    budget = Budget(1_000)
+    share = Share(budget)
+    assert share.covers(FREE_BYTES + 1_000)
+    assert budget.left_bytes == 0
+    assert not share.covers(FREE_BYTES + 1_001)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.dialects.routes import DIALECTS
-from addon.metering import tap as tap_module
+from addon.metering.answers import backlog
 from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.meter import Meter
 from addon.metering.budget import Budget
@@ -439,7 +439,7 @@ def test_what_is_not_read_in_turns_is_read_at_the_end():
 
 
 def test_an_answer_that_comes_faster_than_it_is_read_passes_unread(monkeypatch):
-    monkeypatch.setattr(tap_module, "BACKLOG_BYTES_MAX", 300_000)
+    monkeypatch.setattr(backlog, "BACKLOG_BYTES_MAX", 300_000)
     troubles = Troubles()
     tap = tap_of(strips=False, troubles=troubles)
     body = bytes(200_000)
@@ -541,7 +541,7 @@ def test_an_answer_that_no_budget_is_left_for_passes_unread():
 def test_after_a_turn_of_reading_the_loop_is_left_alone_for_a_while():
     """Chunks that come meanwhile wait in the backlog, and are read at the end at the latest."""
     now = [0.0]
-    step = [tap_module.TURN_SECONDS]
+    step = [backlog.TURN_SECONDS]
 
     def clock() -> float:
         now[0] += step[0]
@@ -552,11 +552,11 @@ def test_after_a_turn_of_reading_the_loop_is_left_alone_for_a_while():
     body = long_answer()
     tap.callable(body[:150_000])
     step[0] = 0.0
-    before = metered.step_bytes, tap._backlog_bytes
+    before = metered.step_bytes, tap._backlog.size_bytes
     tap.callable(body[150_000:200_000])
-    assert tap._backlog_bytes == before[1] + 50_000
-    now[0] += 2 * tap_module.REST_SECONDS
+    assert tap._backlog.size_bytes == before[1] + 50_000
+    now[0] += 2 * backlog.REST_SECONDS
     tap.callable(body[200_000:])
-    assert tap._backlog_bytes == 0
+    assert tap._backlog.size_bytes == 0
     tap.end()
     assert metered.facts.usage == {"prompt_tokens": 7}
