@@ -9,13 +9,16 @@ Waits and turns are what the proxy computed or slept meanwhile, not what it wait
 (`own_time`, `neighbour`, `scripts/turns.py`). On an idle machine that is the time of the clock.
 Beside other processes a core does less in the same CPU time (shared caches, hyperthreads), so the
 bounds grow as a fixed piece of work beside the attack takes longer than it took at best.
+
+Some attacks cost a bare proxy seconds, and twice the same play differs by more than the bounds. So
+an attack that exceeds one is played more often, on both in turn, and the medians are compared.
 """
 
 import contextlib
 import json
 import socket
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -39,6 +42,8 @@ SLOWNESS_MAX = 2.5
 GROWTH_MB_MAX = 48
 """How much more memory than the bare proxy ours may take, at its peak."""
 ATTACK_SECONDS_MAX = 120
+PLAYS_MAX = 5
+"""Of an attack on each proxy, if the first exceeds a bound."""
 TURNS = mitmdump.SCRIPTS / "turns.py"
 
 
@@ -256,23 +261,44 @@ def check(
     is_compared: bool,
 ) -> None:
     """Compare an attack on ours with the same on a bare proxy, and record a normal exchange."""
-    bare = arena.attack(run, is_ours=False)
+    bare, ours = [arena.attack(run, is_ours=False)], []
     problems = ["it did not come to an end"]
     figures = ""
     try:
-        ours = arena.attack(run, is_ours=True)
-        problems = [*loads_of(ours, bare)]
-        if is_compared and ours.answer != bare.answer:
-            problems += [f"other bytes: {ours.answer[:60]!r} for {bare.answer[:60]!r}"]
+        ours.append(arena.attack(run, is_ours=True))
+        while (loads := [*loads_of(median_of(ours), median_of(bare))]) and len(ours) < PLAYS_MAX:
+            bare.append(arena.attack(run, is_ours=False))
+            ours.append(arena.attack(run, is_ours=True))
+        problems = loads
+        answers = {one.answer for one in ours}
+        if is_compared and (wrong := answers - {one.answer for one in bare}):
+            problems += [f"other bytes: {wrong.pop()[:60]!r} for {bare[0].answer[:60]!r}"]
         problems += [] if is_recorded_exactly(arena.proxy(is_ours=True)) else ["not recorded"]
-        figures = f"{bare.wait_ms:6.0f} ->{ours.wait_ms:6.0f} ms"
-        figures += f" {bare.turn_ms:5.0f} ->{ours.turn_ms:5.0f} ms"
-        figures += f" {bare.growth_mb:5.0f} ->{ours.growth_mb:5.0f} MB  x{ours.slowness:.1f}"
+        figures = figures_of(median_of(ours), median_of(bare), plays=len(ours))
     finally:
         if problems:
             arena.drop(is_ours=True)
         say(f"{name:<50} {figures:<50} {', '.join(problems) or 'ok'}")
     assert not problems
+
+
+def median_of(plays: Sequence[Seen]) -> Seen:
+    """The medians of several plays of one attack, the largest growth, and the first answer."""
+    return Seen(
+        wait_ms=statistics.median(one.wait_ms for one in plays),
+        turn_ms=statistics.median(one.turn_ms for one in plays),
+        growth_mb=max(one.growth_mb for one in plays),  # a proxy grows once
+        slowness=statistics.median(one.slowness for one in plays),
+        answer=plays[0].answer,
+    )
+
+
+def figures_of(ours: Seen, bare: Seen, *, plays: int) -> str:
+    """A line of the table."""
+    figures = f"{bare.wait_ms:6.0f} ->{ours.wait_ms:6.0f} ms"
+    figures += f" {bare.turn_ms:5.0f} ->{ours.turn_ms:5.0f} ms"
+    figures += f" {bare.growth_mb:5.0f} ->{ours.growth_mb:5.0f} MB  x{ours.slowness:.1f}"
+    return figures + (f" {plays} plays" if plays > 1 else "")
 
 
 def loads_of(ours: Seen, bare: Seen) -> Iterator[str]:

@@ -42,11 +42,8 @@ class HookLists(addonmanager.AddonManager):
         super().remove(addon)  # type: ignore[no-untyped-call]
 
     async def trigger_event(self, event: hooks.Hook) -> None:
-        """Call the event's hooks from its list, which is made at the first event of its kind."""
-        if event.name in self.hook_lists:
-            of_addons = self.hook_lists[event.name]
-        else:
-            of_addons = self.hook_lists[event.name] = self._look_up(event)
+        """Call the event's hooks from its list."""
+        of_addons = self._hooks_of(event)
         if of_addons is None:
             await super().trigger_event(event)
             return
@@ -62,11 +59,27 @@ class HookLists(addonmanager.AddonManager):
                 with addonmanager.safecall():
                     raise
 
+    def trigger(self, event: hooks.Hook) -> None:
+        """Do what mitmproxy does, unless no addon has the hook.
+
+        mitmproxy calls this for each line of its log, 0.1 ms each (measured): a client's 20 000
+        pings are 20 000 lines, and all that they trigger runs in one turn of the event loop.
+        """
+        # A line is triggered in the next turn: the manager may have been given back since.
+        if type(self) is not HookLists or self._hooks_of(event) != []:
+            addonmanager.AddonManager.trigger(self, event)
+
     def clear(self) -> None:
         """Remove all addons, and drop the lists before and after."""
         self.hook_lists.clear()
         super().clear()  # type: ignore[no-untyped-call]
         self.hook_lists.clear()
+
+    def _hooks_of(self, event: hooks.Hook) -> list[list[Callable[..., Any]]] | None:
+        """From the lists; looked up at the first event of its kind."""
+        if event.name not in self.hook_lists:
+            self.hook_lists[event.name] = self._look_up(event)
+        return self.hook_lists[event.name]
 
     def _look_up(self, event: hooks.Hook) -> list[list[Callable[..., Any]]] | None:
         try:
@@ -83,6 +96,7 @@ _SHAPE = {
     "add": ["self", "addons"],
     "remove": ["self", "addon"],
     "clear": ["self"],
+    "trigger": ["self", "event"],
     "trigger_event": ["self", "event"],
     "_iter_hooks": ["self", "addon", "event"],
 }

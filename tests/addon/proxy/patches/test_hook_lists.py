@@ -4,7 +4,8 @@ import asyncio
 import logging
 
 import pytest
-from mitmproxy import addonmanager, exceptions
+from mitmproxy import addonmanager, exceptions, log
+from mitmproxy.hooks import Hook
 from mitmproxy.master import Master
 from mitmproxy.options import Options
 from mitmproxy.proxy.layers.http._hooks import HttpRequestHook
@@ -92,6 +93,46 @@ def test_the_same_is_called_in_the_same_order(make, caplog: pytest.LogCaptureFix
         theirs, ours = run(make, taken_over=False), run(make, taken_over=True)
     assert ours == theirs
     assert ours
+
+
+class Hearing:
+    name = "hearing"
+
+    def __init__(self, heard: list[str]) -> None:
+        self._heard = heard
+
+    def add_log(self, entry: log.LogEntry) -> None:
+        self._heard.append(entry.msg)
+
+
+def test_who_comes_later_hears_what_is_triggered_without_waiting(monkeypatch: pytest.MonkeyPatch):
+    walked: list[str] = []
+    walk = addonmanager.AddonManager.trigger
+
+    def counted(self: addonmanager.AddonManager, event: Hook) -> None:
+        if isinstance(event, log.AddLogHook):
+            walked.append(event.entry.msg)
+        walk(self, event)
+
+    monkeypatch.setattr(addonmanager.AddonManager, "trigger", counted)
+    heard: list[str] = []
+
+    async def play() -> None:
+        master = Master(Options())
+        give_back = install(master.addons)
+        hearing = Hearing(heard)
+        for number, step in enumerate([lambda: None, lambda: master.addons.add(hearing)]):
+            step()
+            master.addons.trigger(log.AddLogHook(log.LogEntry(f"line {number}", "info")))
+        master.addons.remove(hearing)
+        master.addons.trigger(log.AddLogHook(log.LogEntry("line 2", "info")))
+        give_back()
+        await master.done()
+
+    asyncio.run(play())
+    assert "line 1" in heard
+    assert not {"line 0", "line 2"}.intersection(heard)
+    assert [line for line in walked if line.startswith("line ")] == ["line 1"]
 
 
 def test_an_exception_is_logged_as_by_mitmproxy(caplog: pytest.LogCaptureFixture):
