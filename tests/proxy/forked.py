@@ -4,6 +4,7 @@ The imports are four fifths of what it costs to start one, and the tests start a
 """
 
 import atexit
+import contextlib
 import json
 import os
 import select
@@ -54,8 +55,10 @@ class Forked:
         return code
 
     def send_signal(self, which: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, which)
+        # It may end in between, as `subprocess.Popen` says of its own.
+        with contextlib.suppress(ProcessLookupError):
+            if self.poll() is None:
+                os.kill(self.pid, which)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)

@@ -127,9 +127,11 @@ class Ledger:
         assert reading.opened_at == exchange.opened_at, reading.opened_at
         _assert_utc(exchange)
         receipt = Receipt(exchange.id)
-        receipt.error = self._incoming.settle(Job(exchange, reading, receipt))
-        if receipt.error is not None:
-            self._trouble.count_dropped(1, receipt.error)
+        refusal = self._incoming.settle(Job(exchange, reading, receipt))
+        # Otherwise the receipt is the writer's, which may have resolved it already.
+        if refusal is not None:
+            receipt.error = refusal
+            self._trouble.count_dropped(1, refusal)
         return receipt
 
     def learn(self, lesson: Learned) -> None:

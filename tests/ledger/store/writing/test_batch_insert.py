@@ -335,8 +335,8 @@ def test_an_id_that_thousands_share_stays_cheap(connection, digest):
             )
             for number in range(start, start + count)
         ]
-        for at in range(0, count, 200):
-            take(connection, *rows[at : at + 200])
+        for at in range(0, count, 50):
+            take(connection, *rows[at : at + 50])
 
     some(0, 200)
     early = steps_of(connection, lambda: some(200, 200))

@@ -90,6 +90,28 @@ def test_charges_that_are_refused_cost_the_exchange_only_its_price(new_sqlite):
     assert "amount_is_exact" in written.lines()[0]
 
 
+def test_a_result_that_comes_before_settling_returns_is_kept(new_sqlite, monkeypatch):
+    url = new_sqlite()
+    with writing(url) as written:
+        incoming = written.ledger._incoming
+        put = incoming.settle
+
+        def put_and_wait(job):
+            receipt = job.receipt
+            refusal = put(job)
+            written.wait(receipt)
+            return refusal
+
+        monkeypatch.setattr(incoming, "settle", put_and_wait)
+        other = sqlite3.connect(file_of(url), isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        exchange = settled("a")
+        receipt = written.ledger.settle(exchange, reading(exchange))
+        assert (receipt.committed, receipt.error) == (False, "database is locked")
+        other.execute("ROLLBACK")
+        other.close()
+
+
 def test_a_locked_ledger_is_late_not_lost(new_sqlite):
     url = new_sqlite()
     with writing(url) as written:
