@@ -170,7 +170,7 @@ def writer(url: str, *, console: Console) -> None:
     for statement in batch_insert.setup(spooling=False):
         connection.execute(statement)
     table = Table("exchanges a batch", "Python µs", "CPU µs", "µs", title="writer, per exchange")
-    for size in (1, 4, 16, 64, 256):
+    for size in (1, 4, 16, batch_insert.ROWS_MAX):
         entries = [entry(number) for number in range(WRITER_EXCHANGES)]
         python = 0.0
         cpu, wall = time.process_time(), time.perf_counter()

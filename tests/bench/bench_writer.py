@@ -169,8 +169,8 @@ def sqlite(folder: Path) -> Figures:
         number += count
         return [pair_of(number - count + at) for at in range(count)]
 
-    for first in range(0, 2_048, 256):
-        writing.write(pairs_of(256), live=bool(first % 512))
+    for first in range(0, 2_048, 64):
+        writing.write(pairs_of(64), live=bool(first % 128))
     for live in (True, False):
         for size in SIZES:
             pairs = pairs_of(EXCHANGES)
