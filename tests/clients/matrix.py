@@ -90,8 +90,8 @@ CLIENTS = (
     _python("requests", calls=2, is_fast=True),
     _python("httpx", calls=2, is_fast=True),
     _python("openai", calls=3, is_fast=True, is_sdk=True),
-    _python("anthropic", calls=2, is_fast=True, is_sdk=True),
-    _python("google-genai", calls=2, is_fast=True, is_sdk=True),
+    _python("anthropic", calls=2, is_sdk=True),
+    _python("google-genai", calls=2, is_sdk=True),
     Client(
         name="curl",
         arguments=("curl", "-sS", "-H", "content-type: application/json", "-d", BODY, CHAT),

@@ -110,7 +110,7 @@ def pinged_fragments() -> bytes:
 
 ATTACKS = (
     WebSocketAttack(
-        name="1 000 small messages up", client=messages(lambda: b"x", 1_000), is_quick=True
+        name="200 small messages up", client=messages(lambda: b"x", 200), is_quick=True
     ),
     WebSocketAttack(name="10 000 small messages up", client=messages(lambda: b"x", 10_000)),
     WebSocketAttack(
@@ -127,10 +127,15 @@ ATTACKS = (
         name="10 000 requests without an answer", client=messages(lambda: CREATE, 10_000)
     ),
     WebSocketAttack(
+        name="100 responses in one session",
+        client=messages(lambda: CREATE, 5),
+        server=answers(100),
+        is_quick=True,
+    ),
+    WebSocketAttack(
         name="1 000 responses in one session",
         client=messages(lambda: CREATE, 5),
         server=answers(1_000),
-        is_quick=True,
     ),
     WebSocketAttack(
         name="30 000 fragments without an end", client=raw(fragments), is_compared=False

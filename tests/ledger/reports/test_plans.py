@@ -20,7 +20,7 @@ from tests.bench.big_ledger import END
 
 pytestmark = pytest.mark.large
 
-ROWS = 20_000
+ROWS = 10_000
 """Enough that a planner prefers an index for a day and not for everything."""
 MIDNIGHT = END.replace(hour=0, minute=0)
 MONTH = Scope(since=MIDNIGHT - timedelta(days=29))
