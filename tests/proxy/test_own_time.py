@@ -48,6 +48,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
 
 
 BOTH = {"the neighbour waited", "a long turn"}
+PLAYS_MAX = 10
 
 
 @pytest.mark.proxy
@@ -65,14 +66,22 @@ BOTH = {"the neighbour waited", "a long turn"}
 def test_whatever_blocks_the_loop_or_the_neighbour_is_seen(
     arena: Arena, way: str, expected: set[str]
 ) -> None:
-    """For 300 ms; the bounds are 100 ms of a wait and 50 ms of a turn."""
+    """For 300 ms; the bounds are 100 ms of a wait and 50 ms of a turn.
+
+    Other processes make what is seen smaller, never larger: it may take several plays.
+    """
 
     def seen(target: str) -> Seen:
         return arena.attack(
             lambda proxy: exchange(proxy.address(), target, PLAIN)[1], is_ours=False
         )
 
-    assert {*loads_of(bare=seen("/x"), ours=seen(f"/block/{way}"))} == expected
+    found = set[str]()
+    for _ in range(PLAYS_MAX):
+        found |= {*loads_of(bare=seen("/x"), ours=seen(f"/block/{way}"))}
+        if found >= expected:
+            break
+    assert found == expected
 
 
 class Scripted:
