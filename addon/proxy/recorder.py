@@ -42,6 +42,7 @@ from addon.proxy.patches import (
     hook_lists,
     http_stream,
     message_types,
+    read_sizes,
     websocket_parts,
 )
 from addon.proxy.running import Running
@@ -132,6 +133,7 @@ class Recorder:
         self._uninstalls.append(chunk_runs.install(takes_runs=events.takes_runs))
         self._uninstalls.append(message_types.install())
         self._uninstalls.append(websocket_parts.install())
+        self._uninstalls.append(read_sizes.install())
         self._uninstalls.append(hook_lists.install(ctx.master.addons))
         tune_garbage_collector()
         settings = self._running.settings
@@ -204,7 +206,6 @@ class Recorder:
             return  # its body is there, and no stream will pass
         # Set first: an exception before this would make mitmproxy buffer the whole answer.
         flow.response.stream = True
-        exchange.troubles.attempt(connections.limit_reads, ctx.master.addons, flow)
         exchange.troubles.attempt(answers.begin, running, live, flow.response)
 
     async def response(self, flow: http.HTTPFlow) -> None:

@@ -1,5 +1,4 @@
-"""Edge. When mitmproxy connects to an upstream in reverse mode, how it reads from it, and how that
-connection ended."""
+"""Edge. When mitmproxy connects to an upstream in reverse mode, and how that connection ended."""
 
 from __future__ import annotations
 
@@ -13,9 +12,6 @@ from mitmproxy.options import Options
 logger = logging.getLogger(__name__)
 
 _OPTION = "connection_strategy"
-READ_BYTES_MAX = 64 * 1024
-"""What one turn of the event loop takes from an upstream's socket. asyncio takes 256 KB, all of
-which mitmproxy passes on in that same turn; editing the smallest events takes 26 ms for 64 KB."""
 
 
 def connect_per_request(options: Options) -> tuple[str, Callable[[], None]]:
@@ -44,16 +40,6 @@ def connect_per_request(options: Options) -> tuple[str, Callable[[], None]]:
             options.update(connection_strategy="eager")
 
     return f", {_OPTION} lazy (default: eager)", restore
-
-
-def limit_reads(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> None:
-    """Read a flow's upstream in parts of `READ_BYTES_MAX`, so that others get their turn.
-
-    Without a transport of asyncio's own kind it is read as mitmproxy reads it.
-    """
-    transport = getattr(_reader_of(addons, flow), "_transport", None)
-    if getattr(transport, "max_size", 0) > READ_BYTES_MAX:
-        transport.max_size = READ_BYTES_MAX  # type: ignore[union-attr]  # it has the attribute
 
 
 def was_reset(addons: addonmanager.AddonManager, flow: http.HTTPFlow) -> bool:

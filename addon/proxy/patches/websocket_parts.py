@@ -2,7 +2,7 @@
 
 Why: mitmproxy appends each part that it reads to an immutable `bytes`, so a message of 15 MB in
 parts of 64 KB is copied 230 times: 0.3 s of the event loop, and the smaller parts that we read
-(`connections.limit_reads`) make it more. A `bytearray` is extended in place.
+(`read_sizes`) make it more. A `bytearray` is extended in place.
 
 It holds for mitmproxy 12 (`mitmproxy>=12.2.3,<13`) whose connections keep their parts in a plain
 attribute. With another version or shape nothing is replaced, and long messages cost more.

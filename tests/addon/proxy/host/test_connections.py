@@ -1,16 +1,13 @@
 """Connecting per request, unless the operator chose otherwise."""
 
-import asyncio
 import logging
-import socket
-from types import SimpleNamespace
 
 import pytest
 from mitmproxy import options
 from mitmproxy.addons.proxyserver import Proxyserver
-from mitmproxy.test import taddons, tflow
+from mitmproxy.test import taddons
 
-from addon.proxy.host.connections import READ_BYTES_MAX, connect_per_request, limit_reads
+from addon.proxy.host.connections import connect_per_request
 
 REVERSE = ["reverse:http://127.0.0.1:9@1"]
 
@@ -43,24 +40,3 @@ def test_other_modes_are_left_alone():
         context.options.update(mode=["regular", *REVERSE])
         assert connect_per_request(context.options)[0] == ""
         assert context.options.connection_strategy == "eager"
-
-
-def test_an_upstream_is_read_in_parts_of_64_kb():
-    """A turn of the event loop takes what asyncio reads at once, which is 256 KB by itself."""
-    flow = tflow.tflow(resp=True)
-
-    async def scenario() -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            reader, writer = await asyncio.open_connection(sock=ours)
-            proxyserver = SimpleNamespace(name="proxyserver", connections={})
-            addons = SimpleNamespace(get=lambda _: proxyserver)
-            limit_reads(addons, flow)  # type: ignore[arg-type]  # a connection that is not known
-            handler = SimpleNamespace(transports={flow.server_conn: SimpleNamespace(reader=reader)})
-            proxyserver.connections[flow.client_conn.id] = handler
-            limit_reads(addons, flow)  # type: ignore[arg-type]
-            assert writer.transport.max_size == READ_BYTES_MAX  # type: ignore[attr-defined]
-            writer.close()
-            await writer.wait_closed()
-
-    asyncio.run(scenario())
