@@ -47,6 +47,19 @@ def bytes_of_upstream(data: bytes, content_type: str = SSE) -> Callable[[bool], 
     return lambda _asked: write
 
 
+def raw_answer(data: bytes) -> Callable[[bool], Raw]:
+    """An answer that is written as it is, and its connection closed."""
+
+    async def write(
+        _request: Request, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(ConnectionError):
+            writer.write(data)
+            await writer.drain()
+
+    return lambda _asked: write
+
+
 def with_extension(piece: bytes, extension: bytes) -> bytes:
     return b"%x;%s\r\n%s\r\n" % (len(piece), extension, piece)
 
@@ -107,6 +120,16 @@ def pipelined(address: tuple[str, int], name: str) -> bytes:
         return received(connection, lambda got: got.count(b"HTTP/1.1 200") >= 200)
 
 
+def again_after_an_aborted_body(address: tuple[str, int], name: str) -> bytes:
+    """A body that is shorter than its length, and what looks like a request in its place."""
+    begun = head_of(name, b"content-length: 1000") + b"{"
+    whole_request = head_of(name, b"content-length: %d" % len(PLAIN)) + PLAIN
+    with socket.create_connection(address) as connection:
+        connection.sendall(begun + whole_request)
+        connection.shutdown(socket.SHUT_WR)
+        return received(connection, lambda _: False)
+
+
 def slow_bodies(address: tuple[str, int], name: str) -> bytes:
     """Many connections whose bodies come byte by byte, and never end."""
     head = head_of(name, b"content-length: 100000")
@@ -151,6 +174,86 @@ def whole_with_headers() -> Answer:
     return Answer(pieces=(document(b"{}"),), content_type=JSON, headers=many)
 
 
+OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+ANSWER = document(b"{}")
+LENGTH = b"content-length: %d" % len(PLAIN)
+HINT = b"HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n"
+
+
+def answered(*lines: bytes, before: bytes = b"", body: bytes = ANSWER) -> Callable[[bool], Raw]:
+    return raw_answer(before + OK + b"".join(line + b"\r\n" for line in lines) + b"\r\n" + body)
+
+
+SIZE = b"content-length: %d" % len(ANSWER)
+ONE_CHUNK = b"%x\r\n%s\r\n0\r\n\r\n" % (len(PLAIN), PLAIN)
+
+ODD_FRAMING = (
+    # Informational answers, and upgrades that are none
+    Attack(
+        name="2 000 answers of 103",
+        body=PLAIN,
+        answer=lambda: answered(SIZE, before=HINT * 2_000),
+    ),
+    Attack(
+        name="20 answers of 102 with 50 KB of headers",
+        body=PLAIN,
+        answer=lambda: answered(
+            SIZE, before=(b"HTTP/1.1 102 Go on\r\nx-h: " + b"v" * 50_000 + b"\r\n\r\n") * 20
+        ),
+    ),
+    Attack(
+        name="103 within a body",
+        body=PLAIN,
+        answer=lambda: answered(SIZE, body=ANSWER[:20] + HINT + ANSWER[20:]),
+    ),
+    Attack(
+        name="101 without a question",
+        body=PLAIN,
+        answer=lambda: raw_answer(
+            b"HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n" + ANSWER
+        ),
+    ),
+    Attack(
+        name="an upgrade that upstream ignores",
+        body=PLAIN,
+        answer=lambda: answered(SIZE),
+        play=sent_raw(lambda: PLAIN, LENGTH, b"connection: upgrade", b"upgrade: websocket, h2c"),
+    ),
+    # Lengths that contradict each other
+    Attack(
+        name="a length and chunks up",
+        play=sent_raw(lambda: ONE_CHUNK, LENGTH, CHUNKED),
+    ),
+    Attack(name="two lengths up", play=sent_raw(lambda: PLAIN, LENGTH, b"content-length: 3")),
+    Attack(name="one length twice up", play=sent_raw(lambda: PLAIN, LENGTH, LENGTH)),
+    Attack(
+        name="a length and chunks down",
+        answer=lambda: answered(SIZE, CHUNKED, body=ONE_CHUNK),
+    ),
+    Attack(name="two lengths down", answer=lambda: answered(SIZE, b"content-length: 3")),
+    Attack(name="a negative length down", answer=lambda: answered(b"content-length: -1")),
+    # Lines and names
+    Attack(
+        name="a folded header up",
+        play=sent_raw(lambda: PLAIN, LENGTH, b"x-tokentee-tag: a=b\r\n c=d"),
+    ),
+    Attack(
+        name="a name that is no token up",
+        play=sent_raw(lambda: PLAIN, LENGTH, b"x-tokentee tag: a=b"),
+    ),
+    Attack(name="a folded header down", answer=lambda: answered(SIZE, b"x-request-id: a\r\n b")),
+    Attack(
+        name="an absolute target with a password",
+        target="http://user:sk-secret@x" + CHAT,
+        body=PLAIN,
+    ),
+    # Requests that do not end as they say
+    Attack(
+        name="a question for 100 that nobody answers",
+        play=sent_raw(lambda: PLAIN, LENGTH, b"expect: 100-continue"),
+    ),
+    Attack(name="a body that is another request", play=again_after_an_aborted_body),
+)
 TWICE = b'{"prompt_tokens":1,"completion_tokens":1},"usage":{"prompt_tokens":9}'
 
 ATTACKS = (
@@ -253,4 +356,5 @@ ATTACKS = (
         body=PLAIN,
         answer=lambda: whole(document(TWICE), JSON),
     ),
+    *ODD_FRAMING,
 )

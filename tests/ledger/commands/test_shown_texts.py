@@ -40,7 +40,7 @@ def test_what_people_see(run, name, columns):
     assert max(map(len, result.stdout.splitlines())) <= columns
 
 
-HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u00ad\u180e\u3164\U000e0041\u2028\r\n\t=1+1|*x*<b>"
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u00ad\u180e\u3164\u2066\u2069\u200b\U000e0041\u2028\r\n\t=1+1|*x*<b>"
 EXITS = [
     ["report", "--by", "model,key,session,tag:team,end_user,user_agent"],
     ["report", "--by", "model", "-f", "markdown"],
