@@ -27,6 +27,31 @@ libc.fclose(file)
 """
 """Prints glibc's account of its arenas after a thread took memory."""
 
+LEAVE_GARBAGE = """
+import collections
+from addon.proxy.host.host_process import tune_garbage_collector
+
+class Exchange:
+    kept = 0
+
+    def __init__(self):
+        Exchange.kept += 1
+        self.own = [self, *([] for _ in range(30))]
+
+    def __del__(self):
+        Exchange.kept -= 1
+
+tune_garbage_collector()
+under_way = collections.deque(maxlen=100)
+most = 0
+for _ in range(50_000):
+    under_way.append(Exchange())
+    most = max(most, Exchange.kept)
+print(most)
+"""
+"""Prints how many exchanges there were in memory at most, while 100 were under way. A young
+collection comes after some 300."""
+
 
 def arenas(**environment: str) -> int:
     kept = {key: text for key, text in os.environ.items() if not key.startswith("MALLOC_")}
@@ -39,6 +64,18 @@ def arenas(**environment: str) -> int:
         env=kept | environment,
     )
     return done.stdout.count("<heap nr=")
+
+
+@pytest.mark.process
+def test_what_got_older_while_it_was_under_way_is_collected_soon():
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVE_GARBAGE],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert 400 < int(done.stdout) < 1_400
 
 
 @pytest.mark.process
