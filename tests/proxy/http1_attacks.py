@@ -117,7 +117,10 @@ def pipelined(address: tuple[str, int], name: str) -> bytes:
     request = head_of(name, b"content-length: %d" % len(PLAIN)) + PLAIN
     with socket.create_connection(address) as connection:
         connection.sendall(request * 200)
-        return received(connection, lambda got: got.count(b"HTTP/1.1 200") >= 200)
+        return received(
+            connection,
+            lambda got: got.count(b"HTTP/1.1 200") >= 200 and got.endswith(b"0\r\n\r\n"),
+        )
 
 
 def again_after_an_aborted_body(address: tuple[str, int], name: str) -> bytes:
