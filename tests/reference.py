@@ -12,7 +12,7 @@ from pathlib import Path
 from addon.cli import COMMANDS
 from addon.proxy import options as proxy_options
 from ledger.store.requests_view import REQUEST_COLUMNS
-from ledger.store.schema.descriptions import text_of
+from ledger.store.schema.descriptions import description_of
 
 README = Path(__file__).parent.parent / "README.md"
 NEW_PROVIDER = Path(__file__).parent / "addon" / "dialects" / "test_new_provider.py"
@@ -33,7 +33,7 @@ def options() -> str:
 def columns() -> str:
     """A row for each column of the view that people ask."""
     rows = [
-        f"| `{name}` | {kind} | {_cell(text_of('requests', name))} |"
+        f"| `{name}` | {kind} | {_cell(description_of('requests', name))} |"
         for name, kind in REQUEST_COLUMNS.items()
     ]
     return "\n".join(["| column of `requests` | type | |", "|---|---|---|", *rows])

@@ -139,6 +139,6 @@ def moment(text: object) -> datetime | None:
         return None
 
 
-def text_of(value: object) -> str | None:
+def text_or_none(value: object) -> str | None:
     """A text that is not empty; None for anything else."""
     return value if isinstance(value, str) and value else None

@@ -9,7 +9,7 @@ each with its usage so far, and the last is right (ccusage/ccusage#888, #994).
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from addon.agent_logs.call import Agent, Call, folder_name, moment, text_of
+from addon.agent_logs.call import Agent, Call, folder_name, moment, text_or_none
 from addon.dialects.vendors.anthropic import MESSAGES
 
 AGENT = Agent(
@@ -32,7 +32,7 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
         message = line.get("message")
         if line.get("type") != "assistant" or not isinstance(message, dict):
             continue
-        name = text_of(message.get("id"))
+        name = text_or_none(message.get("id"))
         if name is None or message.get("model") == SYNTHETIC:
             continue
         _, tools = waiting.pop(name, (line, set()))
@@ -47,28 +47,28 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
 def _call(line: dict[str, Any], tools: set[str]) -> Iterator[Call]:
     message = line["message"]
     at = moment(line.get("timestamp"))
-    session_id = text_of(line.get("sessionId"))
+    session_id = text_or_none(line.get("sessionId"))
     usage = message.get("usage")
     if at is None or session_id is None or not isinstance(usage, dict):
         return
     is_subagent = line.get("isSidechain") is True
-    agent_id = text_of(line.get("agentId"))
-    version = text_of(line.get("version"))
+    agent_id = text_or_none(line.get("agentId"))
+    version = text_or_none(line.get("version"))
     yield Call(
         agent=AGENT,
         at=at,
         session_id=f"{session_id}/{agent_id}" if is_subagent and agent_id else session_id,
         parent_session_id=session_id if is_subagent else None,
         number=0,
-        model=text_of(message.get("model")),
+        model=text_or_none(message.get("model")),
         usage=usage,
-        response_id=text_of(message.get("id")),
-        finish_reason=text_of(message.get("stop_reason")),
+        response_id=text_or_none(message.get("id")),
+        finish_reason=text_or_none(message.get("stop_reason")),
         project=folder_name(line.get("cwd")),
-        git_branch=text_of(line.get("gitBranch")),
+        git_branch=text_or_none(line.get("gitBranch")),
         user_agent=f"claude-cli/{version}" if version else None,
         tool_calls=len(tools),
-        service_tier=text_of(usage.get("service_tier")),
+        service_tier=text_or_none(usage.get("service_tier")),
     )
 
 

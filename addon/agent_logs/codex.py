@@ -11,7 +11,7 @@ kept.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from addon.agent_logs.call import Agent, Call, folder_name, moment, text_of
+from addon.agent_logs.call import Agent, Call, folder_name, moment, text_or_none
 from addon.dialects.openai.responses import RESPONSES
 
 AGENT = Agent(
@@ -40,7 +40,7 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
                     session or payload
                 )  # a forked session repeats its parent's `session_meta` after its own
             case "turn_context", _:
-                model = text_of(payload.get("model")) or model
+                model = text_or_none(payload.get("model")) or model
             case "response_item", "function_call" | "custom_tool_call" | "local_shell_call":
                 tools += 1
             case "event_msg", "token_count":
@@ -48,7 +48,7 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
                 last = info.get("last_token_usage") if isinstance(info, dict) else None
                 total = info.get("total_token_usage") if isinstance(info, dict) else None
                 at = moment(line.get("timestamp"))
-                session_id = text_of(session.get("id"))
+                session_id = text_or_none(session.get("id"))
                 if not isinstance(last, dict) or at is None or session_id is None or total == seen:
                     continue
                 seen = total
@@ -88,14 +88,17 @@ def _parent(session: dict[str, Any]) -> str | None:
     subagent = source.get("subagent") if isinstance(source, dict) else None
     spawned = subagent.get("thread_spawn") if isinstance(subagent, dict) else None
     parent = spawned.get("parent_thread_id") if isinstance(spawned, dict) else None
-    return text_of(parent) or text_of(session.get("forked_from_id"))
+    return text_or_none(parent) or text_or_none(session.get("forked_from_id"))
 
 
 def _branch(session: dict[str, Any]) -> str | None:
     git = session.get("git")
-    return text_of(git.get("branch")) if isinstance(git, dict) else None
+    return text_or_none(git.get("branch")) if isinstance(git, dict) else None
 
 
 def _user_agent(session: dict[str, Any]) -> str | None:
-    originator, version = text_of(session.get("originator")), text_of(session.get("cli_version"))
+    originator, version = (
+        text_or_none(session.get("originator")),
+        text_or_none(session.get("cli_version")),
+    )
     return f"{originator}/{version}" if originator and version else originator

@@ -9,7 +9,7 @@ Input includes cached tokens; output is without thoughts, as `candidatesTokenCou
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from addon.agent_logs.call import Agent, Call, folder_name, moment, text_of
+from addon.agent_logs.call import Agent, Call, folder_name, moment, text_or_none
 from addon.dialects.vendors.gemini import GENERATE_CONTENT
 
 AGENT = Agent(
@@ -40,8 +40,8 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
         listed = line.get("messages")
         for message in listed if isinstance(listed, list) else [line]:
             if isinstance(message, dict) and message.get("type") == "gemini":
-                messages[text_of(message.get("id")) or str(len(messages))] = message
-    session_id = text_of(session.get("sessionId"))
+                messages[text_or_none(message.get("id")) or str(len(messages))] = message
+    session_id = text_or_none(session.get("sessionId"))
     if session_id is None:
         return
     for number, message in enumerate(messages.values(), start=1):
@@ -55,7 +55,7 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
             at=at,
             session_id=session_id,
             number=number,
-            model=text_of(message.get("model")),
+            model=text_or_none(message.get("model")),
             usage={theirs: tokens[ours] for ours, theirs in _WORDS.items() if ours in tokens},
             project=folder_name(session.get("directory") or session.get("projectRoot")),
             tool_calls=len(tools) if isinstance(tools, list) else 0,

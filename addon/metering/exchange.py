@@ -21,8 +21,8 @@ from addon.dialects.routes import Route
 from addon.metering.answers import estimate
 from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.meter import Meter
-from addon.metering.budget import Budget
 from addon.metering.ends import End
+from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests.messages import RecordedTimes, Response
 from addon.metering.requests.redaction import redact
 from addon.metering.settlement import (
@@ -105,7 +105,7 @@ class MeteredExchange:
         is_handshake: bool,
         is_confirmed: bool = True,
         troubles: Troubles,
-        budget: Budget | None = None,
+        budget: MemoryBudget | None = None,
     ) -> None:
         self.opened = opened
         """The exchange as the ledger stores it while it is open."""

@@ -11,8 +11,8 @@ from addon.dialects import routes
 from addon.dialects.facts import clean
 from addon.dialects.request import RequestFacts, read_request, short_in_steps
 from addon.metering.answers import estimate
-from addon.metering.budget import Budget
 from addon.metering.exchange import NOT_READ, MeteredExchange, Readable, decoded_body_in_steps
+from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests import attribution
 from addon.metering.requests.agents import NO_AGENT, agent_of
 from addon.metering.requests.messages import Request
@@ -57,7 +57,7 @@ class Rules:
     """The project and branch of every request; None: unknown."""
     git_branch: str | None = None
     upstreams: tuple[Upstream, ...] = ()
-    budget: Budget = field(default_factory=Budget)
+    budget: MemoryBudget = field(default_factory=MemoryBudget)
     """The memory that all exchanges of the run may keep."""
 
     def upstream(self, host: str, port: int) -> Upstream | None:

@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from addon.metering.answers.backlog import Backlog
 from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.meter import Meter
-from addon.metering.budget import FREE_BYTES, Budget, Share
 from addon.metering.digests import Digests
+from addon.metering.memory_budget import FREE_BYTES, MemoryBudget, Share
 from addon.metering.settlement import Passed
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper
@@ -71,7 +71,7 @@ class Tap:
         troubles: Troubles,
         capture: Callable[[bytes], None] | None = None,
         decoder: Decoder | None = None,
-        budget: Budget | None = None,
+        budget: MemoryBudget | None = None,
     ) -> None:
         """`decoder`: decodes an answer that is edited; its client gets identity.
         `budget`: bytes that all exchanges together may keep; None: a budget of its own."""
@@ -91,7 +91,7 @@ class Tap:
         self._unframed_bytes = 0
         self._is_flushed = False
         """The body has ended, and the stripper has returned its held bytes."""
-        self._share = Share(budget if budget is not None else Budget())
+        self._share = Share(budget if budget is not None else MemoryBudget())
         self._decoder = decoder
         self._digests = Digests(edits=stripper is not None, decodes=decoder is not None)
         self._backlog = Backlog(meter, clock)

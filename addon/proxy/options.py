@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from mitmproxy.addonmanager import Loader
 
-from addon.metering.budget import Budget
+from addon.metering.memory_budget import MemoryBudget
 from addon.metering.opening import Rules, Upstream
 from addon.metering.requests.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from ledger.model.errors import LedgerError
@@ -61,7 +61,7 @@ class Settings:
     otlp: str | None = None
     """Base URL of an OTLP/HTTP receiver; None: nothing is exported."""
 
-    def rules(self, *, node: str, secret: bytes, budget: Budget | None = None) -> Rules:
+    def rules(self, *, node: str, secret: bytes, budget: MemoryBudget | None = None) -> Rules:
         """The rules for every exchange. `secret` is the ledger's; `budget` is that of the exchanges
         under way, if there are any."""
         return Rules(
@@ -72,7 +72,7 @@ class Settings:
             project=self.project,
             git_branch=self.git_branch,
             upstreams=self.upstreams,
-            budget=budget if budget is not None else Budget(),
+            budget=budget if budget is not None else MemoryBudget(),
         )
 
 

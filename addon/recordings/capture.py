@@ -17,8 +17,8 @@ from datetime import datetime
 
 import orjson
 
-from addon.metering.budget import CAPTURES_LEAVE_BYTES, Budget
 from addon.metering.ends import End
+from addon.metering.memory_budget import CAPTURES_LEAVE_BYTES, MemoryBudget
 from addon.recordings.allow_list import redacted_headers, redacted_url
 
 EXCHANGE_BYTES_MAX = 32 * 1024 * 1024
@@ -31,7 +31,7 @@ class Capture:
 
     __slots__ = ("_budget", "chunks", "messages", "overflow", "size", "started")
 
-    def __init__(self, budget: Budget, *, request_bytes: int = 0) -> None:
+    def __init__(self, budget: MemoryBudget, *, request_bytes: int = 0) -> None:
         self._budget = budget
         self.started = time.monotonic()
         self.chunks: list[tuple[float, bytes]] = []

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
 
-from addon.metering.budget import Budget
+from addon.metering.memory_budget import MemoryBudget
 from addon.recordings.capture import Capture, CapturedExchange, line_of
 from ledger.store.processes.health import ThreadHealth
 from ledger.store.processes.supervision import SupervisedThread
@@ -48,13 +48,13 @@ class CaptureFiles:
         folder: Path,
         *,
         node: str,
-        budget: Budget | None = None,
+        budget: MemoryBudget | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`budget`: the memory bound of all exchanges together; None: a bound for captures
         alone."""
         self.folder = folder
-        self.budget = budget if budget is not None else Budget()
+        self.budget = budget if budget is not None else MemoryBudget()
         self.dropped = 0
         """Exchanges that were not written."""
         self.failure: str | None = None

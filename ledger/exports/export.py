@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.exports import focus
 from ledger.exports.day_files import BATCH_ROWS, FileFormat, Written, write
 from ledger.figures.queries import SPLIT
-from ledger.pricing.price_lists import Question
+from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import Facts, Names
 from ledger.store.current import current_charge
@@ -210,7 +210,7 @@ def _list_unit(published: PriceBook, known: Mapping[str, Any]) -> int | None:
     """
     if not known["price_source"].startswith("override"):
         return None
-    question = Question(
+    question = PriceQuestion(
         origin=known["origin"], provider=known["provider"], response_model=known["model"]
     )
     sheet = published.look_up(question, tier=known["service_tier"], at=known["hour"])

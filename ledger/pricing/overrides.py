@@ -40,7 +40,7 @@ from ledger.model.errors import LedgerError
 from ledger.pricing.litellm import LiteLLM
 from ledger.pricing.override_tables import GatewayTable, PriceTable, moment_of, rates_of
 from ledger.pricing.price_lines import NO_TIME, Rate
-from ledger.pricing.price_lists import Gateway, Question
+from ledger.pricing.price_lists import Gateway, PriceQuestion
 from ledger.pricing.published import is_standard
 from ledger.settings import small_files, toml_tables
 from ledger.settings.toml_tables import FaultError, Problem
@@ -60,7 +60,7 @@ class Entry:
     is_free: bool
     rates: Mapping[str, Rate]
 
-    def applies_to(self, question: Question, tier: str | None) -> bool:
+    def applies_to(self, question: PriceQuestion, tier: str | None) -> bool:
         """Whether the entry applies to this host, provider, model and tier at any time."""
         return (
             fnmatchcase(question.host, self.host)

@@ -18,7 +18,7 @@ from ledger.model.providers import VENDOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PriceQuestion:
     """A lookup of a price: the upstream, and the models of request and answer."""
 
     origin: str
@@ -70,7 +70,7 @@ ROUTING_SUFFIXES = frozenset({"nitro", "floor", "online", "exacto", "extended"})
 them."""
 
 
-def candidates(question: Question, gateways: tuple[Gateway, ...] = ()) -> Iterator[Candidate]:
+def candidates(question: PriceQuestion, gateways: tuple[Gateway, ...] = ()) -> Iterator[Candidate]:
     """The candidates, best first; empty if no list has the host or the model."""
     host = question.host
     for gateway in gateways:
@@ -89,7 +89,9 @@ def candidates(question: Question, gateways: tuple[Gateway, ...] = ()) -> Iterat
         yield from _of_vendor(name, is_gateway=list_id == VENDOR)
 
 
-def _listed(question: Question, list_id: str, models: Mapping[str, str]) -> Iterator[Candidate]:
+def _listed(
+    question: PriceQuestion, list_id: str, models: Mapping[str, str]
+) -> Iterator[Candidate]:
     for name in _names(question, list_id):
         listed = models.get(name, name)
         if list_id == VENDOR:
@@ -98,13 +100,13 @@ def _listed(question: Question, list_id: str, models: Mapping[str, str]) -> Iter
             yield Candidate(list_id, listed, own=True)
 
 
-def _list_of_host(question: Question, host: str) -> str | None:
+def _list_of_host(question: PriceQuestion, host: str) -> str | None:
     if host == "router.huggingface.co":
         return _huggingface_list(question)
     return providers.TABLE.price_list_at(host) or None
 
 
-def _huggingface_list(question: Question) -> str:
+def _huggingface_list(question: PriceQuestion) -> str:
     """The router bills the price of the chosen provider: `/groq/openai/v1/…`, or `/v1/…` and a
     model named `org/name:groq`. If the router chooses, it does not report which one."""
     first = question.path.lstrip("/").partition("/")[0]
@@ -112,7 +114,7 @@ def _huggingface_list(question: Question) -> str:
     return f"huggingface_{suffix if first == 'v1' else first}"
 
 
-def _names(question: Question, list_id: str) -> Iterator[str]:
+def _names(question: PriceQuestion, list_id: str) -> Iterator[str]:
     """The spellings of a model's name that a list may use.
 
     Bedrock bills the requested model or inference profile; the answer names the model without the

@@ -18,7 +18,7 @@ from ledger.pricing import published
 from ledger.pricing.charges import charge
 from ledger.pricing.overrides import NO_OVERRIDES, Overrides
 from ledger.pricing.price_lines import NO_TIME, Rate, Sheet, covered
-from ledger.pricing.price_lists import Candidate, Question, candidates
+from ledger.pricing.price_lists import Candidate, PriceQuestion, candidates
 
 SHEETS_MAX = 4096
 """Names of models come from clients and upstreams; beyond this many the cache is cleared, at about
@@ -70,7 +70,7 @@ class PriceBook:
             if len(self._sheets) >= SHEETS_MAX:
                 self._sheets.clear()
             sheet = self._sheets[key] = self.look_up(
-                Question(
+                PriceQuestion(
                     origin=exchange.origin,
                     provider=exchange.provider,
                     path=exchange.path,
@@ -82,7 +82,7 @@ class PriceBook:
             )
         return sheet
 
-    def look_up(self, question: Question, *, tier: str | None, at: datetime) -> Sheet:
+    def look_up(self, question: PriceQuestion, *, tier: str | None, at: datetime) -> Sheet:
         """The prices for a question, without the cache."""
         entries = tuple(
             entry for entry in self._overrides.entries if entry.applies_to(question, tier)
@@ -98,7 +98,7 @@ class PriceBook:
             min(until, listed.until),
         )
 
-    def _listed(self, question: Question, tier: str | None, at: datetime) -> published.Period:
+    def _listed(self, question: PriceQuestion, tier: str | None, at: datetime) -> published.Period:
         if question.model is None:
             return _nothing("the exchange names no model")
         asked = list(candidates(question, self._overrides.gateways))
@@ -112,7 +112,7 @@ class PriceBook:
         return found
 
     def _in_genai_prices(
-        self, question: Question, asked: list[Candidate], tier: str | None, at: datetime
+        self, question: PriceQuestion, asked: list[Candidate], tier: str | None, at: datetime
     ) -> published.Period | None:
         for candidate in asked:
             model = published.find(candidate.list_id, candidate.model)
@@ -138,7 +138,7 @@ def _nothing(reason: str) -> published.Period:
     return published.Period({}, reason, *NO_TIME)
 
 
-def _unknown(question: Question, asked: list[Candidate]) -> str:
+def _unknown(question: PriceQuestion, asked: list[Candidate]) -> str:
     lists = sorted({candidate.list_id for candidate in asked if candidate.own})
     if lists:
         return f"no price for {question.model!r} in the list of {', '.join(lists)}"

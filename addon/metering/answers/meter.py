@@ -251,7 +251,7 @@ class Meter:
         if self._usage_frame is not None:
             data, body = self._usage_frame
             key = verbatim.key_of(body, usage)
-            text = verbatim.text_of(data, key, usage) if key is not None else None
+            text = verbatim.usage_text(data, key, usage) if key is not None else None
         return text or json_values.dumps(usage)
 
     @property

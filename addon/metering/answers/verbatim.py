@@ -40,7 +40,7 @@ def key_of(body: dict[str, Any], usage: dict[str, Any], depth: int = _DEPTH_MAX)
     return None
 
 
-def text_of(data: bytes, key: str, usage: dict[str, Any]) -> str | None:
+def usage_text(data: bytes, key: str, usage: dict[str, Any]) -> str | None:
     """The text of the object under a key in a frame; None if no text parses to the same value."""
     needle = b'"' + key.encode("utf-8", "replace") + b'"'
     end = len(data)

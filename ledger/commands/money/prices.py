@@ -49,13 +49,13 @@ def show_prices(
     At a host and a moment, with the source of each price.
     """
     from ledger.model.providers import VENDOR
-    from ledger.pricing.price_lists import Question
+    from ledger.pricing.price_lists import PriceQuestion
     from ledger.pricing.prices import PriceBook
     from ledger.reports.price_tables import sheet_table, sheet_title
     from ledger.text import period
 
     moment = period.moment(at, datetime.now(UTC))
-    question = Question(
+    question = PriceQuestion(
         origin=f"https://{host}" if host else "",
         provider=provider or host or VENDOR,
         response_model=model,

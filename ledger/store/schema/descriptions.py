@@ -113,14 +113,17 @@ def describe(connection: Connection) -> list[Described]:
     inspector = sa.inspect(connection)
     return [
         Described(
-            relation, column["name"], _kind(column["type"]), text_of(relation, column["name"])
+            relation,
+            column["name"],
+            _kind(column["type"]),
+            description_of(relation, column["name"]),
         )
         for relation in (*VIEWS, *PUBLIC_TABLES)
         for column in inspector.get_columns(relation)
     ]
 
 
-def text_of(relation: str, column: str) -> str:
+def description_of(relation: str, column: str) -> str:
     """The description of a column."""
     if relation in PUBLIC_TABLES:
         return metadata.tables[relation].c[column].comment or ""
@@ -152,7 +155,7 @@ def comment_on_all(connection: Connection) -> None:
         for column in inspector.get_columns(view):
             name = column["name"]
             connection.execute(
-                sa.text(f"COMMENT ON COLUMN {view}.{name} IS {_quoted(text_of(view, name))}")
+                sa.text(f"COMMENT ON COLUMN {view}.{name} IS {_quoted(description_of(view, name))}")
             )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from addon.agent_logs.call import folder_name, moment, text_of
+from addon.agent_logs.call import folder_name, moment, text_or_none
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,9 @@ def test_what_is_no_moment(text):
 
 
 def test_texts():
-    assert (text_of("a"), text_of(""), text_of(None), text_of(1)) == ("a", None, None, None)
+    assert (text_or_none("a"), text_or_none(""), text_or_none(None), text_or_none(1)) == (
+        "a",
+        None,
+        None,
+        None,
+    )

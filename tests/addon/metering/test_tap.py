@@ -16,7 +16,7 @@ from addon.dialects.routes import DIALECTS
 from addon.metering.answers import backlog
 from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.meter import Meter
-from addon.metering.budget import Budget
+from addon.metering.memory_budget import MemoryBudget
 from addon.metering.tap import BATCH_BYTES, Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper
@@ -530,7 +530,9 @@ def test_usage_left_in_a_large_event_is_on_the_row():
 
 def test_an_answer_that_no_budget_is_left_for_passes_unread():
     troubles = Troubles()
-    tap = Tap(meter(), stripper=None, clock=ticking(), troubles=troubles, budget=Budget(1_000))
+    tap = Tap(
+        meter(), stripper=None, clock=ticking(), troubles=troubles, budget=MemoryBudget(1_000)
+    )
     body = bytes(200_000)
     for _ in range(3):
         assert tap.callable(body) is body

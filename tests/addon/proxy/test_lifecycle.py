@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from addon.metering.budget import Budget
 from addon.metering.ends import End
+from addon.metering.memory_budget import MemoryBudget
 from addon.metering.troubles import Troubles
 from addon.proxy import lifecycle
 from addon.proxy.recorder import Recorder
@@ -157,7 +157,7 @@ def test_a_session_that_was_ended_at_the_stop_is_not_ended_again():
 def test_captures_go_where_the_settings_name_them(tmp_path):
     def running_into(folder, captures):
         settings = SimpleNamespace(capture=folder)
-        rules = SimpleNamespace(budget=Budget())
+        rules = SimpleNamespace(budget=MemoryBudget())
         return SimpleNamespace(settings=settings, captures=captures, rules=rules)
 
     running = running_into(tmp_path / "a", None)

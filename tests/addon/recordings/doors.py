@@ -16,8 +16,8 @@ from mitmproxy.flow import Error
 from mitmproxy.io import FlowWriter
 from wsproto.frame_protocol import Opcode
 
-from addon.metering.budget import Budget
 from addon.metering.ends import End
+from addon.metering.memory_budget import MemoryBudget
 from addon.recordings.capture import Capture, CapturedExchange, line_of
 
 AT = datetime(2026, 11, 2, 12, 0, 0, 123456, tzinfo=UTC)
@@ -232,7 +232,7 @@ def as_captures(folder: Path) -> Path:
 
 def captured(exchange: Exchange) -> bytes:
     """The line of an exchange."""
-    capture = Capture(Budget())
+    capture = Capture(MemoryBudget())
     for at in range(0, len(exchange.body), 50):
         capture.add(exchange.body[at : at + 50])
     for number, (from_client, content) in enumerate(exchange.messages or ()):

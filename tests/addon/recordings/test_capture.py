@@ -5,8 +5,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from addon.metering.budget import BUDGET_BYTES_MAX, CAPTURES_LEAVE_BYTES, Budget
 from addon.metering.ends import End
+from addon.metering.memory_budget import BUDGET_BYTES_MAX, CAPTURES_LEAVE_BYTES, MemoryBudget
 from addon.metering.requests.redaction import REDACTED
 from addon.recordings.capture import (
     EXCHANGE_BYTES_MAX,
@@ -44,7 +44,7 @@ def captured(capture: Capture, **more: Any) -> CapturedExchange:
 
 
 def test_a_line_is_the_exchange_with_its_cuts():
-    capture = Capture(Budget(), request_bytes=15)
+    capture = Capture(MemoryBudget(), request_bytes=15)
     for chunk in (b"data: 1\n", b"\ndata: 2\n\n", b""):
         capture.add(chunk)
     value = json.loads(line_of(captured(capture)))
@@ -67,13 +67,13 @@ def test_a_line_is_the_exchange_with_its_cuts():
 
 
 def test_bytes_that_are_no_text_do_not_cost_the_line():
-    capture = Capture(Budget())
+    capture = Capture(MemoryBudget())
     value = json.loads(line_of(captured(capture, response_headers=(("server", "x\udcff"),))))
     assert value["response"]["headers"] == {"server": "x?"}
 
 
 def test_a_session_is_its_messages():
-    capture = Capture(Budget())
+    capture = Capture(MemoryBudget())
     for number, side in enumerate((True, False)):
         at = STARTED + timedelta(days=1, microseconds=number)
         capture.add_message(b"m%d" % number, from_client=side, is_text=side, at=at)
@@ -88,7 +88,7 @@ def test_a_session_is_its_messages():
 
 
 def test_an_exchange_beyond_the_bound_is_dropped_and_says_so():
-    budget = Budget()
+    budget = MemoryBudget()
     capture = Capture(budget, request_bytes=EXCHANGE_BYTES_MAX)
     assert capture.overflow is None
     capture.add(b"x")
@@ -100,7 +100,7 @@ def test_an_exchange_beyond_the_bound_is_dropped_and_says_so():
 
 
 def test_all_captures_together_have_a_bound():
-    budget = Budget()
+    budget = MemoryBudget()
     captures = [Capture(budget) for _ in range(CAPTURES_BYTES_MAX // EXCHANGE_BYTES_MAX + 1)]
     for capture in captures:
         for _ in range(EXCHANGE_BYTES_MAX // len(PIECE)):
@@ -116,7 +116,7 @@ def test_all_captures_together_have_a_bound():
 
 
 def test_a_dropped_session_holds_nothing():
-    capture = Capture(Budget())
+    capture = Capture(MemoryBudget())
     capture.add_message(b"m", from_client=True, is_text=True, at=STARTED)
     capture.drop("why")
     capture.drop("another reason")

@@ -9,7 +9,7 @@ from addon.run.command.hosts import LlmHosts, set_base_urls
 from addon.usage_opt_in import policy
 from ledger.model import providers
 from ledger.model.providers import PROVIDERS, TABLE, BaseUrl, Provider, ProviderTable, StreamUsage
-from ledger.pricing.price_lists import Candidate, Question, candidates
+from ledger.pricing.price_lists import Candidate, PriceQuestion, candidates
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -111,11 +111,13 @@ def test_adding_a_provider_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ("api.lumen.example", 443) in LlmHosts()
     own_url = {"LUMEN_BASE_URL": "https://lumen.corp/v1"}
     assert set_base_urls(own_url) == own_url
-    own = Question(origin="https://api.lumen.example", provider="lumen", response_model="glow-1")
+    own = PriceQuestion(
+        origin="https://api.lumen.example", provider="lumen", response_model="glow-1"
+    )
     assert list(candidates(own)) == [Candidate("openai", "glow-1", own=True)]
-    resold = Question(
+    resold = PriceQuestion(
         origin="https://api.chuizi.ai", provider="chuizi", response_model="lumen-ai/glow-1"
     )
     assert list(candidates(resold)) == [Candidate("openai", "glow-1", own=False)]
-    elsewhere = Question(origin="http://localhost", provider="lumen", response_model="glow-1")
+    elsewhere = PriceQuestion(origin="http://localhost", provider="lumen", response_model="glow-1")
     assert Candidate("openai", "glow-1", own=False) in list(candidates(elsewhere))

@@ -7,7 +7,7 @@ import pytest
 
 from ledger.model.errors import LedgerError
 from ledger.pricing.overrides import check, in_force, load
-from ledger.pricing.price_lists import Question
+from ledger.pricing.price_lists import PriceQuestion
 from ledger.settings.small_files import FILE_BYTES_MAX
 
 SEPTEMBER = datetime(2026, 9, 1, tzinfo=UTC)
@@ -25,7 +25,7 @@ def price_file(tmp_path):
 
 
 def question(host="llm.example.com", model="gpt-5", provider="openai"):
-    return Question(origin=f"https://{host}:443", provider=provider, response_model=model)
+    return PriceQuestion(origin=f"https://{host}:443", provider=provider, response_model=model)
 
 
 def units(overrides, at=SEPTEMBER, tier=None, **about):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ledger.pricing.price_lists import Candidate, Gateway, Question, candidates
+from ledger.pricing.price_lists import Candidate, Gateway, PriceQuestion, candidates
 
 
 def asked(origin, model=None, *, request_model=None, provider="", path="", gateways=()):
-    question = Question(
+    question = PriceQuestion(
         origin=origin,
         provider=provider or origin.partition("://")[2].partition(":")[0],
         path=path,
@@ -177,4 +177,4 @@ def test_bedrock_by_what_is_known():
 
 
 def test_an_origin_that_is_no_url_is_a_host_of_its_own():
-    assert Question(origin="https://[x", provider="p").host == "https://[x"
+    assert PriceQuestion(origin="https://[x", provider="p").host == "https://[x"

@@ -71,12 +71,12 @@ def test_an_escaped_key_falls_back_to_compact_json() -> None:
 
 def test_bytes_that_are_no_text_fall_back() -> None:
     usage = {"a": 1}
-    assert verbatim.text_of(b'{"usage":{"a":1}}', "usage", usage) == '{"a":1}'
-    assert verbatim.text_of(b'{"usage":{"a":1', "usage", usage) is None
-    assert verbatim.text_of(b'{"usage":{"a":NaN}}', "usage", {"a": "NaN"}) is None
-    assert verbatim.text_of(b'{"usage":7}', "usage", usage) is None
-    assert verbatim.text_of(b'{"usage":', "usage", usage) is None
-    assert verbatim.text_of(b'{"usage":{"a":2}}' * 9, "usage", usage) is None
+    assert verbatim.usage_text(b'{"usage":{"a":1}}', "usage", usage) == '{"a":1}'
+    assert verbatim.usage_text(b'{"usage":{"a":1', "usage", usage) is None
+    assert verbatim.usage_text(b'{"usage":{"a":NaN}}', "usage", {"a": "NaN"}) is None
+    assert verbatim.usage_text(b'{"usage":7}', "usage", usage) is None
+    assert verbatim.usage_text(b'{"usage":', "usage", usage) is None
+    assert verbatim.usage_text(b'{"usage":{"a":2}}' * 9, "usage", usage) is None
 
 
 def test_it_is_looked_for_in_few_places_only() -> None:
@@ -89,7 +89,7 @@ def test_it_is_looked_for_in_few_places_only() -> None:
         nested = {"in": nested}
     assert verbatim.key_of(nested, usage) is None
     data = json.dumps({"usage": usage, **{f"k{n}": {"usage": {}} for n in range(9)}}).encode()
-    assert verbatim.text_of(data, "usage", usage) is None
+    assert verbatim.usage_text(data, "usage", usage) is None
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,4 @@ def test_it_is_looked_for_in_few_places_only() -> None:
 def test_an_object_of_any_form_is_found_whole(usage: dict[str, object]) -> None:
     text = json.dumps(usage, indent=1)
     data = f'{{"usage" : {text}, "x": {{}}}}'.encode()
-    assert verbatim.text_of(data, "usage", usage) == text
+    assert verbatim.usage_text(data, "usage", usage) == text

@@ -26,7 +26,7 @@ def test_nothing_is_described_that_is_not_there(engine):
 
 def test_what_is_not_described_is_a_mistake_of_ours():
     with pytest.raises(LookupError, match=r"requests\.surprise"):
-        descriptions.text_of("requests", "surprise")
+        descriptions.description_of("requests", "surprise")
 
 
 @pytest.mark.parametrize("relation", [*descriptions.VIEWS, *descriptions.PUBLIC_TABLES])
@@ -45,5 +45,5 @@ def test_postgres_shows_the_same_words(new_postgres):
     )
     assert len(found) > 200
     for relation, column, comment in found:
-        assert comment == descriptions.text_of(relation, column), (relation, column)
+        assert comment == descriptions.description_of(relation, column), (relation, column)
     engine.dispose()

@@ -18,7 +18,7 @@ CAPTURES_LEAVE_BYTES = BUDGET_BYTES_MAX // 2
 """Bytes that captures must leave free for reading, so that a slow disk does not lose figures."""
 
 
-class Budget:
+class MemoryBudget:
     """The free bytes, shared by all exchanges of one process.
 
     It belongs to the event loop's thread; the thread that writes captures calls `release` alone.
@@ -63,7 +63,7 @@ class Share:
 
     __slots__ = ("_budget", "_bytes")
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._bytes = FREE_BYTES
 

@@ -5,19 +5,19 @@ import zstandard
 
 from addon.dialects.routes import DIALECTS
 from addon.metering.answers.meter import Meter
-from addon.metering.budget import CAPTURES_LEAVE_BYTES, FREE_BYTES, Budget, Share
+from addon.metering.memory_budget import CAPTURES_LEAVE_BYTES, FREE_BYTES, MemoryBudget, Share
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper
 
 
-def tap_with(budget: Budget, troubles: Troubles) -> Tap:
+def tap_with(budget: MemoryBudget, troubles: Troubles) -> Tap:
     meter = Meter(DIALECTS["openai.chat"], content_type="text/event-stream")
     return Tap(meter, stripper=Stripper(), clock=lambda: 0.0, troubles=troubles, budget=budget)
 
 
 def test_what_is_taken_is_given_back():
-    budget = Budget(100)
+    budget = MemoryBudget(100)
     assert budget.take(60)
     assert not budget.take(41)
     assert budget.left_bytes == 40
@@ -27,7 +27,7 @@ def test_what_is_taken_is_given_back():
 
 def test_an_ordinary_exchange_takes_nothing():
     troubles = Troubles()
-    tap = tap_with(Budget(0), troubles)
+    tap = tap_with(MemoryBudget(0), troubles)
     event = b"data: " + b"x" * 1_000 + b"\n\n"
     for _ in range(200):
         assert tap.callable(event) == event
@@ -37,7 +37,7 @@ def test_an_ordinary_exchange_takes_nothing():
 
 def test_an_unfinished_event_beyond_the_budget_is_passed_on():
     """Every byte goes to the client, nothing is kept any more, and the row says so."""
-    budget = Budget(3 * FREE_BYTES)
+    budget = MemoryBudget(3 * FREE_BYTES)
     troubles = Troubles()
     tap = tap_with(budget, troubles)
     chunk = b"data: " + b"x" * 9_994
@@ -54,7 +54,7 @@ def test_an_unfinished_event_beyond_the_budget_is_passed_on():
 
 
 def test_a_long_event_takes_and_the_end_gives_back():
-    budget = Budget()
+    budget = MemoryBudget()
     before = budget.left_bytes
     tap = tap_with(budget, Troubles())
     tap.callable(b"data: " + b"x" * 2 * FREE_BYTES)
@@ -65,7 +65,7 @@ def test_a_long_event_takes_and_the_end_gives_back():
 
 
 def test_exchanges_share_what_there_is():
-    budget = Budget(8 * FREE_BYTES)
+    budget = MemoryBudget(8 * FREE_BYTES)
     first, second = Troubles(), Troubles()
     taps = [tap_with(budget, first), tap_with(budget, second)]
     for tap in taps:
@@ -76,7 +76,7 @@ def test_exchanges_share_what_there_is():
 
 
 def test_captures_leave_half_of_it_to_the_reading():
-    budget = Budget(CAPTURES_LEAVE_BYTES + 100)
+    budget = MemoryBudget(CAPTURES_LEAVE_BYTES + 100)
     assert not budget.take(101, leaving=CAPTURES_LEAVE_BYTES)
     assert budget.take(100, leaving=CAPTURES_LEAVE_BYTES)
     assert budget.take(CAPTURES_LEAVE_BYTES)
@@ -85,7 +85,7 @@ def test_captures_leave_half_of_it_to_the_reading():
     assert budget.left_bytes == 100
 
 
-def listening(budget: Budget, troubles: Troubles, encoding: str = "") -> Tap:
+def listening(budget: MemoryBudget, troubles: Troubles, encoding: str = "") -> Tap:
     meter = Meter(
         DIALECTS["openai.chat"], content_type="application/json", content_encoding=encoding
     )
@@ -97,7 +97,7 @@ def objects(count: int) -> bytes:
 
 
 def test_a_large_document_that_is_being_read_takes_and_gives_back():
-    budget = Budget()
+    budget = MemoryBudget()
     tap = listening(budget, Troubles())
     for at in range(4):
         tap.callable(objects(5_000)[at * 20_000 : (at + 1) * 20_000])
@@ -108,7 +108,7 @@ def test_a_large_document_that_is_being_read_takes_and_gives_back():
 
 @pytest.mark.parametrize("encoding", ["", "zstd"])
 def test_a_document_beyond_the_budget_is_passed_on_and_not_kept(encoding: str):
-    budget = Budget(0)
+    budget = MemoryBudget(0)
     troubles = Troubles()
     tap = listening(budget, troubles, encoding)
     body = zstandard.compress(objects(40_000)) if encoding else objects(40_000)
@@ -124,7 +124,7 @@ def test_a_document_beyond_the_budget_is_passed_on_and_not_kept(encoding: str):
 
 
 def test_a_share_takes_what_it_lacks_and_gives_it_back():
-    budget = Budget(3 * FREE_BYTES)
+    budget = MemoryBudget(3 * FREE_BYTES)
     share = Share(budget)
     assert share.covers(FREE_BYTES)
     assert budget.taken_bytes == 0
@@ -138,7 +138,7 @@ def test_a_share_takes_what_it_lacks_and_gives_it_back():
 
 
 def test_a_share_takes_no_more_than_there_is():
-    budget = Budget(1_000)
+    budget = MemoryBudget(1_000)
     share = Share(budget)
     assert share.covers(FREE_BYTES + 1_000)
     assert budget.left_bytes == 0
