@@ -133,6 +133,14 @@ def again_after_an_aborted_body(address: tuple[str, int], name: str) -> bytes:
         return received(connection, lambda _: False)
 
 
+def line_feeds(address: tuple[str, int], name: str) -> bytes:
+    """A head without carriage returns."""
+    head = head_of(name, b"connection: close", b"content-length: %d" % len(PLAIN))
+    with socket.create_connection(address) as connection:
+        connection.sendall(head.replace(b"\r", b"") + PLAIN)
+        return received(connection, lambda _: False)
+
+
 def slow_bodies(address: tuple[str, int], name: str) -> bytes:
     """Many connections whose bodies come byte by byte, and never end."""
     head = head_of(name, b"content-length: 100000")
@@ -243,6 +251,11 @@ ODD_FRAMING = (
     Attack(
         name="a name that is no token up",
         play=sent_raw(lambda: PLAIN, LENGTH, b"x-tokentee tag: a=b"),
+    ),
+    Attack(name="lines that end in a line feed alone up", play=line_feeds),
+    Attack(
+        name="lines that end in a line feed alone down",
+        answer=lambda: raw_answer((OK + SIZE).replace(b"\r", b"") + b"\n\n" + ANSWER),
     ),
     Attack(name="a folded header down", answer=lambda: answered(SIZE, b"x-request-id: a\r\n b")),
     Attack(
