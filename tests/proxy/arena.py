@@ -273,7 +273,7 @@ def check(
         problems = [*loads_of(median_of(ours), median_of(bare))]
         answers = {one.answer for one in ours}
         if is_compared and (wrong := answers - {one.answer for one in bare}):
-            problems += [f"other bytes: {wrong.pop()[:60]!r} for {bare[0].answer[:60]!r}"]
+            problems += [f"other bytes: {shown(wrong.pop())} for {shown(bare[0].answer)}"]
         problems += [] if is_recorded_exactly(arena.proxy(is_ours=True)) else ["not recorded"]
         figures = figures_of(median_of(ours), median_of(bare), plays=len(ours))
     finally:
@@ -281,6 +281,11 @@ def check(
             arena.drop(is_ours=True)
         say(f"{name:<50} {figures:<50} {', '.join(problems) or 'ok'}")
     assert not problems
+
+
+def shown(answer: bytes) -> str:
+    """Its length, beginning and end."""
+    return f"{len(answer)} bytes {answer[:40]!r}..{answer[-40:]!r}"
 
 
 def median_of(plays: Sequence[Seen]) -> Seen:
