@@ -2,7 +2,8 @@
 
 Why: mitmproxy appends each part that it reads to an immutable `bytes`, so a message of 15 MB in
 parts of 64 KB is copied 230 times: 0.3 s of the event loop, and the smaller parts that we read
-(`read_sizes`) make it more. A `bytearray` is extended in place.
+(`read_sizes`) make it more. A `bytearray` is extended in place. What came at once stays `bytes`,
+of which mitmproxy takes a message without copying it.
 
 It holds for mitmproxy 12 (`mitmproxy>=12.2.3,<13`) whose connections keep their parts in a plain
 attribute. With another version or shape nothing is replaced, and long messages cost more.
@@ -11,6 +12,7 @@ attribute. With another version or shape nothing is replaced, and long messages 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from mitmproxy import version
 from mitmproxy.proxy.layers.websocket import WebsocketConnection
@@ -19,11 +21,14 @@ VERSIONS = ((12, 2), (13, 0))
 """Of mitmproxy: from the first, below the second."""
 
 
-class _Parts(list[bytearray]):
-    """The parts of a message, one for each of its frames."""
+class _Parts(list[Any]):
+    """The parts of a message, one for each frame: a `bytearray` from its second piece on."""
 
-    def append(self, part: bytes | bytearray) -> None:
-        super().append(bytearray(part))
+    def __getitem__(self, at: Any) -> Any:
+        part = super().__getitem__(at)
+        if type(part) is bytes and part:  # mitmproxy reads an item only to extend it
+            part = self[at] = bytearray(part)
+        return part
 
 
 class _FrameBuffer:
@@ -34,7 +39,7 @@ class _FrameBuffer:
         return parts
 
     def __set__(self, owner: WebsocketConnection, parts: Iterable[bytes]) -> None:
-        owner.__dict__["frame_buf"] = _Parts(map(bytearray, parts))
+        owner.__dict__["frame_buf"] = _Parts(parts)
 
 
 def install() -> Callable[[], None]:

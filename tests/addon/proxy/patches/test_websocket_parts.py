@@ -77,15 +77,26 @@ def connection() -> WebsocketConnection:
     return WebsocketConnection(ConnectionType.SERVER, conn=tflow.tclient_conn())
 
 
+def test_what_came_at_once_is_not_copied():
+    came = bytes(range(100))
+    with installed():
+        one = connection()
+        one.frame_buf[-1] += came
+        assert b"".join(one.frame_buf) is came
+
+
 def test_a_part_is_extended_in_place():
     with installed():
         one = connection()
+        one.frame_buf[-1] += b"a"
+        one.frame_buf[-1] += b"b"
         part = one.frame_buf[-1]
-        one.frame_buf[-1] += b"ab"
-        one.frame_buf.append(b"")
         one.frame_buf[-1] += b"c"
-        assert one.frame_buf[0] is part
-        assert b"".join(one.frame_buf) == b"abc"
+        one.frame_buf[-1] += b"d"
+        assert one.frame_buf[-1] is part
+        one.frame_buf.append(b"")
+        one.frame_buf[-1] += b"e"
+        assert b"".join(one.frame_buf) == b"abcde"
         one.frame_buf = [b""]
         one.frame_buf[-1] += b"d"
     one.frame_buf[-1] += b"e"  # a connection that goes on after us
