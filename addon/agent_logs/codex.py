@@ -97,8 +97,6 @@ def _branch(session: dict[str, Any]) -> str | None:
 
 
 def _user_agent(session: dict[str, Any]) -> str | None:
-    originator, version = (
-        text_or_none(session.get("originator")),
-        text_or_none(session.get("cli_version")),
-    )
+    originator = text_or_none(session.get("originator"))
+    version = text_or_none(session.get("cli_version"))
     return f"{originator}/{version}" if originator and version else originator

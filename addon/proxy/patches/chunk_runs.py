@@ -24,17 +24,17 @@ from typing import Any, Self
 
 from h11._readers import ChunkedReader
 from h11._receivebuffer import ReceiveBuffer
-from mitmproxy import http, version
+from mitmproxy import http
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import HttpStream
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.layers.http._events import ResponseData
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 
+from addon.proxy.patches.versions import is_known_version
+
 type Commands = Generator[commands.Command, Any, None]
 
-VERSIONS = ((12, 2), (13, 0))
-"""Of mitmproxy: from the first, below the second."""
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 """A chunk's size as everybody writes it. h11 reads the others."""
 _READER_STATE = {"_bytes_in_chunk": 0, "_bytes_to_discard": b"", "_reading_trailer": False}
@@ -164,8 +164,6 @@ def _send(server: Http1Server, run: ChunkRun) -> Commands:
 
 def _is_known() -> bool:
     """Whether mitmproxy and h11 are those that this was written for."""
-    first, below = VERSIONS
-    numbers = tuple(int(part) for part in version.VERSION.split(".")[:2] if part.isdigit())
     shapes = (
         (Http1Client, "read_body"),
         (Http1Server, "send"),
@@ -174,7 +172,7 @@ def _is_known() -> bool:
     )
     arguments = [list(inspect.signature(getattr(kind, name)).parameters) for kind, name in shapes]
     return (
-        first <= numbers < below
+        is_known_version()
         and arguments == [*[["self", "event"]] * 3, ["self", "buf"]]
         and "read_body" not in vars(Http1Client)
         and vars(ChunkedReader()) == _READER_STATE

@@ -24,8 +24,8 @@ from typing import Any
 from mitmproxy import version
 from mitmproxy.proxy import mode_servers
 
-VERSIONS = ((12, 2), (13, 0))
-"""From the first, below the second."""
+from addon.proxy.patches.versions import is_known_version
+
 _SHAPE = ["self", "host", "port"]
 YIELD_SECONDS = 0.005
 """An idle worker accepts within some 0.1 ms. One that has not by then is at work, or has no core,
@@ -61,9 +61,7 @@ class GivenSockets:
     def install(self) -> None:
         """Have mitmproxy listen on these. Raises UnknownMitmproxyError."""
         method = mode_servers.AsyncioServerInstance.listen
-        first, below = VERSIONS
-        numbers = tuple(int(part) for part in version.VERSION.split(".")[:2] if part.isdigit())
-        if not first <= numbers < below or list(inspect.signature(method).parameters) != _SHAPE:
+        if not is_known_version() or list(inspect.signature(method).parameters) != _SHAPE:
             raise UnknownMitmproxyError(version.VERSION)
         given = self
 

@@ -16,7 +16,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from mitmproxy import addonmanager, exceptions, hooks, version
+from mitmproxy import addonmanager, exceptions, hooks
+
+from addon.proxy.patches.versions import is_known_version
 
 
 class HookLists(addonmanager.AddonManager):
@@ -89,8 +91,6 @@ class HookLists(addonmanager.AddonManager):
         return [functions for functions in found if functions]
 
 
-VERSIONS = ((12, 2), (13, 0))
-"""Of mitmproxy: from the first, below the second."""
 _SHAPE = {
     "register": ["self", "addon"],
     "add": ["self", "addons"],
@@ -105,10 +105,8 @@ _SHAPE = {
 
 def _is_known() -> bool:
     """Whether mitmproxy's manager is the one that this was written for."""
-    first, below = VERSIONS
-    numbers = tuple(int(part) for part in version.VERSION.split(".")[:2] if part.isdigit())
     methods = (getattr(addonmanager.AddonManager, name, None) for name in _SHAPE)
-    return first <= numbers < below and all(
+    return is_known_version() and all(
         method is not None and list(inspect.signature(method).parameters) == arguments
         for method, arguments in zip(methods, _SHAPE.values(), strict=True)
     )

@@ -39,6 +39,8 @@ from mitmproxy.proxy.layers.http._events import (
 )
 from mitmproxy.proxy.layers.http._hooks import HttpResponseHook
 
+from addon.proxy.patches.versions import is_known_version
+
 type Commands = Generator[commands.Command, Any, None]
 
 
@@ -69,8 +71,6 @@ class UnknownMitmproxyError(Exception):
     """This mitmproxy's HttpStream is not the one that the wrappers were written for."""
 
 
-VERSIONS = ((12, 2), (13, 0))
-"""From the first, below the second."""
 _SHAPE = {
     "handle_protocol_error": ["self", "event"],
     "send_response": ["self", "already_streamed"],
@@ -86,9 +86,7 @@ _SHAPE = {
 
 def check_shape() -> None:
     """Raise UnknownMitmproxyError unless HttpStream is as the wrappers expect it."""
-    first, below = VERSIONS
-    numbers = tuple(int(part) for part in version.VERSION.split(".")[:2] if part.isdigit())
-    if not first <= numbers < below:
+    if not is_known_version():
         raise UnknownMitmproxyError(f"mitmproxy {version.VERSION}")
     for name, arguments in _SHAPE.items():
         method = getattr(HttpStream, name, None)

@@ -17,10 +17,10 @@ from dataclasses import fields
 from types import NoneType
 from typing import get_args
 
-from mitmproxy import http, version
+from mitmproxy import http
 
-VERSIONS = ((12, 2), (13, 0))
-"""Of mitmproxy: from the first, below the second."""
+from addon.proxy.patches.versions import is_known_version
+
 _PLAIN = {bytes, str, int, float, http.Headers, NoneType}
 """Types of which a value is right or wrong whatever is in it."""
 KNOWN_MAX = 256
@@ -52,8 +52,6 @@ def install() -> Callable[[], None]:
 
 def _is_known() -> bool:
     """Whether this mitmproxy checks messages, and of which only the types matter."""
-    first, below = VERSIONS
-    numbers = tuple(int(part) for part in version.VERSION.split(".")[:2] if part.isdigit())
     kinds = {
         kind
         for message in (http.RequestData, http.ResponseData)
@@ -61,4 +59,4 @@ def _is_known() -> bool:
         for kind in (get_args(field.type) or (field.type,))
     }
     has_check = "__post_init__" in vars(http.MessageData)
-    return first <= numbers < below and has_check and kinds <= _PLAIN
+    return is_known_version() and has_check and kinds <= _PLAIN

@@ -18,10 +18,11 @@ from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any
 
-from mitmproxy import version
 from mitmproxy.connection import Connection
 from mitmproxy.proxy import events
 from mitmproxy.proxy.server import ConnectionHandler
+
+from addon.proxy.patches.versions import is_known_version
 
 READ_BYTES_FIRST = 16 * 1024
 """Of a connection that nothing is known of yet: at most 1 800 frames of HTTP/2."""
@@ -35,8 +36,6 @@ TURN_SECONDS_MAX = 0.020
 """A read that takes longer halves the next ones."""
 TURN_SECONDS_LOW = 0.005
 """A full read that takes less doubles the next ones: twice as long is still far from the limit."""
-VERSIONS = ((12, 2), (13, 0))
-"""Of mitmproxy: from the first, below the second."""
 
 
 def install() -> Callable[[], None]:
@@ -110,15 +109,13 @@ def _transport_of(handler: ConnectionHandler, connection: Connection) -> Any:
 
 def _is_known() -> bool:
     """Whether this mitmproxy reads its connections as the wrappers expect it."""
-    first, below = VERSIONS
-    numbers = tuple(int(part) for part in version.VERSION.split(".")[:2] if part.isdigit())
     shape = {
         "handle_connection": ["self", "connection"],
         "server_event": ["self", "event"],
         "drain_writers": ["self"],
     }
     methods = {name: vars(ConnectionHandler).get(name) for name in shape}
-    return first <= numbers < below and all(
+    return is_known_version() and all(
         inspect.iscoroutinefunction(methods[name])
         and list(inspect.signature(methods[name]).parameters) == arguments  # type: ignore[arg-type]
         for name, arguments in shape.items()

@@ -14,11 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mitmproxy import version
 from mitmproxy.proxy.layers.websocket import WebsocketConnection
 
-VERSIONS = ((12, 2), (13, 0))
-"""Of mitmproxy: from the first, below the second."""
+from addon.proxy.patches.versions import is_known_version
 
 
 class _Parts(list[Any]):
@@ -56,11 +54,9 @@ def install() -> Callable[[], None]:
 
 def _is_known() -> bool:
     """Whether this mitmproxy keeps the parts in a plain attribute."""
-    first, below = VERSIONS
-    numbers = tuple(int(part) for part in version.VERSION.split(".")[:2] if part.isdigit())
     annotated = WebsocketConnection.__annotations__.get("frame_buf")
     return (
-        first <= numbers < below
+        is_known_version()
         and annotated == list[bytes]
         and not hasattr(WebsocketConnection, "frame_buf")
     )

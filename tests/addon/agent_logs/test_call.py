@@ -28,9 +28,4 @@ def test_what_is_no_moment(text):
 
 
 def test_texts():
-    assert (text_or_none("a"), text_or_none(""), text_or_none(None), text_or_none(1)) == (
-        "a",
-        None,
-        None,
-        None,
-    )
+    assert [text_or_none(value) for value in ("a", "", None, 1)] == ["a", None, None, None]

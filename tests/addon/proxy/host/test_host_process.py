@@ -53,29 +53,26 @@ print(most)
 collection comes after some 300."""
 
 
-def arenas(**environment: str) -> int:
-    kept = {key: text for key, text in os.environ.items() if not key.startswith("MALLOC_")}
+def printed(program: str, environment: dict[str, str] | None = None) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", USE_MEMORY],
+        [sys.executable, "-c", program],
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
-        env=kept | environment,
+        env=environment,
     )
-    return done.stdout.count("<heap nr=")
+    return done.stdout
+
+
+def arenas(**environment: str) -> int:
+    kept = {key: text for key, text in os.environ.items() if not key.startswith("MALLOC_")}
+    return printed(USE_MEMORY, kept | environment).count("<heap nr=")
 
 
 @pytest.mark.process
 def test_what_got_older_while_it_was_under_way_is_collected_soon():
-    done = subprocess.run(
-        [sys.executable, "-c", LEAVE_GARBAGE],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert 400 < int(done.stdout) < 1_400
+    assert 400 < int(printed(LEAVE_GARBAGE)) < 1_400
 
 
 @pytest.mark.process
