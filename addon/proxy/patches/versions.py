@@ -3,7 +3,7 @@
 from mitmproxy import version
 
 FIRST = (12, 2)
-BELOW = (13, 0)
+BELOW = (13,)
 
 
 def is_known_version() -> bool:
