@@ -41,6 +41,7 @@ from addon.proxy.patches import (
     chunk_runs,
     hook_lists,
     http_stream,
+    light_lookups,
     message_types,
     read_sizes,
     websocket_parts,
@@ -131,6 +132,7 @@ class Recorder:
                 unknown,
             )
         self._uninstalls.append(chunk_runs.install(takes_runs=events.takes_runs))
+        self._uninstalls.append(light_lookups.install())
         self._uninstalls.append(message_types.install())
         self._uninstalls.append(websocket_parts.install())
         self._uninstalls.append(read_sizes.install())
