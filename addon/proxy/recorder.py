@@ -43,6 +43,7 @@ from addon.proxy.patches import (
     http_stream,
     light_lookups,
     message_types,
+    prompt_hooks,
     read_sizes,
     websocket_parts,
 )
@@ -135,8 +136,9 @@ class Recorder:
         self._uninstalls.append(light_lookups.install())
         self._uninstalls.append(message_types.install())
         self._uninstalls.append(websocket_parts.install())
-        self._uninstalls.append(read_sizes.install())
         self._uninstalls.append(hook_lists.install(ctx.master.addons))
+        self._uninstalls.append(prompt_hooks.install(ctx.master.addons))
+        self._uninstalls.append(read_sizes.install())
         tune_garbage_collector()
         settings = self._running.settings
         changed, restore = connections.connect_per_request(ctx.options)

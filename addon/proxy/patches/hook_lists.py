@@ -12,8 +12,9 @@ mitmproxy's own way each time. Without this the proxy is slower and nothing else
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
 from mitmproxy import addonmanager, exceptions, hooks
@@ -45,21 +46,27 @@ class HookLists(addonmanager.AddonManager):
 
     async def trigger_event(self, event: hooks.Hook) -> None:
         """Call the event's hooks from its list."""
+        rest = self.begin_event(event)
+        if rest is not None:
+            await rest
+
+    def begin_event(self, event: hooks.Hook) -> Coroutine[Any, Any, None] | None:
+        """Call the event's hooks from its list, up to the first that has to be waited for.
+
+        Returns what waits for it and calls the others; None if all are called.
+        """
         of_addons = self._hooks_of(event)
         if of_addons is None:
-            await super().trigger_event(event)
-            return
-        for functions in of_addons:
-            try:
-                for function in functions:
-                    result = function(*event.args())
-                    if result is not None and inspect.isawaitable(result):
-                        await result
-            except exceptions.AddonHalt:
-                return
-            except Exception:  # mitmproxy's own guard: it logs, or lets it through
-                with addonmanager.safecall():
-                    raise
+            return super().trigger_event(event)
+        if not of_addons:
+            return None
+        calls = _call(of_addons, event)
+        waited_for = next(calls, None)
+        return None if waited_for is None else _wait_and_go_on(waited_for, calls)
+
+    def has_hooks(self, event: hooks.Hook) -> bool:
+        """Whether any addon has a hook for this event, or may have one."""
+        return self._hooks_of(event) != []
 
     def trigger(self, event: hooks.Hook) -> None:
         """Do what mitmproxy does, unless no addon has the hook.
@@ -68,7 +75,7 @@ class HookLists(addonmanager.AddonManager):
         pings are 20 000 lines, and all that they trigger runs in one turn of the event loop.
         """
         # A line is triggered in the next turn: the manager may have been given back since.
-        if type(self) is not HookLists or self._hooks_of(event) != []:
+        if type(self) is not HookLists or self.has_hooks(event):
             addonmanager.AddonManager.trigger(self, event)
 
     def clear(self) -> None:
@@ -89,6 +96,35 @@ class HookLists(addonmanager.AddonManager):
         except Exception:  # noqa: BLE001  # an attribute that raises, a hook that is no function
             return None
         return [functions for functions in found if functions]
+
+
+def _call(
+    of_addons: list[list[Callable[..., Any]]], event: hooks.Hook
+) -> Generator[Awaitable[Any]]:
+    """Call each addon's hooks. Yields what is to be awaited before the next one is called; what
+    that raises is to be thrown in."""
+    for functions in of_addons:
+        try:
+            for function in functions:
+                result = function(*event.args())
+                if result is not None and inspect.isawaitable(result):
+                    yield result
+        except exceptions.AddonHalt:
+            return
+        except Exception:  # mitmproxy's own guard: it logs, or lets it through
+            with addonmanager.safecall():
+                raise
+
+
+async def _wait_and_go_on(waited_for: Awaitable[Any], calls: Generator[Awaitable[Any]]) -> None:
+    with contextlib.suppress(StopIteration):
+        while True:
+            try:
+                await waited_for
+            except Exception as raised:  # noqa: BLE001  # the guard is where it was called
+                waited_for = calls.throw(raised)
+            else:
+                waited_for = next(calls)
 
 
 _SHAPE = {

@@ -2,9 +2,12 @@
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
 from h2.exceptions import ProtocolError
 from mitmproxy import connection, http, options
@@ -14,7 +17,9 @@ from mitmproxy.proxy import commands, context, events
 from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode
 from mitmproxy.proxy.mode_specs import ProxyMode
 
-from addon.proxy.patches import chunk_runs, http_stream, message_types
+from addon.proxy.patches import chunk_runs, http_stream, light_lookups, message_types, prompt_hooks
+from addon.proxy.patches.hook_lists import HookLists
+from addon.proxy.patches.prompt_hooks import PromptHooks
 
 HOOKS = ("nothing", "stream", "callable", "marks", "drops", "changes", "answers", "kills")
 OWN_FAILURES = (NotImplementedError, AssertionError, KeyError, ProtocolError)
@@ -85,14 +90,32 @@ def proxy_options() -> options.Options:
     return made
 
 
+class OneHook(dict[str, Any]):
+    """The lists of a manager whose one addon has every hook but `update`."""
+
+    def __init__(self, call: Callable[[str, http.HTTPFlow], None]) -> None:
+        super().__init__(update=[])
+        self._call = call
+
+    def __missing__(self, name: str) -> list[list[Callable[..., None]]]:
+        return [[lambda data: self._call(name, data)]]
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
 def play(
     steps: list[Step],
     kind: str,
     *,
     client_protocol: bytes = b"http/1.1",
     server_protocol: bytes = b"http/1.1",
+    has_prompt_hooks: bool = False,
 ) -> list[tuple[object, ...]]:
-    """What the layers ask for while the peers take these steps."""
+    """What the layers ask for while the peers take these steps.
+
+    Hooks are called as by mitmproxy, which comes back in a turn of its own, or by `prompt_hooks`.
+    """
     client = connection.Client(
         peername=("client", 1234),
         sockname=("127.0.0.1", 8080),
@@ -103,23 +126,29 @@ def play(
     )
     ctx = context.Context(client, proxy_options())
     ctx.server.address = ("x", 80)
-    layer = HttpLayer(ctx, HTTPMode.transparent)
+    layer: Any = HttpLayer(ctx, HTTPMode.transparent)
     asked: list[tuple[object, ...]] = []
     servers: list[connection.Connection] = []
     todo: deque[events.Event] = deque([events.Start()])
+    waiting: deque[Coroutine[Any, Any, None]] = deque()
 
     def side(which: connection.Connection) -> str:
         return "client" if which is client else f"server {servers.index(which)}"
 
+    def call(name: str, flow: http.HTTPFlow) -> None:
+        if not isinstance(flow, http.HTTPFlow):
+            return
+        hook(kind, name, flow)
+        error = flow.error.msg if flow.error else None
+        content = flow.response.raw_content if flow.response else None
+        trailers = flow.response.trailers if flow.response else None
+        asked.append((name, error, content, trailers and trailers.fields))
+
     def take(command: commands.Command) -> None:
         if isinstance(command, commands.StartHook):
-            flow = next(iter(command.args()))
-            if isinstance(flow, http.HTTPFlow):
-                hook(kind, command.name, flow)
-                error = flow.error.msg if flow.error else None
-                content = flow.response.raw_content if flow.response else None
-                trailers = flow.response.trailers if flow.response else None
-                asked.append((command.name, error, content, trailers and trailers.fields))
+            call(command.name, *command.args())
+            if command.blocking:
+                waiting.append(server_event(events.HookCompleted(command)))
         elif isinstance(command, commands.OpenConnection):
             servers.append(command.connection)
             command.connection.state = ConnectionState.OPEN
@@ -133,28 +162,43 @@ def play(
             command.connection.state = ConnectionState.CLOSED
         elif isinstance(command, commands.RequestWakeup) and not command.delay:
             todo.append(events.Wakeup(command))
-        if isinstance(command, commands.StartHook) and command.blocking:
-            todo.append(events.HookCompleted(command))
+
+    def feed(event: events.Event) -> None:
+        try:
+            for command in layer.handle_event(event):
+                take(command)
+        except OWN_FAILURES as failure:
+            asked.append(("raised", type(failure).__name__))
+
+    async def server_event(event: events.Event) -> None:
+        feed(event)
 
     def run() -> None:
-        while todo:
-            try:
-                for command in layer.handle_event(todo.popleft()):
-                    take(command)
-            except OWN_FAILURES as failure:
-                asked.append(("raised", type(failure).__name__))
+        while waiting or todo:
+            if not waiting:  # hooks take less time than connections
+                feed(todo.popleft())
+                continue
+            with contextlib.suppress(StopIteration):
+                waiting.popleft().send(None)
 
-    run()
-    for step in steps:
-        peer = client if step.from_client else (servers[-1] if servers else None)
-        if peer is None or not peer.state & ConnectionState.CAN_READ:
-            continue
-        if step.data is None:
-            peer.state = ConnectionState.CLOSED
-            todo.append(events.ConnectionClosed(peer))
-        else:
-            todo.append(events.DataReceived(peer, step.data))
+    clock = mock.patch.object(prompt_hooks, "monotonic", return_value=0.0)  # no turn takes long
+    if has_prompt_hooks:
+        manager = HookLists.__new__(HookLists)
+        manager.hook_lists = OneHook(call)
+        layer = PromptHooks(layer, SimpleNamespace(server_event=server_event), manager)  # type: ignore[arg-type]
+        layer._in_task = lambda _, rest: waiting.append(rest)
+    with clock:
         run()
+        for step in steps:
+            peer = client if step.from_client else (servers[-1] if servers else None)
+            if peer is None or not peer.state & ConnectionState.CAN_READ:
+                continue
+            if step.data is None:
+                peer.state = ConnectionState.CLOSED
+                todo.append(events.ConnectionClosed(peer))
+            else:
+                todo.append(events.DataReceived(peer, step.data))
+            run()
     return asked
 
 
@@ -163,6 +207,7 @@ def wrapped() -> Iterator[None]:
     uninstalls = [
         http_stream.install(Nobody()),
         chunk_runs.install(takes_runs=lambda _: False),
+        light_lookups.install(),
         message_types.install(),
     ]
     try:

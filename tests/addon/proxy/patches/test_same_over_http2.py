@@ -224,7 +224,13 @@ def test_the_layers_ask_for_the_same(client: bytes, server: bytes, data: st.Data
     kind = data.draw(st.sampled_from(KINDS))
     theirs = play(steps, kind, client_protocol=client, server_protocol=server)
     with wrapped():
-        ours = play(steps, kind, client_protocol=client, server_protocol=server)
+        ours = play(
+            steps,
+            kind,
+            client_protocol=client,
+            server_protocol=server,
+            has_prompt_hooks=True,
+        )
     assert ours == theirs
 
 
