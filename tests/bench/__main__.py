@@ -1,6 +1,6 @@
 """All measurements that the README states, as one command.
 
-    uv run python -m tests.bench              # under three minutes on two idle cores
+    uv run python -m tests.bench              # some six minutes on two idle cores
     uv run python -m tests.bench --full       # everything, more rounds; an hour
     uv run python -m tests.bench --parts replay,workers
     uv run --with py-spy python -m tests.bench --profile    # where the time goes instead
@@ -54,10 +54,10 @@ class Extent:
 
 QUICK = Extent(
     parts=("tap", "meter", "start", "proxy"),
-    rounds=3,
+    rounds=9,
     seconds=1.0,
     proxy_parts=("throughput",),
-    start_rounds=3,
+    start_rounds=5,
     short_exchanges=10_000,
     long_mb=100,
     rows=200_000,
