@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
+from contextvars import copy_context
 from time import monotonic
 from typing import Any
 
@@ -56,7 +57,9 @@ class PromptHooks:
             while True:
                 for command in self._layer.handle_event(event):
                     if isinstance(command, commands.StartHook) and is_prompt:
-                        if self._call(command) and command.blocking:
+                        # A task has a context of its own, too.
+                        is_over = copy_context().run(self._call, command)
+                        if is_over and command.blocking:
                             over.append(command)
                     else:
                         yield command

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
@@ -222,6 +223,26 @@ def test_one_that_is_let_through_ends_its_flow_as_by_mitmproxy(caplog: pytest.Lo
             seen.append(play(raises_through, is_prompt=is_prompt, turns=10))
     assert seen[0] == seen[1]
     assert seen[0][-1] == "request of 0"
+
+
+KEPT = ContextVar("KEPT", default="as it was")
+
+
+@pytest.mark.parametrize("is_prompt", [False, True])
+def test_what_a_hook_sets_in_its_context_is_seen_behind_it_in_this_hook_alone(is_prompt: bool):
+    found: list[str] = []
+
+    def keeps(_: http.HTTPFlow) -> Awaitable[None]:
+        async def look() -> None:
+            await asyncio.sleep(0)
+            found.append(KEPT.get())
+
+        found.append(KEPT.get())
+        KEPT.set("changed")
+        return look()
+
+    play(keeps, is_prompt=is_prompt, flows=2)
+    assert sorted(found) == ["as it was", "as it was", "changed", "changed"]
 
 
 @pytest.mark.usefixtures("slow_turns")
