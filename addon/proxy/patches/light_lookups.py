@@ -12,6 +12,7 @@ nothing is replaced, and nothing but speed differs.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,6 +23,8 @@ from mitmproxy.proxy.context import Context
 
 from addon.proxy.patches.versions import is_known_version
 
+NAMES_MAX = 256
+"""Names that are kept in bytes. What looks headers up knows some fifty of them."""
 _FIELDS = {"client", "options", "server", "layers"}
 """All that a context holds."""
 
@@ -72,6 +75,7 @@ def forked(context: Context) -> Context:
     return fork
 
 
+@functools.lru_cache(maxsize=NAMES_MAX)
 def _as_bytes(name: Any) -> bytes:
     key: bytes = http._always_bytes(name)
     return key.lower()
