@@ -3,8 +3,9 @@
 Why: mitmproxy passes on all that one read brings in one turn of the event loop, and asyncio reads
 256 KB. Those are 25 000 frames of HTTP/2 with one byte each, which take mitmproxy 2 s (measured);
 nobody else is served meanwhile. Here each connection begins with reads of 16 KB. A read that takes
-long halves the next ones and ends the turn, and full reads that take little time double the next
-ones, up to what asyncio reads. No byte is changed: only how many arrive together.
+long halves the next ones and ends the turn, and two full reads in a row that take little time
+double the next ones, up to what asyncio reads. (One alone may be the cheap part of a TLS record,
+whose frames mitmproxy sees when it is whole.) No byte is changed: only how many arrive together.
 
 It holds for mitmproxy 12 (`mitmproxy>=12.2.3,<13`) and sockets of asyncio's own loop. With another
 version or shape nothing is replaced; a connection of another kind is read as mitmproxy reads it.
@@ -17,6 +18,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any
+from weakref import WeakSet
 
 from mitmproxy.connection import Connection
 from mitmproxy.proxy import events
@@ -35,7 +37,7 @@ PIECE_BYTES = 65_535
 TURN_SECONDS_MAX = 0.020
 """A read that takes longer halves the next ones."""
 TURN_SECONDS_LOW = 0.005
-"""A full read that takes less doubles the next ones: twice as long is still far from the limit."""
+"""Two full reads that take less double the next ones: twice as long is still far from the limit."""
 
 
 def install() -> Callable[[], None]:
@@ -47,6 +49,8 @@ def install() -> Callable[[], None]:
     drain_writers = ConnectionHandler.drain_writers
     long_turns: set[ConnectionHandler] = set()
     """Whose last read took long; mitmproxy drains the writers after each read."""
+    cheap: WeakSet[Connection] = WeakSet()
+    """Whose last full read took little."""
 
     def begin(handler: ConnectionHandler, connection: Connection) -> Coroutine[Any, Any, None]:
         transport = _transport_of(handler, connection)
@@ -64,9 +68,23 @@ def install() -> Callable[[], None]:
         await server_event(handler, event)
         seconds = monotonic() - began
         if len(event.data) >= READ_BYTES_MIN or seconds > TURN_SECONDS_MAX:
-            _adapt(_transport_of(handler, event.connection), len(event.data), seconds)
+            adapt(_transport_of(handler, event.connection), event, seconds)
         if seconds > TURN_SECONDS_MAX:
             long_turns.add(handler)
+
+    def adapt(transport: Any, event: events.DataReceived, seconds: float) -> None:
+        """Change the size of the next reads by what this one took."""
+        size = getattr(transport, "max_size", 0)
+        was_cheap = event.connection in cheap
+        cheap.discard(event.connection)
+        if seconds > TURN_SECONDS_MAX:
+            if size > READ_BYTES_MIN:
+                transport.max_size = max(READ_BYTES_MIN, size // 2)
+        elif seconds < TURN_SECONDS_LOW and 0 < min(size, PIECE_BYTES) <= len(event.data):
+            if was_cheap:
+                transport.max_size = min(READ_BYTES_MAX, size * 2)
+            else:
+                cheap.add(event.connection)
 
     def drain(handler: ConnectionHandler) -> Coroutine[Any, Any, None]:
         if handler in long_turns:
@@ -90,16 +108,6 @@ def install() -> Callable[[], None]:
         ConnectionHandler.drain_writers = drain_writers  # type: ignore[method-assign]
 
     return uninstall
-
-
-def _adapt(transport: Any, read_bytes: int, seconds: float) -> None:
-    """Change the size of the next reads by what this one took."""
-    size = getattr(transport, "max_size", 0)
-    if seconds > TURN_SECONDS_MAX:
-        if size > READ_BYTES_MIN:
-            transport.max_size = max(READ_BYTES_MIN, size // 2)
-    elif seconds < TURN_SECONDS_LOW and min(size, PIECE_BYTES) <= read_bytes and size > 0:
-        transport.max_size = min(READ_BYTES_MAX, size * 2)
 
 
 def _transport_of(handler: ConnectionHandler, connection: Connection) -> Any:

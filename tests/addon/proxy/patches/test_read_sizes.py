@@ -115,7 +115,7 @@ def test_cheap_bytes_are_soon_read_in_large_parts(seconds: list[float]):
 
 
 @pytest.mark.parametrize("size", [READ_BYTES_FIRST, PIECE_BYTES + 1, READ_BYTES_MAX])
-def test_a_cheap_full_read_doubles_the_next_ones_up_to_what_asyncio_reads(
+def test_two_cheap_full_reads_double_the_next_ones_up_to_what_asyncio_reads(
     seconds: list[float], size: int
 ):
     transport = SimpleNamespace(max_size=size)
@@ -128,10 +128,31 @@ def test_a_cheap_full_read_doubles_the_next_ones_up_to_what_asyncio_reads(
         await handler.server_event(events.DataReceived(handler.client, half))
         assert transport.max_size == size
         full = bytes(min(size, PIECE_BYTES))
-        await handler.server_event(events.DataReceived(handler.client, full))
+        for data in (full, half, full, full):  # not two in a row before the last
+            assert transport.max_size == size
+            await handler.server_event(events.DataReceived(handler.client, data))
 
     asyncio.run(scenario())
     assert transport.max_size == min(2 * size, READ_BYTES_MAX)
+
+
+def test_cheap_reads_between_long_ones_do_not_make_the_next_larger(seconds: list[float]):
+    """As with TLS records, of which the last part alone brings mitmproxy any frames."""
+    transport = SimpleNamespace(max_size=READ_BYTES_FIRST)
+    turn = [0.0]
+
+    def passed_on(_: int) -> None:
+        seconds[0] += turn[0]
+
+    async def scenario() -> None:
+        writer = SimpleNamespace(get_extra_info=lambda _name, default=None: default, close=list)
+        handler = handler_of(SimpleNamespace(_transport=transport), writer, passed_on)
+        for turn[0] in (0.0, 2 * TURN_SECONDS_MAX, 0.0, 2 * TURN_SECONDS_MAX, 0.0):
+            data = bytes(transport.max_size)
+            await handler.server_event(events.DataReceived(handler.client, data))
+
+    asyncio.run(scenario())
+    assert transport.max_size == READ_BYTES_FIRST // 4
 
 
 def test_a_turn_ends_with_the_piece_that_took_long(seconds: list[float]):
