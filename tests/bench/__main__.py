@@ -58,8 +58,8 @@ QUICK = Extent(
     seconds=1.0,
     proxy_parts=("throughput",),
     start_rounds=5,
-    short_exchanges=10_000,
-    long_mb=100,
+    short_exchanges=20_000,
+    long_mb=1_000,
     rows=200_000,
 )
 FULL = Extent(
@@ -69,7 +69,7 @@ FULL = Extent(
     proxy_parts=bench_proxy.PARTS,
     start_rounds=7,
     short_exchanges=50_000,
-    long_mb=300,
+    long_mb=1_000,
     rows=2_000_000,
 )
 

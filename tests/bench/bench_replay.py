@@ -138,7 +138,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--short", type=int, default=20_000, metavar="EXCHANGES")
-    parser.add_argument("--long", type=int, default=300, metavar="MB")
+    parser.add_argument("--long", type=int, default=1_000, metavar="MB")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--json", type=Path, default=Path("bench-replay.json"), metavar="FILE")
     given = parser.parse_args()
