@@ -6,7 +6,8 @@
 One core is the proxy's, all of its threads together, and one is for upstream and client, which need
 less than a tenth of what the proxy needs. Every round plays each workload through each proxy, in an order that
 turns; a ratio is taken within a round, so that what else the machine does hits both sides, and
-bare runs twice in every round: the ratio of the two (A/A) says how far a figure can be trusted.
+bare runs twice in every round: the ratio of the two (A/A) says how far a figure can be trusted. All
+are started again after some rounds.
 
 Proxies: `tee` is `mitmdump -s addon/tee.py`, recording into SQLite with `before_end`; `run` is
 `tokentee run` with its lean master. Workloads marked "edited" are the same streams for a client
@@ -36,6 +37,9 @@ from tests.bench import upstream
 from tests.proxy.mitmdump import BARE, REPOSITORY, TEE
 
 PROXY_CORE, HARNESS_CORE = 0, 1
+ROUNDS_OF_A_START = 3
+"""Then all proxies are started again: two processes of one program differ by a tenth for as long as
+they run (measured), by where their memory lies."""
 START_SECONDS_MAX = 100
 SLOW_STREAMS = 1000
 MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
@@ -240,10 +244,12 @@ class Bench:
         self.differences: dict[str, Figures] = {}
         self.console = Console(width=160)
 
-    def throughput(self, proxies: Sequence[Proxy], workloads: Sequence[Workload]) -> None:
+    def throughput(
+        self, proxies: Sequence[Proxy], workloads: Sequence[Workload], rounds: range
+    ) -> None:
         for each in proxies:  # what the first request loads is no request's
             play(each.port, (*SHORT, "--seconds", str(WARM_UP_SECONDS)))
-        for number in range(self.rounds):
+        for number in rounds:
             for workload in workloads:
                 for each in _turned(proxies, number):
                     loop_before, all_before = each.cpu_seconds()
@@ -325,6 +331,21 @@ class Bench:
         """All figures, by what they are."""
         measured = {"answers/s": self.rate, "event loop µs": self.loop_us, "CPU µs": self.cpu_us}
         return measured | self.differences
+
+    def print_latencies(self, proxies: Sequence[Proxy], parts: Sequence[str]) -> None:
+        if "first" in parts:
+            self.print_differences(
+                "one client alone: µs to the first chunk",
+                self.figures(proxies, FIRST, ["first_us_p50"]),
+                {"first_us_p50": "<= 150"},
+            )
+        if "paced" in parts:
+            names = ["transit_us_p50", "transit_us_p90", "transit_us_p99"]
+            self.print_differences(
+                "200 paced streams: µs from upstream's write to the client's read",
+                self.figures(proxies, PACED, names),
+                dict(zip(names, ("<= 20", "-", "noise"), strict=True)),
+            )
 
     def print_differences(self, title: str, found: Figures, budgets: dict[str, str]) -> None:
         self.differences[title] = found
@@ -423,7 +444,6 @@ def run(
     with (
         tempfile.TemporaryDirectory(prefix="tokentee-bench-") as temporary,
         fast_upstream() as upstream_port,
-        contextlib.ExitStack() as running,
     ):
         folder = Path(temporary)
         itself = {
@@ -440,28 +460,29 @@ def run(
             bench.print_differences(
                 f"memory, {SLOW_STREAMS} open streams", found, {"KB per open stream": "<= 10"}
             )
-        proxies = [
-            running.enter_context(proxy(name, upstream_port, folder, core=core, against=against))
-            for name in bench.names
-        ]
+
+        @contextlib.contextmanager
+        def started() -> Iterator[list[Proxy]]:
+            place = Path(tempfile.mkdtemp(dir=folder))
+            with contextlib.ExitStack() as running:
+                yield [
+                    running.enter_context(
+                        proxy(name, upstream_port, place, core=core, against=against)
+                    )
+                    for name in bench.names
+                ]
+
         if "throughput" in parts:
-            bench.throughput(proxies, workloads)
+            for first in range(0, rounds, ROUNDS_OF_A_START):
+                with started() as proxies:
+                    of_start = range(first, min(rounds, first + ROUNDS_OF_A_START))
+                    bench.throughput(proxies, workloads, of_start)
             bench.print_throughput(workloads)
             if against:
                 bench.print_against(workloads)
-        if "first" in parts:
-            bench.print_differences(
-                "one client alone: µs to the first chunk",
-                bench.figures(proxies, FIRST, ["first_us_p50"]),
-                {"first_us_p50": "<= 150"},
-            )
-        if "paced" in parts:
-            names_of = ["transit_us_p50", "transit_us_p90", "transit_us_p99"]
-            bench.print_differences(
-                "200 paced streams: µs from upstream's write to the client's read",
-                bench.figures(proxies, PACED, names_of),
-                dict(zip(names_of, ("<= 20", "-", "noise"), strict=True)),
-            )
+        if {"first", "paced"} & set(parts):
+            with started() as proxies:
+                bench.print_latencies(proxies, parts)
     return bench
 
 
