@@ -192,6 +192,7 @@ def test_exceptions_are_still_needed() -> None:
     assert set(EXCEPTIONS) <= names
 
 
+@pytest.mark.large
 def test_cuts_mean_nothing() -> None:
     """Every exchange at random cuts and in the tap's batches; each tenth byte by byte."""
     rng = random.Random(20_261_120)
