@@ -4,10 +4,10 @@
     uv run pytest -m bench -n 0 -s tests/bench/bench_proxy.py
 
 One core is the proxy's, all of its threads together, and one is for upstream and client, which need
-less than a tenth of what the proxy needs. Every round plays each workload through each proxy, in an order that
-turns; a ratio is taken within a round, so that what else the machine does hits both sides, and
-bare runs twice in every round: the ratio of the two (A/A) says how far a figure can be trusted. All
-are started again after some rounds.
+less than a tenth of what the proxy needs. Every round plays each workload through each proxy, in an
+order that turns; a ratio is taken within a round, so that what else the machine does hits both
+sides, and bare runs twice in every round: the ratio of the two (A/A) says how far a figure can be
+trusted. All are started again after some rounds.
 
 Proxies: `tee` is `mitmdump -s addon/tee.py`, recording into SQLite with `before_end`; `run` is
 `tokentee run` with its lean master. Workloads marked "edited" are the same streams for a client
@@ -244,6 +244,18 @@ class Bench:
         self.differences: dict[str, Figures] = {}
         self.console = Console(width=160)
 
+    @contextlib.contextmanager
+    def started(self, upstream_port: int, folder: Path, core: int | None) -> Iterator[list[Proxy]]:
+        """All proxies, with new ledgers."""
+        place = Path(tempfile.mkdtemp(dir=folder))
+        with contextlib.ExitStack() as running:
+            yield [
+                running.enter_context(
+                    proxy(name, upstream_port, place, core=core, against=self.against)
+                )
+                for name in self.names
+            ]
+
     def throughput(
         self, proxies: Sequence[Proxy], workloads: Sequence[Workload], rounds: range
     ) -> None:
@@ -460,28 +472,16 @@ def run(
             bench.print_differences(
                 f"memory, {SLOW_STREAMS} open streams", found, {"KB per open stream": "<= 10"}
             )
-
-        @contextlib.contextmanager
-        def started() -> Iterator[list[Proxy]]:
-            place = Path(tempfile.mkdtemp(dir=folder))
-            with contextlib.ExitStack() as running:
-                yield [
-                    running.enter_context(
-                        proxy(name, upstream_port, place, core=core, against=against)
-                    )
-                    for name in bench.names
-                ]
-
         if "throughput" in parts:
             for first in range(0, rounds, ROUNDS_OF_A_START):
-                with started() as proxies:
+                with bench.started(upstream_port, folder, core) as proxies:
                     of_start = range(first, min(rounds, first + ROUNDS_OF_A_START))
                     bench.throughput(proxies, workloads, of_start)
             bench.print_throughput(workloads)
             if against:
                 bench.print_against(workloads)
         if {"first", "paced"} & set(parts):
-            with started() as proxies:
+            with bench.started(upstream_port, folder, core) as proxies:
                 bench.print_latencies(proxies, parts)
     return bench
 

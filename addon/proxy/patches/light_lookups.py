@@ -88,6 +88,7 @@ def _is_known() -> bool:
     client = Client(peername=("", 0), sockname=("", 0), timestamp_start=0.0)
     return (
         vars(Context(client, Options())).keys() == _FIELDS
-        and not {"get", "__contains__"} & vars(http.Headers).keys()
+        and http.Headers.get is Mapping.get
+        and http.Headers.__contains__ is Mapping.__contains__
         and hasattr(http, "_always_bytes")
     )

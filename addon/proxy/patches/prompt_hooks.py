@@ -1,9 +1,9 @@
-"""Edge. Hooks that wait for nothing, called in the turn of the event that they belong to.
+"""Edge. mitmproxy's layers go on behind a hook that waits for nothing in the turn of its event.
 
 Why: mitmproxy makes a task of asyncio for each hook, and comes back to its layers in a later turn:
 40 µs each, three for a short exchange, a twentieth of all that it costs (measured). Here the layers
-go on in the same turn, as soon as they have said all that they want done. A hook that has to wait
-for something waits in a task, as there, and after a turn that has taken long the layers go on in a
+go on at once, as soon as they have said all that they want done. A hook that has to wait for
+something waits in a task, as there, and after a turn that has taken long the layers go on in a
 later one: nobody else is served before its end. Which hooks of a flow are called, in which order,
 with what, and what happens with an exception stays as it is there.
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
@@ -155,6 +156,29 @@ async def master_of(*addons: object) -> Master:
     return master
 
 
+@asynccontextmanager
+async def connected(
+    layers: Any, *addons: object, is_prompt: bool = True
+) -> AsyncIterator[ProxyConnectionHandler]:
+    """mitmproxy's handler of a client, in front of these layers."""
+    master = await master_of(*addons)
+    give_back = hook_lists.install(master.addons)
+    assert isinstance(master.addons, HookLists)
+    handler = handler_of(master)
+    handler.layer = layers
+    if is_prompt:
+        handler.layer = PromptHooks(layers, handler, master.addons)  # type: ignore[assignment]
+    yield handler
+    give_back()
+    await master.done()
+
+
+async def later_turns() -> None:
+    """Let others have more turns than anything here takes."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 def play(
     does: Callable[[http.HTTPFlow], Any],
     *,
@@ -163,26 +187,19 @@ def play(
     turns: int = TURNS_MAX,
     hears: bool = False,
 ) -> list[str]:
-    """What addons and layers see of some flows that begin at once, and of a crash behind them."""
+    """What addons and layers see of some flows that begin at once."""
     seen: list[str] = []
     of = [tflow.tflow() for _ in range(flows)]
 
     async def scenario() -> None:
         kind = Hearing if hears else Noting
-        master = await master_of(Noting(seen, of, does), kind(seen, of, nothing))
-        give_back = hook_lists.install(master.addons)
-        handler = handler_of(master)
-        handler.layer = Layers(seen, of)  # type: ignore[assignment]
-        if is_prompt:
-            assert isinstance(master.addons, HookLists)
-            handler.layer = PromptHooks(handler.layer, handler, master.addons)  # type: ignore[assignment]
-        await handler.server_event(events.Start())
-        for _ in range(turns):
-            await asyncio.sleep(0.001 if turns == TURNS_MAX else 0)
-            if len([line for line in seen if "response" in line and "over" in line]) == flows:
-                break
-        give_back()
-        await master.done()
+        addons = Noting(seen, of, does), kind(seen, of, nothing)
+        async with connected(Layers(seen, of), *addons, is_prompt=is_prompt) as handler:
+            await handler.server_event(events.Start())
+            for _ in range(turns):
+                await asyncio.sleep(0.001 if turns == TURNS_MAX else 0)
+                if len([line for line in seen if "response" in line and "over" in line]) == flows:
+                    break
 
     run(scenario())
     return seen
@@ -251,34 +268,27 @@ def test_after_a_long_turn_the_order_is_the_same(flows: int):
     assert play(nothing, is_prompt=True, flows=flows) == play(nothing, is_prompt=False, flows=flows)
 
 
-def first_turn(turn: Callable[[], None] = lambda: None) -> list[str]:
+def first_turn() -> list[str]:
     """What is called before the first event of a connection is over."""
     seen: list[str] = []
+    in_this_turn: list[str] = []
     of = [tflow.tflow()]
 
     async def scenario() -> None:
-        master = await master_of(Noting(seen, of, nothing))
-        give_back = hook_lists.install(master.addons)
-        handler = handler_of(master)
-        assert isinstance(master.addons, HookLists)
-        layer: Any = PromptHooks(Layers(seen, of), handler, master.addons)  # type: ignore[arg-type]
-        turn()
-        seen.extend(type(command).__name__ for command in layer.handle_event(events.Start()))
-        before = list(seen)
-        for _ in range(10):
-            await asyncio.sleep(0)
-        give_back()
-        seen[:] = before
-        await master.done()
+        async with connected(Layers(seen, of), Noting(seen, of, nothing)) as handler:
+            handler.log = lambda message, *_: seen.append(message)  # type: ignore[method-assign]
+            await handler.server_event(events.Start())
+            in_this_turn.extend(seen)
+            await later_turns()
 
     run(scenario())
-    return seen
+    return in_this_turn
 
 
 def test_hooks_are_called_and_over_in_the_turn_of_their_event():
     assert first_turn() == [
         "requestheaders of 0",
-        "Log",
+        "asked for all",
         "requestheaders of 0 is over",
         "request of 0",
         "request of 0 is over",
@@ -289,7 +299,7 @@ def test_hooks_are_called_and_over_in_the_turn_of_their_event():
 
 @pytest.mark.usefixtures("slow_turns")
 def test_in_a_turn_that_has_taken_long_the_layers_do_not_go_on():
-    assert first_turn() == ["requestheaders of 0", "Log"]
+    assert first_turn() == ["requestheaders of 0", "asked for all"]
 
 
 @pytest.mark.parametrize("is_prompt", [False, True])
@@ -300,17 +310,10 @@ def test_a_hook_is_called_though_its_event_crashes(
     of = [tflow.tflow()]
 
     async def scenario() -> None:
-        master = await master_of(Noting(seen, of, nothing))
-        give_back = hook_lists.install(master.addons)
-        handler = handler_of(master)
-        handler.layer = Layers(seen, of)  # type: ignore[assignment]
-        if is_prompt:
-            handler.layer = PromptHooks(handler.layer, handler, master.addons)  # type: ignore[arg-type, assignment]
-        await handler.server_event(events.DataReceived(handler.client, b""))
-        for _ in range(10):
-            await asyncio.sleep(0)
-        give_back()
-        await master.done()
+        addon = Noting(seen, of, nothing)
+        async with connected(Layers(seen, of), addon, is_prompt=is_prompt) as handler:
+            await handler.server_event(events.DataReceived(handler.client, b""))
+            await later_turns()
 
     run(scenario())
     assert seen[:2] == ["request of 0", "request of 0 is over"]
@@ -334,12 +337,8 @@ def test_a_hook_that_nobody_waits_for_is_called_and_not_answered():
             yield hook
 
     async def scenario() -> None:
-        master = await master_of(Ending())
-        give_back = hook_lists.install(master.addons)
-        layer = PromptHooks(Once(), handler_of(master), master.addons)  # type: ignore[arg-type]
-        assert list(layer.handle_event(events.Start())) == []
-        give_back()
-        await master.done()
+        async with connected(Once(), Ending()) as handler:
+            assert list(handler.layer.handle_event(events.Start())) == []
 
     run(scenario())
     assert seen == ["Start", "tcp_end"]
@@ -377,15 +376,10 @@ def test_a_manager_that_was_given_back_calls_hooks_as_mitmproxy():
     of = [tflow.tflow()]
 
     async def scenario() -> None:
-        master = await master_of(Noting(seen, of, nothing))
-        give_back = hook_lists.install(master.addons)
-        handler = handler_of(master)
-        handler.layer = PromptHooks(Layers(seen, of), handler, master.addons)  # type: ignore[arg-type, assignment]
-        give_back()
-        await handler.server_event(events.Start())
-        for _ in range(20):
-            await asyncio.sleep(0)
-        await master.done()
+        async with connected(Layers(seen, of), Noting(seen, of, nothing)) as handler:
+            handler.master.addons.__class__ = addonmanager.AddonManager
+            await handler.server_event(events.Start())
+            await later_turns()
 
     run(scenario())
     assert seen[-1] == "response of 0 is over"
