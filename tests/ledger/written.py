@@ -1,7 +1,9 @@
 """Exchanges, readings and charges to write, and ledgers to write them with."""
 
 import contextlib
+import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -106,6 +108,16 @@ class Written:
     said: list[tuple[str, str]] = field(default_factory=list)
     batches: list[Sequence[Receipt]] = field(default_factory=list)
     resolved: threading.Condition = field(default_factory=threading.Condition)
+
+    def open(self, exchange: Exchange) -> None:
+        """Open it, and wait until its row is committed."""
+        self.ledger.open(exchange)
+        deadline = time.monotonic() + 30
+        with contextlib.closing(sqlite3.connect(self.ledger.file)) as connection:
+            query = "SELECT 1 FROM exchanges WHERE id = ?"
+            while not connection.execute(query, (exchange.id,)).fetchall():
+                assert time.monotonic() < deadline, "an open row was not written"
+                time.sleep(0.001)
 
     def settle(self, exchange: Exchange, read: Reading | None = None) -> Receipt:
         """Settle it, and wait for what becomes of it."""

@@ -1,15 +1,14 @@
 """Edge (threads). The queue to the writer: any thread puts into it without waiting, and the writer
 takes all queued items.
 
-Settled exchanges wake the writer, since clients wait for their commit. Open ones do not: the writer
-commits them with the next batch, or alone after `OPEN_SECONDS_MAX`. So an exchange that ends sooner
-is one row, inserted once.
+Settled exchanges wake the writer, since clients wait for their commit. Open ones do not: an open
+row is committed when it has waited for `OPEN_SECONDS_MAX`, or with another batch after half of
+that. So an exchange that ends sooner is one row, inserted once.
 """
 
 import time
-from collections import deque
 from queue import Empty, SimpleQueue
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ledger.model.learned import Learned
 from ledger.store.processes.set_aside import SetAside
@@ -25,13 +24,18 @@ rows before it commits, as PostgreSQL does with `commit_delay` and `commit_sibli
 costs 360 µs of CPU, one of sixteen 108 µs (measured). A single client never waits, nor does a batch
 of `GATHER_ENOUGH` rows."""
 
-
 OPEN_SECONDS_MAX = 0.05
-"""How long an open row waits for another commit. A proxy that is killed in this time leaves no row
-of a request that it sent just before. Writing an open row first costs half as much again as one
+"""How long an open row waits for its own end. A proxy that is killed in this time leaves no row of
+a request that it sent just before. Writing an open row first costs half as much again as one
 insert, and in a commit of its own twice as much (measured); short answers would pay for that."""
 
 type _Signal = Literal["opened", "stop"]
+
+
+class _Opened(NamedTuple):
+    since: float
+    """As `time.monotonic`."""
+    job: Job
 
 
 class Incoming:
@@ -40,7 +44,9 @@ class Incoming:
     def __init__(self, set_aside: SetAside) -> None:
         self.is_closed = False
         self._queue: SimpleQueue[Job | Learned | _Signal] = SimpleQueue()
-        self._opened: deque[Job] = deque()
+        self._opened: dict[str, _Opened] = {}
+        """By the id of the exchange, the oldest first. Other threads change it meanwhile, so it is
+        only copied and looked up: each of that is one step."""
         self._is_opened_told = False
         """Whether the writer knows that open exchanges wait."""
         self._set_aside = set_aside
@@ -55,11 +61,10 @@ class Incoming:
         """Put an opened exchange; a full queue drops it, since its settled row holds everything."""
         if not self.is_closed and self.count < WAITING_MAX // 2:
             self._under_way += 1
-            self._opened.append(job)
-            # Checked after the append: the writer clears the flag before it takes the jobs.
+            self._opened[job.exchange.id] = _Opened(time.monotonic(), job)
+            # Checked afterwards: the writer clears the flag before it takes the jobs.
             if not self._is_opened_told:
-                self._is_opened_told = True
-                self._queue.put("opened")
+                self._tell_opened()
 
     def settle(self, job: Job) -> str | None:
         """Put a settled exchange; the reason why it was refused, or None."""
@@ -69,6 +74,8 @@ class Incoming:
         if self._queue.qsize() >= WAITING_MAX:
             return "the ledger is overrun"
         self._queue.put(job)
+        # Only now: whoever is refused keeps the open row.
+        self._opened.pop(job.exchange.id, None)
         return None
 
     def learn(self, lesson: Learned) -> None:
@@ -97,26 +104,35 @@ class Incoming:
                 elif isinstance(item, Learned):
                     lessons.append(item)
                 elif item == "stop":
-                    self._take_opened(jobs)
+                    self._take_opened(jobs, until=time.monotonic())
                     return True
                 elif item != "opened":
                     self._set_aside.add(item, TypeError("not an item for the writer"))
                 item = self._queue.get_nowait()
         except Empty:
-            self._take_opened(jobs)
+            self._take_opened(jobs, until=time.monotonic() - OPEN_SECONDS_MAX / 2)
             return False
 
     def _first(self, wait_seconds: float | None) -> Job | Learned | _Signal:
         """The first item that needs a commit now. Raises Empty."""
         item = self._queue.get(timeout=wait_seconds)
-        deadline = time.monotonic() + OPEN_SECONDS_MAX
         while item == "opened":
-            item = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
+            oldest = next(iter(self._opened.copy().values()), None)
+            due = oldest.since + OPEN_SECONDS_MAX if oldest else 0.0
+            item = self._queue.get(timeout=max(0.0, due - time.monotonic()))
         return item
 
-    def _take_opened(self, jobs: list[Job]) -> None:
-        """Taken after the settled ones, so that the open row of a settled exchange is in the same
-        batch."""
+    def _take_opened(self, jobs: list[Job], *, until: float) -> None:
+        """Move what was opened until then. Taken after the settled ones, so that an exchange that
+        has settled meanwhile is in one batch only."""
         self._is_opened_told = False
-        while self._opened:
-            jobs.append(self._opened.popleft())
+        for name, opened in self._opened.copy().items():
+            if opened.since > until:
+                self._tell_opened()
+                return
+            if self._opened.pop(name, None) is not None:
+                jobs.append(opened.job)
+
+    def _tell_opened(self) -> None:
+        self._is_opened_told = True
+        self._queue.put("opened")

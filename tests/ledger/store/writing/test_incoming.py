@@ -2,17 +2,17 @@
 
 import threading
 import time
+from unittest.mock import Mock
 
 import pytest
 
 from ledger.model.exchange import State
 from ledger.model.learned import Learned
-from ledger.store import db
 from ledger.store.processes.set_aside import SetAside
 from ledger.store.writing import batch_insert, incoming
 from ledger.store.writing.incoming import Incoming
 from ledger.store.writing.jobs import Job
-from tests.ledger.written import NOON, opened, reading, rows, settled, writing
+from tests.ledger.written import NOON, opened, reading, settled, writing
 
 FOREVER = 600.0
 LESSON = Learned(origin="o", path="/", verdict="opt_in", learned_at=NOON, expires_at=NOON)
@@ -34,22 +34,66 @@ def taken(queue: Incoming, wait_seconds: float | None = None) -> tuple[list[str]
     return sorted(f"{job.exchange.id} {job.exchange.state.value}" for job in jobs), is_closed
 
 
-def test_open_rows_go_with_the_next_settled_one(queue, monkeypatch):
-    monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", FOREVER)
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of the queue; moved by hand."""
+    time_of_queue = Mock(monotonic=Mock(return_value=1_000.0))
+    monkeypatch.setattr(incoming, "time", time_of_queue)
+    return time_of_queue.monotonic
+
+
+@pytest.mark.parametrize(
+    ("put", "others"),
+    [(lambda q: q.settle(ended("c")), ["c settled"]), (lambda q: q.learn(LESSON), [])],
+)
+def test_an_open_row_goes_with_others_after_half_its_time(queue, clock, put, others):
     queue.open(Job(opened("a")))
+    clock.return_value += incoming.OPEN_SECONDS_MAX / 2
     queue.open(Job(opened("b")))
     assert queue.count == 3  # with the signal that wakes the writer
-    queue.settle(ended("a"))
-    assert taken(queue) == (["a open", "a settled", "b open"], False)
+    put(queue)
+    assert taken(queue) == (["a open", *others], False)
+
+
+def test_an_open_row_that_is_left_is_taken_when_it_is_due(queue, clock):
+    queue.open(Job(opened("a")))
+    queue.settle(ended("b"))
+    assert taken(queue) == (["b settled"], False)
+    clock.return_value += incoming.OPEN_SECONDS_MAX
+    assert taken(queue) == (["a open"], False)
     assert queue.count == 0
 
 
-@pytest.mark.parametrize("put", [lambda q: q.learn(LESSON), lambda q: q.close()])
-def test_lessons_and_the_end_take_open_rows_with_them(queue, monkeypatch, put):
+def test_the_oldest_open_row_says_when_they_are_due(queue, clock, monkeypatch):
     monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", FOREVER)
     queue.open(Job(opened("a")))
-    put(queue)
-    assert taken(queue) == (["a open"], queue.is_closed)
+    clock.return_value += FOREVER
+    queue.open(Job(opened("b")))
+    assert taken(queue) == (["a open"], False)
+    assert queue.count == 2  # b, and the signal that it is left
+
+
+def test_what_settles_before_its_open_row_is_due_has_none(queue, monkeypatch):
+    monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", FOREVER)
+    queue.open(Job(opened("a")))
+    queue.settle(ended("a"))
+    assert taken(queue) == (["a settled"], False)
+    assert queue.count == 0
+
+
+def test_the_refused_end_of_an_exchange_leaves_its_open_row(queue, monkeypatch):
+    queue.open(Job(opened("a")))
+    monkeypatch.setattr(incoming, "WAITING_MAX", 1)
+    assert queue.settle(ended("a")) == "the ledger is overrun"
+    queue.close()
+    assert taken(queue) == (["a open"], True)
+
+
+def test_the_end_takes_all_open_rows(queue, monkeypatch):
+    monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", FOREVER)
+    queue.open(Job(opened("a")))
+    queue.close()
+    assert taken(queue) == (["a open"], True)
 
 
 def test_an_open_row_that_nothing_follows_goes_alone(queue, monkeypatch):
@@ -105,16 +149,3 @@ def test_what_opens_and_ends_soon_is_inserted_once(new_sqlite, monkeypatch):
         written.ledger.open(opened("a"))
         written.settle(settled("a"))
         assert written_states == [State.SETTLED]
-
-
-def test_an_open_row_is_on_disk_soon(new_sqlite):
-    url = new_sqlite()
-    with writing(url) as written:
-        written.ledger.open(opened("a"))
-        engine = db.open_engine(url)
-        deadline = time.monotonic() + 60
-        while not (found := rows(engine, "SELECT id, state FROM exchanges")):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        engine.dispose()
-    assert found == [("a", "open")]
