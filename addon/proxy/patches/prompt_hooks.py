@@ -29,6 +29,7 @@ from mitmproxy.proxy.server import ConnectionHandler
 from mitmproxy.utils import asyncio_utils
 
 from addon.proxy.patches.hook_lists import HookLists
+from addon.proxy.patches.joined_sends import joined
 from addon.proxy.patches.versions import is_known_version
 
 type Commands = Generator[commands.Command, Any, None]
@@ -38,7 +39,8 @@ TURN_SECONDS_MAX = 0.005
 
 
 class PromptHooks:
-    """Stands for a connection's first layer: takes its events, and gives its commands but hooks."""
+    """Stands for a connection's first layer: takes its events, and gives its commands but hooks,
+    with its writes joined."""
 
     def __init__(self, layer: Layer, handler: ProxyConnectionHandler, manager: HookLists) -> None:
         self._layer = layer
@@ -55,7 +57,7 @@ class PromptHooks:
         over: deque[commands.StartHook] = deque()
         try:
             while True:
-                for command in self._layer.handle_event(event):
+                for command in joined(self._layer.handle_event(event)):
                     if isinstance(command, commands.StartHook) and is_prompt:
                         # A task has a context of its own, too.
                         is_over = copy_context().run(self._call, command)

@@ -202,6 +202,20 @@ def play(
     return asked
 
 
+def in_a_row(asked: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    """With what is sent to one side in a row as one: it may go there in one write."""
+    found: list[tuple[object, ...]] = []
+    for each in asked:
+        before = found[-1] if found else ("",)
+        if each[0] == "send" == before[0] and each[1] == before[1]:
+            assert isinstance(before[2], bytes)
+            assert isinstance(each[2], bytes)
+            found[-1] = ("send", each[1], before[2] + each[2])
+        else:
+            found.append(each)
+    return found
+
+
 @contextlib.contextmanager
 def wrapped() -> Iterator[None]:
     uninstalls = [

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.addon.proxy.patches.layers import HOOKS, Step, play, wrapped
+from tests.addon.proxy.patches.layers import HOOKS, Step, in_a_row, play, wrapped
 
 pytestmark = pytest.mark.large
 
@@ -63,20 +63,6 @@ def steps_of(draw: st.DrawFn) -> list[Step]:
     return steps
 
 
-def joined(asked: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    """With what is sent to one side in a row as one: chunks of one read may go on together."""
-    found: list[tuple[object, ...]] = []
-    for each in asked:
-        before = found[-1] if found else ("",)
-        if each[0] == "send" == before[0] and each[1] == before[1]:
-            assert isinstance(before[2], bytes)
-            assert isinstance(each[2], bytes)
-            found[-1] = ("send", each[1], before[2] + each[2])
-        else:
-            found.append(each)
-    return found
-
-
 @settings(max_examples=100, deadline=None)
 @given(steps_of(), st.sampled_from(HOOKS))
 @example([Step(True, REQUESTS[0]), Step(False, ANSWERS[2])], "marks")
@@ -84,7 +70,7 @@ def test_the_layers_ask_for_the_same(steps: list[Step], kind: str) -> None:
     theirs = play(steps, kind)
     with wrapped():
         ours = play(steps, kind, has_prompt_hooks=True)
-    assert joined(ours) == joined(theirs)
+    assert in_a_row(ours) == in_a_row(theirs)
 
 
 def test_an_exchange_passes_through_the_driver() -> None:
