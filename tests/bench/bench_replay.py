@@ -5,7 +5,9 @@
 
 Every reading is a process of its own, as a user starts it. Rates are of CPU seconds, which other
 work on the machine disturbs least, and of wall seconds; `start` is what a replay of one exchange
-takes and is left out of none of them. The ratio of known to first is by CPU.
+takes and is left out of none of them. The ratio of known to first is by CPU. `cores` says how many
+cores were busy: one process keeps more than one busy, since its writer is a thread that holds the
+interpreter lock little, so two of them cannot be twice as fast on two cores.
 """
 
 import argparse
@@ -89,7 +91,9 @@ def measure(short: int, long_mb: int, rounds: int) -> dict[str, object]:
         for name in ("long.jsonl", "long.mitm"):
             size = recordings.write(root / name, recordings.longs(streams, LONG_BYTES))
             files[name] = (root / name, streams, size)
-        print(f"{'file':16}{'':>14}{'/CPU s':>9}{'MB/CPU s':>10}{'/s':>9}{'MB/s':>8}  RSS MB")
+        print(
+            f"{'file':16}{'':>14}{'/CPU s':>9}{'MB/CPU s':>10}{'/s':>9}{'MB/s':>8}{'cores':>7}  RSS MB"
+        )
         for turn in range(rounds):
             start = replay(one, root / f"{turn}-one.db", count=1)
             print(f"{'one exchange':16}{'start':>14}  {start.cpu_seconds:.2f} CPU s")
@@ -117,6 +121,7 @@ def _figures(run: Run, count: int, size: int) -> dict[str, object]:
         "exchanges_per_second": count / run.wall_seconds,
         "mb_per_cpu_second": size / run.cpu_seconds / 1e6,
         "mb_per_second": size / run.wall_seconds / 1e6,
+        "cores_busy": run.cpu_seconds / run.wall_seconds,
         "rss_mb": [run.at(0.25), run.at(0.5), run.at(1)],
     }
 
@@ -124,7 +129,7 @@ def _figures(run: Run, count: int, size: int) -> dict[str, object]:
 def _line(figures: dict[str, Any]) -> str:
     return (
         "{exchanges_per_cpu_second:>9,.0f}{mb_per_cpu_second:>10,.0f}"
-        "{exchanges_per_second:>9,.0f}{mb_per_second:>8,.0f}  {rss_mb}"
+        "{exchanges_per_second:>9,.0f}{mb_per_second:>8,.0f}{cores_busy:>7.2f}  {rss_mb}"
     ).format(**figures)
 
 
