@@ -46,6 +46,12 @@ def test_a_write_alone_is_passed_on_as_it_is():
     assert list(joined([])) == []
 
 
+def test_datagrams_stay_apart():
+    udp = connection.Server(address=("s", 3), transport_protocol="udp")
+    given = [to(CLIENT, b"a"), to(udp, b"b"), to(udp, b"c"), to(CLIENT, b"d"), to(CLIENT, b"e")]
+    assert sent([*given]) == [(CLIENT, b"a"), (udp, b"b"), (udp, b"c"), (CLIENT, b"de")]
+
+
 def test_the_order_among_others_stays():
     log, close = commands.Log("said"), commands.CloseConnection(CLIENT)
     assert sent(
