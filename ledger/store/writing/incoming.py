@@ -2,8 +2,8 @@
 takes all queued items.
 
 Settled exchanges wake the writer, since clients wait for their commit. Open ones do not: an open
-row is committed when it has waited for `OPEN_SECONDS_MAX`, or with another batch after half of
-that. So an exchange that ends sooner is one row, inserted once.
+row is committed when it has waited for `OPEN_SECONDS_MAX`, or with the last batch before that. So
+an exchange that ends sooner is one row, inserted once.
 """
 
 import time
@@ -110,7 +110,8 @@ class Incoming:
                     self._set_aside.add(item, TypeError("not an item for the writer"))
                 item = self._queue.get_nowait()
         except Empty:
-            self._take_opened(jobs, until=time.monotonic() - OPEN_SECONDS_MAX / 2)
+            # A busy writer comes back after `GATHER_SECONDS`; what is due by then goes now.
+            self._take_opened(jobs, until=time.monotonic() - OPEN_SECONDS_MAX + GATHER_SECONDS)
             return False
 
     def _first(self, wait_seconds: float | None) -> Job | Learned | _Signal:

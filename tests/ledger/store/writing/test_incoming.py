@@ -46,9 +46,9 @@ def clock(monkeypatch):
     ("put", "others"),
     [(lambda q: q.settle(ended("c")), ["c settled"]), (lambda q: q.learn(LESSON), [])],
 )
-def test_an_open_row_goes_with_others_after_half_its_time(queue, clock, put, others):
+def test_an_open_row_goes_with_the_last_batch_before_it_is_due(queue, clock, put, others):
     queue.open(Job(opened("a")))
-    clock.return_value += incoming.OPEN_SECONDS_MAX / 2
+    clock.return_value += incoming.OPEN_SECONDS_MAX - incoming.GATHER_SECONDS
     queue.open(Job(opened("b")))
     assert queue.count == 3  # with the signal that wakes the writer
     put(queue)
