@@ -16,6 +16,7 @@ from mitmproxy.proxy import commands
 type Commands = Generator[commands.Command, Any, None]
 
 JOINED_BYTES_MAX = 65_536
+"""A write of more gains nothing: a byte costs more than the call."""
 JOINED_SECONDS_MAX = 0.001
 """The layers may work for long on one event; then a write that has waited this long is not joined
 any more."""
