@@ -6,7 +6,9 @@ row is committed when it has waited for `OPEN_SECONDS_MAX`, or with the last bat
 an exchange that ends sooner is one row, inserted once.
 """
 
+import threading
 import time
+from collections import deque
 from queue import Empty, SimpleQueue
 from typing import Literal, NamedTuple
 
@@ -17,12 +19,14 @@ from ledger.store.writing.jobs import Job
 WAITING_MAX = 50_000
 """Rows in memory: about 150 MB, and more than a minute of a busy proxy core."""
 GATHER_SECONDS = 0.01
-GATHER_SIBLINGS = 4
+GATHER_SETTLED = 4
 GATHER_ENOUGH = 32
-"""While at least `GATHER_SIBLINGS` exchanges are open, the writer waits `GATHER_SECONDS` for more
-rows before it commits, as PostgreSQL does with `commit_delay` and `commit_siblings`: a row alone
-costs 360 µs of CPU, one of sixteen 108 µs (measured). A single client never waits, nor does a batch
-of `GATHER_ENOUGH` rows."""
+"""While `GATHER_SETTLED` exchanges have settled lately, one in `GATHER_SECONDS`, and any is open,
+the writer waits that long for further rows before it commits, as PostgreSQL does with
+`commit_delay`: a row alone costs 360 µs of CPU, one of sixteen 108 µs (measured). The wait ends
+when no exchange is open any more, or with a batch of `GATHER_ENOUGH` rows. A single client never
+waits. Six clients pass 1.5 times as many answers as with a wait to its end, sixteen 1.05 times
+(measured)."""
 
 OPEN_SECONDS_MAX = 0.05
 """How long an open row waits for its own end. A proxy that is killed in this time leaves no row of
@@ -51,6 +55,10 @@ class Incoming:
         """Whether the writer knows that open exchanges wait."""
         self._set_aside = set_aside
         self._under_way = 0
+        self._settled_at = deque([0.0] * GATHER_SETTLED, GATHER_SETTLED)
+        """When the last ones settled, as `time.monotonic`."""
+        self._gathering: threading.Event | None = None
+        """While the writer waits for more rows: set when it has enough."""
 
     @property
     def count(self) -> int:
@@ -73,9 +81,12 @@ class Incoming:
             return "the ledger is closed"
         if self._queue.qsize() >= WAITING_MAX:
             return "the ledger is overrun"
+        self._settled_at.append(time.monotonic())
         self._queue.put(job)
         # Only now: whoever is refused keeps the open row.
         self._opened.pop(job.exchange.id, None)
+        if (gathering := self._gathering) is not None and self._has_enough():
+            gathering.set()
         return None
 
     def learn(self, lesson: Learned) -> None:
@@ -96,8 +107,7 @@ class Incoming:
         """
         try:
             item = self._first(wait_seconds)
-            if self._queue.qsize() < GATHER_ENOUGH and self._under_way >= GATHER_SIBLINGS:
-                time.sleep(GATHER_SECONDS)
+            self._gather()
             while True:
                 if isinstance(item, Job):
                     jobs.append(item)
@@ -122,6 +132,19 @@ class Incoming:
             due = oldest.since + OPEN_SECONDS_MAX if oldest else 0.0
             item = self._queue.get(timeout=max(0.0, due - time.monotonic()))
         return item
+
+    def _gather(self) -> None:
+        """Wait for more rows, if more are soon to come."""
+        settled_within = self._settled_at[-1] - self._settled_at[0]
+        if settled_within >= GATHER_SETTLED * GATHER_SECONDS:
+            return
+        self._gathering = threading.Event()
+        if not self._has_enough():
+            self._gathering.wait(GATHER_SECONDS)
+        self._gathering = None
+
+    def _has_enough(self) -> bool:
+        return not self._under_way or self._queue.qsize() >= GATHER_ENOUGH
 
     def _take_opened(self, jobs: list[Job], *, until: float) -> None:
         """Move what was opened until then. Taken after the settled ones, so that an exchange that

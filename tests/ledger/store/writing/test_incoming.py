@@ -115,6 +115,54 @@ def test_a_wait_that_ends_takes_what_is_there(queue):
     assert taken(queue, 0.0) == ([], False)
 
 
+@pytest.fixture
+def patient(monkeypatch) -> float:
+    """A queue that would wait for more rows longer than any test takes; when it began."""
+    monkeypatch.setattr(incoming, "GATHER_SECONDS", 60.0)
+    monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", FOREVER)
+    return time.monotonic()
+
+
+def test_rows_that_come_soon_after_each_other_are_gathered(queue, patient):
+    names = "abcdefgh"
+    for name in names:
+        queue.open(Job(opened(name)))
+    first, rest = names[: incoming.GATHER_SETTLED], names[incoming.GATHER_SETTLED :]
+    for name in first:
+        queue.settle(ended(name))
+    batches: list[list[str]] = []
+    writer = threading.Thread(target=lambda: batches.append(taken(queue)[0]))
+    writer.start()
+    while queue._gathering is None:
+        assert time.monotonic() - patient < 30, "it does not wait for more"
+        time.sleep(0.001)
+    for name in rest:
+        queue.settle(ended(name))
+    writer.join()
+    assert batches == [[f"{name} settled" for name in names]]
+    assert time.monotonic() - patient < 30, "it waits although no exchange is open"
+
+
+def test_a_batch_that_is_large_enough_waits_for_no_more(queue, patient):
+    names = [f"{number:03}" for number in range(incoming.GATHER_ENOUGH + 8)]
+    for name in names:
+        queue.open(Job(opened(name)))
+    for name in names[: incoming.GATHER_ENOUGH + 1]:
+        queue.settle(ended(name))
+    assert len(taken(queue)[0]) == incoming.GATHER_ENOUGH + 1
+    assert time.monotonic() - patient < 30
+
+
+def test_rows_that_come_now_and_then_wait_for_none(queue, clock, patient):
+    for name in "abcdefgh":
+        queue.open(Job(opened(name)))
+    for name in "abcdef":
+        clock.return_value += incoming.GATHER_SECONDS * 4 / 3
+        queue.settle(ended(name))
+        assert f"{name} settled" in taken(queue)[0]
+    assert time.monotonic() - patient < 30
+
+
 def test_many_threads_lose_none(queue, monkeypatch):
     """What is opened and not settled is taken as open, what is settled as settled, each once."""
     monkeypatch.setattr(incoming, "OPEN_SECONDS_MAX", 0.001)
