@@ -1,6 +1,8 @@
 """Wiring. `tokentee top`: running requests, live, once, or as one line for a status bar."""
 
+import signal
 import sys
+import threading
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -62,13 +64,24 @@ def _live(ask: "Callable[[], Activity]") -> None:
     from ledger.reports.activity_text import lines
 
     screen = console()
+    asked = threading.Event()
+
+    def end(_signal: int, _frame: object) -> None:
+        # Python drops an exception that is raised in a destructor or a callback, as any may run
+        # just then; so the loop looks, too.
+        asked.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, end)
     try:
         # The alternate screen is redrawn in place, so that nothing flickers and nothing scrolls.
         with Live(console=screen, screen=True, auto_refresh=False) as live:
-            while True:
+            while not asked.is_set():
                 started = time.monotonic()
                 shown = lines(ask(), screen.width, screen.height)
                 live.update(Text("\n".join(shown), no_wrap=True, overflow="crop"), refresh=True)
-                time.sleep(max(EVERY_SECONDS, SHARE * (time.monotonic() - started)))
+                asked.wait(max(EVERY_SECONDS, SHARE * (time.monotonic() - started)))
     except KeyboardInterrupt:
         pass
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -12,6 +12,9 @@ import time
 
 import pytest
 
+from ledger.commands import top
+from ledger.reports import activity_text
+
 
 def test_once_and_as_one_line(run):
     result = run("top", "--line")
@@ -30,7 +33,7 @@ def test_live_in_a_terminal_until_ctrl_c(ledger):
         stdin=slave,
         stdout=slave,
         stderr=slave,
-        env=environment,
+        env=environment | {"PYTHONFAULTHANDLER": "1"},
     )
     os.close(slave)
     seen, deadline = b"", time.monotonic() + 60
@@ -43,9 +46,33 @@ def test_live_in_a_terminal_until_ctrl_c(ledger):
             if select.select([master], [], [], 0.2)[0]:
                 with contextlib.suppress(OSError):  # the other end is closed
                     seen += os.read(master, 65536)
-        assert process.wait(30) == 0
+        if process.poll() is None:
+            process.send_signal(signal.SIGABRT)  # where it stands
+            time.sleep(1)
+            pytest.fail(os.read(master, 65536).decode())
+        assert process.returncode == 0
     finally:
         process.kill()
+        process.wait()
         os.close(master)
     assert b"\x1b[?1049h" in seen  # the alternate screen
     assert b"tokentee top" in seen
+
+
+def test_an_interrupt_that_python_drops_ends_it_all_the_same(monkeypatch):
+    class Interrupting:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    dropped: list[object] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def ask() -> None:
+        assert not dropped, "it goes on"
+        Interrupting()
+
+    monkeypatch.setattr(activity_text, "lines", lambda *_: ["shown"])
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: dropped.append(lost.exc_type))
+    top._live(ask)  # type: ignore[arg-type]
+    assert dropped == [KeyboardInterrupt]
+    assert signal.getsignal(signal.SIGINT) is before
