@@ -46,11 +46,12 @@ def test_live_in_a_terminal_until_ctrl_c(ledger):
             if select.select([master], [], [], 0.2)[0]:
                 with contextlib.suppress(OSError):  # the other end is closed
                     seen += os.read(master, 65536)
-        if process.poll() is None:
-            process.send_signal(signal.SIGABRT)  # where it stands
-            time.sleep(1)
+        try:
+            assert process.wait(30) == 0
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # prints where it stands
+            process.wait(30)
             pytest.fail(os.read(master, 65536).decode())
-        assert process.returncode == 0
     finally:
         process.kill()
         process.wait()

@@ -144,8 +144,12 @@ def test_an_open_row_does_not_wait_for_its_end(new_sqlite):
     url = new_sqlite()
     with writing(url) as written:
         written.open(opened("a"))
+        written.settle(settled("b"))
         engine = db.open_engine(url)
-        assert rows(engine, "SELECT id, state, node FROM exchanges") == [("a", "open", "host/1/1")]
+        assert rows(engine, "SELECT id, state, node FROM exchanges ORDER BY id") == [
+            ("a", "open", "host/1/1"),
+            ("b", "settled", "host/1/1"),
+        ]
         engine.dispose()
 
 
