@@ -183,13 +183,6 @@ UNKNOWN_TO_READERS = re.compile(r"\b(DESIGN|FIELD|FINDINGS|MITMPROXY|STYLE|WIRE)
 """Documents that are neither in the repository nor on the web."""
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "core", "manager"}
 LINES_MAX = 600
-MODULES_MIN, MODULES_MAX = 4, 12
-"""Of one room: fewer are no room of their own, more are several."""
-FEW = {
-    "addon": "the script for mitmproxy and the command alone; everything else is in a room",
-    "ledger": "the commands and the wiring of a ledger alone; everything else is in a room",
-}
-"""Rooms of fewer modules, and why."""
 
 
 def name_of(path: Path) -> str:
@@ -329,15 +322,6 @@ def test_no_module_of_the_addon_shadows_the_standard_library():
 
 def test_every_room_is_in_the_table_of_arrows():
     assert {room_of(name) for name in NAMES} == set(ARROWS)
-
-
-def test_a_room_has_as_many_modules_as_one_job_needs():
-    sizes = dict.fromkeys(ARROWS, 0)
-    for path in MODULES:
-        if path.name != "__init__.py":
-            sizes[room_of(name_of(path))] += 1
-    assert {room: size for room, size in sizes.items() if size > MODULES_MAX} == {}
-    assert {room for room, size in sizes.items() if size < MODULES_MIN} == set(FEW)
 
 
 @pytest.mark.parametrize("room", sorted(ARROWS))
