@@ -1,20 +1,26 @@
-"""The parts of the README that are made from the code: commands, options, columns, an example.
+"""The parts of the documentation that are made from the code: commands, options, columns,
+endpoints, providers, an example.
 
-    uv run python -m tests.reference          writes them into README.md
+    uv run python -m tests.reference          writes them into README.md and docs/
 
 A part stands between `<!-- NAME -->` and `<!-- /NAME -->`; a test compares it with the code.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from addon.cli import COMMANDS
+from addon.dialects import routes
+from addon.dialects.routes import ROWS, WEBSOCKET_ROWS, Row
 from addon.proxy import options as proxy_options
+from ledger.model.providers import PROVIDERS, Provider, StreamUsage
 from ledger.store.requests_view import REQUEST_COLUMNS
 from ledger.store.schema.descriptions import description_of
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+"""Every page of documentation."""
 NEW_PROVIDER = Path(__file__).parent / "addon" / "dialects" / "test_new_provider.py"
 
 
@@ -46,20 +52,71 @@ def dialect() -> str:
     return f"```python\n# addon/dialects/lumen.py\n{code}\n```"
 
 
+HOSTS_SHOWN_MAX = 2
+_USAGE = {
+    StreamUsage.OPT_IN: "when asked for",
+    StreamUsage.AUTOMATIC: "always",
+    StreamUsage.UNKNOWN: "learned",
+}
+
+
+def endpoints() -> str:
+    """A row for each dialect, with its operation and paths."""
+    lines = ["| format | operation | paths end in | only at |", "|---|---|---|---|"]
+    for name, rows in _by_dialect():
+        dialect = routes.DIALECTS[name]
+        paths = ", ".join(f"`{_shown(row)}`" for row in rows)
+        only = sorted({provider for row in rows for provider in row.providers})
+        lines.append(f"| {name} | {dialect.operation} | {paths} | {', '.join(only)} |")
+    return "\n".join(lines)
+
+
+def providers() -> str:
+    """A row for each provider: hosts, price list, and the way to get usage in streams."""
+    lines = ["| provider | hosts | price list | usage in streams |", "|---|---|---|---|"]
+    rows = sorted(PROVIDERS, key=lambda provider: provider.name)
+    lines += [
+        f"| {row.name} | {_hosts(row)} | {row.prices or '-'} | {_USAGE[row.stream_usage]} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def _by_dialect() -> Iterator[tuple[str, list[Row]]]:
+    found: dict[str, list[Row]] = {}
+    for row in (*ROWS, *WEBSOCKET_ROWS):
+        if row.dialect is not None:
+            found.setdefault(row.dialect.name, []).append(row)
+    yield from sorted(found.items())
+
+
+def _shown(row: Row) -> str:
+    method = "GET " if "GET" in row.methods else "WS " if row in WEBSOCKET_ROWS else ""
+    return f"{method}{row.path.replace('{}', '*').replace('{model}', 'MODEL')}"
+
+
+def _hosts(row: Provider) -> str:
+    hosts = (*row.hosts, *row.unlisted_hosts)
+    more = f" and {len(hosts) - HOSTS_SHOWN_MAX} more" if len(hosts) > HOSTS_SHOWN_MAX else ""
+    return ", ".join(f"`{host}`" for host in hosts[:HOSTS_SHOWN_MAX]) + more
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "commands": commands,
     "options": options,
     "columns": columns,
+    "endpoints": endpoints,
+    "providers": providers,
     "dialect": dialect,
 }
 
 
 def applied(text: str) -> str:
-    """The README with every part as the code has it."""
+    """A page with each of its parts as the code has it."""
     for name, made in PARTS.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        assert pattern.search(text), f"the README has no part {name!r}"
-        text = pattern.sub(_with_inside(made()), text)
+        if pattern.search(text):
+            text = pattern.sub(_with_inside(made()), text)
     return text
 
 
@@ -73,4 +130,5 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(applied(README.read_text()))
+    for page in PAGES:
+        page.write_text(applied(page.read_text()))

@@ -1,6 +1,6 @@
 """Measurements, run by name.
 
-__main__     all that the README states, as one command: python -m tests.bench
+__main__     all that docs/benchmarks.md states, as one command: python -m tests.bench
 upstream     a fast upstream with precomputed answers, in a process of its own
 load         a fast client, in a process of its own
 bench_proxy  what recording costs: stock mitmdump that only streams, and ours, in turn

@@ -1,4 +1,4 @@
-"""All measurements that the README states, as one command.
+"""All measurements that docs/benchmarks.md states, as one command.
 
     uv run python -m tests.bench              # some six minutes on two idle cores
     uv run python -m tests.bench --full       # everything, more rounds; an hour

@@ -1,4 +1,4 @@
-"""The table of clients in the README, written by the run that proves it."""
+"""The table of clients in docs/clients.md, written by the run that proves it."""
 
 import importlib.metadata
 import json
@@ -9,7 +9,7 @@ from tests.clients import installing, playing
 from tests.clients.matrix import CLIENTS, Client
 from tests.clients.playing import Played
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
 BEGIN, END = "<!-- clients -->", "<!-- /clients -->"
 HEAD = """\
 | client | works | recorded exactly | unchanged | session |
@@ -18,14 +18,14 @@ HEAD = """\
 
 
 def write(played: dict[str, Played]) -> None:
-    """Put the table between the README's markers."""
-    text = README.read_text()
+    """Put the table between the PAGE's markers."""
+    text = PAGE.read_text()
     pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    assert pattern.search(text), "the README has no place for the table"
+    assert pattern.search(text), "the PAGE has no place for the table"
     lines = [_line(client, played) for client in CLIENTS]
     notes = [f"{client.name}: {client.why_not}.\n" for client in CLIENTS if client.why_not]
     block = f"{BEGIN}\n{HEAD}{''.join(lines)}\n{''.join(notes)}{END}"
-    README.write_text(pattern.sub(lambda _: block, text))
+    PAGE.write_text(pattern.sub(lambda _: block, text))
 
 
 def _line(client: Client, played: dict[str, Played]) -> str:

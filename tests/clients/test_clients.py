@@ -2,7 +2,7 @@
 
 Each is run without us, under `tokentee run`, and with a plain `mitmdump -s addon/tee.py`, against
 fake providers on loopback. The fast part runs by default; `pytest -m clients` installs and runs
-the others too, and writes the table of the README.
+the others too, and writes the table of docs/clients.md.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""The README says what is there: every command, every option, and queries that run."""
+"""The documentation says what is there: every command, option and column, calls that parse, queries
+that run, links that lead somewhere."""
 
 import re
 import shlex
@@ -14,8 +15,11 @@ from addon.run.call.arguments import parse
 from ledger.store import db
 from tests import reference
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+TEXTS = {page: page.read_text() for page in reference.PAGES}
+DOCUMENTATION = "\n".join(TEXTS.values())
+README_BYTES_MAX = 12 * 1024
+"""It says what, why, and the first steps; everything else lies in `docs/`."""
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", DOCUMENTATION, re.MULTILINE | re.DOTALL)
 APPLICATION = cli.application()
 COMMAND = typer.main.get_command(APPLICATION)
 
@@ -31,7 +35,7 @@ def commands(group=COMMAND, words: tuple[str, ...] = ()) -> list[tuple[str, ...]
 
 
 def shown() -> list[list[str]]:
-    """The `tokentee` calls in the README's console blocks, as words."""
+    """The `tokentee` calls in console blocks, as words."""
     lines = [
         line.removeprefix("$ ")
         for kind, block in BLOCKS
@@ -44,16 +48,16 @@ def shown() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_every_command_has_help_and_is_in_the_readme(words: tuple[str, ...]):
+def test_every_command_has_help_and_is_documented(words: tuple[str, ...]):
     done = CliRunner().invoke(APPLICATION, [*words, "--help"])
     assert done.exit_code == 0, done.output
     text = re.sub(r"\s+", " ", done.output)
     assert len(text) > 100, text
-    assert "tokentee " + " ".join(words) in README
+    assert "tokentee " + " ".join(words) in DOCUMENTATION
 
 
 @pytest.mark.parametrize("words", shown(), ids=" ".join)
-def test_every_call_in_the_readme_is_one(words: list[str]):
+def test_every_call_that_is_shown_is_one(words: list[str]):
     """That it parses: its command is there, and so is every option."""
     if words[0] == "run":  # takes mitmdump's options, and refuses others
         parse(words[1:])
@@ -67,9 +71,26 @@ def test_every_call_in_the_readme_is_one(words: list[str]):
     assert asked <= known
 
 
-def test_commands_options_and_columns_are_what_the_code_has():
-    """`uv run python -m tests.reference` writes them."""
-    assert reference.applied(README) == README
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+def test_a_page_has_what_the_code_has(page: Path):
+    """`uv run python -m tests.reference` writes it."""
+    assert reference.applied(TEXTS[page]) == TEXTS[page]
+
+
+def test_every_made_part_stands_on_one_page():
+    for name in reference.PARTS:
+        assert DOCUMENTATION.count(f"<!-- {name} -->") == 1, name
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path):
+    targets = re.findall(r"\]\(([^)\s]+)\)", TEXTS[page])
+    files = [each.partition("#")[0] for each in targets if "://" not in each]
+    assert [each for each in files if each and not (page.parent / each).exists()] == []
+
+
+def test_the_readme_is_short():
+    assert len((reference.ROOT / "README.md").read_bytes()) <= README_BYTES_MAX
 
 
 QUERIES = [block for kind, block in BLOCKS if kind == "sql"]
@@ -77,13 +98,13 @@ QUERIES = [block for kind, block in BLOCKS if kind == "sql"]
 
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("readme") / "ledger.sqlite3"
+    path = tmp_path_factory.mktemp("documentation") / "ledger.sqlite3"
     db.ensure(f"sqlite:///{path}").dispose()
     return path
 
 
 @pytest.mark.parametrize("block", QUERIES)
-def test_every_query_in_the_readme_runs(ledger: Path, block: str):
+def test_every_query_runs(ledger: Path, block: str):
     with sqlite3.connect(ledger) as connection:
         for query in filter(str.strip, block.split(";")):
             connection.execute(query).fetchall()
