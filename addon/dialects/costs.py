@@ -1,12 +1,12 @@
 """Pure. The cost that a provider reports, as exact pico-USD; kept beside our own figure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from addon.dialects.counts import Counts
 from addon.dialects.facts import Facts
-from ledger.model.records import quick_init
 
 PICOUSD_PER_TICK = 100
 """xAI's `cost_in_usd_ticks`: 10^10 ticks make a USD
@@ -14,9 +14,7 @@ PICOUSD_PER_TICK = 100
 USD per million tokens is 5 143 500 ticks)."""
 
 
-@quick_init
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
+class Costs(Struct, frozen=True, kw_only=True):
     """What a provider says it charges, in pico-USD. None: it does not say."""
 
     own: int | None = None

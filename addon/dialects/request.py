@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from addon.dialects import shapes
 from addon.dialects.counts import lookup
@@ -13,7 +14,6 @@ from addon.dialects.facts import clean
 from addon.dialects.routes import Route
 from addon.framing import json_values
 from addon.framing.large_json import STEP_BYTES, Shortener
-from ledger.model.records import quick_init
 
 _FORM_FIELD = re.compile(
     rb'name="(model|stream|user)"(?:\r\n[^\r\n]{1,200})*\r\n\r\n([^\r\n]{1,256})\r\n'
@@ -33,9 +33,7 @@ _CLAUDE_CODE_USER = re.compile(r"(user_.+?)(?:_account_)?_session_([0-9a-f-]{36}
 """Claude Code's format of `metadata.user_id`: the account and the session."""
 
 
-@quick_init
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestFacts:
+class RequestFacts(Struct, frozen=True, kw_only=True):
     """None: the request has no such field."""
 
     model: str | None = None

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from addon.dialects import shapes
 from addon.dialects.facts import Facts
 from addon.dialects.request import RequestFacts
@@ -37,7 +39,6 @@ from addon.metering.troubles import Troubles
 from addon.metering.whole import WholeAnswer
 from addon.usage_opt_in.stripping import Stripper
 from ledger.model.exchange import Exchange, Source
-from ledger.model.records import changed
 
 REQUEST_PIECES_MAX = 8_192
 """Steps of decoding a request: a request of 32 MB takes as many, of 4 KB each. An empty gzip member
@@ -159,17 +160,17 @@ class MeteredExchange:
             ]
         )
         error_type, error_code, message = redacted or (None, None, None)
-        return changed(
+        return replace(
             exchange, error_type=error_type, error_code=error_code, error_message=message
         )
 
     def mark_injected(self) -> None:
         """Note that the proxy added the usage option to the client's request."""
-        self.opened = changed(self.opened, usage_injected=True)
+        self.opened = replace(self.opened, usage_injected=True)
 
     def revert_injection(self) -> None:
         """Note that upstream refused the option and that the proxy resends the client's request."""
-        self.opened = changed(self.opened, usage_injected=False, resent=True)
+        self.opened = replace(self.opened, usage_injected=False, resent=True)
         self.tap = None
 
     def answer(
@@ -223,7 +224,7 @@ class MeteredExchange:
         self.status = response.status
         content_type = response.headers.get("content-type", "")
         if content_type.lower().startswith(STREAM_TYPES) and not self.opened.streamed:
-            self.opened = changed(self.opened, streamed=True)
+            self.opened = replace(self.opened, streamed=True)
 
     def _meter(
         self, response: Response, encoding: str, on_confirmed: Callable[[], object] | None
@@ -268,7 +269,7 @@ class MeteredExchange:
         exchange, reading = settled
         if times is not None:
             began_at = times.first_byte_at
-            exchange = changed(
+            exchange = replace(
                 exchange,
                 first_byte_at=began_at if began_at and began_at > exchange.opened_at else None,
                 first_token_at=None,
@@ -278,7 +279,7 @@ class MeteredExchange:
             finished = self.troubles.attempt(finish, Settled(exchange, reading))
             exchange, reading = finished or (exchange, reading)
         if self.troubles:
-            exchange = changed(exchange, degraded=self.troubles.text)
+            exchange = replace(exchange, degraded=self.troubles.text)
         return Settled(exchange, reading)
 
     def _result(self, end: End, cause: str | None, now: datetime) -> Settled:

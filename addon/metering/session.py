@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from addon.dialects.vendors import gemini_live
 from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
@@ -16,7 +18,6 @@ from addon.metering.live_turns import LiveTurns
 from addon.metering.settlement import NOTHING_PASSED, Settled, result_of
 from addon.metering.websocket import Closed, Opened, SessionEvent, WebSocketSession
 from ledger.model.exchange import Exchange
-from ledger.model.records import changed
 
 ASKED_MAX = 4
 ASKED_BYTES_MAX = 256 * 1024
@@ -64,7 +65,7 @@ class MeteredSession:
         for happening in happenings:
             match happening:
                 case Opened(key=key, request=request):
-                    opened = changed(
+                    opened = replace(
                         handshake,
                         id=f"{handshake.id}/{key}",
                         opened_at=at,
@@ -91,6 +92,6 @@ class MeteredSession:
                         settled.exchange, b"\n".join(self._asked)
                     )
                     exchanges.append(
-                        settled._replace(exchange=changed(exchange, degraded=degraded))
+                        settled._replace(exchange=replace(exchange, degraded=degraded))
                     )
         return exchanges

@@ -4,9 +4,11 @@ An exchange opens when its request goes upstream. The first event that ends it s
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from addon.dialects.facts import Facts, clean
 from addon.metering.answers.meter import Meter
@@ -14,16 +16,13 @@ from addon.metering.ends import TRANSPORT, End
 from ledger.model.duplicates import content_digest
 from ledger.model.exchange import Exchange, Outcome, Source, State
 from ledger.model.reading import Reading, UsageSource
-from ledger.model.records import changed, quick_init
 
 METER_VERSION = "2"
 """Version of framing and dialects together. A fix that changes how they read a recorded answer
 raises it, so that `tokentee rebuild` finds the readings to redo."""
 
 
-@quick_init
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class Passed(Struct, frozen=True, kw_only=True):
     """Lengths and digests of the bytes that passed the tap. None: unknown."""
 
     response_bytes: int | None = None
@@ -74,7 +73,7 @@ def result_of(
     if outcome not in (Outcome.UPSTREAM_CUT, Outcome.LOST):
         cause = None  # prefer the provider's own error, or there is no error
     reading = _reading(opened, outcome, meter, estimate_input, now)
-    settled = changed(
+    settled = replace(
         opened,
         state=State.LOST if outcome is Outcome.LOST else State.SETTLED,
         outcome=outcome,
@@ -117,7 +116,7 @@ def as_fetched(settled: Settled) -> Settled:
     its response bytes differ from those of a stream. So dedupe compares only origin, response id,
     key, model, created, finish reason and usage.
     """
-    exchange = changed(
+    exchange = replace(
         settled.exchange, source=Source.REPLAY, request_digest=None, upstream_digest=None
     )
     return Settled(exchange, settled.reading)
@@ -129,7 +128,7 @@ def result_without_reading(
     """The exchange as it ended, with an empty reading because reading failed."""
     read = Facts(ended=end is End.FINISHED)
     outcome = outcome_of(end, read, status=status, streamed=opened.streamed)
-    settled = changed(
+    settled = replace(
         opened,
         state=State.LOST if outcome is Outcome.LOST else State.SETTLED,
         outcome=outcome,
@@ -181,10 +180,10 @@ def _reading(
             source = UsageSource.PARTIAL
         elif outcome is Outcome.COMPLETE and meter.request_units:
             source = UsageSource.ESTIMATED
-            usage = changed(usage, tool_units=meter.request_units)
+            usage = replace(usage, tool_units=meter.request_units)
         elif estimated and outcome is not Outcome.COMPLETE:
             source = UsageSource.ESTIMATED
-            usage = changed(usage, input_tokens=estimate_input(), output_tokens=estimated)
+            usage = replace(usage, input_tokens=estimate_input(), output_tokens=estimated)
     return Reading(
         exchange_id=opened.id,
         opened_at=opened.opened_at,

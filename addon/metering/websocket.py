@@ -15,8 +15,10 @@ nothing is kept of a closed response.
 """
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from addon.dialects.counts import lookup, object_at
 from addon.dialects.facts import clean

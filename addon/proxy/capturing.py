@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from mitmproxy import http, websocket
+from msgspec.structs import replace
 
 from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange

@@ -12,8 +12,9 @@ A WebSocket session gives one reading for each of its responses.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
+
+from msgspec.structs import replace
 
 from addon.dialects.counts import HEADER_PREFIX
 from addon.framing import json_values
@@ -27,7 +28,6 @@ from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
 from addon.recordings.formats.recorded import Recorded
 from ledger.model.exchange import Exchange, Outcome, Source
-from ledger.model.records import changed
 
 _TAG_HEADER = attribution.TAG_HEADER.encode()
 
@@ -41,7 +41,7 @@ def meter(item: Recorded, rules: Rules) -> list[Settled] | None:
         exchange.mark_injected()
         # The recorded request includes our injected option; the client's own request is not
         # recorded.
-        exchange.opened = changed(exchange.opened, usage_asked=None)
+        exchange.opened = replace(exchange.opened, usage_asked=None)
     if item.is_session:
         return _session(item, exchange)
     _read_answer(item, exchange, edits=item.usage_injected, reached_end=item.end is End.FINISHED)
@@ -70,7 +70,7 @@ def reread(
         return None
     if booked.usage_injected:
         exchange.mark_injected()
-        exchange.opened = changed(exchange.opened, usage_asked=booked.usage_asked)
+        exchange.opened = replace(exchange.opened, usage_asked=booked.usage_asked)
     _read_answer(item, exchange, edits=booked.usage_injected, reached_end=reached_end)
     end = item.end if item.is_end_certain else _end_of(booked)
     return _settled(item, exchange, end, item.cause)
@@ -151,7 +151,7 @@ def _settled(item: Recorded, exchange: MeteredExchange, end: End, cause: str | N
 def without_upstream_bytes(exchange: Exchange) -> Exchange:
     """The exchange of a body that was decoded before it was recorded, without facts about the bytes
     that upstream sent."""
-    return changed(
+    return replace(
         exchange,
         response_bytes=None,
         client_bytes=None,

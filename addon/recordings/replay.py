@@ -15,13 +15,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from addon.metering.troubles import place_of
 from addon.recordings.files import entries
 from addon.recordings.formats import identity
 from addon.recordings.formats.recorded import Entry, Item, Recorded, Skipped, Unreadable, Why
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import Reading
-from ledger.model.records import changed
 from ledger.store.writing.commits import Commits
 from ledger.store.writing.jobs import Receipt
 from ledger.store.writing.writer import Ledger
@@ -194,7 +195,7 @@ class Replay:
             self.tally.known += sum(one in known for one in ids)
             settled = [one for one in settled if one.exchange.id not in known]
         for exchange, reading in settled:
-            kept = changed(exchange, capture=f"{file}#{item.name}")
+            kept = replace(exchange, capture=f"{file}#{item.name}")
             self._metered.append((kept, reading))
             self._ids.add(exchange.id)
 

@@ -6,11 +6,12 @@ were corrected alike and are merged hold one such reading, since its id is a dig
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec.structs import asdict, replace
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.charge import Charge
@@ -139,7 +140,7 @@ def add_reading(
     reading_id = batch_insert.reading_id(added, lines)
     connection.execute(sa.insert(readings).values(id=reading_id, **key, **values))
     for ordinal, line in enumerate(lines):
-        facts = {field.name: getattr(line, field.name) for field in fields(line)}
+        facts = asdict(line)
         connection.execute(
             sa.insert(charges).values(
                 id=f"{reading_id}.{ordinal}",

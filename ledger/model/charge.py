@@ -1,16 +1,14 @@
 """Pure. A charge: one priced line of a reading. Charges are append-only."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
+from msgspec import Struct
+
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
-from ledger.model.records import quick_init
 
 
-@quick_init
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
+class Charge(Struct, frozen=True, kw_only=True):
     """One priced line of a reading: quantity x unit price = amount, exactly."""
 
     line: Annotated[

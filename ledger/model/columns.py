@@ -6,7 +6,7 @@ Migrations do not read them: a released migration never changes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -27,10 +27,9 @@ class Column:
 @cache
 def columns_of(record: type) -> Mapping[str, tuple[Any, Column]]:
     """The columns of a record, in the order of its fields: name -> (type, column)."""
-    hints = get_type_hints(record, include_extras=True)
     found: dict[str, tuple[Any, Column]] = {}
-    for field in fields(record):
-        for note in getattr(hints[field.name], "__metadata__", ()):
+    for name, hint in get_type_hints(record, include_extras=True).items():
+        for note in getattr(hint, "__metadata__", ()):
             if isinstance(note, Column):
-                found[field.name] = (hints[field.name].__origin__, note)
+                found[name] = (hint.__origin__, note)
     return found

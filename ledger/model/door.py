@@ -20,11 +20,12 @@ from operator import attrgetter
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin
 
+from msgspec.structs import replace
+
 from ledger.model.columns import NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, columns_of
 from ledger.model.exchange import Exchange
 from ledger.model.money import AMOUNT_MAX
 from ledger.model.reading import Reading
-from ledger.model.records import changed
 from ledger.model.usage import FurtherUsage, Usage, count_of
 
 DOCUMENT_BYTES_MAX = 65_536
@@ -97,7 +98,7 @@ def admitted(exchange: Exchange, reading: Reading | None) -> tuple[Exchange, Rea
     if "settled_at" in changes and changes["settled_at"] is None:
         changes["settled_at"] = changes.get("opened_at", exchange.opened_at)
     if changes:
-        exchange = changed(exchange, **changes)
+        exchange = replace(exchange, **changes)
     return exchange, reading and _admitted_reading(reading, exchange)
 
 
@@ -108,7 +109,7 @@ def _admitted_reading(reading: Reading, exchange: Exchange) -> Reading:
         document, is_cut = document_of(reading.usage_json)
         if is_cut:
             remark = f"the usage object is longer than {DOCUMENT_BYTES_MAX} bytes and was cut"
-            usage = changed(usage, remarks=(*usage.remarks, remark))
+            usage = replace(usage, remarks=(*usage.remarks, remark))
         if document is not reading.usage_json:
             changes["usage_json"] = document
     if reading.opened_at != exchange.opened_at:
@@ -119,7 +120,7 @@ def _admitted_reading(reading: Reading, exchange: Exchange) -> Reading:
         changes["read_at"] = UNKNOWN_MOMENT
     if usage is not reading.usage:
         changes["usage"] = usage
-    return changed(reading, **changes) if changes else reading
+    return replace(reading, **changes) if changes else reading
 
 
 def _admitted_usage(usage: Usage) -> Usage:
@@ -130,7 +131,7 @@ def _admitted_usage(usage: Usage) -> Usage:
         further = tuple(_admitted_further(each) for each in usage.further[:ENTRIES_MAX])
         if further != usage.further:
             changes["further"] = further
-    return changed(usage, **changes) if changes else usage
+    return replace(usage, **changes) if changes else usage
 
 
 def _admitted_further(further: FurtherUsage) -> FurtherUsage:

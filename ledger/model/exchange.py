@@ -11,7 +11,6 @@ from typing import Annotated
 from msgspec import Struct, field
 
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
-from ledger.model.records import with_dataclass_fields
 
 
 class State(StrEnum):
@@ -44,7 +43,6 @@ class Source(StrEnum):
     IMPORT = "import"
 
 
-@with_dataclass_fields
 class Exchange(Struct, frozen=True, kw_only=True):
     """One client request and its one response through the proxy; the unit of record.
 

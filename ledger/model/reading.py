@@ -7,7 +7,6 @@ from typing import Annotated
 from msgspec import Struct
 
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
-from ledger.model.records import with_dataclass_fields
 from ledger.model.usage import NO_USAGE, Usage
 
 
@@ -23,7 +22,6 @@ class UsageSource(StrEnum):
     NONE = "none"
 
 
-@with_dataclass_fields
 class Reading(Struct, frozen=True, kw_only=True):
     """What the meter read from an exchange; append-only, the highest revision counts."""
 

@@ -5,20 +5,18 @@ The convention is OpenTelemetry GenAI's: `input_tokens` is all input, cached inc
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from typing import Annotated
 
+from msgspec import Struct, field
+
 from ledger.model.columns import Column
-from ledger.model.records import quick_init
 
 COUNT_MAX = 10**15
 """More than all providers together sell in a day. Upstream figures are untrusted, and a few counts
 near the 64 bits that both databases hold would overflow every sum that includes them."""
 
 
-@quick_init
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True):
     """Quantities a provider reported for one exchange. None: not reported; 0: reported as zero."""
 
     input_tokens: Annotated[int | None, Column("All input tokens, cached ones included")] = None
@@ -62,12 +60,11 @@ class Usage:
     ] = ()
 
 
-TOKENS = tuple(each.name for each in fields(Usage) if each.name.endswith("_tokens"))
+TOKENS = tuple(name for name in Usage.__struct_fields__ if name.endswith("_tokens"))
 """The fields that count tokens, in their order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FurtherUsage:
+class FurtherUsage(Struct, frozen=True, kw_only=True):
     """Tokens billed in addition to the answer's own: another iteration, maybe by another model."""
 
     kind: str

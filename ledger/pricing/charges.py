@@ -5,9 +5,10 @@ of the answer. A line without a price is a charge, too: with its quantity and th
 and amount None. No price is ever assumed to be zero.
 """
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange

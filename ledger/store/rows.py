@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from ledger.model.exchange import Exchange, Outcome, Source, State
 from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 
-_EXCHANGE = tuple(field.name for field in fields(Exchange))
+_EXCHANGE = Exchange.__struct_fields__
 _COUNTS = tuple(
-    field.name for field in fields(Usage) if field.name not in ("tool_units", "further", "remarks")
+    name for name in Usage.__struct_fields__ if name not in ("tool_units", "further", "remarks")
 )
 
 

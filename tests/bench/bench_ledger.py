@@ -21,13 +21,14 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 from sqlalchemy.engine import Engine

@@ -26,12 +26,12 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from ledger.model.exchange import Exchange, Outcome, State
 from ledger.model.reading import Reading, UsageSource

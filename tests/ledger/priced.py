@@ -1,10 +1,10 @@
 """Exchanges and readings for the tests of money."""
 
 import uuid
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from ledger import recording
 from ledger.model.exchange import Exchange, Outcome, State

@@ -5,13 +5,14 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
+from msgspec.structs import replace
 from sqlalchemy.engine import Engine
 
 from ledger import recording

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup
 from addon.dialects.dialect import Dialect, Mark
@@ -59,7 +61,9 @@ def _read_end(facts: Facts, body: dict[str, Any]) -> None:
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     """The figures of either specification, with the gateway's own price."""
     found = _usage_of(usage, facts)
-    return replace(found, reported_cost_picousd=Counts({"cost": facts.cost}).picousd("cost"))
+    return structs.replace(
+        found, reported_cost_picousd=Counts({"cost": facts.cost}).picousd("cost")
+    )
 
 
 _usage_of = figures_reader(_FIGURES)

@@ -8,8 +8,9 @@ response id is the first answer's, so that dedupe recognizes the same file fetch
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from addon.dialects.counts import Counts
 from addon.dialects.dialect import Dialect, Mark

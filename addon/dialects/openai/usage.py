@@ -21,8 +21,9 @@ If the total replaces a part, or none of these rules explains a total, a remark 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from addon.dialects.costs import costs_of
 from addon.dialects.counts import Counts, object_at, objects_at

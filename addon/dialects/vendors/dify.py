@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at
 from addon.dialects.dialect import Dialect, Mark
@@ -63,7 +65,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         return found
     cost = Counts(usage).picousd("total_price")
     # For a model without a price in its tables Dify reports 0, which is not a price.
-    return replace(found, reported_cost_picousd=cost or None)
+    return structs.replace(found, reported_cost_picousd=cost or None)
 
 
 def workflow_usage_of(_usage: Mapping[str, Any], _facts: Facts) -> Usage:

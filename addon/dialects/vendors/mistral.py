@@ -7,8 +7,9 @@ is the total of 7 355. Mistral bills it as input, so this module adds it to the 
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, objects_at

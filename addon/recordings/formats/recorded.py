@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from enum import Enum
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from addon.metering.ends import End
-from ledger.model.records import quick_init
 
 YEAR_MIN = 1970
 YEAR_MAX = 9998
@@ -56,9 +57,7 @@ class Origin:
     port: int
 
 
-@quick_init
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recorded(Struct, frozen=True, kw_only=True):
     """One recorded exchange. Times are UTC."""
 
     name: str

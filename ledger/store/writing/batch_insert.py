@@ -15,7 +15,6 @@ import hashlib
 import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
@@ -24,6 +23,7 @@ from types import NoneType
 from typing import Any, get_args, get_origin
 
 import orjson
+from msgspec.structs import asdict
 
 from ledger.model.charge import Charge
 from ledger.model.columns import columns_of
@@ -166,7 +166,7 @@ def _json_array(values: Any) -> str:
 
 def _dumps(value: Any) -> bytes:
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(value, default=asdict)
     except TypeError:
         # A lone surrogate, which JSON can hold and UTF-8 cannot.
         text = json.dumps(value, ensure_ascii=False, default=asdict)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import orjson
+from msgspec.structs import replace
 
 from ledger.model import door
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Source
 from ledger.model.reading import Reading
-from ledger.model.records import changed
 from ledger.store.processes.set_aside import SetAside
 from ledger.store.writing import batch_insert
 from ledger.store.writing.jobs import Job
@@ -136,8 +136,8 @@ class Batches:
         for job in recorded:
             opened_at = known.setdefault(job.exchange.id, job.exchange.opened_at)
             if opened_at != job.exchange.opened_at and job.reading is not None:
-                job.exchange = changed(job.exchange, opened_at=opened_at)
-                job.reading = changed(job.reading, opened_at=opened_at)
+                job.exchange = replace(job.exchange, opened_at=opened_at)
+                job.reading = replace(job.reading, opened_at=opened_at)
 
     def _refuse(self, job: Job, error: Exception) -> None:
         """Set aside an exchange for which every write fails."""

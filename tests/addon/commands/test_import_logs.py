@@ -1,9 +1,9 @@
 """`tokentee import`: each answer once, beside what was recorded live."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from addon.cli import BY_NAME, application

@@ -11,7 +11,6 @@ says), `facts` (some), `usage` (all columns that are not None; null for none at 
 """
 
 import json
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ CONTENT_TYPES = {
     ".messages": "application/vnd.amazon.eventstream",
 }
 COLUMNS = [
-    one.name for one in fields(Usage) if one.name not in ("tool_units", "further", "remarks")
+    name for name in Usage.__struct_fields__ if name not in ("tool_units", "further", "remarks")
 ]
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 
 from addon.metering import exchange as exchange_module
 from addon.metering.ends import End
@@ -161,7 +162,7 @@ PROMPT = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"%s"}
 
 
 def of_request(body: bytes, encoding: str) -> MeteredExchange:
-    request = replace(REQUEST, body=body, headers={"content-encoding": encoding})
+    request = structs.replace(REQUEST, body=body, headers={"content-encoding": encoding})
     exchange = open_exchange(
         request, RULES, exchange_id="e", source=Source.LIVE, troubles=Troubles()
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import structs
 
 from addon.metering.exchange import MeteredExchange, Readable, decoded_body
 from addon.metering.opening import (
@@ -69,34 +70,34 @@ def test_what_a_request_says_is_in_the_row():
 
 
 def test_other_traffic_is_no_exchange():
-    assert opened(replace(REQUEST, host="intranet.example", path="/index.html")) is None
+    assert opened(structs.replace(REQUEST, host="intranet.example", path="/index.html")) is None
 
 
 @pytest.mark.parametrize("address", [None, "10.0.0.7"])
 def test_a_configured_host_is_found_by_its_name_or_its_address(address: str | None):
     host = "gateway.example" if address else "10.0.0.7"
     rules = replace(RULES, upstreams=(Upstream(host="10.0.0.7", provider="aivene"),))
-    assert row(replace(REQUEST, host=host, address=address), rules).provider == "aivene"
+    assert row(structs.replace(REQUEST, host=host, address=address), rules).provider == "aivene"
 
 
 def test_an_operators_tags_win_over_a_clients():
-    request = replace(REQUEST, tag_headers=("team=finance, env=prod",))
+    request = structs.replace(REQUEST, tag_headers=("team=finance, env=prod",))
     assert row(request).tags == {"team": "search", "env": "prod"}
 
 
 def test_a_clients_tags_can_be_ignored():
-    request = replace(REQUEST, tag_headers=("team=finance, env=prod",))
+    request = structs.replace(REQUEST, tag_headers=("team=finance, env=prod",))
     assert row(request, replace(RULES, takes_client_tags=False)).tags == {"team": "search"}
 
 
 def test_a_clients_session_is_taken_and_bounded():
     headers = {**REQUEST.headers, "x-tokentee-session": "s" * 10_000}
-    assert row(replace(REQUEST, headers=headers)).session_id == "s" * 256
+    assert row(structs.replace(REQUEST, headers=headers)).session_id == "s" * 256
 
 
 def test_an_encoded_request_is_read():
     headers = {**REQUEST.headers, "content-encoding": "gzip"}
-    exchange = opened(replace(REQUEST, headers=headers, body=gzip.compress(BODY)))
+    exchange = opened(structs.replace(REQUEST, headers=headers, body=gzip.compress(BODY)))
     assert exchange is not None
     assert exchange.opened.request_model == "gpt-4o"
     assert exchange.request_body() == BODY
@@ -105,12 +106,15 @@ def test_an_encoded_request_is_read():
 def test_a_broken_encoding_is_noted():
     troubles = Troubles()
     headers = {**REQUEST.headers, "content-encoding": "gzip"}
-    assert opened(replace(REQUEST, headers=headers, body=b"no gzip"), troubles=troubles) is not None
+    assert (
+        opened(structs.replace(REQUEST, headers=headers, body=b"no gzip"), troubles=troubles)
+        is not None
+    )
     assert (troubles.text or "").startswith("request: ")
 
 
 def test_a_websocket_may_name_its_model_in_the_url():
-    request = replace(
+    request = structs.replace(
         REQUEST,
         method="GET",
         path="/v1/realtime?model=" + "m" * 4_000,
@@ -121,7 +125,7 @@ def test_a_websocket_may_name_its_model_in_the_url():
     assert exchange is not None
     assert exchange.is_handshake
     assert exchange.opened.request_model == "m" * 256
-    assert opened(replace(request, path="/chat")) is None
+    assert opened(structs.replace(request, path="/chat")) is None
 
 
 def test_headers_are_by_lower_case_name_and_the_last_counts():
@@ -131,7 +135,7 @@ def test_headers_are_by_lower_case_name_and_the_last_counts():
 def test_an_upstream_may_be_named_by_its_address():
     """mitmproxy knows only an address, and the client means a name."""
     rules = Rules(node="n", upstreams=(Upstream(host="10.0.0.7", port=None, provider="aivene"),))
-    request = replace(REQUEST, host="gateway.example", address="10.0.0.7")
+    request = structs.replace(REQUEST, host="gateway.example", address="10.0.0.7")
     exchange = open_exchange(
         request, rules, exchange_id="e", source=Source.LIVE, troubles=Troubles()
     )
@@ -141,13 +145,13 @@ def test_an_upstream_may_be_named_by_its_address():
 
 def test_any_post_to_a_named_upstream_is_an_exchange():
     rules = Rules(node="n", upstreams=(Upstream(host="llm.example", provider="aivene"),))
-    request = replace(REQUEST, host="llm.example", path="/generate-it")
+    request = structs.replace(REQUEST, host="llm.example", path="/generate-it")
     exchange = opened(request, rules)
     assert exchange is not None
     assert (exchange.route.dialect.name, exchange.opened.provider) == ("unknown", "aivene")
     assert exchange.is_confirmed
-    assert opened(replace(request, method="GET"), rules) is None
-    assert opened(replace(request, host="other.example"), rules) is None
+    assert opened(structs.replace(request, method="GET"), rules) is None
+    assert opened(structs.replace(request, host="other.example"), rules) is None
 
 
 MANY = b",".join(b'{"role":"user","content":"%d"}' % number for number in range(50_000))
@@ -163,7 +167,7 @@ LONG = b'{"messages":[' + MANY + b'],"model":"m"}'
 )
 def test_a_large_body_is_read_in_steps_with_the_same_result(body: bytes, encoding: str) -> None:
     headers = {"content-encoding": encoding} if encoding else {}
-    request = replace(REQUEST, body=body, headers=headers)
+    request = structs.replace(REQUEST, body=body, headers=headers)
     assert is_read_in_steps(request, RULES)
     troubles = Troubles()
     found: list[Readable] = []
@@ -187,20 +191,20 @@ def test_what_was_not_read_of_a_request_is_noted() -> None:
     many = ",".join(f'"{number}":"a text of some length"' for number in range(50_000))
     body = b'{"model":"m",' + many.encode() + b"}"
     troubles = Troubles()
-    exchange = opened(replace(REQUEST, body=body), RULES, troubles)
+    exchange = opened(structs.replace(REQUEST, body=body), RULES, troubles)
     assert exchange is not None
     assert exchange.opened.request_model == "m"
     assert "a request with too many values" in (troubles.text or "")
 
 
 def test_what_is_no_call_is_not_read_in_steps():
-    request = replace(REQUEST, path="/upload", body=LONG)
+    request = structs.replace(REQUEST, path="/upload", body=LONG)
     assert not is_read_in_steps(request, RULES)
 
 
 def test_a_query_of_a_megabyte_is_searched_at_its_beginning():
     query = "&".join(["a=b"] * 250_000)
-    request = replace(REQUEST, path=f"/v1/chat/completions?{query}")
+    request = structs.replace(REQUEST, path=f"/v1/chat/completions?{query}")
     began = time.thread_time()
     opened(request)
     assert time.thread_time() - began < 0.1

@@ -1,9 +1,9 @@
 """What is remembered of answers that are booked is bounded."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from addon.proxy import running as running_module
 from addon.proxy.running import Running

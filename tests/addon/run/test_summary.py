@@ -1,6 +1,6 @@
 """What a command used, when it has ended."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from addon.run.summary import show_summary
 from ledger.model.reading import UsageSource

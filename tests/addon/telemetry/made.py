@@ -1,7 +1,8 @@
 """Exchanges, readings and charges for the tests of telemetry."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from addon.telemetry.observed import Observed, observed
 from ledger.model.charge import Charge

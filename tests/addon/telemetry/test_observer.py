@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from queue import Queue
 
 import pytest
+from msgspec.structs import replace
 
 from addon.telemetry import observer as module
 from addon.telemetry.observed import observed

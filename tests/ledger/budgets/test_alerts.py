@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 import sqlalchemy as sa
+from msgspec import structs
 
 from ledger import recording
 from ledger.budgets import alerts, files, sender
@@ -46,10 +47,10 @@ def entries():
     gpt = exchange("gpt-4.1", id="a", tags={"team": "search"})
     yield settled(gpt), reading(input_tokens=100, output_tokens=10)
     yield (
-        settled(replace(gpt, id="b")),
+        settled(structs.replace(gpt, id="b")),
         reading(usage_source=UsageSource.ESTIMATED, input_tokens=100, output_tokens=10),
     )
-    yield settled(replace(gpt, id="c", response_model="nobody")), reading(output_tokens=1)
+    yield settled(structs.replace(gpt, id="c", response_model="nobody")), reading(output_tokens=1)
 
 
 @pytest.fixture(params=BOTH)

@@ -6,12 +6,12 @@ wanted change write them anew with `TOKENTEE_WRITE_SHOWN=1`, and read them again
 
 import os
 import re
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from unicodedata import category
 
 import pytest
+from msgspec.structs import replace
 
 from ledger import cli
 from ledger.model.usage import Usage

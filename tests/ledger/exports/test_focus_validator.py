@@ -5,11 +5,11 @@ other versions of pydantic and pyarrow than mitmproxy allows.
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import timedelta
 
 import pyarrow.parquet
 import pytest
+from msgspec.structs import replace
 
 from ledger.exports.day_files import FileFormat
 from ledger.exports.export import export

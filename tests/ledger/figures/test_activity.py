@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec import structs
 
 from ledger.figures.activity import Activity, Running, take
 from ledger.figures.figures import Figures
@@ -17,13 +18,18 @@ USD = 10**12
 
 def entries():
     gpt = exchange("gpt-4.1", session_id="s1")
-    yield settled(replace(gpt, id="a"), took_ms=2000), reading(input_tokens=1000, output_tokens=600)
     yield (
-        settled(replace(gpt, id="b", session_id=None, opened_at=NOVEMBER - timedelta(hours=3))),
+        settled(structs.replace(gpt, id="a"), took_ms=2000),
+        reading(input_tokens=1000, output_tokens=600),
+    )
+    yield (
+        settled(
+            structs.replace(gpt, id="b", session_id=None, opened_at=NOVEMBER - timedelta(hours=3))
+        ),
         reading(input_tokens=10, output_tokens=1),
     )
     yield (
-        settled(replace(gpt, id="c", opened_at=NOVEMBER - timedelta(days=1))),
+        settled(structs.replace(gpt, id="c", opened_at=NOVEMBER - timedelta(days=1))),
         reading(input_tokens=10, output_tokens=1),
     )
 

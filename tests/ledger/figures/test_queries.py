@@ -1,10 +1,10 @@
 """Reports: what a set of requests adds up to, by anything, to the last pico-USD."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from ledger.figures.figures import Times
 from ledger.figures.queries import report

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from msgspec import structs
 
 from ledger.figures import spans, sums
 from ledger.figures.queries import report
@@ -88,7 +89,7 @@ def entries(count=420, seed=7):
         outcome = draw.choice([*[Outcome.COMPLETE] * 6, Outcome.HTTP_ERROR, Outcome.CLIENT_LEFT])
         key = draw.choice(["a", "b", None])
         first = draw.choice([None, *range(100, 900, 90)])
-        about = replace(
+        about = structs.replace(
             exchange(model, provider=provider, id=f"e{seed}-{number}", at=at),
             state=State.SETTLED,
             outcome=outcome,
@@ -130,7 +131,7 @@ def entries(count=420, seed=7):
         estimate = 12 if kind is UsageSource.PARTIAL else None
         yield (
             about,
-            replace(
+            structs.replace(
                 reading(settled_at("any")),
                 usage_source=kind,
                 usage=usage,
@@ -171,7 +172,9 @@ def late_arrival(engine):
 
 def correct(engine):
     found = corrections.find(engine, ["e7-150"])["e7-150"]
-    again = replace(found.reading, usage=Usage(input_tokens=77, output_tokens=3), reason="test")
+    again = structs.replace(
+        found.reading, usage=Usage(input_tokens=77, output_tokens=3), reason="test"
+    )
     with db.writing(engine) as connection:
         assert corrections.add_reading(connection, again, ())
 
@@ -293,7 +296,7 @@ def test_sums_beyond_64_bits_are_exact(new_sqlite):
             about, read_, lines = whole(
                 settled_at(str(uuid.uuid4()), at=BEGIN + timedelta(days=day, hours=number))
             )
-            lines = (replace(lines[0], quantity=huge, unit_picousd=1, amount_picousd=huge),)
+            lines = (structs.replace(lines[0], quantity=huge, unit_picousd=1, amount_picousd=huge),)
             put(engine, (about, read_, lines))
     for _ in range(2):
         for by in (("model",), ("session",)):

@@ -1,9 +1,9 @@
 """Further readings: appended where the figures differ, and counted."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from ledger.maintenance.corrections import add_reading, add_readings, differences, find
 from ledger.model.errors import LedgerError

@@ -1,10 +1,10 @@
 """History does not move: a price update changes nothing booked, repricing adds and says why."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from ledger.figures.queries import report
 from ledger.maintenance import reprice

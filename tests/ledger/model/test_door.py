@@ -1,13 +1,13 @@
 """The door: whatever comes from the wire, what goes on is what both databases take."""
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ledger.model import door
 from ledger.model.columns import NAME_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, columns_of

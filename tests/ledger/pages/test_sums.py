@@ -1,10 +1,10 @@
 """The sums of a page are those of `report`, however a period lies to the days that have sums."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from ledger.figures.queries import report
 from ledger.figures.spans import DAY, Span, spans

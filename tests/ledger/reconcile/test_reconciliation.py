@@ -1,10 +1,10 @@
 """The ledger as a statement, and providers' beside it."""
 
-from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
 from ledger.model.errors import LedgerError
 from ledger.model.reading import UsageSource

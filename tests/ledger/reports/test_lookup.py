@@ -1,9 +1,9 @@
 """One exchange by its id, its response's id, or how either begins."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from ledger.model.errors import LedgerError
 from ledger.reports.lookup import AmbiguousError, candidates, find, unique_beginning

@@ -1,8 +1,7 @@
 """Rows back as the values they were written from."""
 
-from dataclasses import asdict, replace
-
 import sqlalchemy as sa
+from msgspec.structs import asdict, replace
 
 from ledger.model.reading import UsageSource
 from ledger.model.usage import FurtherUsage, Usage

@@ -1,13 +1,13 @@
 """Merging ledgers: order, repetition and interruption do not matter, whatever the databases."""
 
 import shutil
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, State

@@ -1,11 +1,11 @@
 """What mitmweb is given: bodies, comments and a content view, all of them bounded."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from mitmproxy import contentviews, flow, hooks
 from mitmproxy.test import taddons, tflow
+from msgspec.structs import replace
 
 from addon.proxy.display import content_view
 from addon.proxy.display.content_view import ExchangeContentview, FlowNotes, notes_if_viewed

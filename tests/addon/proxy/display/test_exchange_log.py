@@ -1,7 +1,8 @@
 """One line for each exchange, when asked."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from addon.metering.settlement import Settled
 from addon.proxy.display.exchange_log import line_of

@@ -1,8 +1,7 @@
 """Comments and pages of flows, by figures worked out by hand."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from addon.metering.answers.transcript import ToolCall, Transcript
 from addon.proxy.display.flow_comment import Booked, comment_of, page_of

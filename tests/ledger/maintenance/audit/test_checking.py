@@ -1,11 +1,11 @@
 """Every promise of a ledger: kept by what we write, and missed by the question when it is broken."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from ledger.maintenance import reprice, retention, rollup
 from ledger.maintenance.audit.checking import SHOWN_MAX, verify

@@ -1,11 +1,11 @@
 """The public views, on both databases, against figures worked out by hand."""
 
-from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from ledger.model.exchange import Outcome, State
 from ledger.model.money import AMOUNT_MAX

@@ -103,7 +103,7 @@ def test_every_column_arrives(connection):
     assert kept["tags"] == '{"k":"ü"}'
     assert (kept["events"], kept["http_status"], kept["state"]) == (7, 200, "settled")
     kept = dict(connection.execute("SELECT * FROM readings").fetchone())
-    for name in Usage.__dataclass_fields__:
+    for name in Usage.__struct_fields__:
         if name.endswith(("_tokens", "_picousd")):
             assert kept[name] == getattr(usage, name), name
     assert kept["tool_units"] == '{"web_searches":2}'

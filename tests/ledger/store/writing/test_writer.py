@@ -1,12 +1,12 @@
 """The writer: rows, batches, receipts, lessons, and what odd values cost."""
 
 import threading
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from ledger.model.exchange import Source
 from ledger.model.learned import Learned

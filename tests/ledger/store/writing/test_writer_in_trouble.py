@@ -7,11 +7,11 @@ import sqlite3
 import threading
 import time
 import uuid
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from ledger import recording
 from ledger.model import door
