@@ -36,7 +36,9 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
         if name is None or message.get("model") == SYNTHETIC:
             continue
         _, tools = waiting.pop(name, (line, set()))
-        waiting[name] = (line, tools | _tool_calls(message))
+        # In place: an answer may have as many lines as it calls tools.
+        tools.update(_tool_calls(message))
+        waiting[name] = (line, tools)
         if len(waiting) > OPEN_MAX:
             oldest = next(iter(waiting))
             yield from _call(*waiting.pop(oldest))

@@ -28,6 +28,9 @@ _WORDS = {
     "total": "totalTokenCount",
 }
 """The log's keys -> those of `usageMetadata`."""
+_OF_SESSION = ("sessionId", "directory", "projectRoot")
+_OF_MESSAGE = ("tokens", "timestamp", "model")
+"""What is kept of each line until the log ends: a session's texts may have gigabytes."""
 
 
 def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
@@ -36,27 +39,29 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
     messages: dict[str, dict[str, Any]] = {}
     for line in lines:
         if "messages" in line or "sessionId" in line:
-            session = {**session, **line}
+            session.update((name, line[name]) for name in _OF_SESSION if name in line)
         listed = line.get("messages")
         for message in listed if isinstance(listed, list) else [line]:
             if isinstance(message, dict) and message.get("type") == "gemini":
-                messages[text_or_none(message.get("id")) or str(len(messages))] = message
+                name = text_or_none(message.get("id")) or str(len(messages))
+                messages[name] = {key: message.get(key) for key in _OF_MESSAGE}
+                tools = message.get("toolCalls")
+                messages[name]["tools"] = len(tools) if isinstance(tools, list) else 0
     session_id = text_or_none(session.get("sessionId"))
     if session_id is None:
         return
     for number, message in enumerate(messages.values(), start=1):
-        tokens = message.get("tokens")
-        at = moment(message.get("timestamp"))
+        tokens = message["tokens"]
+        at = moment(message["timestamp"])
         if not isinstance(tokens, dict) or at is None:
             continue
-        tools = message.get("toolCalls")
         yield Call(
             agent=AGENT,
             at=at,
             session_id=session_id,
             number=number,
-            model=text_or_none(message.get("model")),
+            model=text_or_none(message["model"]),
             usage={theirs: tokens[ours] for ours, theirs in _WORDS.items() if ours in tokens},
             project=folder_name(session.get("directory") or session.get("projectRoot")),
-            tool_calls=len(tools) if isinstance(tools, list) else 0,
+            tool_calls=message["tools"],
         )

@@ -12,15 +12,35 @@ name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from addon.recordings.formats import bodies, flow_files, har, lines
-from addon.recordings.formats.recorded import Entry, Item, Unreadable
+from addon.recordings.formats import flow_files, har, lines
+from addon.recordings.formats.recorded import (
+    Entry,
+    Item,
+    Recorded,
+    RecordingError,
+    Unreadable,
+    derived_id,
+    split_url,
+)
 from ledger.model.errors import LedgerError
 
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz")
 HAR_SUFFIXES = (".har", ".zhar")
 FLOW_SUFFIXES = (".mitm", ".flow", ".flows")
+BODY_TYPES = {
+    ".sse": "text/event-stream",
+    ".json": "application/json",
+    ".ndjson": "application/x-ndjson",
+    ".eventstream": "application/vnd.amazon.eventstream",
+}
+"""Content type by suffix."""
+BODY_BYTES_MAX = 512 * 1024 * 1024
+"""Held in memory while it is read."""
+_REQUEST_BODY = b"{}"
 _HAR_BEGINS = (b"{", b"\xef\xbb\xbf{")
 
 
@@ -46,7 +66,7 @@ def files_of(paths: Iterable[Path], *, bodies_too: bool) -> list[Path]:
 def is_recording(name: str, *, bodies_too: bool) -> bool:
     """Whether a file of a folder is read, by its name."""
     return name.endswith((*LINE_SUFFIXES, *HAR_SUFFIXES, *FLOW_SUFFIXES)) or (
-        bodies_too and name.endswith(tuple(bodies.TYPES))
+        bodies_too and name.endswith(tuple(BODY_TYPES))
     )
 
 
@@ -58,9 +78,9 @@ def entries(path: Path, *, url: str | None, part: int = 0, parts: int = 1) -> It
     try:
         if path.name.endswith(LINE_SUFFIXES):
             yield from lines.entries(path, part=part, parts=parts)
-        elif path.suffix in bodies.TYPES:
+        elif path.suffix in BODY_TYPES:
             if part == 0:
-                yield from bodies.entries(path, url=url)
+                yield from _body_entries(path, url)
         elif _is_har(path):
             yield from har.entries(path, part=part, parts=parts)
         else:
@@ -73,7 +93,7 @@ def entries(path: Path, *, url: str | None, part: int = 0, parts: int = 1) -> It
 def read(path: Path, *, url: str | None) -> Iterator[Item]:
     """The entries of a file, parsed."""
     for entry in entries(path, url=url):
-        yield entry.parse()
+        yield entry.item()
 
 
 def _is_har(path: Path) -> bool:
@@ -81,3 +101,46 @@ def _is_har(path: Path) -> bool:
         return True
     with path.open("rb") as file:
         return file.read(4).lstrip().startswith(_HAR_BEGINS)
+
+
+def _body_entries(path: Path, url: str | None) -> Iterator[Entry]:
+    """The one exchange of a file. Raises OSError."""
+    yield Entry(path.stat().st_size, 0, None, partial(_body, path, url), str(path))
+
+
+def _body(path: Path, url: str | None) -> Item:
+    if url is None:
+        return Unreadable(str(path), "a single body: say where it came from with --url")
+    try:
+        origin, target = split_url(url)
+    except RecordingError as error:
+        return Unreadable(str(path), f"--url {url}: {error}")
+    status = path.stat()
+    if status.st_size > BODY_BYTES_MAX:
+        return Unreadable(str(path), f"larger than {BODY_BYTES_MAX >> 20} MiB: not an answer")
+    try:
+        body = path.read_bytes()
+    except OSError as error:
+        return Unreadable(str(path), f"cannot be read: {error.strerror or error}")
+    exchange_id = derived_id(
+        method="POST",
+        origin=origin,
+        path=target,
+        request_body=_REQUEST_BODY,
+        response_body=body,
+        started_at=None,
+    )
+    return Recorded(
+        name=path.name,
+        where=str(path),
+        id=exchange_id,
+        has_own_id=False,
+        method="POST",
+        origin=origin,
+        path=target,
+        request_body=_REQUEST_BODY,
+        opened_at=datetime.fromtimestamp(status.st_mtime, UTC),
+        status=200,
+        response_headers=((b"content-type", BODY_TYPES[path.suffix].encode()),),
+        response_body=body,
+    )

@@ -19,8 +19,15 @@ from msgspec.structs import replace
 
 from addon.metering.troubles import place_of
 from addon.recordings.files import entries
-from addon.recordings.formats import identity
-from addon.recordings.formats.recorded import Entry, Item, Recorded, Skipped, Unreadable, Why
+from addon.recordings.formats.recorded import (
+    Entry,
+    Item,
+    Recorded,
+    Skipped,
+    Unreadable,
+    Why,
+    id_in_version_0_1,
+)
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import Reading
 from ledger.store.writing.commits import Commits
@@ -142,7 +149,7 @@ class Replay:
             if entry.id is not None and entry.id in known:
                 self.tally.known += 1
                 continue
-            item = entry.parse()
+            item = entry.item()
             if isinstance(item, Recorded) and not item.has_own_id:
                 derived.append(item)
             else:
@@ -160,7 +167,7 @@ class Replay:
         derived ids."""
         if not items:
             return
-        older = {item.id: identity.id_in_version_0_1(item) for item in items}
+        older = {item.id: id_in_version_0_1(item) for item in items}
         found = self._lookup([*older, *older.values()])
         for item in items:
             before = found.get(older[item.id])

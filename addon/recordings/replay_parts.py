@@ -14,7 +14,7 @@ from pathlib import Path
 import zstandard
 
 from addon.recordings.archives import ArchiveFile, on_this_machine
-from addon.recordings.formats import bodies
+from addon.recordings.files import BODY_TYPES
 from addon.recordings.replay import Part, Replay, Tally
 from ledger.maintenance.known import KnownExchanges
 from ledger.model.errors import LedgerError
@@ -78,7 +78,7 @@ def parts_of(files: list[ArchiveFile]) -> list[ArchivePart]:
     """The parts to read, the largest first, so that no worker starts a long one at the end."""
     parts = []
     for file in files:
-        is_whole = not file.is_local or file.name.endswith(tuple(bodies.TYPES))
+        is_whole = not file.is_local or file.name.endswith(tuple(BODY_TYPES))
         count = 1 if is_whole else min(PARTS_MAX, -(-file.size // PART_BYTES) or 1)
         parts += [ArchivePart(file=file, part=part, parts=count) for part in range(count)]
     return sorted(parts, key=lambda part: -part.size)

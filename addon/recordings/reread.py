@@ -10,8 +10,7 @@ from pathlib import Path
 
 from addon.metering.opening import Rules
 from addon.recordings.files import entries
-from addon.recordings.formats import identity
-from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why
+from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why, id_in_version_0_1
 from addon.recordings.metered import meter
 from ledger.maintenance.corrections import Booked
 from ledger.model.errors import LedgerError
@@ -63,8 +62,10 @@ def recordings(
     for path in files:
         for entry in entries(path, url=url):
             advance(path, entry.read_bytes)
-            item = entry.parse()
-            if isinstance(item, Recorded):
+            item = entry.item()
+            if isinstance(item, Recorded) and item.lacks_body:
+                seen.skipped[Why.NO_BODY] += 1
+            elif isinstance(item, Recorded):
                 yield item
             elif isinstance(item, Skipped):
                 seen.skipped[item.why] += 1
@@ -110,4 +111,4 @@ def _ids_of(item: Recorded) -> list[str]:
         return [one.exchange.id for one in meter(item, Rules(node="")) or ()]
     if item.has_own_id:
         return [item.id]
-    return [item.id, identity.id_in_version_0_1(item)]
+    return [item.id, id_in_version_0_1(item)]

@@ -18,9 +18,9 @@ from mitmproxy.proxy.mode_specs import ReverseMode
 from addon.metering.ends import End
 from addon.metering.requests import attribution
 from addon.metering.requests.messages import RecordedTimes, Request, Response, header_map
-from addon.recordings.formats import har, identity
+from addon.recordings.formats import har
 from addon.recordings.formats.flow_files import end_of_error
-from addon.recordings.formats.recorded import Origin, known_time
+from addon.recordings.formats.recorded import Origin, derived_id, known_time
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
 """A host name; anything else in SNI or a Host header is not taken over. Labels and dots share no
@@ -153,7 +153,7 @@ def has_answer(flow: http.HTTPFlow) -> bool:
     if flow.websocket is not None:
         return True
     if response.status_code == 101 or response.raw_content is None:
-        return False
+        return response.raw_content is None and flow.error is not None
     return bool(response.raw_content) or not is_of_har(flow) or response.status_code >= 300
 
 
@@ -167,7 +167,7 @@ def exchange_id_of(flow: http.HTTPFlow, request: Request) -> str:
     """The flow's id; of one from a HAR, the id that `tokentee replay` derives."""
     if not is_of_har(flow):
         return flow.id
-    return identity.derived_id(
+    return derived_id(
         method=request.method,
         origin=Origin(scheme=request.scheme, host=request.host, port=request.port),
         path=request.path,

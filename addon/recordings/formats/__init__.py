@@ -1,14 +1,12 @@
 """Reading recorded exchanges from files, one module for each kind of file.
 
 In: paths. Out: values of `recorded` (`Recorded`, `Skipped`, `Unreadable`), no mitmproxy flows.
+A damaged entry is one `Unreadable` with its place; the entries beside it are read.
 
-recorded        the values, and their validation: header names, times, URLs
-identity        the id of an exchange that was recorded without one
-line_files      lines of plain and gzipped files, bounded; damaged parts are skipped
+recorded        the values, their validation, and the id of an exchange recorded without one
 lines           one exchange a line: captures of every version, and test corpora
 flow_files      mitmproxy's flow files
 har             HAR exports of browsers and mitmproxy
-bodies          the body of one answer
 
 Uses: metering and what it uses.
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from addon.metering.ends import End
-from addon.recordings.formats.line_files import OpenFile
+from addon.recordings.formats.lines import OpenFile
 from addon.recordings.formats.recorded import (
     Entry,
     Item,
@@ -47,6 +47,10 @@ _TAIL = re.compile(
 nothing else is read."""
 TAIL_BYTES = 256
 """Read of a record at first; its end matches within this."""
+_RECORD_ENDS = re.compile(rb"7:version;[12]:[0-9]{1,2}#\}")
+_TAGS = frozenset([bytes((tag,)) for tag in b",;#^!~]}"])
+SEARCH_BYTES = 1024 * 1024
+"""Searched at a time for the end of a damaged record."""
 BUFFER_BYTES = 64 * 1024
 """Read of the file at once, where short records follow each other."""
 _PAST_ITS_END = "a length in its record reaches past its end"
@@ -66,28 +70,24 @@ type _Members = dict[str, tuple[int, int]]
 def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
     """The entries of a file; for a part of a file only every N-th record. Raises OSError."""
     size = path.stat().st_size
-    number = 0
+    number = at = 0
     # The same file for the records that are parsed: each is read when it is asked for.
     records = OpenFile(path)
     with path.open("rb", buffering=BUFFER_BYTES) as file:
-        while True:
+        while at < size:
             number += 1
             where = f"{path}, flow {number}"
             try:
-                length = _next_length(file)
-                if length is None:
-                    return
-                start = file.tell()
-                _check_length(length, size - start)
+                start, length = _next_record(file, at, size)
             except RecordingError as error:
-                # The end of the record is unknown, so the start of the next one is, too.
-                if part == 0:
+                # The end of the record is not known. The next one begins behind the end of any.
+                at = _after_any_record(file, at, size)
+                if number % parts == part:
                     item = Unreadable(where, str(error))
-                    yield Entry(size, 0, None, partial(_unreadable, item))
-                return
-            end = start + length + 1
+                    yield Entry(at, 0, None, partial(_unreadable, item), where)
+                continue
+            at = end = start + length + 1
             if number % parts != part:
-                file.seek(end)
                 continue
             file.seek(max(start, end - TAIL_BYTES))
             found = _id_at_end_of(file.read(end - file.tell()))
@@ -95,7 +95,45 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
                 yield _entry(records, start, length, where)
             else:
                 parse = partial(_item_at, records, start, length, where)
-                yield Entry(end, length, found, parse)
+                yield Entry(end, length, found, parse, where)
+
+
+def _next_record(file: BinaryIO, at: int, size: int) -> tuple[int, int]:
+    """Start and length of the content of the record at `at`, whose tag is there."""
+    file.seek(at)
+    length = _next_length(file)
+    start = file.tell()
+    if length >= size - start:
+        raise RecordingError("cut short, or no flow file of mitmproxy: restore the file")
+    if length > RECORD_BYTES_MAX:
+        raise RecordingError(f"a flow of {length} bytes: {RECORD_BYTES_MAX} are the most")
+    file.seek(start + max(0, length + 1 - TAIL_BYTES))
+    content = file.read(min(length + 1, TAIL_BYTES))
+    follows = file.read(1)
+    is_tag = content[-1:] in _TAGS and (follows.isdigit() or not follows)
+    if not is_tag and _id_at_end_of(content) is None:
+        raise RecordingError("no flow file of mitmproxy, or damaged: a length in it is wrong")
+    return start, length
+
+
+def _after_any_record(file: BinaryIO, at: int, size: int) -> int:
+    """Where the next record begins, after a damaged one at `at`; the file's end if there is none.
+
+    mitmproxy writes the members of a record in the order of their names, so that all records end
+    in their version.
+    """
+    while at < size:
+        file.seek(at)
+        piece = file.read(SEARCH_BYTES)
+        for found in _RECORD_ENDS.finditer(piece):
+            try:
+                if at + found.end() < size:
+                    _next_record(file, at + found.end(), size)
+                return at + found.end()
+            except RecordingError:
+                continue
+        at += max(1, len(piece) - TAIL_BYTES) if at + len(piece) < size else len(piece)
+    return size
 
 
 def _id_at_end_of(tail: bytes) -> str | None:
@@ -119,8 +157,8 @@ def _entry(file: OpenFile, start: int, length: int, where: str) -> Entry:
         found = _content(record, *members["id"], 1) if "id" in members else None
     except (OSError, RecordingError, ValueError, RecursionError):
         # Its fault is reported when it is parsed.
-        return Entry(end, length, None, parse)
-    return Entry(end, length, found if isinstance(found, str) else None, parse)
+        return Entry(end, length, None, parse, where)
+    return Entry(end, length, found if isinstance(found, str) else None, parse, where)
 
 
 def _record(file: OpenFile, start: int, length: int) -> bytes:
@@ -149,7 +187,14 @@ def _item_at(file: OpenFile, start: int, length: int, where: str) -> Item:
         return Unreadable(where, f"cannot be read: {error.strerror or error}")
     except RecordingError as error:
         return Unreadable(where, f"not a flow: {error}")
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         return Unreadable(where, f"not a flow of mitmproxy 12 or older ({type(error).__name__})")
 
 
@@ -173,7 +218,8 @@ def _exchange(state: Mapping[str, _Value], where: str) -> Item:
     if response is None and error is None:
         return Skipped(where, Why.NO_ANSWER)
     websocket = state["websocket"]
-    if response is not None and response["content"] is None and websocket is None:
+    lacks_body = response is not None and response["content"] is None and websocket is None
+    if lacks_body and error is None:
         return Skipped(where, Why.NO_BODY)
     if response is not None and response["status_code"] == 101 and websocket is None:
         return Skipped(where, Why.NO_MESSAGES)
@@ -202,6 +248,8 @@ def _exchange(state: Mapping[str, _Value], where: str) -> Item:
         end=_end_of(websocket, message),
         cause=message or None,
         messages=_messages(websocket),
+        is_exact=not lacks_body,
+        lacks_body=lacks_body,
         is_llm=False,
     )
 
@@ -232,18 +280,11 @@ def _seconds(value: _Value) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _check_length(length: int, left: int) -> None:
-    if length >= left:
-        raise RecordingError("cut short, or no flow file of mitmproxy: restore the file")
-    if length > RECORD_BYTES_MAX:
-        raise RecordingError(f"a flow of {length} bytes: {RECORD_BYTES_MAX} are the most")
-
-
 # tnetstrings: LENGTH ":" DATA TAG
 
 
-def _next_length(file: BinaryIO) -> int | None:
-    """The length of the record that begins here; None at the end of the file."""
+def _next_length(file: BinaryIO) -> int:
+    """The length of the record that begins here."""
     digits = b""
     while char := file.read(1):
         if char == b":" and digits:
@@ -251,9 +292,7 @@ def _next_length(file: BinaryIO) -> int | None:
         if not char.isdigit() or len(digits) >= _LENGTH_DIGITS_MAX:
             raise RecordingError("no flow file of mitmproxy, or damaged from here on")
         digits += char
-    if digits:
-        raise RecordingError("cut short")
-    return None
+    raise RecordingError("cut short")
 
 
 def _members(record: bytes) -> _Members:

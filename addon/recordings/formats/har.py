@@ -12,9 +12,10 @@ that they have dropped.
 from __future__ import annotations
 
 import mmap
+import re
 import zlib
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -22,8 +23,8 @@ from pathlib import Path
 import msgspec
 from mitmproxy.net.http.headers import infer_content_encoding
 
+from addon.framing import json_values
 from addon.metering.ends import End
-from addon.recordings.formats import identity
 from addon.recordings.formats.recorded import (
     Entry,
     Item,
@@ -33,6 +34,7 @@ from addon.recordings.formats.recorded import (
     Skipped,
     Unreadable,
     Why,
+    derived_id,
     header,
     known_moment,
     known_time,
@@ -44,6 +46,9 @@ from addon.recordings.formats.recorded import (
 FILE_BYTES_MAX = 1024 * 1024 * 1024
 """The file is mapped into memory, not read."""
 _MILLISECONDS_MAX = 10.0**12
+_ENTRIES = (b'"log"', b'"entries"')
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]:,]', re.DOTALL)
+"""A string, or a sign of JSON's structure."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -117,36 +122,85 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
     with path.open("rb") as file:
         # Closed when the last entry is freed: each entry refers to a part of it.
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    damage = None
     try:
-        found = _raw_entries(memoryview(data), path)
+        text = _text_of(memoryview(data), path)
+        try:
+            found: Sequence[msgspec.Raw | memoryview] = _FILE.decode(text).log.entries
+        except _FAULTS as error:
+            found, is_whole = _split(text)
+            if not found and not is_whole:
+                raise
+            if not is_whole:
+                damage = f"cut short or damaged after entry {len(found)}: {error}"[:300]
     except (*_FAULTS, zlib.error) as error:
         if part == 0:
             yield _fault(path, f"no HAR file: {error}"[:300])
         return
     for number, raw in enumerate(found, 1):
         if number % parts == part:
-            parse = partial(_read, raw, f"{path}, entry {number}")
+            where = f"{path}, entry {number}"
             held = memoryview(raw).nbytes
-            yield Entry(size * number // len(found), held, None, parse)
+            yield Entry(size * number // len(found), held, None, partial(_read, raw, where), where)
+    if damage is not None and part == 0:
+        yield _fault(path, damage)
 
 
-def _raw_entries(text: memoryview, path: Path) -> list[msgspec.Raw]:
+def _split(text: memoryview) -> tuple[list[memoryview], bool]:
+    """The entries of a file that is not valid JSON as a whole, and whether their list has an end.
+
+    msgspec refuses a whole file for one lone surrogate, one unknown escape, or one deep list. Here
+    only strings, brackets and commas are read, so each entry is refused alone.
+    """
+    found: list[memoryview] = []
+    names: dict[int, bytes] = {}
+    depth = start = 0
+    string = b""
+    is_inside = False
+    for token in _TOKEN.finditer(text):
+        at, kind = token.start(), text[token.start()]
+        if kind == 0x22:  # "
+            string = token[0] if depth <= 2 and len(token[0]) < 32 else b""
+        elif kind == 0x3A:  # :
+            names[depth] = string
+        elif kind == 0x2C:  # ,
+            if is_inside and depth == 3:
+                found.append(text[start:at])
+                start = at + 1
+        elif kind in b"{[":
+            if depth == 2 and kind == 0x5B and (names.get(1), names.get(2)) == _ENTRIES:
+                is_inside, start = True, at + 1
+            depth += 1
+        else:
+            depth -= 1
+            if is_inside and depth == 2:
+                last = text[start:at]
+                return found + [last] * bool(found or bytes(last).strip()), True
+    return found, False
+
+
+def _text_of(text: memoryview, path: Path) -> memoryview:
     if path.suffix == ".zhar":
         text = _inflated(text)
-    return _FILE.decode(text[len(_BOM) :] if text[:3] == _BOM else text).log.entries
+    return text[len(_BOM) :] if text[:3] == _BOM else text
 
 
 def _fault(path: Path, why: str) -> Entry:
-    return Entry(0, 0, None, partial(_unreadable, Unreadable(str(path), why)))
+    item = Unreadable(str(path), why)
+    return Entry(0, 0, None, lambda: item, item.where)
 
 
-def _unreadable(item: Unreadable) -> Item:
-    return item
-
-
-def _read(raw: msgspec.Raw, where: str) -> Item:
+def _read(raw: msgspec.Raw | memoryview, where: str) -> Item:
     try:
-        return _exchange(_ENTRY.decode(raw), where)
+        try:
+            entry = _ENTRY.decode(raw)
+        except msgspec.DecodeError:
+            # A lone surrogate: mitmproxy exports header bytes that are no UTF-8 as such.
+            value = json_values.loads(bytes(raw))
+            if value is None:
+                raise
+            entry = msgspec.convert(value, _Entry)
+        return _exchange(entry, where)
     except _FAULTS as error:
         return Unreadable(where, f"not a recorded exchange: {error}"[:300])
 
@@ -208,7 +262,7 @@ def _exchange(entry: _Entry, where: str) -> Item:
     asked = text_fields_of((one.name, one.value) for one in request.headers)
     request_body = _request_body(request.post_data, header(asked, b"content-type"))
     messages = _messages(entry.messages)
-    exchange_id = identity.derived_id(
+    exchange_id = derived_id(
         method=request.method,
         origin=origin,
         path=path,

@@ -14,19 +14,20 @@ msgspec parses only the fields of these types: other content of a line takes no 
 
 from __future__ import annotations
 
+import os
 import re
+import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, BinaryIO, Literal
 
 import msgspec
 
 from addon.metering.ends import End
 from addon.metering.requests.redaction import REDACTED
-from addon.recordings.formats import identity
-from addon.recordings.formats.line_files import Text, lines_of
 from addon.recordings.formats.recorded import (
     Entry,
     Fields,
@@ -35,6 +36,7 @@ from addon.recordings.formats.recorded import (
     Recorded,
     RecordingError,
     Unreadable,
+    derived_id,
     header,
     known_moment,
     split_url,
@@ -42,6 +44,23 @@ from addon.recordings.formats.recorded import (
     without,
 )
 
+LINE_BYTES_MAX = 96 * 1024 * 1024
+"""An exchange of 32 MiB, the bound of a capture, takes 43 MiB as base64, and the captures of
+version 0.1 had no bound for the request."""
+PIECE_BYTES = 256 * 1024
+"""Looked through at a time."""
+READ_BYTES = 1024 * 1024
+"""Read at a time of a gzipped file."""
+HEAD_BYTES = 1024
+"""What is read of a long line at first: a capture's id stands there."""
+_TOO_LONG = f"longer than {LINE_BYTES_MAX >> 20} MiB: remove the line"
+_MEMBER_BEGINS = b"\x1f\x8b\x08"
+_GZIP = 31
+"""zlib's window bits for gzip members."""
+
+LINES_WITHOUT_MAX = 20
+"""Lines at the beginning of a file that are no exchanges, after which it is a file of another
+kind."""
 ID_LENGTH_MAX = 200
 _COUNT_MAX = 2**53
 """Of bytes and of microseconds (285 years)."""
@@ -101,24 +120,41 @@ _ENDS = {end.value: end for end in End}
 def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
     """The entries of a file; for a part of a file only every N-th line. Raises OSError."""
     written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    strange: list[Entry] | None = []
+    """The first lines, until one of them is an exchange; None: one was."""
+    is_damaged = False
     for number, read_bytes, line in lines_of(path):
         where = f"{path}:{number}"
-        if number == 1 and isinstance(line, Text) and not _is_exchange(line):
-            if part == 0:
-                other = Unreadable(str(path), "holds no recorded exchanges", is_other_kind=True)
-                yield Entry(read_bytes, 0, None, partial(_unreadable, other))
-            return
+        is_damaged = is_damaged or isinstance(line, str)
+        if strange is not None and isinstance(line, Text) and _is_exchange(line):
+            yield from strange
+            strange = None
+        if strange is not None and not is_damaged and number > LINES_WITHOUT_MAX:
+            break
         if number % parts != part:
             continue
         if isinstance(line, str):
-            yield Entry(read_bytes, 0, None, partial(_unreadable, Unreadable(where, line)))
+            entry = _fault(Unreadable(where, line), read_bytes)
+        elif strange is not None:
+            entry = _fault(_read(line, where, written_at), read_bytes)
         else:
             parse = partial(_read, line, where, written_at)
-            yield Entry(read_bytes, line.size, _id_of(line), parse)
+            entry = Entry(read_bytes, line.size, _id_of(line), parse, where)
+        if strange is None:
+            yield entry
+        elif len(strange) < LINES_WITHOUT_MAX:
+            strange.append(entry)
+    if strange is None:
+        return
+    if is_damaged:
+        yield from strange
+    elif part == 0 and path.stat().st_size:
+        other = Unreadable(str(path), "holds no recorded exchanges", is_other_kind=True)
+        yield _fault(other, path.stat().st_size)
 
 
-def _unreadable(item: Unreadable) -> Item:
-    return item
+def _fault(item: Item, read_bytes: int) -> Entry:
+    return Entry(read_bytes, 0, None, lambda: item, item.where)
 
 
 def _id_of(line: Text) -> str | None:
@@ -168,7 +204,7 @@ def _exchange(line: _Line, where: str, written_at: datetime) -> Recorded:
         )
     has_own_id = bool(exchange_id)
     if not has_own_id:
-        exchange_id = identity.derived_id(
+        exchange_id = derived_id(
             method=request.method,
             origin=origin,
             path=path,
@@ -280,3 +316,176 @@ def _date_of(headers: Fields) -> datetime | None:
         return known_moment(parsedate_to_datetime(text).isoformat())
     except (ValueError, OverflowError):
         return None
+
+
+# The lines of a plain or gzipped file, one at a time and bounded.
+#
+# A capture file is many gzip members, one for each line. A damaged member loses only its own
+# lines; reading continues at the next member. A line that is too long is skipped in pieces.
+
+
+class OpenFile:
+    """A file that is open for as long as one of its entries may still be read."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+
+    def __del__(self) -> None:
+        # There is none if it could not be opened.
+        if (descriptor := getattr(self, "descriptor", None)) is not None:
+            os.close(descriptor)
+
+    def read(self, start: int, size: int) -> bytes:
+        """So many bytes from `start` on; fewer at the end of the file."""
+        os.lseek(self.descriptor, start, os.SEEK_SET)
+        return os.read(self.descriptor, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A line without its end. A long line of a plain file is read when it is asked for: of one
+    that the ledger has, nothing but the beginning is ever copied."""
+
+    head: bytes
+    size: int
+    file: OpenFile | None = None
+    """Where the rest stands; None: the head is all of it."""
+    start: int = 0
+
+    def read(self) -> bytes:
+        """The whole line. Raises OSError."""
+        return self.head if self.file is None else self.file.read(self.start, self.size)
+
+
+type Line = tuple[int, int, Text | str]
+"""Number from 1, bytes of the file read so far, and the line, or why it cannot be read."""
+
+
+def lines_of(path: Path) -> Iterator[Line]:
+    """The lines of a file; empty ones are left out. Raises OSError."""
+    if path.suffix != ".gz":
+        yield from _plain(OpenFile(path))
+        return
+    with path.open("rb", buffering=READ_BYTES) as file:
+        yield from _split(_inflated(file), file)
+
+
+def _plain(file: OpenFile) -> Iterator[Line]:
+    """Find the lines' ends; nothing is copied of a line that does not lie in one piece."""
+    number, start, at = 1, 0, 0
+    while piece := file.read(at, PIECE_BYTES):
+        begin = 0
+        while (end := piece.find(b"\n", begin)) >= 0:
+            if start >= at:
+                line: Text | str | None = _short(piece[begin:end])
+            else:
+                line = _long(file, start, at + end - start)
+            if line is not None:
+                yield number, at + end + 1, line
+            number += 1
+            begin = end + 1
+            start = at + begin
+        at += len(piece)
+    if start < at and (line := _long(file, start, at - start)) is not None:
+        yield number, at, line
+
+
+def _short(line: bytes) -> Text | str | None:
+    if len(line) > LINE_BYTES_MAX:
+        return _TOO_LONG
+    return Text(line, len(line)) if line and not line.isspace() else None
+
+
+def _long(file: OpenFile, start: int, size: int) -> Text | str | None:
+    """A line that is not read yet; None if there is nothing in it."""
+    if size > LINE_BYTES_MAX:
+        return _TOO_LONG
+    head = file.read(start, min(size, HEAD_BYTES))
+    if size <= HEAD_BYTES:
+        return _short(head)
+    is_empty = head.isspace() and file.read(start, size).isspace()
+    return None if is_empty else Text(head, size, file, start)
+
+
+def _inflated(file: BinaryIO) -> Iterator[bytes | None]:
+    """The content of all members; None for one that is damaged or cut short."""
+    member = zlib.decompressobj(_GZIP)
+    has_begun = False
+    data = b""
+    while data or (data := file.read(PIECE_BYTES)):
+        if not has_begun:
+            data = data.lstrip(b"\0")  # padding between members is allowed
+            if not data.startswith(_MEMBER_BEGINS[: len(data)]):
+                yield None
+                data = _next_member(file, data)
+            if not data:
+                continue
+        has_begun = True
+        try:
+            while True:
+                out = member.decompress(data, PIECE_BYTES)
+                if out:
+                    yield out
+                data = member.unconsumed_tail
+                # zlib may hold more output than requested, with no input left.
+                if member.eof or (not data and len(out) < PIECE_BYTES):
+                    break
+        except zlib.error:
+            yield None
+            member, has_begun = zlib.decompressobj(_GZIP), False
+            data = _next_member(file, data[1:])
+            continue
+        if member.eof:
+            data = member.unused_data
+            member, has_begun = zlib.decompressobj(_GZIP), False
+    if has_begun:
+        yield None
+
+
+def _next_member(file: BinaryIO, data: bytes) -> bytes:
+    """The rest of the input from the next member's first byte; empty at the end of the file."""
+    while True:
+        at = data.find(_MEMBER_BEGINS)
+        if at >= 0:
+            return data[at:]
+        more = file.read(PIECE_BYTES)
+        if not more:
+            return b""
+        data = data[-2:] + more
+
+
+def _split(pieces: Iterator[bytes | None], file: BinaryIO) -> Iterator[Line]:
+    number = 1
+    begun = bytearray()
+    is_too_long = False
+    for piece in pieces:
+        if piece is None:
+            yield number, file.tell(), "cut short: the gzip data is damaged here"
+            number += 1
+            begun.clear()
+            is_too_long = False
+            continue
+        first, *others = piece.split(b"\n")
+        if not is_too_long:
+            begun += first
+            is_too_long = len(begun) > LINE_BYTES_MAX
+            if is_too_long:
+                begun.clear()
+        for line in others:
+            if is_too_long:
+                yield (
+                    number,
+                    file.tell(),
+                    _TOO_LONG,
+                )
+            elif line_text := _short(bytes(begun)):
+                yield number, file.tell(), line_text
+            number += 1
+            begun = bytearray(line)
+            is_too_long = False
+    if is_too_long:
+        yield number, file.tell(), _TOO_LONG
+    elif line_text := _short(bytes(begun)):
+        yield number, file.tell(), line_text

@@ -7,6 +7,7 @@ be sent over HTTP/1.1, its times are within the years that every database and cl
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -27,6 +28,7 @@ URLS_KEPT_MAX = 1024
 URL_KEPT_MAX = 512
 """Characters of such a URL."""
 PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_DERIVED_ID_LENGTH = 32
 _SCHEMES = {"ws": "http", "wss": "https"}
 _NOT_IN_A_HOST = re.compile(r"[^A-Za-z0-9.:\[\]_-]")
 _HEADER_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -66,7 +68,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
     """File and line, for messages."""
     id: str
     has_own_id: bool = True
-    """False: the id was derived from what was recorded (`identity`)."""
+    """False: the id was derived from what was recorded (`derived_id`)."""
     method: str
     origin: Origin
     path: str
@@ -82,6 +84,8 @@ class Recorded(Struct, frozen=True, kw_only=True):
     response_body: bytes = b""
     is_exact: bool = True
     """The body has the bytes that upstream sent. False: it was decoded before it was recorded."""
+    lacks_body: bool = False
+    """The answer broke off, and what had come of its body was not recorded."""
     responded_at: datetime | None = None
     ended_at: datetime | None = None
     end: End = End.FINISHED
@@ -147,6 +151,16 @@ class Entry:
     id: str | None
     """The exchange's own id; None if it has none, or if finding it needs parsing."""
     parse: Callable[[], Item]
+    """Call `item` instead, which never raises."""
+    where: str = ""
+    """File and place in it, for messages."""
+
+    def item(self) -> Item:
+        """The entry, parsed. A fault that no format expected costs this entry alone."""
+        try:
+            return self.parse()
+        except Exception as error:  # noqa: BLE001  # one entry must not end the reading of all
+            return Unreadable(self.where, f"not a recorded exchange ({type(error).__name__})")
 
 
 class RecordingError(ValueError):
@@ -258,3 +272,43 @@ def origin_of(scheme: str, authority: str) -> Origin:
 
 def _percent(found: re.Match[str]) -> str:
     return f"%{ord(found[0]):02X}"
+
+
+def derived_id(
+    *,
+    method: str,
+    origin: Origin,
+    path: str,
+    request_body: bytes,
+    response_body: bytes,
+    started_at: datetime | None,
+    messages: Iterable[Message] = (),
+) -> str:
+    """The id of an exchange that was recorded without one: 32 hex digits.
+
+    The same material gets the same id at every reading, and two requests that got the same answer
+    get two. `started_at` is the start in the recording; None if there is none.
+    """
+    digest = hashlib.sha256()
+    start = b"" if started_at is None else started_at.isoformat(timespec="microseconds").encode()
+    where = f"{method} {origin.scheme}://{origin.host}:{origin.port}{path}"
+    for part in (where.encode("utf-8", "surrogateescape"), request_body, response_body, start):
+        # The length separates the parts: without it, bytes could move from one to the next.
+        digest.update(b"%d:" % len(part))
+        digest.update(part)
+    for message in messages:
+        side = b">" if message.from_client else b"<"
+        digest.update(b"%d%b" % (len(message.content), side))
+        digest.update(message.content)
+    return digest.hexdigest()[:_DERIVED_ID_LENGTH]
+
+
+def id_in_version_0_1(item: Recorded) -> str:
+    """The id that version 0.1 gave to a line or a body without one: from origin and answer only.
+
+    Ledgers of that version have such rows, and their exchanges must be found.
+    """
+    origin = f"{item.origin.scheme}://{item.origin.host}:{item.origin.port}"
+    return hashlib.sha256(origin.encode() + b"\0" + item.response_body).hexdigest()[
+        :_DERIVED_ID_LENGTH
+    ]

@@ -1,6 +1,8 @@
 """Finding logs, and reading them whatever is in them."""
 
 import json
+import time
+from typing import Any
 
 import pytest
 
@@ -77,3 +79,47 @@ def test_a_document_that_is_none_and_a_file_that_is_gone(tmp_path):
 def test_the_home_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert files.user_home() == tmp_path
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_work_is_linear_in_the_lines(name: str):
+    """Four times as many lines, of as many tools in one answer or of as many answers, take about
+    four times the CPU time; what is quadratic takes sixteen times."""
+    for of_one_answer in (True, False):
+        few, many = (_cpu_seconds(name, count, of_one_answer) for count in (4_000, 16_000))
+        assert many < 9 * max(few, 0.002)
+
+
+def _cpu_seconds(name: str, count: int, of_one_answer: bool) -> float:
+    if name == "claude-code":
+        lines = [
+            claude(
+                "msg_1" if of_one_answer else f"msg_{number}",
+                block={"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {}},
+            )
+            for number in range(count)
+        ]
+    elif name == "codex":
+        start, *rest = codex_lines()
+        lines = [start, *(rest * (count // len(rest)))]
+    else:
+        message: dict[str, Any] = {
+            "type": "gemini",
+            "timestamp": "2026-11-02T12:00:00Z",
+            "model": "m",
+        }
+        message |= {"tokens": {"input": 1, "output": 1}}
+        lines = [
+            {"sessionId": "s", f"k{number}": 1}
+            | message
+            | {"id": "one" if of_one_answer else f"m{number}"}
+            for number in range(count)
+        ]
+    return min(_seconds_of(name, lines) for _ in range(3))
+
+
+def _seconds_of(name: str, lines: list[dict[str, Any]]) -> float:
+    begin = time.process_time()
+    for _ in KINDS[name].calls(lines):
+        pass
+    return time.process_time() - begin

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from addon.recordings.files import entries, files_of, read
-from addon.recordings.formats import flow_files, har, line_files
+from addon.recordings.formats import flow_files, har, lines
 from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why
 from ledger.model.errors import LedgerError
 from tests.addon.recordings.doors import (
@@ -136,13 +136,13 @@ def test_a_damaged_member_costs_its_own_lines(tmp_path: Path):
 def test_pieces_of_any_size_give_the_same_lines(tmp_path: Path, monkeypatch, size: int):
     path = as_captures(tmp_path)
     whole = items(path)
-    monkeypatch.setattr(line_files, "PIECE_BYTES", size)
+    monkeypatch.setattr(lines, "PIECE_BYTES", size)
     assert items(path) == whole
 
 
 @pytest.mark.large
 def test_a_line_beyond_the_bound_is_passed_over_in_little_memory(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(line_files, "LINE_BYTES_MAX", 1024 * 1024)
+    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 1024 * 1024)
     path = tmp_path / "x.jsonl.gz"
     path.write_bytes(gzip.compress(GOOD + b"0" * 60_000_000 + b"\n" + GOOD))
     assert path.stat().st_size < 80_000
@@ -156,7 +156,7 @@ def test_a_line_beyond_the_bound_is_passed_over_in_little_memory(tmp_path: Path,
 
 
 def test_a_plain_line_beyond_the_bound_is_passed_over(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(line_files, "LINE_BYTES_MAX", 10_000)
+    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 10_000)
     path = tmp_path / "x.jsonl"
     path.write_bytes(GOOD + b"0" * 600_000 + b"\n\n" + GOOD + b"0" * 20_000)
     found = items(path)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from addon.recordings.formats import flow_files
-from addon.recordings.formats.line_files import OpenFile
+from addon.recordings.formats.lines import OpenFile
 from addon.recordings.formats.recorded import Recorded, Unreadable
 from tests.addon.recordings.doors import as_flows
 from tests.bench import recordings
