@@ -17,7 +17,7 @@ from tests.ledger.written import NOON, file_of, settled, writing
 RECORD = """
 import sys
 from datetime import UTC, datetime
-from dataclasses import replace
+from msgspec.structs import replace
 from ledger import recording
 from ledger.model.exchange import Exchange, Outcome, State
 from ledger.model.reading import Reading, UsageSource
