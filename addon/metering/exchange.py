@@ -25,7 +25,7 @@ from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.meter import Meter
 from addon.metering.ends import End
 from addon.metering.memory_budget import MemoryBudget
-from addon.metering.requests.messages import RecordedTimes, Response
+from addon.metering.requests.messages import NOT_KNOWN, Body, RecordedTimes, Response
 from addon.metering.requests.redaction import redact
 from addon.metering.settlement import (
     NOTHING_PASSED,
@@ -66,6 +66,8 @@ class Readable:
     data: bytes
     decoded_bytes: int
     """Before it was shortened."""
+    digest: str | None = None
+    """Of the body as the client sent it; None: not known."""
     input_tokens: int | None = None
     """Estimate for an encoded body, which may be too long to be decoded again."""
 
@@ -99,7 +101,7 @@ class MeteredExchange:
         *,
         route: Route,
         request: RequestFacts,
-        body: bytes,
+        body: Body,
         content_encoding: str,
         decoded: Readable,
         credentials: tuple[str, ...],
@@ -138,16 +140,16 @@ class MeteredExchange:
         answer = self.tap or self._whole
         return self._is_confirmed or (answer is not None and answer.meter.is_confirmed)
 
-    def request_body(self) -> bytes | None:
-        """The client's decoded request body; None if it could not be decoded, or is too long for
-        that to be done again."""
-        if not self._content_encoding or not self._body:
+    def request_body(self) -> Body:
+        """The client's decoded request body; not known if it could not be decoded, or is too long
+        for that to be done again."""
+        if not self._content_encoding or not self._body.data or not self._body.is_whole:
             return self._body
         if not 0 < self._decoded.decoded_bytes <= DECODED_AGAIN_BYTES_MAX:
-            return None
+            return NOT_KNOWN
         return decoded_body(self._body, self._content_encoding, self.troubles)
 
-    def without_secrets(self, exchange: Exchange, request_body: bytes | None) -> Exchange:
+    def without_secrets(self, exchange: Exchange, request_body: Body) -> Exchange:
         """The exchange, with credentials and request text redacted from its error texts."""
         texts = (exchange.error_type, exchange.error_code, exchange.error_message)
         if not any(texts):
@@ -308,7 +310,7 @@ class MeteredExchange:
     def _estimate_input(self) -> int | None:
         if self._content_encoding:
             return self._decoded.input_tokens
-        return estimate.input_tokens_of(self._body)
+        return estimate.input_tokens_of(self._body.data) if self._body.is_whole else None
 
 
 def is_event_stream(content_type: str) -> bool:
@@ -329,41 +331,37 @@ def may_refuse(response: Response, *, injected: bool) -> bool:
     return not length.isdigit() or int(length) <= REFUSAL_BYTES_MAX
 
 
-def decoded_body(body: bytes, content_encoding: str, troubles: Troubles) -> bytes:
-    """A decoded request body. A part that fails to decode is noted and left out."""
-    if not content_encoding:
-        return body
+def decoded_body(body: Body, content_encoding: str, troubles: Troubles) -> Body:
+    """A decoded request body; not known, with a note, if it cannot be decoded to its end."""
     steps = decoded_body_in_steps(body, content_encoding, troubles)
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            decoded: bytes = end.value
+            decoded: Body = end.value
             return decoded
 
 
 def decoded_body_in_steps(
-    body: bytes, content_encoding: str, troubles: Troubles
-) -> Generator[None, None, bytes]:
+    body: Body, content_encoding: str, troubles: Troubles
+) -> Generator[None, None, Body]:
     """As `decoded_body`, with a pause after each piece."""
-    if not body or not content_encoding:
-        return body
-    decoder = Decoder(content_encoding)
-    if decoder.is_identity:
-        return body
+    decoder = Decoder(content_encoding if body.data else "")
+    if decoder.is_identity or not body.is_whole:
+        return body if decoder.is_identity else NOT_KNOWN
     pieces: list[bytes] = []
     size = 0
-    for piece in decoder.decode(body):
+    for piece in decoder.decode(body.data):
         size += len(piece)
         if size > REQUEST_BYTES_MAX:
             troubles.add(f"a request that decodes to more than {REQUEST_BYTES_MAX} bytes")
-            return b""
+            return NOT_KNOWN
         if len(pieces) >= REQUEST_PIECES_MAX:
             troubles.add(f"a request encoded in more than {REQUEST_PIECES_MAX} pieces")
-            return b""
+            return NOT_KNOWN
         pieces.append(piece)
         yield
     if decoder.trouble is not None:
         troubles.add(f"request: {decoder.trouble}")
-        return b""
-    return b"".join(pieces)
+        return NOT_KNOWN
+    return Body(b"".join(pieces))

@@ -19,7 +19,7 @@ from addon.metering.requests.messages import Request
 from addon.metering.requests.path_keys import redacted_path
 from addon.metering.requests.redaction import credentials_of
 from addon.metering.troubles import Troubles
-from ledger.model.duplicates import request_digest
+from ledger.model.duplicates import request_digest_in_steps
 from ledger.model.exchange import Exchange, Source
 
 PATH_LENGTH_MAX = 512
@@ -117,11 +117,9 @@ def open_exchange(
         opened_at=request.began_at,
         request_model=model,
         streamed=facts.streamed,
-        request_bytes=len(request.body),
-        # A recording may lack a body that the request had; a handshake has no body.
-        request_digest=request_digest(request.body)
-        if request.body or (source is Source.LIVE and not is_handshake)
-        else None,
+        request_bytes=len(request.body.data) if request.body.is_whole else None,
+        # A handshake has no body.
+        request_digest=None if is_handshake else readable.digest,
         usage_asked=facts.usage_asked,
         key_fingerprint=fingerprint,
         key_hint=hint,
@@ -154,7 +152,7 @@ def open_exchange(
 def is_read_in_steps(request: Request, rules: Rules) -> bool:
     """Whether the body of a live request takes so long that the event loop needs pauses."""
     # A few encoded bytes may decode to a megabyte.
-    if len(request.body) <= LARGE_BYTES and "content-encoding" not in request.headers:
+    if len(request.body.data) <= LARGE_BYTES and "content-encoding" not in request.headers:
         return False
     is_named = _upstream_of(request, rules) is not None
     return _route_of(request, is_named=is_named) is not None
@@ -163,14 +161,18 @@ def is_read_in_steps(request: Request, rules: Rules) -> bool:
 def readable_in_steps(request: Request, troubles: Troubles) -> Generator[None, None, Readable]:
     """The request body in the form to parse. With pauses."""
     encoding = request.headers.get("content-encoding", "")
+    digest = None
+    if request.body.is_whole:
+        digest = yield from request_digest_in_steps(request.body.data)
     body = yield from decoded_body_in_steps(request.body, encoding, troubles)
-    short = yield from short_in_steps(body)
+    short = yield from short_in_steps(body.data)
     if short.lost is not None:
         troubles.add(short.lost)
     return Readable(
         data=short.data,
-        decoded_bytes=len(body),
-        input_tokens=estimate.input_tokens_of(body) if encoding else None,
+        decoded_bytes=len(body.data),
+        digest=digest,
+        input_tokens=estimate.input_tokens_of(body.data) if encoding and body.is_whole else None,
     )
 
 

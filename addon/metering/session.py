@@ -5,7 +5,6 @@ the session becomes an exchange of its own, with the attribution of the handshak
 `<handshake id>/<number>`. It opens when the client requests the response or the server begins it.
 """
 
-from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -15,20 +14,22 @@ from addon.dialects.vendors import gemini_live
 from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
 from addon.metering.live_turns import LiveTurns
+from addon.metering.requests.messages import NOT_KNOWN, Body
 from addon.metering.settlement import NOTHING_PASSED, Settled, result_of
 from addon.metering.websocket import Closed, Opened, SessionEvent, WebSocketSession
 from ledger.model.exchange import Exchange
 
-ASKED_MAX = 4
-ASKED_BYTES_MAX = 256 * 1024
-"""How many client messages are kept to compare with errors, and how long each may be: errors
-repeat recent messages."""
+ASKED_BYTES_MAX = 512 * 1024
+"""Size of the client messages that are kept to redact what errors repeat of them. Once a session
+has sent more, what it said is not known whole, and no long error text is kept."""
+ASKED_BYTES_EACH = 64
+"""What Python needs for a message beside its bytes."""
 
 
 class MeteredSession:
     """Takes each message of either side; returns the exchanges that it opens and settles."""
 
-    __slots__ = ("_asked", "_open", "_wire", "handshake")
+    __slots__ = ("_asked", "_asked_bytes", "_open", "_wire", "handshake")
 
     def __init__(self, handshake: MeteredExchange) -> None:
         self.handshake = handshake
@@ -39,8 +40,9 @@ class MeteredSession:
         )
         self._open: dict[int, Exchange] = {}
         """Open responses, by the key from `_wire`."""
-        self._asked: deque[bytes] = deque(maxlen=ASKED_MAX)
-        """The client's latest messages, to redact from errors that repeat them."""
+        self._asked: list[bytes] = []
+        """The client's messages, to redact from errors that repeat them."""
+        self._asked_bytes = 0
 
     def message(
         self, content: bytes, *, from_client: bool, at: datetime, short: bytes | None = None
@@ -48,14 +50,23 @@ class MeteredSession:
         """Read one message; return the exchanges that it opens and settles.
 
         `short`: the result of `short_message_in_steps`, if the caller has it already."""
-        if from_client and len(content) <= ASKED_BYTES_MAX:
-            self._asked.append(content)
+        if from_client:
+            self._asked_bytes += len(content) + ASKED_BYTES_EACH
+            if self._asked_bytes <= ASKED_BYTES_MAX:
+                self._asked.append(content)
+            else:
+                self._asked.clear()
         read = self._wire.client_message if from_client else self._wire.server_message
         return self._exchanges(read(content if short is None else short), End.FINISHED, at)
 
     def end(self, how: End, *, at: datetime) -> list[Exchange | Settled]:
         """Settle the open responses when the connection ends."""
         return self._exchanges(self._wire.end(), how, at)
+
+    def _said(self) -> Body:
+        """All that the client has sent."""
+        is_whole = self._asked_bytes <= ASKED_BYTES_MAX
+        return Body(b"\n".join(self._asked)) if is_whole else NOT_KNOWN
 
     def _exchanges(
         self, happenings: Iterable[SessionEvent], how: End, at: datetime
@@ -88,9 +99,7 @@ class MeteredSession:
                         now=at,
                     )
                     degraded = self.handshake.troubles.text
-                    exchange = self.handshake.without_secrets(
-                        settled.exchange, b"\n".join(self._asked)
-                    )
+                    exchange = self.handshake.without_secrets(settled.exchange, self._said())
                     exchanges.append(
                         settled._replace(exchange=replace(exchange, degraded=degraded))
                     )

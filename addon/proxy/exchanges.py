@@ -105,7 +105,8 @@ def _open(
     troubles: Troubles,
     readable: Readable | None,
 ) -> MeteredExchange | None:
-    flows.remove_own_headers(flow, request)
+    if not flow.live:
+        flows.take_own_headers(flow.request.headers)
     return open_exchange(
         request,
         running.rules,

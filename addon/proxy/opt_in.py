@@ -40,7 +40,7 @@ def ask(running: Running, live: Live) -> None:
     if len(request.raw_content or b"") > bytes_max:
         return
     body = exchange.request_body()
-    edited = asking.inject_usage_option(body) if body else None
+    edited = asking.inject_usage_option(body.data) if body.is_whole and body.data else None
     if edited is None:
         return
     original = OriginalRequest(request.raw_content, request.headers.get("accept-encoding"))

@@ -1,5 +1,6 @@
 """Edge. mitmproxy's hooks: finds or makes the live exchange, and hands over.
 
+    requestheaders    headers for us are taken out; a request that is streamed is opened
     request           opened: a row goes to the ledger before the request goes upstream
     responseheaders   streaming: the tap is set into the stream
     response, error   settled: by whichever comes first, once
@@ -173,22 +174,37 @@ class Recorder:
 
     # Traffic
 
+    def requestheaders(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+        """mitmproxy's hook: take the headers for us out, before any of the request goes upstream.
+
+        mitmproxy passes a request that it streams on before it calls `request`. What is known of
+        such a request is known now, so its exchange opens now.
+        """
+        running = self._running
+        if running is None or not flow.live:
+            return None
+        if own := flows.take_own_headers(flow.request.headers):
+            running.own_headers[flow.id] = own
+        return self.request(flow) if flow.request.stream else None
+
     def request(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """mitmproxy's hook: open an exchange, before the request goes upstream. mitmproxy awaits
         what comes back for a large body."""
+        running = self._running
+        if running is not None and flow.id in running.live:
+            return None  # its body was streamed
         if self._stopping and flow.live:
             # mitmproxy accepts requests until it exits. One that begins now could pass without a
             # row, and would delay the stop.
             flow.kill()
-            return None
-        running = self._running
         if running is None or (_is_killed(flow) and flow.response is None):
-            return None  # killed by another addon: nothing goes upstream
+            return None  # of one that is killed nothing goes upstream
         if not flow.live and not flows.has_answer(flow):
             self._skipped += 1
             return None
         troubles = Troubles()
-        request = troubles.attempt(flows.request_of, flow)
+        own = running.own_headers.pop(flow.id, ())
+        request = troubles.attempt(flows.request_of, flow, own)
         if request is None:
             return None
         if flow.live and is_read_in_steps(request, running.rules):
@@ -246,8 +262,11 @@ class Recorder:
     async def error(self, flow: http.HTTPFlow) -> None:
         """mitmproxy's hook: settle an exchange that broke off."""
         running = self._running
-        live = running.live.pop(flow.id, None) if running else None
-        if running is None or live is None:
+        if running is None:
+            return
+        running.own_headers.pop(flow.id, None)
+        live = running.live.pop(flow.id, None)
+        if live is None:
             return
         exchange = live.exchange
         if exchange.is_recorded and flow.response is not None:

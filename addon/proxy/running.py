@@ -69,6 +69,8 @@ class Running:
     """None: nothing is captured."""
     live: dict[str, Live] = field(default_factory=dict)
     """By flow id."""
+    own_headers: dict[str, tuple[tuple[bytes, bytes], ...]] = field(default_factory=dict)
+    """Headers for us that were taken out of requests whose bodies are still read, by flow id."""
     sessions: dict[str, MeteredSession] = field(default_factory=dict)
     """Open WebSockets, by flow id."""
     session_captures: dict[str, Capture] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mitmproxy import ctx, http
 
+from addon.metering.exchange import REFUSAL_BYTES_MAX
 from addon.proxy import answers, opt_in
 from addon.proxy.host import connections
 from addon.proxy.running import Running
@@ -39,6 +40,11 @@ class StreamEvents:
             return False
         attempt = live.exchange.troubles.attempt
         return bool(attempt(opt_in.revert_if_refused, self._running, live))
+
+    def passes_on(self, flow: http.HTTPFlow, held_bytes: int) -> bool:
+        """Whether an answer is too long to be held as a refusal of our question."""
+        live = self._running.live.get(flow.id)
+        return live is not None and live.original is not None and held_bytes > REFUSAL_BYTES_MAX
 
     def stream_begins(self, flow: http.HTTPFlow) -> None:
         """Put the tap back where another addon replaced it by plain streaming."""

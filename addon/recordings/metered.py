@@ -22,7 +22,13 @@ from addon.metering.ends import TRANSPORT, End
 from addon.metering.exchange import MeteredExchange, may_refuse
 from addon.metering.opening import Rules, Upstream, open_exchange
 from addon.metering.requests import attribution
-from addon.metering.requests.messages import RecordedTimes, Request, Response, header_map
+from addon.metering.requests.messages import (
+    RecordedTimes,
+    Request,
+    Response,
+    header_map,
+    recorded_body,
+)
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
@@ -92,7 +98,7 @@ def _opened(item: Recorded, rules: Rules, *, is_llm: bool) -> MeteredExchange | 
             for name, value in item.request_headers
             if name.lower() == _TAG_HEADER
         ),
-        body=item.request_body,
+        body=recorded_body(item.request_body, item.method),
         began_at=item.opened_at,
     )
     return open_exchange(

@@ -11,6 +11,26 @@ from datetime import datetime
 from msgspec import Struct
 
 
+class Body(Struct, frozen=True):
+    """What is known of a body: all of it, its beginning, or nothing.
+
+    `Body(b"")` is known to be empty. A body that passed unread is `NOT_KNOWN`: it may hold
+    anything, so a text that could quote it is not kept, and it has no digest.
+    """
+
+    data: bytes
+    is_whole: bool = True
+
+
+NOT_KNOWN = Body(b"", is_whole=False)
+_WITHOUT_BODY = ("GET", "HEAD", "OPTIONS", "DELETE", "CONNECT")
+
+
+def recorded_body(data: bytes, method: str) -> Body:
+    """The body of a recorded request. A file that keeps no body of a POST has an empty one."""
+    return Body(data) if data or method in _WITHOUT_BODY else NOT_KNOWN
+
+
 class Request(Struct, frozen=True, kw_only=True):
     """One request as the client sent it."""
 
@@ -27,7 +47,7 @@ class Request(Struct, frozen=True, kw_only=True):
     """By lower-case name; of several with one name, the last."""
     tag_headers: tuple[str, ...] = ()
     """All values of `x-tokentee-tag`."""
-    body: bytes
+    body: Body
     """As on the wire: its content-encoding is not undone."""
     began_at: datetime
 

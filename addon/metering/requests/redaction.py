@@ -21,6 +21,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import unquote_plus
 
+from addon.metering.requests.messages import Body
+
 REDACTED = "<redacted>"
 TEXT_LENGTH_MAX = 2_000
 """Characters of an error text that are searched; a row keeps half of that."""
@@ -30,6 +32,8 @@ BODY_RUN = 24
 """Shorter runs are words that any two texts share: field names, model names, phrases."""
 SEARCHED_BYTES_MAX = 64 * 1024 * 1024
 """About 30 ms. A message of 100 characters takes ten searches of the request's body."""
+SPELLED_BYTES = 100
+"""To spell a character in all ways takes as long as to search so many bytes."""
 CREDENTIALS_LENGTH_MAX = 64 * 1024
 """Bound on the characters of a request's credentials to search for, and on those of a query or a
 header to search for credentials."""
@@ -75,26 +79,26 @@ def redact(
     text: str,
     *,
     credentials: Iterable[str] = (),
-    body: bytes | None = b"",
+    body: Body,
     keep: Iterable[str] = (),
 ) -> str:
     """The text without credentials and without text from the request's body.
 
-    `body` is the decoded request body. None: it cannot be searched, and a text that is long enough
+    `body` is the decoded request body. Of one that is not known whole, a text that is long enough
     for a run of the body is redacted as a whole. `keep` are words to keep even if the body has
     them: the name of the model.
     """
     text = text[:TEXT_LENGTH_MAX]
-    if body is None and len(text) >= BODY_RUN:
+    if not body.is_whole and len(text) >= BODY_RUN:
         return REDACTED
     hidden = bytearray(len(text))
     for found in _KEY_SHAPED.finditer(text):
         _hide(hidden, found.start(), found.end())
     for start, end in _credential_runs(text, credentials):
         _hide(hidden, start, end)
-    if body:
+    if body.data:
         kept = tuple(keep)
-        for start, end in _body_runs(text, body):
+        for start, end in _body_runs(text, body.data):
             run = text[start:end].strip(" \"'`.,:;()[]{}")
             if not any(run in word for word in kept):
                 _hide(hidden, start, end)
@@ -148,6 +152,7 @@ class _Search:
 
     def holds(self, text: str) -> bool:
         """Whether the body has a text in any spelling; True when the bound is reached."""
+        self._left -= SPELLED_BYTES * len(text)
         for spelling in _spellings(text):
             self._left -= len(self._body)
             if self._left < 0 or spelling in self._body:

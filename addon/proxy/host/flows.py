@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from mitmproxy import http
@@ -17,7 +17,15 @@ from mitmproxy.proxy.mode_specs import ReverseMode
 
 from addon.metering.ends import End
 from addon.metering.requests import attribution
-from addon.metering.requests.messages import RecordedTimes, Request, Response, header_map
+from addon.metering.requests.messages import (
+    NOT_KNOWN,
+    Body,
+    RecordedTimes,
+    Request,
+    Response,
+    header_map,
+    recorded_body,
+)
 from addon.recordings.formats import har
 from addon.recordings.formats.flow_files import end_of_error
 from addon.recordings.formats.recorded import Origin, derived_id, known_time
@@ -25,18 +33,21 @@ from addon.recordings.formats.recorded import Origin, derived_id, known_time
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
 """A host name; anything else in SNI or a Host header is not taken over. Labels and dots share no
 character, so that the search is linear."""
+_OWN_PREFIX = b"x-tokentee-"
+_TAG_HEADER = attribution.TAG_HEADER.encode()
 NAME_LENGTH_MAX = 254
 """Characters of a host name, its last dot included (RFC 1035)."""
 HOSTS_MAX = 256
 """Hosts of which it is remembered whether they are addresses; to parse one takes 4 µs."""
 
 
-def request_of(flow: http.HTTPFlow) -> Request:
-    """The request of a live or a saved flow, to the host that the client meant."""
+def request_of(flow: http.HTTPFlow, own: Sequence[tuple[bytes, bytes]] = ()) -> Request:
+    """The request of a live or a saved flow, to the host that the client meant. `own`: headers for
+    us that were taken out of it."""
     request = flow.request
     host = host_meant(flow)
-    headers = header_map(request.headers.fields)
-    body = request.raw_content or b""
+    fields = (*request.headers.fields, *own) if own else request.headers.fields
+    headers = header_map(fields)
     return Request(
         method=request.method,
         scheme=request.scheme,
@@ -45,12 +56,26 @@ def request_of(flow: http.HTTPFlow) -> Request:
         port=request.port,
         path=request.path,
         headers=headers,
-        tag_headers=tuple(request.headers.get_all(attribution.TAG_HEADER))
+        tag_headers=tuple(
+            value.decode("utf-8", "surrogateescape")
+            for name, value in fields
+            if name.lower() == _TAG_HEADER
+        )
         if attribution.TAG_HEADER in headers
         else (),
-        body=har.utf8(body) if is_of_har(flow) else body,
+        body=_body_of(flow),
         began_at=datetime.fromtimestamp(request.timestamp_start, UTC),
     )
+
+
+def _body_of(flow: http.HTTPFlow) -> Body:
+    """What is known of a request's body; nothing where mitmproxy streamed it, or saved none."""
+    data = flow.request.raw_content
+    if data is None:
+        return NOT_KNOWN
+    if flow.live:
+        return Body(data)
+    return recorded_body(har.utf8(data) if is_of_har(flow) else data, flow.request.method)
 
 
 def response_of(response: http.Response) -> Response:
@@ -108,12 +133,12 @@ def _without_port(host_header: str | None) -> str | None:
     return host_header.partition(":")[0]
 
 
-def remove_own_headers(flow: http.HTTPFlow, request: Request) -> None:
-    """Take `x-tokentee-…` out of a flow's request: they are for us, not for upstream. `request` is
-    the flow's, and its headers are cheaper to search."""
-    for name in (attribution.TAG_HEADER, attribution.SESSION_HEADER):
-        if name in request.headers:
-            del flow.request.headers[name]
+def take_own_headers(headers: http.Headers) -> tuple[tuple[bytes, bytes], ...]:
+    """Take `x-tokentee-…` out of a request's headers: they are for us, not for upstream."""
+    own = tuple(field for field in headers.fields if field[0][:11].lower() == _OWN_PREFIX)
+    if own:
+        headers.fields = tuple(field for field in headers.fields if field not in own)
+    return own
 
 
 def set_headers(headers: http.Headers, values: Mapping[bytes, bytes]) -> None:
@@ -171,7 +196,7 @@ def exchange_id_of(flow: http.HTTPFlow, request: Request) -> str:
         method=request.method,
         origin=Origin(scheme=request.scheme, host=request.host, port=request.port),
         path=request.path,
-        request_body=request.body,
+        request_body=request.body.data,
         response_body=answer_of(flow),
         started_at=request.began_at,
     )

@@ -2,6 +2,8 @@
 
     who broke     the error hook's message blames the client for an upstream's RST_STREAM; the
                   event behind it says which side it came from
+    held too long an answer that may refuse our question is held; one that grows beyond the bound
+                  goes on
     ask again     a refused request is sent upstream once more within the same flow, so that its
                   answer streams to the client as any other
     reset         the end of a body that ends by closing looks the same after a reset; at that
@@ -63,6 +65,9 @@ class Watcher(Protocol):
     def is_cut_short(self, flow: http.HTTPFlow) -> bool:
         """Whether the body that has streamed must end in an error for the client."""
 
+    def passes_on(self, flow: http.HTTPFlow, held_bytes: int) -> bool:
+        """Whether an answer that is held whole must go on, with this much of it held."""
+
     def release_held_end(self, flow: http.HTTPFlow) -> bytes:
         """The last chunk that was held back; b"" if none was."""
 
@@ -76,6 +81,8 @@ _SHAPE = {
     "send_response": ["self", "already_streamed"],
     "start_response_stream": ["self"],
     "check_killed": ["self", "emit_error_hook"],
+    "check_body_size": ["self", "request"],
+    "handle_event": ["self", "event"],
     "make_server_connection": ["self"],
     "_handle_event": ["self", "event"],
     "state_wait_for_response_headers": ["self", "event"],
@@ -101,6 +108,7 @@ def install(watcher: Watcher) -> Callable[[], None]:
     handle_protocol_error = HttpStream.handle_protocol_error
     send_response = HttpStream.send_response
     start_response_stream = HttpStream.start_response_stream
+    check_body_size = HttpStream.check_body_size
 
     def watched_error(
         stream: HttpStream, event: RequestProtocolError | ResponseProtocolError
@@ -127,12 +135,27 @@ def install(watcher: Watcher) -> Callable[[], None]:
         watcher.stream_begins(stream.flow)
         yield from start_response_stream(stream)
 
+    def watched_size(stream: HttpStream, request: bool) -> Generator[commands.Command, Any, bool]:
+        stops: bool = yield from check_body_size(stream, request)
+        held = stream.response_body_buf
+        if not (stops or request) and held and watcher.passes_on(stream.flow, len(held)):
+            # As mitmproxy does it for `stream_large_bodies`.
+            body = bytes(held)
+            held.clear()
+            assert stream.flow.response is not None
+            stream.flow.response.stream = True
+            yield from stream.start_response_stream()
+            yield from stream.handle_event(ResponseData(stream.stream_id, body))
+        return stops
+
     # mypy takes a function assigned to a class for one that still wants its `self`.
+    HttpStream.check_body_size = watched_size  # type: ignore[method-assign, assignment]
     HttpStream.handle_protocol_error = watched_error  # type: ignore[method-assign, assignment]
     HttpStream.send_response = watched_response  # type: ignore[method-assign, assignment]
     HttpStream.start_response_stream = watched_start  # type: ignore[method-assign, assignment]
 
     def uninstall() -> None:
+        HttpStream.check_body_size = check_body_size  # type: ignore[method-assign]
         HttpStream.handle_protocol_error = handle_protocol_error  # type: ignore[method-assign]
         HttpStream.send_response = send_response  # type: ignore[method-assign]
         HttpStream.start_response_stream = start_response_stream  # type: ignore[method-assign]

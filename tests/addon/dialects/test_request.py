@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from addon.dialects import routes
 from addon.dialects.request import RequestFacts, ShortBody, read_request, short_in_steps
+from tests.addon.linear import assert_linear
 
 
 def said(path: str, body: dict[str, Any]) -> RequestFacts:
@@ -119,6 +120,25 @@ def test_the_short_fields_of_a_form() -> None:
     )
     facts = read_request(route, body)
     assert (facts.model, facts.streamed) == ("gpt-4o-transcribe", True)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        b'name="model"\r\n',
+        b"--b\r\n",
+        b"\r\n",
+        b'--b\r\nname="model"\r\n\r\n',
+        b'name="user"\r\nx\r\n',
+        b"--b\r\n\r\n\r\n",
+        b"-",
+    ],
+)
+def test_a_form_is_read_in_linear_time(unit: bytes) -> None:
+    def work(size: int) -> None:
+        read_request(routes.UNKNOWN, b"--b\r\n" + unit * (size // len(unit)))
+
+    assert_linear(work, 30_000)
 
 
 @given(st.binary(max_size=200) | st.from_regex(rb'--b\r\n.*name="model".*', fullmatch=True))

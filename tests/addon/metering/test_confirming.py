@@ -9,7 +9,7 @@ import pytest
 from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
 from addon.metering.opening import Rules, Upstream, open_exchange
-from addon.metering.requests.messages import Request, Response
+from addon.metering.requests.messages import Body, Request, Response
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
 
@@ -128,7 +128,7 @@ def exchange_of(
             port=443,
             path=path,
             headers={"content-type": FORM if isinstance(body, bytes) else JSON},
-            body=sent,
+            body=Body(sent),
             began_at=NOW,
         ),
         rules,
@@ -200,7 +200,7 @@ def test_an_answer_confirms_once_and_at_its_first_frame() -> None:
             port=443,
             path="/v1/chat/completions",
             headers={},
-            body=b"?",
+            body=Body(b"?"),
             began_at=NOW,
         ),
         ANYWHERE,

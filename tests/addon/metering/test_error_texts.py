@@ -4,9 +4,11 @@ WebSocket."""
 import json
 from datetime import UTC, datetime
 
+import pytest
+
 from addon.metering.ends import End
 from addon.metering.opening import Rules, open_exchange
-from addon.metering.requests.messages import Request, Response
+from addon.metering.requests.messages import Body, Request, Response
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
@@ -21,7 +23,7 @@ def opened(path: str = "/v1/chat/completions", **headers: str):
     body = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": PROMPT}]})
     request = Request(
         method="POST", scheme="https", host="api.openai.com", port=443, path=path,
-        headers={"authorization": f"Bearer {KEY}", **headers}, body=body.encode(), began_at=AT,
+        headers={"authorization": f"Bearer {KEY}", **headers}, body=Body(body.encode()), began_at=AT,
     )  # fmt: skip
     exchange = open_exchange(
         request, Rules(node="n"), exchange_id="e", source=Source.LIVE, troubles=Troubles()
@@ -61,6 +63,31 @@ def test_an_error_in_a_websocket():
     found = session.message(json.dumps(error).encode(), from_client=False, at=AT)
     (settled,) = [one for one in found if isinstance(one, Settled)]
     assert settled.exchange.error_message == "<redacted>: '<redacted>'"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param([PROMPT + "x" * 300_000], id="long"),
+        pytest.param([PROMPT, *["later"] * 50], id="many messages behind it"),
+        pytest.param([PROMPT, *["x" * 100_000] * 20], id="more than is kept"),
+        pytest.param(["x" * 1_000_000, PROMPT], id="after more than is kept"),
+    ],
+)
+def test_a_prompt_in_a_websocket_is_not_kept_whatever_came_beside_it(said: list[str]):
+    handshake = opened("/v1/responses", upgrade="websocket")
+    handshake.status = 101
+    session = MeteredSession(handshake)
+    for text in said:
+        create = {"type": "response.create", "model": "gpt-5", "input": text}
+        session.message(json.dumps(create).encode(), from_client=True, at=AT)
+    error = {"type": "error", "error": {"type": "bad", "message": f"{KEY}: '{PROMPT}'"}}
+    found = session.message(json.dumps(error).encode(), from_client=False, at=AT)
+    (settled,) = [one for one in found if isinstance(one, Settled)]
+    assert settled.exchange.error_type == "bad"
+    message = settled.exchange.error_message or ""
+    assert "<redacted>" in message
+    assert not [at for at in range(len(PROMPT) - 16) if PROMPT[at : at + 16] in message]
 
 
 def test_a_key_in_a_path_is_not_kept():

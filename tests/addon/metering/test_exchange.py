@@ -11,7 +11,7 @@ from addon.metering import exchange as exchange_module
 from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange, is_stream, may_refuse
 from addon.metering.opening import open_exchange
-from addon.metering.requests.messages import RecordedTimes, Response
+from addon.metering.requests.messages import NOT_KNOWN, Body, RecordedTimes, Response
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Outcome, Source
@@ -139,20 +139,22 @@ def test_a_recorded_answer_is_read_whole():
 @pytest.mark.parametrize(
     ("encoding", "body", "kept", "said"),
     [
-        pytest.param("", b"body", b"body", None, id="plain"),
-        pytest.param("identity", b"body", b"body", None, id="identity"),
-        pytest.param("gzip", b"", b"", None, id="empty"),
-        pytest.param("gzip", gzip.compress(b"body"), b"body", None, id="gzip"),
-        pytest.param("gzip", b"no gzip", b"", "request: ", id="broken"),
-        pytest.param("gzip", gzip.compress(b"x" * 2_000), b"", "more than 1000 bytes", id="large"),
+        pytest.param("", b"body", Body(b"body"), None, id="plain"),
+        pytest.param("identity", b"body", Body(b"body"), None, id="identity"),
+        pytest.param("gzip", b"", Body(b""), None, id="empty"),
+        pytest.param("gzip", gzip.compress(b"body"), Body(b"body"), None, id="gzip"),
+        pytest.param("gzip", b"no gzip", NOT_KNOWN, "request: ", id="broken"),
+        pytest.param(
+            "gzip", gzip.compress(b"x" * 2_000), NOT_KNOWN, "more than 1000 bytes", id="large"
+        ),
     ],
 )
 def test_a_request_body_is_decoded_within_a_bound(
-    encoding: str, body: bytes, kept: bytes, said: str | None, monkeypatch: pytest.MonkeyPatch
+    encoding: str, body: bytes, kept: Body, said: str | None, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(exchange_module, "REQUEST_BYTES_MAX", 1_000)
     troubles = Troubles()
-    assert exchange_module.decoded_body(body, encoding, troubles) == kept
+    assert exchange_module.decoded_body(Body(body), encoding, troubles) == kept
     assert (said or "None") in str(troubles.text)
 
 
@@ -162,7 +164,7 @@ PROMPT = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"%s"}
 
 
 def of_request(body: bytes, encoding: str) -> MeteredExchange:
-    request = structs.replace(REQUEST, body=body, headers={"content-encoding": encoding})
+    request = structs.replace(REQUEST, body=Body(body), headers={"content-encoding": encoding})
     exchange = open_exchange(
         request, RULES, exchange_id="e", source=Source.LIVE, troubles=Troubles()
     )
@@ -188,7 +190,7 @@ def test_a_long_encoded_body_is_decoded_once(
     monkeypatch.setattr(exchange_module, "DECODED_AGAIN_BYTES_MAX", len(PROMPT) - 1)
     monkeypatch.setattr(exchange_module, "REQUEST_BYTES_MAX", 2 * len(PROMPT))
     exchange = of_request(body, encoding)
-    assert (exchange.request_body() is not None) is is_kept
+    assert exchange.request_body().is_whole is is_kept
 
 
 def test_the_input_of_a_long_encoded_request_is_estimated(monkeypatch: pytest.MonkeyPatch):
@@ -243,7 +245,7 @@ def test_an_answer_that_cannot_be_decoded_is_noted():
 
 def test_an_exchange_without_error_texts_stays_the_same_object():
     exchange = new()
-    assert exchange.without_secrets(exchange.opened, b"") is exchange.opened
+    assert exchange.without_secrets(exchange.opened, NOT_KNOWN) is exchange.opened
 
 
 def test_an_edited_answer_that_is_encoded_is_metered_as_decoded():

@@ -17,7 +17,7 @@ from addon.metering.opening import (
     open_exchange,
     readable_in_steps,
 )
-from addon.metering.requests.messages import Request, header_map
+from addon.metering.requests.messages import NOT_KNOWN, Body, Request, header_map
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
 
@@ -29,7 +29,7 @@ REQUEST = Request(
     port=443,
     path="/v1/chat/completions?x=1",
     headers={"authorization": "Bearer sk-0123456789abcdef", "user-agent": "test/1"},
-    body=BODY,
+    body=Body(BODY),
     began_at=datetime(2026, 11, 20, tzinfo=UTC),
 )
 RULES = Rules(node="here", secret=b"secret", tags={"team": "search"})
@@ -97,17 +97,17 @@ def test_a_clients_session_is_taken_and_bounded():
 
 def test_an_encoded_request_is_read():
     headers = {**REQUEST.headers, "content-encoding": "gzip"}
-    exchange = opened(structs.replace(REQUEST, headers=headers, body=gzip.compress(BODY)))
+    exchange = opened(structs.replace(REQUEST, headers=headers, body=Body(gzip.compress(BODY))))
     assert exchange is not None
     assert exchange.opened.request_model == "gpt-4o"
-    assert exchange.request_body() == BODY
+    assert exchange.request_body() == Body(BODY)
 
 
 def test_a_broken_encoding_is_noted():
     troubles = Troubles()
     headers = {**REQUEST.headers, "content-encoding": "gzip"}
     assert (
-        opened(structs.replace(REQUEST, headers=headers, body=b"no gzip"), troubles=troubles)
+        opened(structs.replace(REQUEST, headers=headers, body=Body(b"no gzip")), troubles=troubles)
         is not None
     )
     assert (troubles.text or "").startswith("request: ")
@@ -119,7 +119,7 @@ def test_a_websocket_may_name_its_model_in_the_url():
         method="GET",
         path="/v1/realtime?model=" + "m" * 4_000,
         headers={"upgrade": "WebSocket"},
-        body=b"",
+        body=Body(b""),
     )
     exchange = opened(request)
     assert exchange is not None
@@ -167,7 +167,7 @@ LONG = b'{"messages":[' + MANY + b'],"model":"m"}'
 )
 def test_a_large_body_is_read_in_steps_with_the_same_result(body: bytes, encoding: str) -> None:
     headers = {"content-encoding": encoding} if encoding else {}
-    request = structs.replace(REQUEST, body=body, headers=headers)
+    request = structs.replace(REQUEST, body=Body(body), headers=headers)
     assert is_read_in_steps(request, RULES)
     troubles = Troubles()
     found: list[Readable] = []
@@ -191,14 +191,14 @@ def test_what_was_not_read_of_a_request_is_noted() -> None:
     many = ",".join(f'"{number}":"a text of some length"' for number in range(50_000))
     body = b'{"model":"m",' + many.encode() + b"}"
     troubles = Troubles()
-    exchange = opened(structs.replace(REQUEST, body=body), RULES, troubles)
+    exchange = opened(structs.replace(REQUEST, body=Body(body)), RULES, troubles)
     assert exchange is not None
     assert exchange.opened.request_model == "m"
     assert "a request with too many values" in (troubles.text or "")
 
 
 def test_what_is_no_call_is_not_read_in_steps():
-    request = structs.replace(REQUEST, path="/upload", body=LONG)
+    request = structs.replace(REQUEST, path="/upload", body=Body(LONG))
     assert not is_read_in_steps(request, RULES)
 
 
@@ -212,5 +212,5 @@ def test_a_query_of_a_megabyte_is_searched_at_its_beginning():
 
 def test_a_body_of_empty_members_is_not_decoded_to_its_end():
     troubles = Troubles()
-    assert decoded_body(gzip.compress(b"") * 100_000, "gzip", troubles) == b""
+    assert decoded_body(Body(gzip.compress(b"") * 100_000), "gzip", troubles) == NOT_KNOWN
     assert "pieces" in (troubles.text or "")

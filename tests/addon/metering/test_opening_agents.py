@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from addon.metering.opening import Rules, open_exchange
-from addon.metering.requests.messages import Request
+from addon.metering.requests.messages import Body, Request
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
 
@@ -19,7 +19,7 @@ def opened(**headers):
         port=443,
         path="/v1/chat/completions",
         headers={name.replace("_", "-"): value for name, value in headers.items()},
-        body=BODY,
+        body=Body(BODY),
         began_at=datetime(2026, 11, 2, tzinfo=UTC),
     )
     made = open_exchange(request, RULES, exchange_id="e", source=Source.LIVE, troubles=Troubles())

@@ -1,11 +1,12 @@
 """Digests that tell one billed response from another."""
 
 import hashlib
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 
-from ledger.model.duplicates import content_digest, request_digest
+from ledger.model.duplicates import DIGEST_STEP_BYTES, content_digest, request_digest_in_steps
 
 FACTS: dict[str, Any] = {
     "response_model": "gpt-5",
@@ -44,6 +45,10 @@ def test_a_lone_surrogate_is_digested():
 
 
 def test_the_digest_of_a_request():
-    assert request_digest(b"{}") == hashlib.sha256(b"{}").hexdigest()[:32]
-    assert request_digest(b"") is not None
-    assert request_digest(None) is None
+    def taken(body: bytes) -> Generator[None, None, None]:
+        found.append((yield from request_digest_in_steps(body)))
+
+    found: list[str] = []
+    for body, pauses in ((b"", 0), (b"{}", 0), (b"ab" * DIGEST_STEP_BYTES, 1)):
+        assert len(list(taken(body))) == pauses
+        assert found.pop() == hashlib.sha256(body).hexdigest()[:32]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from addon.metering.requests.messages import NOT_KNOWN, Body
 from addon.metering.requests.redaction import (
     _WINDOW,
     BODY_RUN,
@@ -60,15 +61,15 @@ BODY = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": P
 )
 def test_what_providers_repeat(text: str, expected: str):
     credentials = credentials_of({"authorization": f"Bearer {KEY}"}, "/v1/chat/completions")
-    assert redact(text, credentials=credentials, body=BODY) == expected
+    assert redact(text, credentials=credentials, body=Body(BODY)) == expected
 
 
 def test_a_long_model_name_stays():
     model = "anthropic.claude-sonnet-4-5-20250929-v1:0"
     body = json.dumps({"model": model, "messages": []}).encode()
     text = f"The model `{model}` does not exist"
-    assert redact(text, body=body, keep=(model,)) == text
-    assert model not in redact(text, body=body)
+    assert redact(text, body=Body(body), keep=(model,)) == text
+    assert model not in redact(text, body=Body(body))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ TEXTS = st.text(min_size=0, max_size=120)
     key=st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=200),
 )  # fmt: skip
 def test_no_piece_of_a_credential_survives(before, after, at, length, key):
-    said = redact(before + key[at : at + length] + after, credentials=(key,))
+    said = redact(before + key[at : at + length] + after, credentials=(key,), body=Body(b""))
     for piece in said.split(REDACTED):
         assert not runs(piece, CREDENTIAL_RUN) & runs(key, CREDENTIAL_RUN)
 
@@ -126,7 +127,7 @@ def test_no_piece_of_a_prompt_survives(before, after, at, length, prompt, is_asc
     if quotes:
         quoted = json.dumps(quoted, ensure_ascii=is_ascii)[1:-1]
         prompt = json.dumps(prompt, ensure_ascii=is_ascii)[1:-1]
-    said = redact(before + quoted + after, body=body)
+    said = redact(before + quoted + after, body=Body(body))
     for piece in said.split(REDACTED):
         assert not runs(piece, BODY_RUN) & runs(prompt, BODY_RUN)
 
@@ -134,16 +135,16 @@ def test_no_piece_of_a_prompt_survives(before, after, at, length, prompt, is_asc
 def test_two_halves_that_only_meet_in_the_text_are_found():
     left, right, middle = "abcdefghijklmnop", "qrstuvwxyz012345", "MIDDLE-OF-12"
     body = f"{left}{middle} and {middle}{right}".encode()
-    assert redact(left + middle + right, body=body) == REDACTED
+    assert redact(left + middle + right, body=Body(body)) == REDACTED
 
 
 def test_long_texts_are_cut():
-    assert len(redact("a " * TEXT_LENGTH_MAX)) == TEXT_LENGTH_MAX
+    assert len(redact("a " * TEXT_LENGTH_MAX, body=Body(b""))) == TEXT_LENGTH_MAX
 
 
 def test_beyond_the_bound_nothing_is_kept():
     body = b"x" * (70 * 1024 * 1024)
-    assert redact("the quick brown fox jumps over the lazy dog", body=body) == REDACTED
+    assert redact("the quick brown fox jumps over the lazy dog", body=Body(body)) == REDACTED
 
 
 @pytest.mark.parametrize("unit", ["sk-", "eyJ.", "a-", "Bearer ", "AIza", "0" * 35 + " ", "\\u00"])
@@ -151,7 +152,7 @@ def test_the_work_is_linear(unit: str):
     def work(size: int) -> None:
         text = (unit * size)[:size]
         for _ in range(20):
-            redact(text, credentials=(text,), body=text.encode())
+            redact(text, credentials=(text,), body=Body(text.encode()))
 
     assert_linear(work, 200)
 
@@ -160,8 +161,8 @@ def test_a_run_of_the_request_that_is_too_short_to_tell_anything_stays():
     before, word, behind = "it is said: ", "quarterly ok", " has arrived"
     assert len(before) == len(word) == _WINDOW < BODY_RUN
     text = f"{before}{word}{behind}"
-    assert redact(text, body=f"no; {word}? yes".encode()) == text
-    assert redact(text, body=text.encode()) == REDACTED
+    assert redact(text, body=Body(f"no; {word}? yes".encode())) == text
+    assert redact(text, body=Body(text.encode())) == REDACTED
 
 
 def test_a_basic_credential_that_is_no_ascii_hides_no_other_credential():
@@ -171,6 +172,6 @@ def test_a_basic_credential_that_is_no_ascii_hides_no_other_credential():
 
 def test_a_text_is_redacted_as_a_whole_if_the_body_cannot_be_searched():
     message = "prompt is too long: 250000 tokens > 200000 maximum"
-    assert redact(message, body=None) == REDACTED
-    assert redact("invalid_request_error", body=None) == "invalid_request_error"
-    assert redact(f"{KEY[:23]}", body=None) == REDACTED
+    assert redact(message, body=NOT_KNOWN) == REDACTED
+    assert redact("invalid_request_error", body=NOT_KNOWN) == "invalid_request_error"
+    assert redact(f"{KEY[:23]}", body=NOT_KNOWN) == REDACTED

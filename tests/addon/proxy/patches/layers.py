@@ -47,6 +47,11 @@ class Nobody:
         assert flow.response
         return False
 
+    def passes_on(self, flow: http.HTTPFlow, held_bytes: int) -> bool:
+        assert flow.response
+        assert held_bytes
+        return False
+
     def release_held_end(self, flow: http.HTTPFlow) -> bytes:
         assert flow.request
         return b""

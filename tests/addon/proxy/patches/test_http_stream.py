@@ -6,7 +6,12 @@ from mitmproxy.proxy.layers.http import HttpStream
 from addon.proxy.patches import http_stream
 from addon.proxy.patches.http_stream import UnknownMitmproxyError, install
 
-WRAPPED = ("handle_protocol_error", "send_response", "start_response_stream")
+WRAPPED = (
+    "handle_protocol_error",
+    "send_response",
+    "start_response_stream",
+    "check_body_size",
+)
 
 
 class Nobody:
@@ -20,6 +25,9 @@ class Nobody:
     def upstream_ended(self, flow) -> None: ...
 
     def is_cut_short(self, flow) -> bool:
+        return False
+
+    def passes_on(self, flow, held_bytes) -> bool:
         return False
 
     def release_held_end(self, flow) -> bytes:
