@@ -142,16 +142,19 @@ def outcome_of(end: End, facts: Facts, *, status: int | None, streamed: bool) ->
     """How an exchange ended, for the ledger.
 
     The HTTP end of a body does not prove a complete answer: if closing the connection ends the
-    body, a reset looks like success. So a stream must also have sent its own end mark. A client
-    that leaves after that mark has missed nothing.
+    body, a reset looks like success. So a stream must also have sent its own end mark, and a JSON
+    document must be one. A client that leaves after that has missed nothing. A document has no end
+    mark of its own: if upstream breaks while its framing promises more, its client gets an error
+    (RFC 9112 section 8), and the document is cut however much of it came.
     """
     if status is not None and status >= 400:
         return Outcome.HTTP_ERROR
     if facts.failed:
         return Outcome.ERROR_FRAME
     if end is End.FINISHED:
-        return Outcome.COMPLETE if not streamed or facts.is_whole() else Outcome.UPSTREAM_CUT
-    if facts.ended:
+        is_whole = facts.is_whole() if streamed else not facts.is_cut_inside
+        return Outcome.COMPLETE if is_whole else Outcome.UPSTREAM_CUT
+    if facts.ended and not (facts.is_document and end is End.UPSTREAM_BROKE):
         return Outcome.COMPLETE
     return {
         End.CLIENT_LEFT: Outcome.CLIENT_LEFT,

@@ -189,8 +189,10 @@ class Meter:
         assert self._framing is not None  # one is chosen for every body that is over
         rest = self._framing.end()
         self._read_run(rest)
-        # An answer with its own end mark is whole, and a document need not be parsed again.
-        self.facts.is_cut_inside = not self.facts.ended and self._is_cut_inside(rest)
+        # An answer with its own end mark is whole, and a document need not be parsed again. A
+        # document that was not read whole may look cut to us alone.
+        is_unread = self.facts.is_document and self.trouble is not None
+        self.facts.is_cut_inside = not (self.facts.ended or is_unread) and self._is_cut_inside(rest)
 
     @property
     def is_confirmed(self) -> bool:

@@ -15,6 +15,7 @@ from ledger.model.reading import UsageSource
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SAID_DONE = Facts(ended=True, finish_reason="stop")
 SAID_FINISH = Facts(finish_reason="stop")
+WHOLE_DOCUMENT = Facts(ended=True, is_document=True)
 SAID_NOTHING = Facts()
 SAID_ERROR = Facts(failed=True, ended=True)
 CLOSES = Facts(ending=Ending.CLOSE)
@@ -60,6 +61,23 @@ CLOSES = Facts(ending=Ending.CLOSE)
         pytest.param(
             End.UPSTREAM_BROKE, SAID_NOTHING, None, False, Outcome.UPSTREAM_CUT, id="refused"
         ),
+        pytest.param(
+            End.UPSTREAM_BROKE,
+            WHOLE_DOCUMENT,
+            200,
+            False,
+            Outcome.UPSTREAM_CUT,
+            id="document-shorter-than-its-length",
+        ),
+        pytest.param(
+            End.CLIENT_LEFT,
+            WHOLE_DOCUMENT,
+            200,
+            False,
+            Outcome.COMPLETE,
+            id="client-leaves-behind-the-document",
+        ),
+        pytest.param(End.UPSTREAM_BROKE, SAID_DONE, 200, True, Outcome.COMPLETE, id="cut-at-DONE"),
         pytest.param(End.STOPPED, SAID_NOTHING, 200, True, Outcome.LOST, id="proxy-stopped"),
         pytest.param(End.FINISHED, SAID_ERROR, 200, True, Outcome.ERROR_FRAME, id="error-frame"),
         pytest.param(
@@ -170,3 +188,18 @@ def test_the_same_response_has_the_same_content_digest_and_another_has_not():
     other, _ = settled((WORD + STOP + USAGE).replace(b":2}", b":4}") + DONE, End.FINISHED)
     assert first.content_digest == again.content_digest
     assert first.content_digest != other.content_digest
+
+
+DOCUMENT = (
+    b'{"id":"c1","model":"m","choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":3}}'
+)
+
+
+@pytest.mark.parametrize("kept", [*range(1, len(DOCUMENT), 7), len(DOCUMENT) - 1, len(DOCUMENT)])
+def test_a_document_is_complete_only_if_it_is_whole(kept: int):
+    """Closing the connection ends the body in order, wherever that cut it."""
+    meter = Meter(DIALECTS["openai.chat"], content_type="application/json")
+    meter.feed(DOCUMENT[:kept])
+    meter.end()
+    found = outcome_of(End.FINISHED, meter.facts, status=200, streamed=False)
+    assert (found is Outcome.COMPLETE) is (kept == len(DOCUMENT))
