@@ -195,6 +195,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 elif name == "line":
                     section, line = value
                     sections.setdefault(section, []).append(line)
+    without_corpus = sum(
+        "recorded corpus is not beside" in str(report.longrepr)
+        for report in terminalreporter.stats.get("skipped", [])
+    )
+    if without_corpus:
+        line = f"{without_corpus} tests need the recorded corpus, which is not beside the project"
+        sections["NOT RUN"] = [f"{line}: tests/data alone was read"]
     if len(table.lines()) > 2:
         sections["wire, ask x end: cases passed"] = table.lines()
     for section, lines in sections.items():

@@ -23,7 +23,7 @@ from addon.metering.requests.redaction import REDACTED
 from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
-from addon.recordings.metered import reread
+from addon.recordings.metered import has_client_body, reread
 from addon.recordings.reread import Find, Seen, digest_of, pairs, recordings
 from ledger.commands.options import LedgerOption, Since
 from ledger.figures.queries import existing_ledger
@@ -58,6 +58,7 @@ _FACTS = (
     "id_unstable",
     "content_digest",
     "streamed",
+    "state",
     "outcome",
     "http_status",
     "finish_reason",
@@ -173,8 +174,10 @@ def _facts(item: Recorded, booked: Exchange, again: Exchange) -> list[str]:
     names = [name for name in _FACTS if getattr(booked, name) != getattr(again, name)]
     if not item.is_exact:
         names = [name for name in names if name not in _OF_BYTES]
-    if booked.usage_injected or booked.resent:
+    if not has_client_body(item, is_injected=booked.usage_injected):
         names = [name for name in names if name not in _OF_REQUEST]  # ours is recorded
+    if not item.request_body:
+        names = [name for name in names if name not in _OF_REQUEST]  # there was none, or it is lost
     if booked.request_digest is None:
         names = [name for name in names if name != "request_digest"]  # before migration 0005
     if REDACTED in (booked.error_message or "") + (again.error_message or ""):

@@ -11,16 +11,21 @@ from msgspec.structs import replace
 from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
 from addon.metering.settlement import Settled
-from addon.proxy.running import Live, Running
+from addon.proxy.running import Live, OriginalRequest, Running
 from addon.recordings.capture import Capture, CapturedExchange
 from addon.recordings.capture_files import CaptureFiles
+from addon.recordings.formats.recorded import Edit
 
 
 def begin(running: Running, live: Live) -> Capture | None:
     """The capture of an exchange that begins; None if it is not captured."""
     if running.captures is None or live.exchange.is_recorded:
         return None
-    return running.captures.begin(request_bytes=len(live.flow.request.raw_content or b""))
+    capture = running.captures.begin(request_bytes=len(live.flow.request.raw_content or b""))
+    if (response := live.flow.response) is not None:
+        # Before we take a content-encoding out of the head that the client gets.
+        capture.head = response.status_code, tuple(response.headers.items(multi=True))
+    return capture
 
 
 def add_message(capture: Capture, message: websocket.WebSocketMessage, at: datetime) -> None:
@@ -39,7 +44,9 @@ def finish(running: Running, live: Live, settled: Settled, end: End, cause: str 
     exchange, reading = settled
     # A request that failed before any response headers has no tap, and no capture yet.
     capture = capture or files.begin(request_bytes=len(live.flow.request.raw_content or b""))
-    ending = _Ending(how=end, cause=cause, at=exchange.settled_at or exchange.opened_at)
+    ending = _Ending(
+        how=end, cause=cause, at=exchange.settled_at or exchange.opened_at, original=live.original
+    )
     place = _write(files, live.flow, live.exchange, capture, ending)
     if place is None:
         return settled
@@ -67,6 +74,7 @@ class _Ending:
     how: End
     cause: str | None
     at: datetime
+    original: OriginalRequest | None = None
 
 
 def _write(
@@ -82,7 +90,8 @@ def _write(
         return None
     if files.failure is not None:
         exchange.troubles.add(files.failure)
-    response = flow.response
+    status, headers = capture.head or (None, ())
+    sent, original = flow.request.raw_content or b"", ending.original
     captured = CapturedExchange(
         id=exchange.opened.id,
         started_at=exchange.opened.opened_at,
@@ -93,9 +102,10 @@ def _write(
         method=flow.request.method,
         url=flow.request.url,
         request_headers=tuple(flow.request.headers.items(multi=True)),
-        request_body=flow.request.raw_content or b"",
-        status=response.status_code if response is not None else None,
-        response_headers=tuple(response.headers.items(multi=True)) if response is not None else (),
+        request_body=sent,
+        client_edit=Edit.between_bodies(sent, original.body or b"") if original else None,
+        status=status,
+        response_headers=headers,
         capture=capture,
     )
     path = exchange.troubles.attempt(files.write, captured)

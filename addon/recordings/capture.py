@@ -20,6 +20,7 @@ import orjson
 from addon.metering.ends import End
 from addon.metering.memory_budget import CAPTURES_LEAVE_BYTES, MemoryBudget
 from addon.recordings.allow_list import redacted_headers, redacted_url
+from addon.recordings.formats.recorded import Edit
 
 EXCHANGE_BYTES_MAX = 32 * 1024 * 1024
 """Of one exchange, request and answer together. A longer one is not captured, and its row states
@@ -29,12 +30,14 @@ this: an exchange is in memory until it ends, and a proxy can spare this much fo
 class Capture:
     """The buffered bytes of one running exchange."""
 
-    __slots__ = ("_budget", "chunks", "messages", "overflow", "size", "started")
+    __slots__ = ("_budget", "chunks", "head", "messages", "overflow", "size", "started")
 
     def __init__(self, budget: MemoryBudget, *, request_bytes: int = 0) -> None:
         self._budget = budget
         self.started = time.monotonic()
         self.chunks: list[tuple[float, bytes]] = []
+        self.head: tuple[int, Sequence[tuple[str, str]]] | None = None
+        """Status and headers of the answer, as upstream sent them; None: none came."""
         self.messages: list[CapturedMessage] | None = None
         """Messages of a WebSocket; None: not a WebSocket."""
         self.size = 0
@@ -104,6 +107,9 @@ class CapturedExchange:
     url: str
     request_headers: Sequence[tuple[str, str]]
     request_body: bytes
+    """As it went upstream."""
+    client_edit: Edit | None = None
+    """What makes the client's own body of it; None: it is the client's."""
     status: int | None
     response_headers: Sequence[tuple[str, str]]
     capture: Capture
@@ -112,12 +118,21 @@ class CapturedExchange:
 def line_of(exchange: CapturedExchange) -> bytes:
     """The exchange as one JSON line: the request as it went upstream, the answer as it came."""
     capture = exchange.capture
+    edit = exchange.client_edit
     body = b"".join(chunk for _, chunk in capture.chunks)
     before = capture.started
     cuts = []
     for at, chunk in capture.chunks:
         cuts.append([len(chunk), max(0, round((at - before) * 1_000_000))])
         before = at
+    request: dict[str, object] = {
+        "method": exchange.method,
+        "url": redacted_url(exchange.url),
+        "headers": redacted_headers(exchange.request_headers),
+        "body_b64": _base64(exchange.request_body),
+    }
+    if edit is not None:
+        request["client"] = [edit.start, edit.end, _base64(edit.between)]
     value: dict[str, object] = {
         "name": exchange.id,
         "id": exchange.id,
@@ -126,12 +141,7 @@ def line_of(exchange: CapturedExchange) -> bytes:
         "end": exchange.end.value,
         "cause": exchange.cause,
         "usage_injected": exchange.usage_injected,
-        "request": {
-            "method": exchange.method,
-            "url": redacted_url(exchange.url),
-            "headers": redacted_headers(exchange.request_headers),
-            "body_b64": _base64(exchange.request_body),
-        },
+        "request": request,
         "response": {
             "status": exchange.status,
             "headers": redacted_headers(exchange.response_headers),

@@ -33,6 +33,8 @@ from addon.metering.session import MeteredSession
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
 from addon.recordings.formats.recorded import Recorded
+from addon.usage_opt_in import asking
+from ledger.model.door import admitted
 from ledger.model.exchange import Exchange, Outcome, Source
 
 _TAG_HEADER = attribution.TAG_HEADER.encode()
@@ -40,14 +42,13 @@ _TAG_HEADER = attribution.TAG_HEADER.encode()
 
 def meter(item: Recorded, rules: Rules) -> list[Settled] | None:
     """The reading of one recorded exchange; None if it is not an LLM call."""
-    exchange = _opened(item, rules, is_llm=item.is_llm)
+    exchange = _opened(item, rules, is_llm=item.is_llm, is_injected=item.usage_injected)
     if exchange is None:
         return None
     if item.usage_injected:
         exchange.mark_injected()
-        # The recorded request includes our injected option; the client's own request is not
-        # recorded.
-        exchange.opened = replace(exchange.opened, usage_asked=None)
+        if _client_body(item, is_injected=True) is None:
+            exchange.opened = replace(exchange.opened, usage_asked=None)
     if item.is_session:
         return _session(item, exchange)
     _read_answer(item, exchange, edits=item.usage_injected, reached_end=item.end is End.FINISHED)
@@ -66,26 +67,41 @@ def reread(
     item = _with_booked_counts(item, usage_json)
     upstream = Upstream(host=item.origin.host, port=item.origin.port, provider=booked.provider)
     # The ledger has the key's fingerprint; the recording does not, so no secret is needed.
-    exchange = _opened(item, Rules(node="", upstreams=(upstream,)), is_llm=True)
+    rules = Rules(node="", upstreams=(upstream,))
+    exchange = _opened(item, rules, is_llm=True, is_injected=booked.usage_injected)
     if exchange is None:
         return None
     if item.is_session:
         found = (one for one in _session(item, exchange) if one.exchange.id == booked.id)
-        return next(found, None)
-    if item.status is None:
-        return None
+        one = next(found, None)
+        return None if one is None else _as_stored(one)
     if booked.usage_injected:
         exchange.mark_injected()
         exchange.opened = replace(exchange.opened, usage_asked=booked.usage_asked)
     _read_answer(item, exchange, edits=booked.usage_injected, reached_end=reached_end)
     end = item.end if item.is_end_certain else _end_of(booked)
-    return _settled(item, exchange, end, item.cause)
+    return _as_stored(_settled(item, exchange, end, item.cause))
 
 
-def _opened(item: Recorded, rules: Rules, *, is_llm: bool) -> MeteredExchange | None:
+def has_client_body(item: Recorded, *, is_injected: bool) -> bool:
+    """Whether the request is known as the client sent it, and not only as it went upstream."""
+    return not is_injected or _client_body(item, is_injected=True) is not None
+
+
+def _client_body(item: Recorded, *, is_injected: bool) -> bytes | None:
+    """The client's own request body; None if it is not known. `is_injected`: we asked for usage."""
+    if item.client_body is not None or not is_injected:
+        return item.client_body if is_injected else item.request_body
+    return asking.without_usage_option(item.request_body)
+
+
+def _opened(
+    item: Recorded, rules: Rules, *, is_llm: bool, is_injected: bool
+) -> MeteredExchange | None:
     headers = header_map(item.request_headers)
     if item.messages is not None:
         headers["upgrade"] = "websocket"  # HTTP/2 begins a WebSocket without it
+    client_body = _client_body(item, is_injected=is_injected)
     request = Request(
         method=item.method,
         scheme=item.origin.scheme,
@@ -98,7 +114,7 @@ def _opened(item: Recorded, rules: Rules, *, is_llm: bool) -> MeteredExchange | 
             for name, value in item.request_headers
             if name.lower() == _TAG_HEADER
         ),
-        body=recorded_body(item.request_body, item.method),
+        body=recorded_body(item.request_body if client_body is None else client_body, item.method),
         began_at=item.opened_at,
     )
     return open_exchange(
@@ -166,6 +182,13 @@ def without_upstream_bytes(exchange: Exchange) -> Exchange:
         client_digest=None,
         removed_digest=None,
     )
+
+
+def _as_stored(settled: Settled) -> Settled:
+    """As the ledger stores it: without control characters in error texts."""
+    exchange, reading = admitted(*settled)
+    assert reading is not None, "there was one"
+    return Settled(exchange, reading)
 
 
 def _session(item: Recorded, handshake: MeteredExchange) -> list[Settled]:

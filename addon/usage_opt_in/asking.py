@@ -39,6 +39,15 @@ def inject_usage_option(body: bytes) -> bytes | None:
     return _spliced(body, at, b'"include_usage":true' + comma, at)
 
 
+def without_usage_option(body: bytes) -> bytes | None:
+    """The client's body of one in which the option was injected, if that is certain; else None.
+
+    It is where the option is the first member: no client has it there in these bytes.
+    """
+    start, brace, rest = body.partition(b"{" + _OPTION + b",")
+    return start + b"{" + rest if brace and not start.strip() else None
+
+
 def _spliced(body: bytes, start: int, new: bytes, end: int) -> bytes:
     """The body with other bytes from `start` to `end`. It may be long, so it is copied once."""
     view = memoryview(body)

@@ -56,7 +56,7 @@ def find(engine: Engine, ids: Sequence[str]) -> dict[str, Booked]:
     with engine.connect() as connection:
         rows = connection.execute(
             sa.select(exchanges).where(
-                exchanges.c.id.in_(ids), exchanges.c.state == State.SETTLED.value
+                exchanges.c.id.in_(ids), exchanges.c.state != State.OPEN.value
             )
         ).all()
         found = {}

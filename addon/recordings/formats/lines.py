@@ -1,11 +1,13 @@
 """Edge (files). One exchange a line: our captures of every version, and test corpora.
 
     {"name", "id", "started_at", "ended_at", "end", "cause", "usage_injected",
-     "request":   {"method", "url", "headers": {}, "body" or "body_b64"},
+     "request":   {"method", "url", "headers": {}, "body" or "body_b64", "client"},
      "response":  {"status", "headers": {}, "body_b64", "encoded", "chunks": [[bytes, µs], ...]},
      "websocket": {"closed_by_client", "messages": [[side, kind, µs since the start, base64], ...]}}
 
-Only `request` and `response` are required. Captures of version 0.1 have no `ended_at`, `end`,
+`request.client` is what makes the client's own body of the sent one, if we asked for usage: the
+bytes to keep at its start and at its end, and those between. Only `request` and `response` are
+required. Captures of version 0.1 have no `ended_at`, `end`,
 `cause`, `usage_injected` and `websocket`; corpora have no `id`, and `encoded` is false where the
 body was decoded when it was recorded.
 
@@ -29,6 +31,7 @@ import msgspec
 from addon.metering.ends import End
 from addon.metering.requests.redaction import REDACTED
 from addon.recordings.formats.recorded import (
+    Edit,
     Entry,
     Fields,
     Item,
@@ -75,6 +78,7 @@ class _Request(msgspec.Struct):
     headers: dict[str, _Header] | None = None
     body: msgspec.Raw = msgspec.Raw(b"null")
     body_b64: bytes | None = None
+    client: tuple[_Count, _Count, bytes] | None = None
 
 
 class _Response(msgspec.Struct):
@@ -172,7 +176,7 @@ def _read(line: Text, where: str, written_at: datetime) -> Item:
         return _exchange(_DECODER.decode(line.read()), where, written_at)
     except OSError as error:
         return Unreadable(where, f"cannot be read: {error.strerror or error}")
-    except (msgspec.MsgspecError, UnicodeError, RecursionError, RecordingError) as error:
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         return Unreadable(where, f"not a recorded exchange: {error}"[:300])
 
 
@@ -224,6 +228,7 @@ def _exchange(line: _Line, where: str, written_at: datetime) -> Recorded:
         path=path,
         request_headers=_fields(request.headers),
         request_body=body,
+        client_body=Edit(*request.client).of(body) if request.client is not None else None,
         opened_at=opened_at,
         status=response.status,
         response_headers=headers,

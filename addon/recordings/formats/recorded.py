@@ -10,10 +10,12 @@ import functools
 import hashlib
 import math
 import re
+from bisect import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -49,6 +51,30 @@ class Message:
     at: datetime
 
 
+class Edit(NamedTuple):
+    """What turns a body into another one: the bytes to keep at its start and at its end, and the
+    bytes to put between them."""
+
+    start: int
+    end: int
+    between: bytes
+
+    @classmethod
+    def between_bodies(cls, sent: bytes, client: bytes) -> Edit:
+        """What turns the body that was sent into the client's."""
+        most = min(len(sent), len(client))
+        start = bisect(range(1, most + 1), 0, key=lambda size: sent[:size] != client[:size])
+        most -= start
+        end = bisect(range(1, most + 1), 0, key=lambda size: sent[-size:] != client[-size:])
+        return cls(start, end, client[start : len(client) - end])
+
+    def of(self, body: bytes) -> bytes:
+        """The other body. Raises ValueError if this one is too short."""
+        if self.start + self.end > len(body):
+            raise ValueError("the client's body keeps more than was sent")
+        return body[: self.start] + self.between + body[len(body) - self.end :]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """The upstream of a request."""
@@ -75,6 +101,9 @@ class Recorded(Struct, frozen=True, kw_only=True):
     """With its query."""
     request_headers: Fields = ()
     request_body: bytes = b""
+    """As it went upstream."""
+    client_body: bytes | None = None
+    """The client's own, where we asked for usage in it; None: not recorded."""
     opened_at: datetime
     status: int | None = None
     """None: there was no answer."""

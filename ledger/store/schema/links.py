@@ -250,7 +250,7 @@ def postgresql_function() -> str:
     members = (
         "SELECT e.* FROM jsonb_array_elements(keys) k "
         "JOIN exchanges e ON e.opened_at = (k ->> 0)::timestamptz AND e.id = k ->> 1 "
-        f"WHERE e.state = 'settled' AND {has_company('e')} ORDER BY e.opened_at, e.id"
+        f"WHERE e.state <> 'open' AND {has_company('e')} ORDER BY e.opened_at, e.id"
     )
     same = {"same": "IS NOT DISTINCT FROM"}
     link, flag = (

@@ -266,7 +266,7 @@ _LINKING = "linking"
 _LINK = f"""
 INSERT INTO {_LINKING}
 SELECT {", ".join(f"e.{name}" for name in links.LINK_COLUMNS)} FROM exchanges e
-WHERE NEW.state = 'settled' AND NEW.response_id IS NOT NULL
+WHERE NEW.state <> 'open' AND NEW.response_id IS NOT NULL
   AND e.opened_at = NEW.opened_at AND e.id = NEW.id AND {links.has_company("e")}
 """
 
