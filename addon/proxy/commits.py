@@ -15,13 +15,18 @@ logger = logging.getLogger(__name__)
 COMMIT_WAIT_SECONDS_MAX = 5.0
 """How long the end of an answer waits for its commit. An fsync takes milliseconds; a disk that
 takes longer than this has a problem, and delaying clients further would not help: the wait ends,
-one line is logged, and the reading is written as soon as the disk works again."""
+one line is logged, and the reading is written as soon as the disk works again. Its row says so."""
 
 
 async def wait_for_commit(receipt: Receipt) -> None:
-    """Wait until a reading is committed or refused, or the bound is reached."""
-    if receipt.committed or receipt.error:
-        return
+    """Wait until a reading is committed or refused, or the bound is reached; its end then goes on,
+    and its row says so if it was not committed by then."""
+    if not receipt.is_resolved:
+        await _resolution_of(receipt)
+    receipt.is_let_go = not receipt.committed
+
+
+async def _resolution_of(receipt: Receipt) -> None:
     loop = asyncio.get_running_loop()
     waiting = loop.create_future()
     receipt.context = waiting
@@ -30,7 +35,7 @@ async def wait_for_commit(receipt: Receipt) -> None:
         await waiting
     finally:
         bound.cancel()
-    if not receipt.committed and not receipt.error:
+    if not receipt.is_resolved:
         logger.warning(
             "tokentee: exchange %s not committed within %.0f s; its end goes on to the client",
             receipt.exchange_id,

@@ -156,7 +156,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     degraded: Annotated[
         str | None,
         Column(
-            "Why it was not read or edited to the end; NULL: it was",
+            "Why it was not read or edited to the end, or its end was not held; NULL: all was done",
             TEXT_CHARACTERS_MAX,
         ),
     ] = None

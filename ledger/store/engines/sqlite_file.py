@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ledger.store.schema import guards, views
 
-BUSY_MS_MAX = 5_000
-"""How long a statement waits for another process's write: far longer than a batch takes, far
-shorter than anyone waits for an answer."""
+BUSY_MS_MAX = 4_000
+"""How long a statement waits for another process's write: far longer than a batch takes, and
+shorter than the end of an answer waits for its commit (5 s)."""
 EMPTY_LEDGER = "empty_sqlite.sql"
 """The schema that all migrations together make in an empty SQLite file. A test compares it with
 them, and `python -m tests.ledger.store.engines.empty_ledger` rewrites it when a migration is

@@ -26,7 +26,7 @@ import orjson
 from msgspec.structs import asdict
 
 from ledger.model.charge import Charge
-from ledger.model.columns import columns_of
+from ledger.model.columns import TEXT_CHARACTERS_MAX, columns_of
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Reading
 from ledger.model.usage import Usage
@@ -58,6 +58,7 @@ _NO_READING: Row = [None] * (len(INTAKE_COLUMNS) - len(EXCHANGE_COLUMNS))
 _NO_ROW: Row = [None] * len(INTAKE_COLUMNS)
 
 _NODE = EXCHANGE_COLUMNS.index("node")
+_DEGRADED = EXCHANGE_COLUMNS.index("degraded")
 
 
 def _sql_value_of(kind: Any) -> Callable[[Any], Any] | None:
@@ -124,6 +125,15 @@ def cleaned(row: Row) -> Row:
 def uncharged(row: Row) -> Row:
     """The row without its charges: an unpriced row is better than none."""
     return [*row[:-1], None if row[-1] is None else "[]"]
+
+
+def note(row: Row, reason: str) -> None:
+    """Add a reason to the row's `degraded`, in front; once."""
+    noted = row[_DEGRADED]
+    if noted is None:
+        row[_DEGRADED] = reason
+    elif not noted.startswith(reason):
+        row[_DEGRADED] = f"{reason}; {noted}"[:TEXT_CHARACTERS_MAX]
 
 
 def statement(rows: Sequence[Row]) -> tuple[str, Row]:

@@ -5,6 +5,7 @@ fails too; the rest of its batch is written. If `write` raises, no row is at fau
 is retried later.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
@@ -15,6 +16,7 @@ from ledger.model import door
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Source
 from ledger.model.reading import Reading
+from ledger.store.engines import sqlite_file
 from ledger.store.processes.set_aside import SetAside
 from ledger.store.writing import batch_insert
 from ledger.store.writing.jobs import Job
@@ -24,7 +26,13 @@ from ledger.store.writing.trouble import Trouble, is_trouble
 type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
 type Resolve = Callable[[Sequence[Job], str | None], None]
 
-
+LATE = "its end reached the client before it was on disk"
+"""Why an exchange is degraded although all of it was read."""
+WAITED_SECONDS = 0.5
+"""A batch with a receipt that has waited longer first waits for the file, and then looks whose end
+has gone on: a settled row does not change any more. The wait for the file (`BUSY_MS_MAX`) and this
+are together less than an answer's end waits, so no other row's end goes on during its statement
+unless the commit itself takes seconds, which the log reports."""
 _MOMENTS = (
     "SELECT e.id, e.opened_at FROM json_each(?) AS wanted JOIN exchanges e ON e.id = wanted.value"
 )
@@ -62,7 +70,7 @@ class Batches:
         if not jobs:
             return
         try:
-            self._execute([job.row for job in jobs if job.row])
+            self._execute_all(jobs)
         except Exception as error:  # the type of the error for a bad row is not known
             if is_trouble(error):
                 raise
@@ -82,6 +90,19 @@ class Batches:
                 self._refuse(job, error)
         if refused:
             jobs[:] = [job for job in jobs if job not in refused]
+
+    def _execute_all(self, jobs: Sequence[Job]) -> None:
+        """Commit the rows of these jobs; each row says if its end has gone on."""
+        rows = [job.row for job in jobs if job.row]
+        waited = time.monotonic() - WAITED_SECONDS
+        if all(job.receipt is None or job.receipt.since > waited for job in jobs):
+            self._execute(rows)
+            return
+        with sqlite_file.writing(self._file.connection):
+            for job in jobs:
+                if job.row is not None and job.receipt is not None and job.receipt.is_let_go:
+                    batch_insert.note(job.row, LATE)
+            self._execute(rows)
 
     def _execute(self, rows: Sequence[batch_insert.Row]) -> None:
         self._file.connection.execute(*batch_insert.statement(rows))

@@ -1,5 +1,6 @@
 """Pure. The jobs of the writer, and the receipts that tell its callers the result."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,14 +12,22 @@ from ledger.store.writing.batch_insert import Row
 class Receipt:
     """Result of writing one settled exchange: `committed`, or `error`."""
 
-    __slots__ = ("committed", "context", "error", "exchange_id")
+    __slots__ = ("committed", "context", "error", "exchange_id", "is_let_go", "since")
 
     def __init__(self, exchange_id: str) -> None:
         self.exchange_id = exchange_id
+        self.since = time.monotonic()
         self.committed = False
         self.error: str | None = None
         self.context: Any = None
         """The caller's own, to find its waiter by."""
+        self.is_let_go = False
+        """Its waiter sent the end of the answer on before the commit: the row must say so."""
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether the writer has reported the result."""
+        return self.committed or self.error is not None
 
 
 class Job:
@@ -44,9 +53,7 @@ def resolve(
     jobs: Sequence[Job], *, error: str | None, on_commit: OnCommit | None
 ) -> Exception | None:
     """Resolve the receipts of these jobs, once each; the error that `on_commit` raised, if any."""
-    receipts = [job.receipt for job in jobs if job.receipt is not None]
-    for job in jobs:
-        job.receipt = None
+    receipts = [job.receipt for job in jobs if job.receipt and not job.receipt.is_resolved]
     for receipt in receipts:
         receipt.error = error
         receipt.committed = error is None

@@ -31,11 +31,14 @@ def test_what_is_resolved_is_not_waited_for(committed: bool, error: str | None):
     receipt.committed, receipt.error = committed, error
     asyncio.run(commits.wait_for_commit(receipt))
     assert receipt.context is None
+    assert receipt.is_let_go is not committed
 
 
 def test_a_wait_has_a_bound(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
     monkeypatch.setattr(commits, "COMMIT_WAIT_SECONDS_MAX", 0.01)
-    asyncio.run(commits.wait_for_commit(Receipt("exchange-7")))
+    receipt = Receipt("exchange-7")
+    asyncio.run(commits.wait_for_commit(receipt))
+    assert receipt.is_let_go
     assert "exchange-7 not committed" in caplog.text
 
 

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 import uuid
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from ledger.model import door
 from ledger.model.errors import LedgerError
 from ledger.model.learned import Learned
 from ledger.store.processes import supervision
-from ledger.store.writing import batch_insert, incoming, jobs, ledger_file, lessons, writer
+from ledger.store.writing import batch_insert, batches, incoming, jobs, ledger_file, lessons, writer
 from tests.ledger.written import (
     COST,
     NOON,
@@ -110,6 +111,28 @@ def test_a_result_that_comes_before_settling_returns_is_kept(new_sqlite, monkeyp
         assert (receipt.committed, receipt.error) == (False, "database is locked")
         other.execute("ROLLBACK")
         other.close()
+
+
+@pytest.mark.parametrize("before", [None, "not captured", "x" * 2000])
+def test_a_row_says_that_its_end_went_on_before_its_commit(new_sqlite, before, monkeypatch):
+    """Let go when the writer reported trouble, or while its statement waited for the file."""
+    monkeypatch.setattr(batches, "WAITED_SECONDS", 0.0)
+    url = new_sqlite()
+    with writing(url) as written, closing(sqlite3.connect(file_of(url))) as other:
+        other.execute("BEGIN IMMEDIATE")
+        late = written.settle(settled("late", degraded=before))
+        late.is_let_go = True
+        written.ledger._file.connection.execute("PRAGMA busy_timeout = 30000")
+        later = written.ledger.settle(settled("later"), reading(settled("later")))
+        while written.ledger._incoming.count:
+            time.sleep(0.001)
+        later.is_let_go = True
+        other.rollback()
+        until_committed(written)
+        query = "SELECT id, degraded FROM exchanges WHERE degraded IS NOT NULL ORDER BY id"
+        found = dict(other.execute(query).fetchall())
+    expected = f"{batches.LATE}; {before}" if before else batches.LATE
+    assert found == {"late": expected[:1024], "later": batches.LATE}
 
 
 def test_a_locked_ledger_is_late_not_lost(new_sqlite):
