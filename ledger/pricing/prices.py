@@ -24,7 +24,7 @@ SHEETS_MAX = 4096
 """Names of models come from clients and upstreams; beyond this many the cache is cleared, at about
 4 MB of sheets."""
 PRELOAD_AFTER_SECONDS = 1.0
-"""Reading takes 0.03 s of CPU, and 0.4 s before Python has compiled it once. `tokentee run -- true`
+"""Reading takes 0.3 s of CPU. `tokentee run -- true`
 ends before it begins, and no model answers sooner."""
 
 type _Key = tuple[str, str, str | None, str | None, str | None]

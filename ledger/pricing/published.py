@@ -1,9 +1,10 @@
 """Pure. Published prices from genai-prices: a model's data, looked up once and converted to our
 rates.
 
-The library prices one answer in about 50 us with Decimals. It treats an unknown service tier as the
-standard one, and a model without prices as free. So we use only its data (`price_data.py`); the
-arithmetic and the checks of these two cases are ours.
+The library treats an unknown service tier as the standard one, and a model without prices as free.
+So we take the prices of a model from it (`ModelInfo.get_prices`), and the arithmetic and the checks
+of these two cases are ours. Importing it brings pydantic and an HTTP client (24 MB, 0.3 s of CPU),
+so it is imported when the first price is looked up.
 """
 
 from collections.abc import Iterator
@@ -12,12 +13,13 @@ from datetime import UTC, datetime, time, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ledger.model.money import PICOUSD_PER_USD
-from ledger.pricing import price_data
-from ledger.pricing.price_data import ConditionalPrice, Model, ModelPrice, PriceVariant, Provider
 from ledger.pricing.price_lines import NO_TIME, Rate
+
+if TYPE_CHECKING:
+    from genai_prices.types import ConditionalPrice, ModelInfo, ModelPrice, PriceVariant, Provider
 
 MTOK = 1_000_000
 
@@ -82,7 +84,7 @@ class Published:
     """One model in one list."""
 
     list_id: str
-    model: Model
+    model: "ModelInfo"
     is_borrowed: bool
     """The list copies it from its vendor's list (Azure from OpenAI's)."""
 
@@ -169,7 +171,7 @@ def picousd_of_price(price: Decimal, units: int) -> int:
     return int((price * PICOUSD_PER_USD / units).to_integral_value(ROUND_HALF_EVEN))
 
 
-def _rates(price: ModelPrice, source: str) -> dict[str, Rate]:
+def _rates(price: "ModelPrice", source: str) -> dict[str, Rate]:
     rates = {}
     for line, (key, units) in PRICE_KEYS.items():
         value: Any = getattr(price, key, None)
@@ -202,14 +204,16 @@ def _no_tier(published: Published, context: dict[str, str], tier: str, at: datet
     return None
 
 
-def _constraints(model: Model) -> list[ConditionalPrice | PriceVariant]:
-    dated: list[ConditionalPrice | PriceVariant] = list(model.price_variants or ())
+def _constraints(model: "ModelInfo") -> "list[ConditionalPrice | PriceVariant]":
+    dated: "list[ConditionalPrice | PriceVariant]" = list(model.price_variants or ())
     if isinstance(model.prices, list):
         dated += model.prices
     return [each for each in dated if each.constraint is not None]
 
 
-def _span(dated: list[ConditionalPrice | PriceVariant], at: datetime) -> tuple[datetime, datetime]:
+def _span(
+    dated: "list[ConditionalPrice | PriceVariant]", at: datetime
+) -> tuple[datetime, datetime]:
     """The span around a moment in which no constraint begins or ends."""
     moments = {moment for each in dated for moment in _moments(each, at.astimezone(UTC))}
     since = max((moment for moment in moments if moment <= at), default=NO_TIME[0])
@@ -217,7 +221,7 @@ def _span(dated: list[ConditionalPrice | PriceVariant], at: datetime) -> tuple[d
     return since, until
 
 
-def _moments(dated: ConditionalPrice | PriceVariant, at: datetime) -> Iterator[datetime]:
+def _moments(dated: "ConditionalPrice | PriceVariant", at: datetime) -> Iterator[datetime]:
     constraint = dated.constraint
     assert constraint is not None
     if hasattr(constraint, "start_date"):
@@ -230,8 +234,10 @@ def _moments(dated: ConditionalPrice | PriceVariant, at: datetime) -> Iterator[d
 
 
 @cache
-def _providers() -> dict[str, Provider]:
-    return {provider.id: provider for provider in price_data.read()}
+def _providers() -> "dict[str, Provider]":
+    from genai_prices.data_snapshot import get_snapshot
+
+    return {provider.id: provider for provider in get_snapshot().providers}
 
 
 @cache
