@@ -205,7 +205,7 @@ def _no_tier(published: Published, context: dict[str, str], tier: str, at: datet
 
 
 def _constraints(model: "ModelInfo") -> "list[ConditionalPrice | PriceVariant]":
-    dated: "list[ConditionalPrice | PriceVariant]" = list(model.price_variants or ())
+    dated: list[ConditionalPrice | PriceVariant] = list(model.price_variants or ())
     if isinstance(model.prices, list):
         dated += model.prices
     return [each for each in dated if each.constraint is not None]
