@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from addon.metering.opening import Rules
 from addon.recordings.files import entries
 from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why, id_in_version_0_1
@@ -108,7 +110,9 @@ def digest_of(item: Recorded) -> str:
 def _ids_of(item: Recorded) -> list[str]:
     """The ids under which a ledger may have an exchange; for a session, those of its responses."""
     if item.is_session:
-        return [one.exchange.id for one in meter(item, Rules(node="")) or ()]
+        # If the ledger has them, they were confirmed.
+        named = replace(item, is_llm=True)
+        return [one.exchange.id for one in meter(named, Rules(node="")) or ()]
     if item.has_own_id:
         return [item.id]
     return [item.id, id_in_version_0_1(item)]

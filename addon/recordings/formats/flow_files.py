@@ -250,7 +250,6 @@ def _exchange(state: Mapping[str, _Value], where: str) -> Item:
         messages=_messages(websocket),
         is_exact=not lacks_body,
         lacks_body=lacks_body,
-        is_llm=False,
     )
 
 

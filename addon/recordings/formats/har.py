@@ -289,7 +289,6 @@ def _exchange(entry: _Entry, where: str) -> Item:
         end=End.UPSTREAM_BROKE if response.error or is_session else End.FINISHED,
         cause=response.error,
         messages=messages,
-        is_llm=False,
     )
 
 

@@ -126,8 +126,9 @@ class Recorded(Struct, frozen=True, kw_only=True):
     """We injected the request for usage; the client did not ask."""
     messages: tuple[Message, ...] | None = None
     """Messages of a WebSocket; None: not a WebSocket."""
-    is_llm: bool = True
-    """False: the file holds any traffic, and only the path identifies LLM calls."""
+    is_llm: bool = False
+    """Our own capture, of an exchange that had a row: also of a host that the operator named.
+    Any other file may hold any traffic, and an LLM call in it is confirmed as in live traffic."""
     cuts: tuple[tuple[int, int], ...] = ()
     """The chunks of the answer: lengths, and microseconds since the chunk before. Empty: not
     known."""

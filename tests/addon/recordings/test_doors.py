@@ -15,11 +15,13 @@ from addon.cli import application
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded, id_in_version_0_1
 from ledger.store import db
+from tests.addon.recordings import doors
 from tests.addon.recordings.doors import (
     DOORS,
     EXCHANGES,
     REFUSED,
     URL,
+    Exchange,
     as_bodiless_flows,
     as_flows,
     as_lines,
@@ -205,3 +207,45 @@ def test_wrong_calls(ledger: Path, tmp_path: Path):
     assert "nothing to replay" in str(bad(str(tmp_path)).exception)
     as_flows(tmp_path)
     assert "--jobs 0: from 1 to 64" in str(bad(str(tmp_path), "--jobs", "0").exception)
+
+
+INNOCENT = tuple(
+    Exchange(
+        name=f"innocent-{number}",
+        url=url,
+        request=json.dumps(asked).encode(),
+        content_type="application/json",
+        body=json.dumps(answer).encode(),
+    )
+    for number, (url, asked, answer) in enumerate(
+        [
+            ("https://prompts.example/log-request", {"prompt": "p", "model": "m"}, {"id": "l-1"}),
+            ("https://jobs.example/workflows/3/run", {"inputs": {}}, {"status": "queued"}),
+            ("https://jobs.example/workflows/run", {"name": "nightly"}, {"run": 3}),
+            ("https://forms.example/api/forms/7/responses", {"answers": [1]}, {"id": "r-1"}),
+            ("https://shop.example/api/v1/chat", {"text": "hi"}, {"ok": True}),
+            ("https://shop.example/completion", {"word": "he"}, {"words": ["hello"]}),
+            ("https://git.example/graphql", {"query": "{ me }"}, {"data": {"me": None}}),
+            ("https://ml.example/v1/embeddings", {"rows": 3}, {"done": True}),
+            ("https://telemetry.example/v1/traces", {"spans": []}, {}),
+        ]
+    )
+)
+
+
+# The proxy captures only what has a row.
+@pytest.mark.parametrize("door", [*(door for door in DOORS if door != "captures"), "bodies"])
+def test_calls_of_other_services_are_rows_through_no_door(
+    door: str, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(doors, "EXCHANGES", INNOCENT)
+    if door == "flows":
+        replay(ledger, as_flows(tmp_path, INNOCENT))
+    elif door == "bodies":
+        for one in INNOCENT:
+            (tmp_path / f"{one.name}.json").write_bytes(one.body)
+            replay(ledger, tmp_path / f"{one.name}.json", "--url", one.url)
+    else:
+        done = replay(ledger, DOORS[door](tmp_path))
+        assert f"{len(INNOCENT)} skipped: no LLM calls" in done.stderr
+    assert facts(ledger) == []
