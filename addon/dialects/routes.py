@@ -147,6 +147,8 @@ ROWS = (
     Row("/async/chat/completions/{}", deferred.PERPLEXITY, methods=_GET),
     # Of OpenAI, Azure, Mistral, Groq.
     Row("/files/{}/content", openai_batches.OUTPUT_FILE, methods=_GET),
+    Row("/batch/jobs/{}", openai_batches.MISTRAL_JOB, methods=_GET),
+    Row("/batches/{}/results", openai_batches.XAI_RESULTS, methods=_GET, providers=("x_ai",)),
     # Anthropic.
     Row("/threads/{}/messages", None),
     Row("/v1/messages", anthropic.MESSAGES),

@@ -38,7 +38,7 @@ from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from addon.metering.whole import WholeAnswer
 from addon.usage_opt_in.stripping import Stripper
-from ledger.model.exchange import Exchange, Source
+from ledger.model.exchange import Exchange, Outcome, Source
 
 REQUEST_PIECES_MAX = 8_192
 """Steps of decoding a request: a request of 32 MB takes as many, of 4 KB each. An empty gzip member
@@ -136,7 +136,8 @@ class MeteredExchange:
     @property
     def is_confirmed(self) -> bool:
         """Whether host, request or answer have confirmed that this is an LLM call. Until then it
-        has no row, and the proxy edits none of it."""
+        has no row, and the proxy edits none of it. A fetched result is confirmed when it is
+        settled: if it was cut, or was not ready, it will be fetched again."""
         answer = self.tap or self._whole
         return self._is_confirmed or (answer is not None and answer.meter.is_confirmed)
 
@@ -244,10 +245,10 @@ class MeteredExchange:
             on_confirmed=on_confirmed,
         )
 
-    def _confirms(self, facts: Facts, body: dict[str, Any]) -> bool:
+    def _confirms(self, _facts: Facts, body: dict[str, Any]) -> bool:
         """Whether one frame or document is an answer of this exchange's dialect."""
         if self.route.is_fetch:
-            return facts.usage is not None  # the result is ready
+            return False  # its end decides: a part of a result is no result
         return shapes.fits(self.route.dialect.answer_shapes, body)
 
     def settle(
@@ -299,6 +300,8 @@ class MeteredExchange:
             now=now,
         )
         if self.route.is_fetch:
+            is_whole = settled.exchange.outcome is Outcome.COMPLETE
+            self._is_confirmed = is_whole and settled.reading.usage_json is not None
             settled = as_fetched(settled)
         if answer is not None and (unread := answer.meter.trouble):
             self.troubles.add(unread)

@@ -5,6 +5,9 @@ The database decides which rows are duplicates (`store/schema/links.py`).
 
 import hashlib
 from collections.abc import Generator
+from typing import Any
+
+import orjson
 
 REQUEST_DIGEST_CHARACTERS = 32
 """128 bits: enough to distinguish requests, at half the size of a whole digest in every index."""
@@ -36,6 +39,24 @@ def content_digest(
     """
     if created is None and usage_json is None:
         return None
-    parts = (response_model, created, finish_reason, usage_json)
+    parts = (response_model, created, finish_reason, _figures_in(usage_json))
     text = "\0".join("" if part is None else f"={part}" for part in parts)
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def _figures_in(usage_json: str | None) -> str | None:
+    """The usage object with its keys in order and without nulls: a response that is fetched again
+    has the same figures, in any order of their keys."""
+    if usage_json is None:
+        return None
+    try:
+        figures = _without_nulls(orjson.loads(usage_json))
+        return orjson.dumps(figures, option=orjson.OPT_SORT_KEYS).decode()
+    except (TypeError, ValueError, RecursionError):  # a number that no JSON library takes, or depth
+        return usage_json
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value

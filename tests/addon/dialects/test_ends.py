@@ -29,6 +29,8 @@ MARK = {
 CLOSE = {
     "anthropic.batch_results",
     "gemini.batch",
+    "mistral.batch_job",
+    "xai.batch_results",
     "openai.batch_output",
     "replicate.predictions",
     "unknown",
