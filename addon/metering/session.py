@@ -44,6 +44,11 @@ class MeteredSession:
         """The client's messages, to redact from errors that repeat them."""
         self._asked_bytes = 0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a response is open."""
+        return bool(self._open)
+
     def message(
         self, content: bytes, *, from_client: bool, at: datetime, short: bytes | None = None
     ) -> list[Exchange | Settled]:

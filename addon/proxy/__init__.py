@@ -1,16 +1,16 @@
 """Proxy: mitmproxy's side. Hooks, options, waiting for commits, stopping.
 
-    recorder    mitmproxy's hooks
+    recorder    mitmproxy's hooks of the script: start, requests, stop
+    traffic     mitmproxy's hooks of exchanges under way
     exchanges   begins and settles the exchange of a flow
-    running     what the recorder knows of exchanges under way
+    running     the state of exchanges under way, and their phases
     answers     puts the tap into an answer's stream
     stream_events  answers the patches on mitmproxy's streams
     opt_in      asks upstreams for usage
     websockets  messages of WebSocket flows
     capturing   what passes, for captures
-    held_end    the last chunk of a body, held until the reading is committed
     commits     waits for the writer
-    lifecycle   start, reload, stop
+    lifecycle   start, reload, removal, stop: the states of a recording
     options     mitmproxy's options -> settings
     host/       mitmproxy's own objects, and settings of its process
     display/    what people and monitors are shown of an exchange

@@ -2,8 +2,8 @@
 
 A body passes at once, except for the part that waits for the commit of its reading:
 
-    an event stream        nothing waits: the response hook waits before the stream ends
-    under a content-length the last chunk, until the reading is committed (`before_end` only)
+    any other framing      nothing waits: the response hook waits before the stream ends
+    under a content-length what completes it, until the reading is committed (`before_end` only)
     an error answer to a request in which we asked for usage: all of it, if it is short, to see
                            whether it refuses the question
 
@@ -21,38 +21,42 @@ from addon.metering import exchange as metering
 from addon.metering.requests.messages import Response
 from addon.metering.tap import Tap
 from addon.proxy import capturing
-from addon.proxy.held_end import HeldEnd, StreamCallable
 from addon.proxy.host import flows
 from addon.proxy.patches.chunk_runs import ChunkRun, chunks_of
-from addon.proxy.running import Live, Running
+from addon.proxy.running import Live, Running, StreamCallable
 
 HELD_BODY_BYTES_MAX = 16 * 1024 * 1024
 """Without the patch of mitmproxy's stream: a plain answer up to here is held until its reading is
-committed; the client of a longer one may see its end first."""
+committed; the client of a longer one, or of a stream, may see its end first."""
+NOT_HELD = "its end may have reached the client before it was on disk"
+"""What the row of such an answer says."""
 
 
 def begin(running: Running, live: Live, response: http.Response) -> None:
     """Set the tap for an answer whose headers have arrived; `response.stream` is True before."""
     values = flows.response_of(response)
-    holds_end = running.settings.commit_before_end and _ends_by_length(values)
+    length = _length_of(values) if running.settings.commit_before_end else 0
     is_plain = not metering.is_stream(values) and not live.exchange.opened.streamed
     is_buffered = is_plain and running.bodies.are_wanted
     if (
         is_buffered
         or metering.may_refuse(values, injected=live.original is not None)
         or (
-            holds_end
+            0 < length <= HELD_BODY_BYTES_MAX
             and not running.can_hold_end
+            and not metering.is_stream(values)
             and (live.exchange.is_confirmed or live.exchange.route.host_is_known)
-            and _length_of(values) <= HELD_BODY_BYTES_MAX
         )
     ):
         response.stream = False
     tap = _tap(running, live, values, may_edit=bool(response.stream))
+    live.held_length = 0 if tap.edits else length
     if not response.stream:
         # mitmproxy streams it all the same where it is larger than `stream_large_bodies`.
-        live.stream = _held(tap.callable, values) if holds_end else tap.callable
+        live.stream = tap.callable
         return
+    if live.held_length and not running.can_hold_end:
+        live.exchange.troubles.add(NOT_HELD)
     if tap.edits and "content-length" in values.headers:
         del response.headers["content-length"]
         if live.flow.request.http_version == "HTTP/1.1":
@@ -60,21 +64,16 @@ def begin(running: Running, live: Live, response: http.Response) -> None:
     if tap.decodes:
         # Upstream compressed although identity was requested; the client gets identity.
         del response.headers["content-encoding"]
-    into: StreamCallable = _run_by_run(tap) if tap.edits else tap.callable
-    if holds_end and not tap.edits and running.can_hold_end:
-        into = running.held_ends[live.flow.id] = _held(into, values)
-    live.stream = response.stream = into
+    live.stream = response.stream = _run_by_run(tap) if tap.edits else tap.callable
 
 
-def restore(running: Running, live: Live, response: http.Response) -> None:
+def restore(live: Live, response: http.Response) -> None:
     """Put the tap back where an addon behind this one, or mitmproxy, chose plain streaming.
 
     A callable of another addon stays: it may call the tap, and may change the stream.
     """
     if live.stream is not None and response.stream is True:
         response.stream = live.stream
-        if isinstance(live.stream, HeldEnd):
-            running.held_ends[live.flow.id] = live.stream
 
 
 def is_cut_short(live: Live) -> bool:
@@ -136,10 +135,6 @@ def release(live: Live, response: http.Response) -> None:
     live.stream = live.exchange.tap = None
 
 
-def _held(into: StreamCallable, response: Response) -> HeldEnd:
-    return HeldEnd(into, _length_of(response))
-
-
 def _run_by_run(tap: Tap) -> StreamCallable:
     """What is taken out of a run of chunks is taken out of each; the others stay as they were."""
     into = tap.callable
@@ -155,11 +150,6 @@ def _run_by_run(tap: Tap) -> StreamCallable:
 
 def _joined(passed: bytes | list[bytes]) -> bytes:
     return passed if isinstance(passed, bytes) else b"".join(passed)
-
-
-def _ends_by_length(response: Response) -> bool:
-    """Whether the client sees the end of a body before mitmproxy ends the response."""
-    return not metering.is_stream(response) and _length_of(response) > 0
 
 
 def _length_of(response: Response) -> int:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
 from addon.metering.settlement import Settled
-from addon.proxy.running import Live, OriginalRequest, Running
+from addon.proxy.running import Live, OriginalRequest, Running, Session
 from addon.recordings.capture import Capture, CapturedExchange
 from addon.recordings.capture_files import CaptureFiles
 from addon.recordings.formats.recorded import Edit
@@ -60,13 +60,11 @@ def discard(live: Live) -> None:
         live.capture = None
 
 
-def finish_session(
-    running: Running, flow: http.HTTPFlow, handshake: MeteredExchange, end: End, at: datetime
-) -> None:
+def finish_session(running: Running, session: Session, end: End, at: datetime) -> None:
     """Queue the capture of a WebSocket that has ended. Its responses are in the ledger already."""
-    capture = running.session_captures.pop(flow.id, None)
-    if running.captures is not None and capture is not None:
-        _write(running.captures, flow, handshake, capture, _Ending(how=end, cause=None, at=at))
+    if running.captures is not None and session.capture is not None:
+        ending = _Ending(how=end, cause=None, at=at)
+        _write(running.captures, session.flow, session.metered.handshake, session.capture, ending)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

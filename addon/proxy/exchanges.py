@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import datetime
 
 from mitmproxy import http
 
@@ -16,11 +17,11 @@ from addon.metering.opening import open_exchange
 from addon.metering.requests.messages import Request
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
-from addon.proxy import capturing, opt_in
+from addon.proxy import capturing, opt_in, websockets
 from addon.proxy.display import exchange_log
 from addon.proxy.host import flows
 from addon.proxy.options import Log
-from addon.proxy.running import Live, Running
+from addon.proxy.running import Live, Phase, Running, Session
 from addon.recordings.metered import without_upstream_bytes
 from ledger.model.exchange import Source
 from ledger.store.writing.jobs import Receipt
@@ -61,7 +62,11 @@ async def read_rest(exchange: MeteredExchange) -> None:
 
 
 def settle(running: Running, live: Live, end: End, cause: str | None) -> Receipt | None:
-    """Settle an exchange and hand it to the ledger; its receipt, None if it gets no row."""
+    """Settle an exchange and hand it to the ledger; its receipt, None if it gets no row or is
+    settled already."""
+    if live.phase is Phase.COMMITTING:
+        return None
+    live.phase = Phase.COMMITTING
     exchange = live.exchange
 
     def has_row(settled: Settled) -> bool:
@@ -96,6 +101,14 @@ def settle(running: Running, live: Live, end: End, cause: str | None) -> Receipt
     if running.settings.log is Log.EXCHANGES:
         exchange.troubles.attempt(_log_exchange, running, settled)
     return exchange.troubles.attempt(running.ledger.settle, *settled)
+
+
+def end_session(running: Running, session: Session, how: End, at: datetime) -> None:
+    """Settle the open responses of a WebSocket that has ended, and write its capture."""
+    metered = session.metered
+    attempt = metered.handshake.troubles.attempt
+    attempt(websockets.end_session, running.ledger, metered, how, at)
+    attempt(capturing.finish_session, running, session, how, at)
 
 
 def _open(

@@ -1,8 +1,20 @@
 """Edge. Starts and stops the recording, and keeps it over a reload of the script.
 
-start       opens the ledger, or continues with the state that a reload of the script left
-hand_over   keeps the state for the recorder that a reload makes
-drain, end_all, close   the steps of stopping, in this order
+A recording is in one state. Its exchanges have phases of their own (`running.py`).
+
+    recording   a recorder opens exchanges and has their hooks
+    leaving     the script is gone: `Leaving` has the hooks of the exchanges under way, none opens,
+                and there is no bound on how long they take
+    stopping    the process ends: as leaving, for `DRAIN_SECONDS_MAX`; then all are settled
+    closed      the ledger is written and closed, and mitmproxy is as it was
+
+    recording -> leaving    the script is removed, cannot be loaded, or is loaded again
+    leaving -> recording    a recorder starts; at a reload in the same turn of the event loop
+    leaving -> closed       the last exchange is settled, and the last WebSocket closed
+    recording, leaving -> stopping -> closed    the process ends
+
+Promised: while an exchange is under way, mitmproxy stays wrapped and the ledger open; so a client
+gets every byte and an exchange its row, whatever the script does meanwhile.
 """
 
 from __future__ import annotations
@@ -10,19 +22,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from mitmproxy import ctx
 from mitmproxy.log import MitmLogHandler
+from mitmproxy.utils import asyncio_utils
 
 from addon.metering.ends import End
-from addon.proxy import exchanges, websockets
+from addon.proxy import exchanges
 from addon.proxy.commits import notifier
 from addon.proxy.display.content_view import FlowNotes, notes_if_viewed
 from addon.proxy.display.watching import Wanted, Watching
 from addon.proxy.host.flows import now
 from addon.proxy.options import Settings
 from addon.proxy.running import Running
+from addon.proxy.traffic import Traffic
 from addon.recordings.capture_files import CaptureFiles
 from addon.telemetry.json_log import write_json
 from addon.telemetry.seat import Seat
@@ -44,13 +58,45 @@ TELEMETRY_SECONDS_MAX = 1.0
 CLOSE_SECONDS_MAX = 4.0
 """How long the writer may take to write its queue."""
 
-_handed_over: list[Running] = []
-"""From the recorder that a reload of the script ends to the one that it starts. mitmproxy makes
-the new addon from nothing, while open streams still call the old one's taps; without this one
-piece of module state those exchanges would never be settled."""
 
-_closing: set[asyncio.Task[None]] = set()
-"""Closings under way: the loop itself keeps only weak references to tasks."""
+class Leaving(Traffic):
+    """The addon of a recording whose script is gone. The next recorder finds it by its name."""
+
+    name = "tokentee-leaving"
+
+    def __init__(self, running: Running) -> None:
+        """Stay until the last exchange of `running` is over."""
+        super().__init__()
+        self._running = running
+        self._task = asyncio_utils.create_task(
+            self._leave(running), name="tokentee: leave", keep_ref=True
+        )
+
+    def done(self) -> Awaitable[None] | None:
+        """mitmproxy's hook: stop, if the process ends meanwhile."""
+        running = self.give_up()
+        if running is None or not ctx.master.should_exit.is_set():
+            return None
+        return stop(running)
+
+    def give_up(self) -> Running | None:
+        """Stop waiting; what was waited for, once."""
+        running, self._running = self._running, None
+        if running is not None:
+            self._task.cancel()
+        return running
+
+    async def _leave(self, running: Running) -> None:
+        logger.info(
+            "tokentee: the script was removed; nothing new is recorded, %d exchanges go on",
+            running.under_way,
+        )
+        while not running.is_idle:
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
+        self._running = None
+        ctx.master.addons.remove(self)
+        await close(running)
+        logger.info("tokentee: the ledger is closed")
 
 
 def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running:
@@ -60,8 +106,8 @@ def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running
     """
     loop = asyncio.get_running_loop()
     on_commit = notifier(loop)
-    while _handed_over:
-        running = _handed_over.pop()
+    running = _left()
+    if running is not None:
         running.ledger.on_commit = _commit_callback(on_commit, running.notes, running.watching)
         apply(settings, running, node=node)
         return running
@@ -93,7 +139,7 @@ def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running
     if watching is not None:
         watching.start(
             ledger,
-            open_exchanges=lambda: len(running.live),
+            open_exchanges=lambda: running.under_way,
             captures=lambda: running.captures,
         )
     if settings.log_as_json:
@@ -133,54 +179,72 @@ def set_captures(running: Running, *, node: str) -> None:
     )
 
 
-def hand_over(running: Running) -> None:
-    """Keep the running state for the recorder that a reload of the script makes.
-
-    A reload makes that recorder at once, before the next turn of the event loop. If there is none
-    by then, the script was removed: open exchanges are settled, and the ledger is closed.
-    """
-    _handed_over.append(running)
-    asyncio.get_running_loop().call_soon(_close_if_left, running)
+def leave(running: Running) -> None:
+    """Let the exchanges under way go on without the script."""
+    ctx.master.addons.add(Leaving(running))
 
 
-def _close_if_left(running: Running) -> None:
-    if running not in _handed_over:
+def abandon(running: Running) -> None:
+    """End a recording whose options are refused: at the start at once, at a reload as it leaves."""
+    if not running.is_idle:
+        leave(running)
         return
-    _handed_over.remove(running)
-    logger.info("tokentee: the script was removed; the ledger is closed")
-    end_all(running, "the script was removed")
-    closing = asyncio.get_running_loop().create_task(close(running))
-    _closing.add(closing)
-    closing.add_done_callback(_closing.discard)
+    give_back(running)
+    running.ledger.close(CLOSE_SECONDS_MAX)
+
+
+def give_back(running: Running) -> None:
+    """Leave mitmproxy as it was."""
+    while running.undo:
+        running.undo.pop()()
+
+
+def _left() -> Running | None:
+    """The recording that the script left before it was loaded again."""
+    leaving = ctx.master.addons.get(Leaving.name)
+    if not isinstance(leaving, Leaving):
+        return None
+    running = leaving.give_up()
+    ctx.master.addons.remove(leaving)
+    return running
+
+
+async def stop(running: Running) -> None:
+    """Give exchanges under way some time to end, settle the others, and close."""
+    await drain(running)
+    end_all(running, "the proxy was stopped")
+    await close(running)
 
 
 async def drain(running: Running) -> None:
-    """Wait until open answers have ended, within the bound."""
+    """Wait until no exchange is under way, within the bound."""
     deadline = time.monotonic() + DRAIN_SECONDS_MAX
-    if running.live:
+    if running.under_way:
         logger.info(
             "tokentee: waiting up to %.0f s for %d open exchanges",
             DRAIN_SECONDS_MAX,
-            len(running.live),
+            running.under_way,
         )
-    while running.live and time.monotonic() < deadline:
+    while running.under_way and time.monotonic() < deadline:
         await asyncio.sleep(DRAIN_POLL_SECONDS)
 
 
 def end_all(running: Running, cause: str) -> None:
-    """Settle every exchange and end every WebSocket session that is still open; `cause` goes into
-    their rows."""
+    """Settle every exchange and end every WebSocket session that is under way. `cause` goes into
+    the rows of those that had not ended by themselves."""
+    running.is_over = True
     for live in list(running.live.values()):
-        exchanges.settle(running, live, End.STOPPED, cause)
+        exchanges.settle(running, live, *(live.end or (End.STOPPED, cause)))
     running.live.clear()
     for session in running.sessions.values():
-        attempt = session.handshake.troubles.attempt
-        attempt(websockets.end_session, running.ledger, session, End.STOPPED, now())
+        exchanges.end_session(running, session, End.STOPPED, now())
     running.sessions.clear()
 
 
 async def close(running: Running) -> None:
-    """Write the queue and close the ledger, in threads and within the bounds."""
+    """Write the queue, close the ledger and give mitmproxy back as it was. The writing is done in
+    threads and within the bounds."""
+    give_back(running)
     if running.captures is not None:
         await asyncio.to_thread(running.captures.close, CLOSE_SECONDS_MAX)
     await asyncio.to_thread(running.ledger.close, CLOSE_SECONDS_MAX)

@@ -17,23 +17,18 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.flow import Error
 
-from addon.metering.ends import End
 from addon.metering.exchange import NOT_READ
 from addon.metering.opening import is_read_in_steps, readable_in_steps
 from addon.metering.requests.messages import Request
-from addon.metering.session import MeteredSession
 from addon.metering.troubles import Troubles
-from addon.metering.websocket import short_message_in_steps
-from addon.proxy import answers, capturing, exchanges, lifecycle, options, websockets
-from addon.proxy.commits import wait_for_commit
+from addon.proxy import exchanges, lifecycle, options
 from addon.proxy.host import connections, flows
 from addon.proxy.host.host_process import limit_allocator, tune_garbage_collector
 from addon.proxy.host.turns import in_turns
@@ -50,13 +45,14 @@ from addon.proxy.patches import (
 )
 from addon.proxy.running import Running
 from addon.proxy.stream_events import StreamEvents
+from addon.proxy.traffic import Traffic
 from addon.telemetry.seat import Seat
 from ledger.model.errors import LedgerError
 
 logger = logging.getLogger(__name__)
 
 
-class Recorder:
+class Recorder(Traffic):
     """The addon."""
 
     name = "tokentee"
@@ -71,12 +67,11 @@ class Recorder:
     ) -> None:
         """`tags`: for every exchange, beside those of the options; `project` and `git_branch`: what
         every exchange is made for, where it is known; `seat`: where a worker counts its metrics."""
+        super().__init__()
         self._tags = dict(tags or {})
         self._project = project
         self._git_branch = git_branch
         self._seat = seat
-        self._running: Running | None = None
-        self._uninstalls: list[Callable[[], None]] = []
         self._node = f"{socket.gethostname()}/{os.getpid()}/{int(time.time())}"
         self._stopping = False
         self._skipped = 0
@@ -121,45 +116,23 @@ class Recorder:
                 "tokentee: stream_large_bodies=%s: usage cannot be asked for in larger requests",
                 ctx.options.stream_large_bodies,
             )
-        events = StreamEvents(self._running)
-        try:
-            self._uninstalls.append(http_stream.install(events))
-            self._running.can_hold_end = True
-        except http_stream.UnknownMitmproxyError as unknown:
-            self._running.can_hold_end = False
-            logger.warning(
-                "tokentee: not made for this mitmproxy (%s): a refused question for usage reaches "
-                "the client, plain answers are held until they are whole, and who broke a stream "
-                "is guessed",
-                unknown,
-            )
-        self._uninstalls.append(chunk_runs.install(takes_runs=events.takes_runs))
-        self._uninstalls.append(light_lookups.install())
-        self._uninstalls.append(message_types.install())
-        self._uninstalls.append(websocket_parts.install())
-        self._uninstalls.append(hook_lists.install(ctx.master.addons))
-        self._uninstalls.append(prompt_hooks.install(ctx.master.addons))
-        self._uninstalls.append(read_sizes.install())
-        tune_garbage_collector()
+        if not self._running.undo:
+            self._install(self._running)
         settings = self._running.settings
-        changed, restore = connections.connect_per_request(ctx.options)
-        self._uninstalls.append(restore)
         logger.info(
             "tokentee: ledger %s, commit %s, inject %s%s",
             self._running.ledger.shown_url,
             "before end" if settings.commit_before_end else "async",
             settings.inject,
-            changed,
+            self._running.changed_options,
         )
 
     def done(self) -> Awaitable[None] | None:
-        """Stop, or hand over to the recorder that a reload of the script makes.
+        """Stop, or leave what is under way to the recorder that a reload of the script makes.
 
         mitmproxy calls this without awaiting on a reload and awaits it at shutdown; an `async
         def` would break the reload.
         """
-        while self._uninstalls:
-            self._uninstalls.pop()()
         if self._skipped:
             logger.info("tokentee: %d saved flows hold no answer; not recorded", self._skipped)
             self._skipped = 0
@@ -167,9 +140,9 @@ class Recorder:
             return None
         if ctx.master.should_exit.is_set():
             self._stopping = True
-            return self._stop(self._running)
+            return lifecycle.stop(self._running)
         running, self._running = self._running, None
-        lifecycle.hand_over(running)
+        lifecycle.leave(running)
         return None
 
     # Traffic
@@ -212,117 +185,48 @@ class Recorder:
         exchanges.begin(running, flow, request, troubles)
         return None
 
-    def responseheaders(self, flow: http.HTTPFlow) -> None:
-        """mitmproxy's hook: decide how the body is read, before any of it arrives."""
-        running = self._running
-        live = running.live.get(flow.id) if running else None
-        if running is None or live is None or flow.response is None:
-            return
-        exchange = live.exchange
-        exchange.status = flow.response.status_code
-        if exchange.status == 101:
-            return
-        if exchange.is_recorded:
-            return  # its body is there, and no stream will pass
-        # Set first: an exception before this would make mitmproxy buffer the whole answer.
-        flow.response.stream = True
-        exchange.troubles.attempt(answers.begin, running, live, flow.response)
-
-    async def response(self, flow: http.HTTPFlow) -> None:
-        """mitmproxy's hook: settle an exchange whose response is over."""
-        running = self._running
-        live = running.live.get(flow.id) if running else None
-        if running is None or live is None or flow.response is None:
-            return
-        exchange = live.exchange
-        if exchange.is_recorded and flow.error is not None:
-            return  # it ended in an error, whose hook comes next
-        del running.live[flow.id]
-        if flow.websocket is not None:
-            exchange.status = flow.response.status_code
-            session = exchange.troubles.attempt(MeteredSession, exchange)
-            if session is not None:
-                running.sessions[flow.id] = session
-                if (capture := capturing.begin(running, live)) is not None:
-                    running.session_captures[flow.id] = capture
-            return
-        if not flow.response.stream:
-            exchange.troubles.attempt(answers.read_whole, running, live, flow.response)
-        else:
-            answers.note_if_unread(live, flow.response)
-        await exchanges.read_rest(exchange)
-        end, cause = End.FINISHED, None
-        if live.broken_by_client is False:
-            end, cause = End.UPSTREAM_BROKE, "upstream reset its connection"
-        receipt = exchanges.settle(running, live, end, cause)
-        answers.release(live, flow.response)
-        if receipt is not None and running.settings.commit_before_end:
-            await wait_for_commit(receipt)
-
-    async def error(self, flow: http.HTTPFlow) -> None:
-        """mitmproxy's hook: settle an exchange that broke off."""
-        running = self._running
-        if running is None:
-            return
-        running.own_headers.pop(flow.id, None)
-        live = running.live.pop(flow.id, None)
-        if live is None:
-            return
-        exchange = live.exchange
-        if exchange.is_recorded and flow.response is not None:
-            exchange.troubles.attempt(answers.read_whole, running, live, flow.response)
-        elif flow.response is not None:
-            answers.note_if_unread(live, flow.response)
-        running.held_ends.pop(flow.id, None)
-        message = flow.error.msg if flow.error else ""
-        end = flows.end_of(flow, broken_by_client=live.broken_by_client)
-        await exchanges.read_rest(exchange)
-        # In mitmproxy's messages the text after a bytes literal comes from upstream.
-        cause = message.split("b'")[0].split('b"')[0]
-        exchanges.settle(running, live, end, cause)
-
-    async def websocket_message(self, flow: http.HTTPFlow) -> None:
-        """A message that ends a response goes on when the response's reading is on disk."""
-        running = self._running
-        session = running.sessions.get(flow.id) if running else None
-        if running is None or session is None or flow.websocket is None:
-            return
-        message = flow.websocket.messages[-1]
-        attempt = session.handshake.troubles.attempt
-        steps = short_message_in_steps(message.content)
-        short = await in_turns(steps, session.handshake.troubles) or b""
-        receipts = attempt(websockets.read_message, running.ledger, session, message, short) or []
-        if not session.handshake.is_recorded:
-            if (capture := running.session_captures.get(flow.id)) is not None:
-                at = datetime.fromtimestamp(message.timestamp, UTC)
-                attempt(capturing.add_message, capture, message, at)
-            websockets.drop_read_messages(flow)
-        if running.settings.commit_before_end:
-            for receipt in receipts:
-                await wait_for_commit(receipt)
-
-    def websocket_end(self, flow: http.HTTPFlow) -> None:
-        """mitmproxy's hook: end a WebSocket session and settle its open responses."""
-        running = self._running
-        session = running.sessions.pop(flow.id, None) if running else None
-        if running is None or session is None or flow.websocket is None:
-            return
-        ended = flow.websocket.timestamp_end
-        at = datetime.fromtimestamp(ended, UTC) if ended else flows.now()
-        how = End.CLIENT_LEFT if flow.websocket.closed_by_client else End.UPSTREAM_BROKE
-        attempt = session.handshake.troubles.attempt
-        attempt(websockets.end_session, running.ledger, session, how, at)
-        attempt(capturing.finish_session, running, flow, session.handshake, how, at)
-
     async def _begin_in_turns(
         self, running: Running, flow: http.HTTPFlow, request: Request, troubles: Troubles
     ) -> None:
         """Begin an exchange, with turns of other connections while the body is read."""
-        readable = await in_turns(readable_in_steps(request, troubles), troubles) or NOT_READ
-        if self._running is running:
-            exchanges.begin(running, flow, request, troubles, readable)
+        running.opening.add(flow.id)
+        try:
+            readable = await in_turns(readable_in_steps(request, troubles), troubles) or NOT_READ
+            if running.is_over:
+                flow.kill()
+            else:
+                exchanges.begin(running, flow, request, troubles, readable)
+        finally:
+            running.opening.discard(flow.id)
 
     # Starting and stopping
+
+    def _install(self, running: Running) -> None:
+        """Wrap what mitmproxy has no hook for. `lifecycle.close` gives it back: a reload of the
+        script changes nothing of it."""
+        events = StreamEvents(running)
+        try:
+            running.undo.append(http_stream.install(events))
+            running.can_hold_end = True
+        except http_stream.UnknownMitmproxyError as unknown:
+            running.can_hold_end = False
+            logger.warning(
+                "tokentee: not made for this mitmproxy (%s): a refused question for usage reaches "
+                "the client, plain answers are held until they are whole, and who broke a stream "
+                "is guessed",
+                unknown,
+            )
+        running.undo.append(chunk_runs.install(takes_runs=events.takes_runs))
+        running.undo.append(light_lookups.install())
+        running.undo.append(message_types.install())
+        running.undo.append(websocket_parts.install())
+        running.undo.append(hook_lists.install(ctx.master.addons))
+        running.undo.append(prompt_hooks.install(ctx.master.addons))
+        running.undo.append(read_sizes.install())
+        tune_garbage_collector()
+        changed, restore = connections.connect_per_request(ctx.options)
+        running.undo.append(restore)
+        running.changed_options = changed
 
     def _configure(self) -> None:
         try:
@@ -352,8 +256,8 @@ class Recorder:
             logger.error("tokentee: %s", line)
         if lines and self._running is not None:
             self._refused = True
-            self._running.ledger.close(lifecycle.CLOSE_SECONDS_MAX)
-            self._running = None
+            running, self._running = self._running, None
+            lifecycle.abandon(running)
         return bool(lines)
 
     def _apply(self, settings: Settings) -> None:
@@ -371,12 +275,6 @@ class Recorder:
             raise ValueError("ledger_url: stays as it was at the start; restart to change it")
         else:
             lifecycle.apply(settings, running, node=self._node)
-
-    async def _stop(self, running: Running) -> None:
-        await lifecycle.drain(running)
-        self._running = None
-        lifecycle.end_all(running, "the proxy was stopped")
-        await lifecycle.close(running)
 
 
 def _is_killed(flow: http.HTTPFlow) -> bool:

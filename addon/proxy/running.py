@@ -1,22 +1,35 @@
 """Edge. The state of exchanges under way.
 
-It is not in `flow.metadata`, because mitmproxy copies and saves that.
+It is not in `flow.metadata`, because mitmproxy copies and saves that. An exchange is in one phase:
+
+    opening     its large request is read in turns; nothing of it has gone upstream
+    running     its request is upstream, or its WebSocket is open
+    ending      its answer is over, and what came last is read in turns
+    committing  settled; the end of its answer waits for the commit
+    settled     no more under way: nothing of it is kept here
+
+    opening -> running -> ending -> committing -> settled
+
+`exchanges.begin` makes it running, the hook of its end (`traffic.py`) all that follows. A stop may
+take an exchange from running or ending to settled (`lifecycle.end_all`). `exchanges.settle` alone
+makes a row, and only of an exchange that is not committing yet, so it is settled once.
 """
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 
 from mitmproxy import http
 
+from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
 from addon.metering.opening import Rules
 from addon.metering.session import MeteredSession
 from addon.proxy.display.content_view import FlowNotes
 from addon.proxy.display.exchange_log import Price
 from addon.proxy.display.watching import Watching
-from addon.proxy.held_end import HeldEnd, StreamCallable
 from addon.proxy.host.bodies import Bodies
 from addon.proxy.options import Settings
 from addon.recordings.capture import Capture
@@ -30,7 +43,17 @@ paths without end."""
 
 
 BOOKED_MAX = 10_000
-"""Responses remembered as booked, about 2 MB: a result is fetched within hours as a rule."""
+"""Responses remembered as booked, about 4 MB: a result is fetched within hours as a rule."""
+
+type StreamCallable = Callable[[bytes], bytes | list[bytes]]
+
+
+class Phase(Enum):
+    """Where an exchange is that has gone upstream."""
+
+    RUNNING = "running"
+    ENDING = "ending"
+    COMMITTING = "committing"
 
 
 @dataclass(slots=True)
@@ -54,6 +77,22 @@ class Live:
     """The callable that was set as `flow.response.stream`."""
     broken_by_client: bool | None = None
     """Which side broke it; None if neither has."""
+    held_length: int = 0
+    """The content-length of an answer whose end waits for its commit; 0: it does not."""
+    phase: Phase = Phase.RUNNING
+    end: tuple[End, str | None] | None = None
+    """What ended it, and the error's text; None while it runs."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One open WebSocket."""
+
+    flow: http.HTTPFlow
+    metered: MeteredSession
+    capture: Capture | None
+    messages_under_way: int = 0
+    """Messages that are read, or wait for the commit of the response that they end."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,18 +110,22 @@ class Running:
     """By flow id."""
     own_headers: dict[str, tuple[tuple[bytes, bytes], ...]] = field(default_factory=dict)
     """Headers for us that were taken out of requests whose bodies are still read, by flow id."""
-    sessions: dict[str, MeteredSession] = field(default_factory=dict)
+    opening: set[str] = field(default_factory=set)
+    """Flows whose large requests are read in turns, by id."""
+    sessions: dict[str, Session] = field(default_factory=dict)
     """Open WebSockets, by flow id."""
-    session_captures: dict[str, Capture] = field(default_factory=dict)
-    """Of open WebSockets, by flow id."""
+    undo: list[Callable[[], None]] = field(default_factory=list)
+    """What gives mitmproxy back as it was, the last first."""
+    changed_options: str = ""
+    """Words for the start line on what was changed in mitmproxy's options."""
+    is_over: bool = False
+    """Everything was settled: what has not opened yet must not go upstream without a row."""
     watching: Watching | None = None
     """Health, metrics and spans, where the options ask for them."""
     notes: FlowNotes | None = None
     """For mitmweb and mitmproxy, which show flows."""
     bodies: Bodies = field(default_factory=Bodies)
     """Whether other addons want plain answers whole."""
-    held_ends: dict[str, HeldEnd] = field(default_factory=dict)
-    """Last chunks of bodies under a content-length that wait for a commit, by flow id."""
     can_hold_end: bool = False
     """The patch that sends a held last chunk is in place."""
     proven: set[tuple[str, str]] = field(default_factory=set)
@@ -93,6 +136,19 @@ class Running:
 
     unknown_keys: set[str] = field(default_factory=set)
     """Unknown usage keys that have been logged."""
+
+    @property
+    def under_way(self) -> int:
+        """Exchanges that are not settled. A WebSocket without an open response is none."""
+        busy = sum(
+            each.messages_under_way or each.metered.is_open for each in self.sessions.values()
+        )
+        return len(self.opening) + len(self.live) + busy
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no exchange is under way and no WebSocket is open."""
+        return not (self.opening or self.live or self.sessions)
 
     def is_new_result(self, exchange: Exchange) -> bool:
         """Whether a fetched result has no row yet, from the request that ordered it or from an
@@ -111,10 +167,4 @@ class Running:
 def _booked_as(exchange: Exchange) -> tuple[str, str | None, str] | None:
     if exchange.response_id is None:
         return None
-    fingerprint = exchange.key_fingerprint
-    # One text for all exchanges of an origin or a key, not one each.
-    return (
-        sys.intern(exchange.origin),
-        None if fingerprint is None else sys.intern(fingerprint),
-        exchange.response_id,
-    )
+    return exchange.origin, exchange.key_fingerprint, exchange.response_id

@@ -50,7 +50,7 @@ class StreamEvents:
         """Put the tap back where another addon replaced it by plain streaming."""
         live = self._running.live.get(flow.id)
         if live is not None and flow.response is not None:
-            live.exchange.troubles.attempt(answers.restore, self._running, live, flow.response)
+            live.exchange.troubles.attempt(answers.restore, live, flow.response)
 
     def upstream_ended(self, flow: http.HTTPFlow) -> None:
         """Note that a body which ends by closing was ended by a reset."""
@@ -66,7 +66,7 @@ class StreamEvents:
         live = self._running.live.get(flow.id)
         return live is not None and answers.is_cut_short(live)
 
-    def release_held_end(self, flow: http.HTTPFlow) -> bytes:
-        """The end of the body that waited for its commit; empty if none did."""
-        held = self._running.held_ends.pop(flow.id, None)
-        return held.release() if held is not None else b""
+    def held_length(self, flow: http.HTTPFlow) -> int:
+        """The content-length of a body whose end waits for its commit; 0: it does not."""
+        live = self._running.live.get(flow.id)
+        return live.held_length if live is not None else 0

@@ -113,7 +113,6 @@ async def exchange(
         stream(piece)
     events.upstream_ended(flow)
     await recorder.response(flow)
-    events.release_held_end(flow)
 
 
 async def play(

@@ -258,7 +258,7 @@ def test_reloading_the_script_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_removing_the_script_closes_the_ledger(tmp_path: Path) -> None:
-    """What was open is settled, its stream goes on, and nobody writes the file any more."""
+    """What was open goes on to its end and its row, and then nobody writes the file any more."""
     with own_script(tmp_path) as (proxy, script, gate):
         assert proxy.wait_for_log("tokentee: ledger ", 60)
         with Http1(proxy.address()) as client:
@@ -274,7 +274,7 @@ def test_removing_the_script_closes_the_ledger(tmp_path: Path) -> None:
                 pass
             assert received.body == b"".join(OPENAI.frames)
         assert rows.eventually(
-            lambda: [row["outcome"] for row in rows.exchanges(proxy.ledger)] == ["lost"]
+            lambda: [row["outcome"] for row in rows.exchanges(proxy.ledger)] == ["complete"]
         )
         assert rows.eventually(lambda: not open_files(proxy, "ledger.db"))
         assert "Addon error" not in proxy.log

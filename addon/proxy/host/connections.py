@@ -38,6 +38,10 @@ def connect_per_request(options: Options) -> tuple[str, Callable[[], None]]:
     def restore() -> None:
         if options.connection_strategy == "lazy":
             options.update(connection_strategy="eager")
+            # Not set by anybody again, or the next start takes it for the operator's choice.
+            option = getattr(options, "_options", {}).get(_OPTION)
+            if option is not None:
+                option.reset()
 
     return f", {_OPTION} lazy (default: eager)", restore
 

@@ -9,7 +9,8 @@
     reset         the end of a body that ends by closing looks the same after a reset; at that
                   moment the connection still knows
     held end      a body under a content-length is over for the client with its last byte, before
-                  the response hook could wait for anything; its last chunk is sent after the hook
+                  a hook could wait for anything; what completes it is sent after the hook. It
+                  belongs to the stream, so it stays when the wrappers come off
     cut short     the client of a body that we could not give whole must not take its end for a
                   good one: its connection is closed, or its HTTP/2 stream reset
     the stream    what `flow.response.stream` is when the stream begins, after all addons
@@ -37,9 +38,8 @@ from mitmproxy.proxy.layers.http._events import (
     ResponseData,
     ResponseEndOfMessage,
     ResponseProtocolError,
-    ResponseTrailers,
 )
-from mitmproxy.proxy.layers.http._hooks import HttpResponseHook
+from mitmproxy.proxy.layers.http._hooks import HttpErrorHook, HttpResponseHook
 
 from addon.proxy.patches.versions import is_known_version
 
@@ -68,8 +68,8 @@ class Watcher(Protocol):
     def passes_on(self, flow: http.HTTPFlow, held_bytes: int) -> bool:
         """Whether an answer that is held whole must go on, with this much of it held."""
 
-    def release_held_end(self, flow: http.HTTPFlow) -> bytes:
-        """The last chunk that was held back; b"" if none was."""
+    def held_length(self, flow: http.HTTPFlow) -> int:
+        """The content-length of a body whose end waits for the response hook; 0: it does not."""
 
 
 class UnknownMitmproxyError(Exception):
@@ -80,6 +80,7 @@ _SHAPE = {
     "handle_protocol_error": ["self", "event"],
     "send_response": ["self", "already_streamed"],
     "start_response_stream": ["self"],
+    "state_stream_response_body": ["self", "event"],
     "check_killed": ["self", "emit_error_hook"],
     "check_body_size": ["self", "request"],
     "handle_event": ["self", "event"],
@@ -116,24 +117,26 @@ def install(watcher: Watcher) -> Callable[[], None]:
         flow = getattr(stream, "flow", None)
         if flow is not None:
             watcher.broke(flow, by_client=isinstance(event, RequestProtocolError))
-            # The body is whole, and upstream broke before it said so: as mitmproxy, all of it.
-            held = watcher.release_held_end(flow)
-            if held and isinstance(event, ResponseProtocolError):
-                yield SendHttp(ResponseData(stream.stream_id, held), stream.context.client)
         yield from handle_protocol_error(stream, event)
 
     def watched_response(stream: HttpStream, already_streamed: bool = False) -> Commands:
         watcher.upstream_ended(stream.flow)
-        if already_streamed:
-            yield from _with_held_end(stream, send_response(stream, True), watcher)
-        elif watcher.asks_again(stream.flow):
+        if not already_streamed and watcher.asks_again(stream.flow):
             yield from _after_this_event(stream)
-        else:
-            yield from send_response(stream, already_streamed)
+            return
+        sending = send_response(stream, already_streamed)
+        if not (already_streamed and watcher.is_cut_short(stream.flow)):
+            yield from sending
+            return
+        for command in sending:
+            is_end = isinstance(command, SendHttp) and type(command.event) is ResponseEndOfMessage
+            yield _break_off(stream) if is_end else command
 
     def watched_start(stream: HttpStream) -> Commands:
         watcher.stream_begins(stream.flow)
         yield from start_response_stream(stream)
+        if length := watcher.held_length(stream.flow):
+            _HeldEnd(stream, length)
 
     def watched_size(stream: HttpStream, request: bool) -> Generator[commands.Command, Any, bool]:
         stops: bool = yield from check_body_size(stream, request)
@@ -163,28 +166,41 @@ def install(watcher: Watcher) -> Callable[[], None]:
     return uninstall
 
 
-def _with_held_end(stream: HttpStream, sending: Commands, watcher: Watcher) -> Commands:
-    """mitmproxy's own commands, with the held end of the body after the response hook."""
-    held = b""
-    reply: Any = None
-    is_cut_short = watcher.is_cut_short(stream.flow)
-    while True:
-        try:
-            command = sending.send(reply)
-        except StopIteration:
-            break
-        event = command.event if isinstance(command, SendHttp) else None
-        if held and isinstance(event, ResponseTrailers | ResponseEndOfMessage):
-            yield SendHttp(ResponseData(stream.stream_id, held), stream.context.client)
-            held = b""
-        if is_cut_short and isinstance(event, ResponseEndOfMessage):
-            command = _break_off(stream)
-        reply = yield command
-        if isinstance(command, HttpResponseHook):
-            held = watcher.release_held_end(stream.flow)
-    # The client still sends its request: mitmproxy ends the response when that is over.
-    if held and stream.state_errored not in (stream.client_state, stream.server_state):
-        yield SendHttp(ResponseData(stream.stream_id, held), stream.context.client)
+class _HeldEnd:
+    """Holds what completes the body of one stream, until the hook of its end is over."""
+
+    def __init__(self, stream: HttpStream, length: int) -> None:
+        self._stream = stream
+        self._left_bytes = length
+        self._held: SendHttp | None = None
+        stream.server_state = self._body
+        stream.handle_protocol_error = self._error  # type: ignore[method-assign]
+
+    def _body(self, event: events.Event) -> Commands:
+        return self._hold(HttpStream.state_stream_response_body(self._stream, event))
+
+    def _error(self, event: RequestProtocolError | ResponseProtocolError) -> Commands:
+        return self._hold(HttpStream.handle_protocol_error(self._stream, event))
+
+    def _hold(self, sending: Commands) -> Commands:
+        """mitmproxy's own commands. Those of a body and of an error want no reply."""
+        for command in sending:
+            if not isinstance(command, SendHttp) or type(command.event) is not ResponseData:
+                yield command
+                if isinstance(command, HttpResponseHook | HttpErrorHook):
+                    yield from self._release()
+                continue
+            yield from self._release()  # more than the length: mitmproxy reports that
+            self._left_bytes -= len(command.event.data)
+            if self._left_bytes == 0:
+                self._held = command
+            else:
+                yield command
+
+    def _release(self) -> Commands:
+        held, self._held = self._held, None
+        if held is not None:
+            yield held
 
 
 def _break_off(stream: HttpStream) -> SendHttp:

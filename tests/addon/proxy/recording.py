@@ -10,6 +10,7 @@ from mitmproxy import http
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.test import taddons, tflow
 
+from addon.proxy.lifecycle import Leaving
 from addon.proxy.recorder import Recorder
 from addon.proxy.stream_events import StreamEvents
 from ledger.store import db
@@ -74,7 +75,7 @@ def passed_on(response: http.Response, chunks: Iterable[bytes]) -> bytes:
 
 @asynccontextmanager
 async def recording(
-    ledger: Path, *, recorder: Recorder | None = None, **options: str
+    ledger: Path, *, recorder: Recorder | None = None, **options: Any
 ) -> AsyncIterator[tuple[Recorder, taddons.context]]:
     """A recorder that has been started, and is stopped at the end."""
     recorder = recorder or Recorder()
@@ -85,9 +86,10 @@ async def recording(
             yield recorder, context
         finally:
             context.master.should_exit.set()
-            stopping = recorder.done()
-            if stopping is not None:
-                await stopping
+            for addon in (recorder, context.master.addons.get(Leaving.name)):
+                stopping = addon.done() if addon is not None else None
+                if stopping is not None:
+                    await stopping
 
 
 def events_of(recorder: Recorder) -> StreamEvents:

@@ -16,7 +16,6 @@ from addon.metering.answers.meter import Meter
 from addon.metering.exchange import MeteredExchange
 from addon.metering.tap import Tap
 from addon.proxy import answers
-from addon.proxy.held_end import HeldEnd
 from addon.proxy.patches.chunk_runs import ChunkRun, chunks_of
 from addon.proxy.recorder import Recorder
 from addon.proxy.running import Live, Running
@@ -78,7 +77,7 @@ def begun(running: Running, live: Live, response: http.Response) -> http.Respons
             200, {"content_type": JSON, "content_length": "x"}, "streamed", id="no-length-at-all"
         ),
         pytest.param(
-            200, {"content_type": SSE, "content_length": "50"}, "streamed", id="stream-with-a-length"
+            200, {"content_type": SSE, "content_length": "50"}, "end-held", id="stream-with-a-length"
         ),
         pytest.param(400, {"content_type": JSON}, "streamed", id="error-to-what-was-not-injected"),
     ],
@@ -86,11 +85,10 @@ def begun(running: Running, live: Live, response: http.Response) -> http.Respons
 def test_what_is_held(ledger: Path, status: int, headers: dict[str, Any], how: str):
     async def play() -> None:
         flow = flow_of(stream=headers["content_type"] == SSE, asks=True)
-        async with live_of(ledger, flow) as (_, running, live):
+        async with live_of(ledger, flow) as (recorder, running, live):
             response = begun(running, live, answered(flow, status, **headers))
             assert response.stream == live.stream
-            assert isinstance(response.stream, HeldEnd) is (how == "end-held")
-            assert (flow.id in running.held_ends) is (how == "end-held")
+            assert (events_of(recorder).held_length(flow) == 50) is (how == "end-held")
 
     asyncio.run(play())
 
@@ -98,11 +96,11 @@ def test_what_is_held(ledger: Path, status: int, headers: dict[str, Any], how: s
 def test_without_waiting_for_commits_no_end_is_held(ledger: Path):
     async def play() -> None:
         flow = flow_of()
-        async with live_of(ledger, flow, ledger_commit="async") as (_, running, live):
+        async with live_of(ledger, flow, ledger_commit="async") as (recorder, running, live):
             headers: dict[str, Any] = {"content_type": JSON, "content_length": "50"}
             response = begun(running, live, answered(flow, **headers))
             assert callable(response.stream)
-            assert not isinstance(response.stream, HeldEnd)
+            assert events_of(recorder).held_length(flow) == 0
 
     asyncio.run(play())
 
@@ -121,22 +119,7 @@ def test_without_the_patch_a_plain_answer_is_held_whole_up_to_a_bound(
             headers: dict[str, Any] = {"content_type": JSON, "content_length": str(length)}
             response = begun(running, live, answered(flow, **headers))
             assert (response.stream is False) is is_held
-            assert not running.held_ends
-
-    asyncio.run(play())
-
-
-def test_the_last_chunk_waits_for_its_commit(ledger: Path):
-    async def play() -> None:
-        flow = flow_of()
-        async with live_of(ledger, flow) as (recorder, running, live):
-            headers: dict[str, Any] = {"content_type": JSON, "content_length": str(len(DOCUMENT))}
-            response = begun(running, live, answered(flow, **headers))
-            assert passed_on(response, [DOCUMENT[:20], DOCUMENT[20:]]) == DOCUMENT[:20]
-            await recorder.response(flow)
-            assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
-            assert events_of(recorder).release_held_end(flow) == DOCUMENT[20:]
-            assert events_of(recorder).release_held_end(flow) == b""
+            assert bool(live.exchange.troubles) is not is_held  # its row says so
 
     asyncio.run(play())
 
@@ -204,11 +187,9 @@ def test_the_tap_is_put_back_where_plain_streaming_was_chosen(ledger: Path):
         async with live_of(ledger, flow) as (_, running, live):
             headers: dict[str, Any] = {"content_type": JSON, "content_length": "50"}
             response = begun(running, live, answered(flow, **headers))
-            running.held_ends.clear()
             stream_plainly(response)
-            answers.restore(running, live, response)
+            answers.restore(live, response)
             assert response.stream is live.stream
-            assert running.held_ends == {flow.id: live.stream}
 
     asyncio.run(play())
 
@@ -219,7 +200,7 @@ def test_a_callable_of_another_addon_stays_and_is_noted_if_it_reads_nothing(ledg
         async with live_of(ledger, flow) as (recorder, running, live):
             response = begun(running, live, answered(flow, content_type=SSE))
             theirs = response.stream = lambda data: data
-            answers.restore(running, live, response)
+            answers.restore(live, response)
             assert response.stream is theirs
             assert passed_on(response, STREAM) == b"".join(STREAM)
             await recorder.response(flow)

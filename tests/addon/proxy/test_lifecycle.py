@@ -2,16 +2,27 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from mitmproxy import http
+from mitmproxy.flow import Error
+from mitmproxy.hooks import DoneHook
+from mitmproxy.optmanager import unset
+from mitmproxy.proxy.layers.http import HttpStream
+from mitmproxy.proxy.layers.http._hooks import HttpRequestHook, HttpResponseHook
 
 from addon.metering.ends import End
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.troubles import Troubles
+from addon.proxy import exchanges as exchanges_module
 from addon.proxy import lifecycle
+from addon.proxy import recorder as recorder_module
+from addon.proxy.patches import http_stream
 from addon.proxy.recorder import Recorder
+from addon.proxy.running import Live, Phase, Running, Session
 from ledger.store.processes.health import Health, ThreadHealth
 from tests.addon.proxy.recording import DOCUMENT, answered, exchanges, flow_of, recording
 
@@ -57,7 +68,9 @@ def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, said):
     closed: list[float] = []
     ledger = SimpleNamespace(close=closed.append, health=lambda: found)
     with caplog.at_level(logging.WARNING):
-        asyncio.run(lifecycle.close(running_of(captures=None, ledger=ledger, watching=None)))
+        asyncio.run(
+            lifecycle.close(running_of(captures=None, ledger=ledger, watching=None, undo=[]))
+        )
     assert closed == [lifecycle.CLOSE_SECONDS_MAX]
     assert caplog.messages == said
 
@@ -67,7 +80,7 @@ def test_captures_that_were_not_written_are_in_the_warning_at_the_end(caplog):
     captures = SimpleNamespace(
         close=lambda _: None, problems=lambda: ("2 captures were not written",)
     )
-    running = running_of(captures=captures, ledger=ledger, watching=None)
+    running = running_of(captures=captures, ledger=ledger, watching=None, undo=[])
     with caplog.at_level(logging.WARNING):
         asyncio.run(lifecycle.close(running))
     assert caplog.messages == [
@@ -99,40 +112,173 @@ def test_a_recorder_that_follows_takes_over_what_was_left(ledger):
     asyncio.run(play())
 
 
-def test_without_a_follower_what_is_open_is_lost_and_the_ledger_closes(ledger, caplog):
+def new_running() -> Running:
+    """One that nothing is recorded with."""
+    nothing: Any = None
+    return Running(settings=nothing, rules=nothing, ledger=nothing, price=nothing)
+
+
+def session_of(metered: object) -> Session:
+    parts: dict[str, Any] = {"flow": None, "metered": metered, "capture": None}
+    return Session(**parts)
+
+
+def running_in(recorder: Recorder) -> Running:
+    assert recorder.running_state is not None
+    return recorder.running_state
+
+
+def beginning(recorder: Recorder, flow: http.HTTPFlow) -> asyncio.Future[None]:
+    """The hook of a request that is read in turns."""
+    reading = recorder.request(flow)
+    assert reading is not None
+    return asyncio.ensure_future(reading)
+
+
+async def is_true(fact: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not fact():
+            await asyncio.sleep(0.001)
+
+
+def test_without_a_follower_what_is_under_way_goes_on_to_its_end(ledger, caplog):
+    """The script is removed: hooks go on until the last exchange is settled, and then all is as
+    it was."""
+
     async def play():
-        async with recording(ledger) as (recorder, _):
-            recorder.request(flow_of())
-            running = recorder._running
-            assert running is not None
+        async with recording(ledger, mode=["reverse:http://localhost"]) as (recorder, context):
+            addons = context.master.addons
+            assert context.options.connection_strategy == "lazy"
+            flow, new = flow_of(), flow_of()
+            recorder.request(flow)
             recorder.done()
-            await asyncio.sleep(0)
-            assert not running.live
-            assert not lifecycle._handed_over
-            await asyncio.gather(*lifecycle._closing)
+            await asyncio.sleep(0.05)
+            leaving = addons.get(lifecycle.Leaving.name)
+            await addons.trigger_event(HttpRequestHook(new))
+            assert HttpStream.send_response.__module__ == http_stream.__name__
+            answered(flow, content=DOCUMENT, content_type="application/json")
+            await addons.trigger_event(HttpResponseHook(flow))
+            assert leaving._running is None or leaving._running.is_idle
+            await is_true(lambda: "tokentee: the ledger is closed" in caplog.messages)
+            assert addons.get(lifecycle.Leaving.name) is None
+            assert HttpStream.send_response.__module__ == "mitmproxy.proxy.layers.http"
+            assert context.options._options["connection_strategy"].value is unset
 
     with caplog.at_level(logging.INFO):
         asyncio.run(play())
-    assert "tokentee: the script was removed; the ledger is closed" in caplog.messages
-    assert exchanges(ledger, "state, error_message") == [("lost", "the script was removed")]
+    assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
 
 
-def test_a_stop_waits_for_open_answers_and_no_longer_than_its_bound(monkeypatch):
+def test_a_script_that_comes_back_takes_over_what_it_left(ledger):
+    """A reload that failed at first: the exchanges of before are the next recorder's."""
+
+    async def play():
+        async with recording(ledger, mode=["reverse:http://localhost"]) as (first, context):
+            flow = flow_of()
+            first.request(flow)
+            kept = running_in(first)
+            first.done()
+            await asyncio.sleep(0.05)
+            second = Recorder()
+            second.running()
+            assert second._running is kept
+            assert context.master.addons.get(lifecycle.Leaving.name) is None
+            assert context.options.connection_strategy == "lazy"
+            assert kept.changed_options == ", connection_strategy lazy (default: eager)"
+            answered(flow, content=DOCUMENT, content_type="application/json")
+            await second.response(flow)
+            assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
+            context.master.should_exit.set()
+            stopping = second.done()
+            assert stopping is not None
+            await stopping
+
+    asyncio.run(play())
+
+
+def test_a_process_that_ends_while_the_script_is_gone_stops_as_ever(ledger):
+    async def play():
+        async with recording(ledger) as (recorder, context):
+            recorder.request(flow_of())
+            recorder.done()
+            await asyncio.sleep(0)
+            context.master.should_exit.set()
+            await context.master.addons.trigger_event(DoneHook())
+
+    asyncio.run(play())
+    assert exchanges(ledger, "state, error_message") == [("lost", "the proxy was stopped")]
+
+
+def test_a_request_that_is_read_while_the_script_goes_gets_its_row(ledger, monkeypatch):
+    monkeypatch.setattr(recorder_module, "is_read_in_steps", lambda *_: True)
+
+    async def play():
+        async with recording(ledger) as (recorder, context):
+            flow = flow_of()
+            opening = beginning(recorder, flow)
+            await asyncio.sleep(0)
+            recorder.done()
+            await opening
+            answered(flow, content=DOCUMENT, content_type="application/json")
+            await context.master.addons.trigger_event(HttpResponseHook(flow))
+
+    asyncio.run(play())
+    assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
+
+
+def test_a_request_that_is_still_read_at_the_end_does_not_go_upstream(ledger, monkeypatch):
+    monkeypatch.setattr(recorder_module, "is_read_in_steps", lambda *_: True)
+
+    async def play():
+        async with recording(ledger) as (recorder, _):
+            flow = flow_of()
+            opening = beginning(recorder, flow)
+            running = running_in(recorder)
+            running.opening.add("another")
+            assert running.under_way
+            lifecycle.end_all(running, "the proxy was stopped")
+            await opening
+            assert flow.error is not None
+            assert flow.error.msg == Error.KILLED_MESSAGE
+            running.opening.clear()
+
+    asyncio.run(play())
+    assert exchanges(ledger) == []
+
+
+PHASES = ["opening", "running", "ending", "committing", "session", "message"]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_stop_waits_for_every_phase_and_no_longer_than_its_bound(phase, monkeypatch):
     monkeypatch.setattr(lifecycle, "DRAIN_POLL_SECONDS", 0.0)
-    running = running_of(live={"a": object()})
+    monkeypatch.setattr(lifecycle, "DRAIN_SECONDS_MAX", 20.0)
+    running = new_running()
+    metered = SimpleNamespace(is_open=phase == "session")
+    session = session_of(metered)
+    session.messages_under_way = int(phase == "message")
+    if phase == "opening":
+        running.opening.add("a")
+    elif phase in ("session", "message"):
+        running.sessions["a"] = session
+    else:
+        parts: dict[str, Any] = {"flow": None, "exchange": None}
+        running.live["a"] = Live(**parts, phase=Phase(phase))
 
     async def ends_soon():
         await asyncio.sleep(0)
         running.live.clear()
+        running.opening.clear()
+        metered.is_open, session.messages_under_way = False, 0
 
     async def play():
         ending = asyncio.create_task(ends_soon())
         await lifecycle.drain(running)
         assert ending.done()
-        running.live["b"] = object()
+        running.opening.add("b")
         monkeypatch.setattr(lifecycle, "DRAIN_SECONDS_MAX", 0.01)
         await lifecycle.drain(running)
-        assert running.live
+        assert running.under_way == 1
 
     asyncio.run(play())
 
@@ -145,13 +291,40 @@ def test_a_session_that_was_ended_at_the_stop_is_not_ended_again():
         ends.append(how)
         return ()
 
-    session = SimpleNamespace(handshake=SimpleNamespace(troubles=Troubles()), end=end)
-    running = running_of(live={}, sessions={"flow": session}, ledger=None)
+    handshake = SimpleNamespace(troubles=Troubles())
+    running = new_running()
+    metered = SimpleNamespace(handshake=handshake, end=end, is_open=False)
+    running.sessions["flow"] = session_of(metered)
     lifecycle.end_all(running, "the proxy was stopped")
-    assert not session.handshake.troubles.text
-    assert running.sessions == {}
+    assert not handshake.troubles.text
+    assert running.is_idle
     lifecycle.end_all(running, "the proxy was stopped")
     assert ends == [End.STOPPED]
+
+
+def test_a_stop_settles_what_is_being_read_as_it_ended(ledger, monkeypatch):
+    """Not as lost: its body is whole."""
+
+    async def play():
+        async with recording(ledger) as (recorder, _):
+            flow = flow_of()
+            recorder.request(flow)
+            answered(flow, content=DOCUMENT, content_type="application/json")
+            reading = asyncio.Event()
+
+            async def read_rest(_):
+                await reading.wait()
+
+            monkeypatch.setattr(exchanges_module, "read_rest", read_rest)
+            ending = asyncio.create_task(recorder.response(flow))
+            await asyncio.sleep(0)
+            assert running_in(recorder).under_way == 1
+            lifecycle.end_all(running_in(recorder), "the proxy was stopped")
+            reading.set()
+            await ending
+
+    asyncio.run(play())
+    assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
 
 
 def test_captures_go_where_the_settings_name_them(tmp_path):

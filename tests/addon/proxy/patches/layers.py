@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
@@ -52,9 +52,18 @@ class Nobody:
         assert held_bytes
         return False
 
-    def release_held_end(self, flow: http.HTTPFlow) -> bytes:
-        assert flow.request
-        return b""
+    def held_length(self, flow: http.HTTPFlow) -> int:
+        assert flow.response
+        return 0
+
+
+class Holding(Nobody):
+    """A watcher that wants the end of each body under a content-length held."""
+
+    def held_length(self, flow: http.HTTPFlow) -> int:
+        assert flow.response
+        length = flow.response.headers.get("content-length", "")
+        return int(length) if length.isdigit() else 0
 
 
 @dataclass(frozen=True)
@@ -110,7 +119,7 @@ class OneHook(dict[str, Any]):
 
 
 def play(
-    steps: list[Step],
+    steps: Iterable[Step],
     kind: str,
     *,
     client_protocol: bytes = b"http/1.1",
@@ -222,9 +231,9 @@ def in_a_row(asked: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
 
 
 @contextlib.contextmanager
-def wrapped() -> Iterator[None]:
+def wrapped(watcher: Nobody | None = None) -> Iterator[None]:
     uninstalls = [
-        http_stream.install(Nobody()),
+        http_stream.install(watcher or Nobody()),
         chunk_runs.install(takes_runs=lambda _: False),
         light_lookups.install(),
         message_types.install(),

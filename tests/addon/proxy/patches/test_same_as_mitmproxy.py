@@ -6,13 +6,15 @@ places, hooks that stream or change what passes. What is compared is everything 
 for: hooks, bytes to either side, connections opened and closed.
 """
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.addon.proxy.patches.layers import HOOKS, Step, in_a_row, play, wrapped
+from tests.addon.proxy.patches.layers import HOOKS, Holding, Step, in_a_row, play, wrapped
 
 pytestmark = pytest.mark.large
 
@@ -71,6 +73,47 @@ def test_the_layers_ask_for_the_same(steps: list[Step], kind: str) -> None:
     with wrapped():
         ours = play(steps, kind, has_prompt_hooks=True)
     assert in_a_row(ours) == in_a_row(theirs)
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps_of(), st.sampled_from(HOOKS))
+@example([Step(True, REQUESTS[0]), Step(False, ANSWERS[0])], "stream")
+@example([Step(True, REQUESTS[2][:-1]), Step(False, ANSWERS[0]), Step(True, b"y")], "uploads")
+def test_a_held_end_moves_behind_its_hook_and_nothing_else(steps: list[Step], kind: str) -> None:
+    """Client and upstream get the same, in the same order."""
+    theirs = play(steps, kind)
+    with wrapped(Holding()):
+        ours = play(steps, kind)
+
+    def of_client(asked: list[tuple[object, ...]], *, is_client: bool) -> list[tuple[object, ...]]:
+        return in_a_row([each for each in asked if (each[1] == "client") is is_client])
+
+    for is_client in (True, False):
+        assert of_client(ours, is_client=is_client) == of_client(theirs, is_client=is_client)
+
+
+@pytest.mark.parametrize("cuts", [(5,), (2, 5), (1, 2, 3, 4, 5)], ids=str)
+@pytest.mark.parametrize("comes_off", [False, True])
+def test_what_completes_a_body_goes_on_behind_the_hook(
+    cuts: tuple[int, ...], comes_off: bool
+) -> None:
+    """Also if the wrappers come off before the body has ended."""
+    head, body = ANSWERS[0][:-5], ANSWERS[0][-5:]
+    pieces = [body[a:b] for a, b in itertools.pairwise((0, *cuts))]
+    with contextlib.ExitStack() as put_on:
+        put_on.enter_context(wrapped(Holding()))
+
+        def steps() -> Iterator[Step]:
+            yield Step(True, REQUESTS[0])
+            yield Step(False, head)
+            if comes_off:
+                put_on.close()
+            yield from (Step(False, piece) for piece in pieces)
+
+        asked = play(steps(), "stream")
+    hook = [each[0] for each in asked].index("response")
+    after = b"".join(each[2] for each in asked[hook:] if each[:2] == ("send", "client"))  # type: ignore[misc]
+    assert after == pieces[-1]
 
 
 def test_an_exchange_passes_through_the_driver() -> None:
