@@ -14,8 +14,7 @@ from addon.commands.options import Archives, Url
 from addon.recordings.archives import files_in, is_url
 from addon.recordings.files import files_of, read
 from addon.recordings.formats.recorded import Recorded
-from addon.recordings.replay import Tally
-from addon.recordings.replay_processes import JOBS_MAX, Job, Log, replay_here, replay_with
+from addon.recordings.replay import JOBS_MAX, Job, Log, Tally, replay_here, replay_with
 from ledger.commands.options import LedgerOption
 from ledger.model.errors import LedgerError
 from ledger.reports.layout import Column, Table

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from addon import cli
-from addon.recordings.replay_processes import Job, replay_here
+from addon.recordings.replay import Job, replay_here
 from ledger import cli as ledger_cli
 from ledger.model.errors import LedgerError
 from ledger.store import db

@@ -14,10 +14,10 @@ import fsspec
 import pytest
 
 from addon.commands.replay import replay_archive
-from addon.recordings import replay_dask, replay_parts
+from addon.recordings import replay_dask
 from addon.recordings.archives import ArchiveFile, files_in
+from addon.recordings.replay import Job, replay_here
 from addon.recordings.replay_dask import cluster_client, replay_with_client
-from addon.recordings.replay_processes import Job, replay_here
 from ledger.model.errors import LedgerError
 from tests.bench import recordings
 
@@ -123,9 +123,9 @@ def test_a_killed_worker_changes_nothing(archive, expected, tmp_path):
 
 
 def test_parts_of_one_file_are_read_once_each(client, archive, expected, tmp_path, monkeypatch):
-    monkeypatch.setattr(replay_parts, "PART_BYTES", 20_000)
+    monkeypatch.setattr(replay_dask, "PART_BYTES", 20_000)
     files = files_in([str(archive)], bodies_too=False)
-    assert len(replay_parts.parts_of(files)) > 2 * len(files)
+    assert len(replay_dask.parts_of(files)) > 2 * len(files)
     ledger = tmp_path / "ledger.sqlite3"
     assert read(client, files, ledger).new == len(expected)
     assert rows(ledger) == expected

@@ -11,9 +11,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from addon.recordings import replay_processes
-from addon.recordings.replay import Part
-from addon.recordings.replay_processes import Job, replay_here, replay_with
+from addon.recordings import replay
+from addon.recordings.replay import Job, Part, replay_here, replay_with
 from ledger.maintenance import rollup
 from ledger.model.errors import LedgerError
 from ledger.store import db
@@ -34,7 +33,7 @@ def test_a_replay_looks_for_garbage_seldom_and_never_among_what_was_loaded(tmp_p
         advance=lambda *_: seen.append((gc.get_threshold()[0], gc.get_freeze_count())),
     )
     assert tally.new > 0
-    assert {young for young, _ in seen} == {replay_processes.YOUNG_OBJECTS_MAX}
+    assert {young for young, _ in seen} == {replay.YOUNG_OBJECTS_MAX}
     assert all(frozen > 10_000 for _, frozen in seen)
     assert gc.get_threshold() == before
 
@@ -73,8 +72,8 @@ class _Pool:
 @pytest.fixture
 def shared_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that all processes read."""
-    monkeypatch.setattr(replay_processes, "SHARED_BYTES_MIN", 1)
-    monkeypatch.setattr(replay_processes, "_read_bytes", None)
+    monkeypatch.setattr(replay, "SHARED_BYTES_MIN", 1)
+    monkeypatch.setattr(replay, "_read_bytes", None)
     path = tmp_path / "captures.jsonl"
     recordings.write(path, recordings.shorts(9))
     return path
@@ -125,7 +124,7 @@ def test_processes_leave_the_sums_to_the_one_that_started_them(
     # The processes are started anew and do not have the patch.
     with monkeypatch.context() as patched:
         patched.setattr(rollup, "roll", count)
-        patched.setattr(replay_processes, "SHARED_BYTES_MIN", 1)
+        patched.setattr(replay, "SHARED_BYTES_MIN", 1)
         tally = replay_with(
             2, job, [as_captures(tmp_path)], log=lambda *_: None, advance=lambda *_: None
         )
