@@ -2,8 +2,8 @@
 
 Every case of `tests/data` and every exchange of the corpus passes through the recorder as live
 traffic that is captured: whole or cut at random, ended by either side, compressed, with our
-question for usage in it. Then both commands read the captures. WebSockets, refused questions and
-batches stand in `tests/proxy`, where `verify` runs over the captures of the suite.
+question for usage in it. Then both commands read the captures. So they do with a WebSocket that is
+cut after any of its messages.
 """
 
 import asyncio
@@ -28,6 +28,8 @@ from ledger.model.exchange import Outcome
 from ledger.store import db
 from tests.addon.dialects.test_cases import CASES, load
 from tests.addon.proxy.recording import recording
+from tests.addon.recordings.doors import SESSION
+from tests.addon.recordings.doors import flow as session_flow
 from tests.conftest import Say
 from tests.ledger.written import rows
 
@@ -212,3 +214,31 @@ def test_the_corpus(tmp_path: Path, seed: int, say_at_end: Say):
     if not CORPUS.is_dir():
         pytest.skip(f"the recorded corpus is not beside the project ({CORPUS})")
     say_at_end("corpus", as_booked(of_corpus(), tmp_path, seed))
+
+
+@pytest.mark.parametrize("kept", range(len(SESSION.messages or ()) + 1))
+def test_a_session_cut_after_any_message(tmp_path: Path, kept: int):
+    ledger, captures = tmp_path / "ledger.sqlite3", tmp_path / "captures"
+
+    async def play_session() -> None:
+        async with recording(ledger, tee_capture=str(captures)) as (recorder, _):
+            flow = session_flow(SESSION)
+            flow.live = True
+            assert flow.websocket is not None
+            messages, flow.websocket.messages = flow.websocket.messages[:kept], []
+            recorder.request(flow)
+            recorder.responseheaders(flow)
+            await recorder.response(flow)
+            for message in messages:
+                flow.websocket.messages.append(message)
+                await recorder.websocket_message(flow)
+            recorder.websocket_end(flow)
+
+    asyncio.run(play_session())
+    url = f"sqlite:///{ledger}"
+    verified = CliRunner().invoke(app, ["verify", str(captures), "--ledger", url])
+    assert verified.stdout == ""
+    rebuilt = CliRunner().invoke(app, ["rebuild", str(captures), "--dry-run", "--ledger", url])
+    has_row = kept > 0
+    assert (verified.exit_code, rebuilt.exit_code) == ((0, 0) if has_row else (1, 1))
+    assert "\n0 exchanges are read differently now, " in f"\n{rebuilt.stderr}"
