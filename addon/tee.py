@@ -16,7 +16,7 @@ except ImportError as missing:
         logging.error(  # noqa: TRY400
             "tokentee: cannot import %s (%s). Install the project into the environment that "
             "mitmdump runs in: `uv run mitmdump -s addon/tee.py` does so.",
-            missing.name,
+            (missing.name or "").partition(".")[0],
             missing,
         )
     addons = []

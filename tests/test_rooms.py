@@ -46,9 +46,9 @@ ANSWERS = OPT_IN | {"addon.metering.answers"}
 METERING = ANSWERS | {"addon.metering.requests", "addon.metering"}
 FORMATS = METERING | {"addon.recordings.formats"}
 RECORDINGS = FORMATS | LEDGER | {"addon.recordings"}
-HOST = FORMATS | {"addon.proxy.host", "addon.proxy.patches"}
+HOST = {"addon.proxy.host"}
 DISPLAY = RECORDINGS | {"addon.proxy.display", "addon.telemetry"}
-PROXY = HOST | DISPLAY | {"addon.proxy"}
+PROXY = HOST | FORMATS | DISPLAY | {"addon.proxy"}
 RUN = PROXY | {"addon.run.call", "addon.run.command", "addon.run"}
 
 ARROWS: dict[str, set[str]] = {
@@ -91,7 +91,6 @@ ARROWS: dict[str, set[str]] = {
     "addon.proxy": PROXY | {"addon.dialects.*"},
     "addon.proxy.host": HOST,
     "addon.proxy.display": DISPLAY,
-    "addon.proxy.patches": {"addon.proxy.patches"},
     "addon.agent_logs": DIALECTS
     | STORE
     | {"addon.agent_logs", "addon.dialects.*", "ledger.maintenance"},
@@ -118,7 +117,6 @@ IMPORT_MITMPROXY = {
     "addon.proxy",
     "addon.proxy.display",
     "addon.proxy.host",
-    "addon.proxy.patches",
     "addon.recordings.formats",
     "addon.run",
     "addon.run.command",

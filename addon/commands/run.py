@@ -70,9 +70,6 @@ def run(words: Sequence[str]) -> int:
     if call.live:
         return _show_live(call)
 
-    from addon.run import lean
-
-    lean.install()
     if call.workers is not None and not call.command:
         from addon.run.workers.supervisor import run_workers
 

@@ -20,9 +20,8 @@ from mitmproxy import http
 from addon.metering import exchange as metering
 from addon.metering.requests.messages import Response
 from addon.metering.tap import Tap
-from addon.proxy import capturing
-from addon.proxy.host import flows
-from addon.proxy.patches.chunk_runs import ChunkRun, chunks_of
+from addon.proxy import capturing, flows
+from addon.proxy.host.chunk_run import ChunkRun, chunks_of
 from addon.proxy.running import Live, Running, StreamCallable
 
 HELD_BODY_BYTES_MAX = 16 * 1024 * 1024

@@ -17,9 +17,8 @@ from addon.metering.opening import open_exchange
 from addon.metering.requests.messages import Request
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
-from addon.proxy import capturing, opt_in, websockets
+from addon.proxy import capturing, flows, opt_in, websockets
 from addon.proxy.display import exchange_log
-from addon.proxy.host import flows
 from addon.proxy.options import Log
 from addon.proxy.running import Live, Phase, Running, Session
 from addon.recordings.metered import without_upstream_bytes

@@ -33,7 +33,7 @@ from addon.proxy import exchanges
 from addon.proxy.commits import notifier
 from addon.proxy.display.content_view import FlowNotes, notes_if_viewed
 from addon.proxy.display.watching import Wanted, Watching
-from addon.proxy.host.flows import now
+from addon.proxy.flows import now
 from addon.proxy.options import Settings
 from addon.proxy.running import Running
 from addon.proxy.traffic import Traffic

@@ -6,8 +6,7 @@ from addon.dialects.dialect import Asking
 from addon.metering.requests import attribution
 from addon.metering.requests.messages import header_map
 from addon.metering.settlement import Settled
-from addon.proxy import capturing
-from addon.proxy.host import flows
+from addon.proxy import capturing, flows
 from addon.proxy.options import Inject
 from addon.proxy.running import PROVEN_MAX, Live, OriginalRequest, Running
 from addon.usage_opt_in import asking, policy

@@ -39,6 +39,15 @@ class Inject(StrEnum):
     NEVER = "never"
 
 
+class Fast(StrEnum):
+    """When to make mitmproxy's own work cheaper, which replaces methods of it (`host`)."""
+
+    AUTO = "auto"
+    """Where the process is ours."""
+    YES = "yes"
+    NO = "no"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The options of one run, checked."""
@@ -58,6 +67,9 @@ class Settings:
     prices: Path | None = None
     metrics: tuple[str, int] | None = None
     """Host and port of `/healthz`, `/readyz`, `/metrics`; None: not served."""
+    fast: Fast = Fast.AUTO
+    wraps: bool = True
+    """Whether the set of methods of `wrapped` is wrapped."""
     otlp: str | None = None
     """Base URL of an OTLP/HTTP receiver; None: nothing is exported."""
 
@@ -91,6 +103,8 @@ class Values(Protocol):
     tee_prices: str | None
     tee_metrics: str | None
     tee_otlp: str | None
+    tee_fast: str | None
+    tee_wrap: str | None
 
 
 HELP = {
@@ -113,6 +127,10 @@ HELP = {
     "127.0.0.1 if it is left out. Off by default.",
     "tee_otlp": "Export OpenTelemetry GenAI spans and metrics to this OTLP/HTTP URL, such as "
     "http://127.0.0.1:4318. Off by default.",
+    "tee_fast": "Make mitmproxy's own work cheaper, which replaces methods of it: auto (default: "
+    "in tokentee run, and in a mitmdump whose only script is this one), yes, no.",
+    "tee_wrap": "Wrap the methods of mitmproxy's HttpStream without which the end of a body cannot "
+    "wait for its commit: yes (default), no.",
 }
 
 
@@ -136,6 +154,8 @@ def parse(values: Values) -> Settings:
             "ledger_commit", values.ledger_commit, {"before_end": True, "async": False}
         ),
         inject=_one_of("tee_inject", values.tee_inject, {str(mode): mode for mode in Inject}),
+        fast=_one_of("tee_fast", values.tee_fast, {str(mode): mode for mode in Fast}),
+        wraps=_one_of("tee_wrap", values.tee_wrap, {"yes": True, "no": False}),
         upstreams=_upstreams(values.tee_hosts or ""),
         capture=_directory(values.tee_capture),
         tags=parse_tags("tee_tags", values.tee_tags or ""),

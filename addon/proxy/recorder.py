@@ -28,28 +28,26 @@ from addon.metering.exchange import NOT_READ
 from addon.metering.opening import is_read_in_steps, readable_in_steps
 from addon.metering.requests.messages import Request
 from addon.metering.troubles import Troubles
-from addon.proxy import exchanges, lifecycle, options
-from addon.proxy.host import connections, flows
-from addon.proxy.host.host_process import limit_allocator, tune_garbage_collector
-from addon.proxy.host.turns import in_turns
+from addon.proxy import connections, exchanges, flows, lifecycle, options
+from addon.proxy.host import mechanisms
+from addon.proxy.host.mechanisms import Place
 from addon.proxy.options import Settings
-from addon.proxy.patches import (
-    chunk_runs,
-    hook_lists,
-    http_stream,
-    light_lookups,
-    message_types,
-    prompt_hooks,
-    read_sizes,
-    websocket_parts,
-)
+from addon.proxy.owner import owner_of
 from addon.proxy.running import Running
 from addon.proxy.stream_events import StreamEvents
 from addon.proxy.traffic import Traffic
+from addon.proxy.turns import in_turns
 from addon.telemetry.seat import Seat
 from ledger.model.errors import LedgerError
 
 logger = logging.getLogger(__name__)
+
+WITHOUT_WRAPPING = (
+    "a refused question for usage reaches the client, plain answers are held until they are whole, "
+    "the end of a stream under a content-length does not wait for its commit, and who broke a "
+    "stream is guessed"
+)
+"""What is not kept where HttpStream is not wrapped."""
 
 
 class Recorder(Traffic):
@@ -88,13 +86,14 @@ class Recorder(Traffic):
 
     def load(self, loader: Loader) -> None:
         """mitmproxy's hook: add the options."""
-        limit_allocator()
         options.add(loader)
 
     def configure(self, updated: set[str]) -> None:
         """mitmproxy's hook: check the options, and apply those that changed."""
         if self._running is not None:
             self._running.bodies.forget()
+            if "scripts" in updated:
+                self._leave_if_guest(self._running)
         # A script is configured once with all options when it has been loaded. An addon that a
         # master was made with sees them in pieces, and starts in `running`.
         if self._running is None and not options.HELP.keys() <= updated:
@@ -202,31 +201,46 @@ class Recorder(Traffic):
     # Starting and stopping
 
     def _install(self, running: Running) -> None:
-        """Wrap what mitmproxy has no hook for. `lifecycle.close` gives it back: a reload of the
-        script changes nothing of it."""
+        """Put in what this process gets of ours, and say so in one line. `lifecycle.close` gives it
+        back: a reload of the script changes nothing of it."""
+        settings = running.settings
         events = StreamEvents(running)
-        try:
-            running.undo.append(http_stream.install(events))
-            running.can_hold_end = True
-        except http_stream.UnknownMitmproxyError as unknown:
-            running.can_hold_end = False
-            logger.warning(
-                "tokentee: not made for this mitmproxy (%s): a refused question for usage reaches "
-                "the client, plain answers are held until they are whole, and who broke a stream "
-                "is guessed",
-                unknown,
+        said = ["HttpStream stays as it is (tee_wrap=no)"]
+        if settings.wraps:
+            try:
+                from addon.proxy import wrapped  # imports private modules of mitmproxy
+
+                running.undo.append(wrapped.install(events))
+                running.can_hold_end = True
+                said = ["wraps HttpStream (tee_wrap=no leaves it)"]
+            except Exception as unknown:  # noqa: BLE001  # a mitmproxy that it was not written for
+                said = [f"not made for this mitmproxy: HttpStream is not wrapped ({unknown})"]
+        if not running.can_hold_end:
+            said.append(WITHOUT_WRAPPING)
+        owner = owner_of(ctx.master)
+        if owner.is_fast(settings.fast):
+            running.host = mechanisms.install(
+                Place(master=ctx.master, takes_runs=events.takes_runs)
             )
-        running.undo.append(chunk_runs.install(takes_runs=events.takes_runs))
-        running.undo.append(light_lookups.install())
-        running.undo.append(message_types.install())
-        running.undo.append(websocket_parts.install())
-        running.undo.append(hook_lists.install(ctx.master.addons))
-        running.undo.append(prompt_hooks.install(ctx.master.addons))
-        running.undo.append(read_sizes.install())
-        tune_garbage_collector()
-        changed, restore = connections.connect_per_request(ctx.options)
+            running.undo.append(running.host.remove)
+            said.append(f"speeds mitmproxy up by {', '.join(running.host.used) or 'nothing'}")
+            said += [f"not used: {each}" for each in running.host.left_out]
+            said.append("tee_fast=no leaves that out")
+        else:
+            said.append("changes nothing else")
+        whose = "our own process" if owner.is_us else "a guest"
+        level = logging.INFO if running.can_hold_end or not settings.wraps else logging.WARNING
+        logger.log(level, "tokentee: %s (%s): %s", whose, owner.reason, "; ".join(said))
+        running.changed_options, restore = connections.connect_per_request(ctx.options)
         running.undo.append(restore)
-        running.changed_options = changed
+
+    def _leave_if_guest(self, running: Running) -> None:
+        """Take the host's mechanisms out where another script has come beside ours."""
+        owner = owner_of(ctx.master)
+        if running.host is not None and not owner.is_fast(running.settings.fast):
+            running.host.remove()
+            running.host = None
+            logger.info("tokentee: a guest now (%s): speeds mitmproxy up no longer", owner.reason)
 
     def _configure(self) -> None:
         try:

@@ -30,8 +30,9 @@ from addon.metering.session import MeteredSession
 from addon.proxy.display.content_view import FlowNotes
 from addon.proxy.display.exchange_log import Price
 from addon.proxy.display.watching import Watching
-from addon.proxy.host.bodies import Bodies
+from addon.proxy.host.mechanisms import Host
 from addon.proxy.options import Settings
+from addon.proxy.wanted_bodies import Bodies
 from addon.recordings.capture import Capture
 from addon.recordings.capture_files import CaptureFiles
 from ledger.model.exchange import Exchange
@@ -114,6 +115,8 @@ class Running:
     """Flows whose large requests are read in turns, by id."""
     sessions: dict[str, Session] = field(default_factory=dict)
     """Open WebSockets, by flow id."""
+    host: Host | None = None
+    """Mechanisms that are in, where the process is ours."""
     undo: list[Callable[[], None]] = field(default_factory=list)
     """What gives mitmproxy back as it was, the last first."""
     changed_options: str = ""
@@ -127,7 +130,7 @@ class Running:
     bodies: Bodies = field(default_factory=Bodies)
     """Whether other addons want plain answers whole."""
     can_hold_end: bool = False
-    """The patch that sends a held last chunk is in place."""
+    """The wrapper that sends a held last chunk is in place."""
     proven: set[tuple[str, str]] = field(default_factory=set)
     """(origin, path) that have answered a request with our question in it."""
     booked: dict[tuple[str, str | None, str], None] = field(default_factory=dict)

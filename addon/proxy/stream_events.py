@@ -8,8 +8,7 @@ from __future__ import annotations
 from mitmproxy import ctx, http
 
 from addon.metering.exchange import REFUSAL_BYTES_MAX
-from addon.proxy import answers, opt_in
-from addon.proxy.host import connections
+from addon.proxy import answers, connections, opt_in
 from addon.proxy.running import Running
 
 

@@ -18,11 +18,10 @@ from mitmproxy import http, websocket
 from addon.metering.ends import End
 from addon.metering.session import MeteredSession
 from addon.metering.websocket import short_message_in_steps
-from addon.proxy import answers, capturing, exchanges, websockets
+from addon.proxy import answers, capturing, exchanges, flows, websockets
 from addon.proxy.commits import wait_for_commit
-from addon.proxy.host import flows
-from addon.proxy.host.turns import in_turns
 from addon.proxy.running import Live, Phase, Running, Session
+from addon.proxy.turns import in_turns
 
 
 class Traffic:

@@ -1,7 +1,7 @@
 """Run: `tokentee run`. A lean mitmproxy, alone or around a command.
 
     alone, around the proxy alone; the proxy, the command and the bill
-    lean, master  mitmproxy with only the addons that recording needs
+    master        mitmproxy with only the addons that recording needs
     workspace     the project and branch that a command is run in
     summary       the bill
     imports       imports without the garbage collector, for a quick start

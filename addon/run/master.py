@@ -30,6 +30,7 @@ from mitmproxy.addons import (
 from mitmproxy.proxy import server
 from mitmproxy.tools import cmdline, main
 
+from addon.proxy.host.hook_lists import HookLists
 from addon.proxy.recorder import Recorder
 from addon.run.workspace import NO_WORKSPACE, Workspace
 from addon.telemetry.seat import Seat
@@ -98,6 +99,7 @@ class RecordingMaster(master.Master):
         `named`: options that the command line sets; `seat`: the place of a worker's metrics;
         `first`: addons before all others; `on_started`: called when the start has succeeded."""
         super().__init__(opts, with_termlog=False)
+        self.addons = HookLists(self)
         self._named = named
         self._termlog_addon = termlog.TermLog(sys.stderr)
         addons: list[object] = [

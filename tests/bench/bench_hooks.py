@@ -27,7 +27,7 @@ from pathlib import Path
 from mitmproxy import http
 from mitmproxy.test import tflow
 
-from addon.proxy.patches.chunk_runs import ChunkRun
+from addon.proxy.host.chunk_run import ChunkRun
 from addon.proxy.recorder import Recorder
 from addon.proxy.stream_events import StreamEvents
 from ledger.model.exchange import Exchange

@@ -1,11 +1,9 @@
-"""Host: mitmproxy's own objects as values, and settings of the process that it runs in.
+"""Host: what is done to mitmproxy only where the process is ours, one file for each mechanism.
 
-    flows         flows -> the values that are metered
-    bodies        whether another addon wants the bodies of answers
-    connections   when mitmproxy connects to an upstream, and how the connection ended
-    host_process  settings of the process
-    turns         long work, in turns of the event loop
+Each file says why it is there, what it gained (measured), which functions of mitmproxy it relies
+on (`RELIES_ON`), and what happens without it. `mechanisms` puts all of them in by one call, and
+takes them out by one. `tee_fast=no` leaves all of them out.
 
-In: mitmproxy's flows, connections and addons. Out: values.
-Uses: recordings.formats (the id of a flow), metering, patches.
+In: a master of mitmproxy. Out: the same with replaced methods, and a function that puts them back.
+Uses: mitmproxy, proxy.sources.
 """

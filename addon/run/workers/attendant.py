@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 from mitmproxy import ctx, http
 from mitmproxy.addons.proxyserver import Proxyserver
 
-from addon.proxy.patches.given_sockets import GivenSockets, UnknownMitmproxyError
+from addon.proxy.host.given_sockets import GivenSockets
+from addon.proxy.host.sources import UnknownSourceError
 from addon.run import master
 from addon.run.workers import messages
 from addon.run.workers.board import Board
@@ -57,7 +58,7 @@ def attend(job: Job, control: socket.socket) -> int:
     attendant = Attendant(job, control)
     try:
         attendant.given.install()
-    except UnknownMitmproxyError as unknown:
+    except UnknownSourceError as unknown:
         os.write(2, f"tokentee: --workers is not made for this mitmproxy: {unknown}\n".encode())
         return 1
     seat = Seat(folder=Path(job.folder), number=job.seat)

@@ -19,9 +19,6 @@ def main() -> int:
         from addon.run.workers.messages import LINE_BYTES_MAX, job_of
 
         job = job_of(lines.readline(LINE_BYTES_MAX))
-    from addon.run import lean
-
-    lean.install()
     with uncollected_imports():
         from addon.run.workers.attendant import attend
     return attend(job, control)

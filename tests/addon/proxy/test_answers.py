@@ -16,7 +16,7 @@ from addon.metering.answers.meter import Meter
 from addon.metering.exchange import MeteredExchange
 from addon.metering.tap import Tap
 from addon.proxy import answers
-from addon.proxy.patches.chunk_runs import ChunkRun, chunks_of
+from addon.proxy.host.chunk_run import ChunkRun, chunks_of
 from addon.proxy.recorder import Recorder
 from addon.proxy.running import Live, Running
 from tests.addon.proxy.recording import (

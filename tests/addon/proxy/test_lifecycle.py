@@ -18,9 +18,8 @@ from addon.metering.ends import End
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.troubles import Troubles
 from addon.proxy import exchanges as exchanges_module
-from addon.proxy import lifecycle
+from addon.proxy import lifecycle, wrapped
 from addon.proxy import recorder as recorder_module
-from addon.proxy.patches import http_stream
 from addon.proxy.recorder import Recorder
 from addon.proxy.running import Live, Phase, Running, Session
 from ledger.store.processes.health import Health, ThreadHealth
@@ -155,7 +154,7 @@ def test_without_a_follower_what_is_under_way_goes_on_to_its_end(ledger, caplog)
             await asyncio.sleep(0.05)
             leaving = addons.get(lifecycle.Leaving.name)
             await addons.trigger_event(HttpRequestHook(new))
-            assert HttpStream.send_response.__module__ == http_stream.__name__
+            assert HttpStream.send_response.__module__ == wrapped.__name__
             answered(flow, content=DOCUMENT, content_type="application/json")
             await addons.trigger_event(HttpResponseHook(flow))
             assert leaving._running is None or leaving._running.is_idle

@@ -24,6 +24,8 @@ class Values:
     tee_prices: str | None = None
     tee_metrics: str | None = None
     tee_otlp: str | None = None
+    tee_fast: str | None = None
+    tee_wrap: str | None = None
 
 
 def test_what_is_not_said_is_the_default() -> None:

@@ -1,0 +1,238 @@
+"""Edge. What mitmproxy's HTTP stream does not offer to an addon.
+
+    who broke     the error hook's message blames the client for an upstream's RST_STREAM; the
+                  event behind it says which side it came from
+    held too long an answer that may refuse our question is held; one that grows beyond the bound
+                  goes on
+    ask again     a refused request is sent upstream once more within the same flow, so that its
+                  answer streams to the client as any other
+    reset         the end of a body that ends by closing looks the same after a reset; at that
+                  moment the connection still knows
+    held end      a body under a content-length is over for the client with its last byte, before
+                  a hook could wait for anything; what completes it is sent after the hook. It
+                  belongs to the stream, so it stays when the wrappers come off
+    cut short     the client of a body that we could not give whole must not take its end for a
+                  good one: its connection is closed, or its HTTP/2 stream reset
+    the stream    what `flow.response.stream` is when the stream begins, after all addons
+
+All are wrappers around methods of `HttpStream`, put on by `install` and taken off again by what it
+returns, in every process unless `tee_wrap=no`. Where a method has another source, `install` raises
+and nothing is wrapped: `recorder.WITHOUT_WRAPPING` says what is not kept then.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
+
+from mitmproxy import http
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layers.http import HttpStream, SendHttp
+from mitmproxy.proxy.layers.http._events import (
+    ErrorCode,
+    RequestData,
+    RequestEndOfMessage,
+    RequestHeaders,
+    RequestProtocolError,
+    ResponseData,
+    ResponseEndOfMessage,
+    ResponseProtocolError,
+)
+from mitmproxy.proxy.layers.http._hooks import HttpErrorHook, HttpResponseHook
+
+from addon.proxy.host import sources
+
+type Commands = Generator[commands.Command, Any, None]
+
+
+class Watcher(Protocol):
+    """Who wants to know and decide."""
+
+    def broke(self, flow: http.HTTPFlow, *, by_client: bool) -> None:
+        """A side of the flow broke; called before the error hook."""
+
+    def asks_again(self, flow: http.HTTPFlow) -> bool:
+        """Whether a complete, unsent answer is to be thrown away and `flow.request` sent again."""
+
+    def stream_begins(self, flow: http.HTTPFlow) -> None:
+        """The body is about to stream; `flow.response.stream` is as the addons left it."""
+
+    def upstream_ended(self, flow: http.HTTPFlow) -> None:
+        """The body has come to its end; called before the response hook, while the upstream
+        connection is still known."""
+
+    def is_cut_short(self, flow: http.HTTPFlow) -> bool:
+        """Whether the body that has streamed must end in an error for the client."""
+
+    def passes_on(self, flow: http.HTTPFlow, held_bytes: int) -> bool:
+        """Whether an answer that is held whole must go on, with this much of it held."""
+
+    def held_length(self, flow: http.HTTPFlow) -> int:
+        """The content-length of a body whose end waits for the response hook; 0: it does not."""
+
+
+RELIES_ON = tuple(
+    f"mitmproxy.proxy.layers.http:HttpStream.{name}"
+    for name in (
+        "handle_protocol_error",
+        "send_response",
+        "start_response_stream",
+        "check_body_size",
+        "check_killed",
+        "make_server_connection",
+        "_handle_event",
+        "state_wait_for_response_headers",
+        "state_stream_response_body",
+        "state_consume_response_body",
+        "state_errored",
+    )
+)
+"""Methods that are wrapped or called, or on whose order of commands the wrappers rely."""
+
+
+def install(watcher: Watcher) -> Callable[[], None]:
+    """Put the wrappers on; returns what takes them off. Raises UnknownSourceError."""
+    sources.check(RELIES_ON)
+    handle_protocol_error = HttpStream.handle_protocol_error
+    send_response = HttpStream.send_response
+    start_response_stream = HttpStream.start_response_stream
+    check_body_size = HttpStream.check_body_size
+
+    def watched_error(
+        stream: HttpStream, event: RequestProtocolError | ResponseProtocolError
+    ) -> Commands:
+        flow = getattr(stream, "flow", None)
+        if flow is not None:
+            watcher.broke(flow, by_client=isinstance(event, RequestProtocolError))
+        yield from handle_protocol_error(stream, event)
+
+    def watched_response(stream: HttpStream, already_streamed: bool = False) -> Commands:
+        watcher.upstream_ended(stream.flow)
+        if not already_streamed and watcher.asks_again(stream.flow):
+            yield from _after_this_event(stream)
+            return
+        sending = send_response(stream, already_streamed)
+        if not (already_streamed and watcher.is_cut_short(stream.flow)):
+            yield from sending
+            return
+        for command in sending:
+            is_end = isinstance(command, SendHttp) and type(command.event) is ResponseEndOfMessage
+            yield _break_off(stream) if is_end else command
+
+    def watched_start(stream: HttpStream) -> Commands:
+        watcher.stream_begins(stream.flow)
+        yield from start_response_stream(stream)
+        if length := watcher.held_length(stream.flow):
+            _HeldEnd(stream, length)
+
+    def watched_size(stream: HttpStream, request: bool) -> Generator[commands.Command, Any, bool]:
+        stops: bool = yield from check_body_size(stream, request)
+        held = stream.response_body_buf
+        if not (stops or request) and held and watcher.passes_on(stream.flow, len(held)):
+            # As mitmproxy does it for `stream_large_bodies`.
+            body = bytes(held)
+            held.clear()
+            assert stream.flow.response is not None
+            stream.flow.response.stream = True
+            yield from stream.start_response_stream()
+            yield from stream.handle_event(ResponseData(stream.stream_id, body))
+        return stops
+
+    # mypy takes a function assigned to a class for one that still wants its `self`.
+    HttpStream.check_body_size = watched_size  # type: ignore[method-assign, assignment]
+    HttpStream.handle_protocol_error = watched_error  # type: ignore[method-assign, assignment]
+    HttpStream.send_response = watched_response  # type: ignore[method-assign, assignment]
+    HttpStream.start_response_stream = watched_start  # type: ignore[method-assign, assignment]
+
+    def uninstall() -> None:
+        HttpStream.check_body_size = check_body_size  # type: ignore[method-assign]
+        HttpStream.handle_protocol_error = handle_protocol_error  # type: ignore[method-assign]
+        HttpStream.send_response = send_response  # type: ignore[method-assign]
+        HttpStream.start_response_stream = start_response_stream  # type: ignore[method-assign]
+
+    return uninstall
+
+
+class _HeldEnd:
+    """Holds what completes the body of one stream, until the hook of its end is over."""
+
+    def __init__(self, stream: HttpStream, length: int) -> None:
+        self._stream = stream
+        self._left_bytes = length
+        self._held: SendHttp | None = None
+        stream.server_state = self._body
+        stream.handle_protocol_error = self._error  # type: ignore[method-assign]
+
+    def _body(self, event: events.Event) -> Commands:
+        return self._hold(HttpStream.state_stream_response_body(self._stream, event))
+
+    def _error(self, event: RequestProtocolError | ResponseProtocolError) -> Commands:
+        return self._hold(HttpStream.handle_protocol_error(self._stream, event))
+
+    def _hold(self, sending: Commands) -> Commands:
+        """mitmproxy's own commands. Those of a body and of an error want no reply."""
+        for command in sending:
+            if not isinstance(command, SendHttp) or type(command.event) is not ResponseData:
+                yield command
+                if isinstance(command, HttpResponseHook | HttpErrorHook):
+                    yield from self._release()
+                continue
+            yield from self._release()  # more than the length: mitmproxy reports that
+            self._left_bytes -= len(command.event.data)
+            if self._left_bytes == 0:
+                self._held = command
+            else:
+                yield command
+
+    def _release(self) -> Commands:
+        held, self._held = self._held, None
+        if held is not None:
+            yield held
+
+
+def _break_off(stream: HttpStream) -> SendHttp:
+    message = "the answer could not be decoded to its end"
+    code = ErrorCode.GENERIC_SERVER_ERROR
+    return SendHttp(ResponseProtocolError(stream.stream_id, message, code), stream.context.client)
+
+
+def _after_this_event(stream: HttpStream) -> Commands:
+    """Come back when the upstream connection has put the refused exchange behind it.
+
+    Within the event that ended the answer it still counts the old request as under way. The way
+    back is a wake-up, which `HttpStream` itself does not expect.
+    """
+
+    def resume(event: events.Event) -> Commands:
+        if not isinstance(event, events.Wakeup):  # the client has left meanwhile
+            yield from HttpStream._handle_event(stream, event)
+            return
+        del stream._handle_event
+        if stream.state_errored in (stream.client_state, stream.server_state):
+            return
+        if not (yield from stream.check_killed(emit_error_hook=True)):
+            yield from _send_again(stream)
+
+    stream.flow.response = None
+    stream._handle_event = resume
+    yield commands.RequestWakeup(0)
+
+
+def _send_again(stream: HttpStream) -> Commands:
+    stream.server_state = stream.state_wait_for_response_headers
+    if not (yield from stream.make_server_connection()):
+        return
+    server = stream.context.server
+    for layer in stream.context.layers:
+        _forget_stream(getattr(layer, "connections", {}).get(server), stream.stream_id)
+    request = stream.flow.request
+    content = request.raw_content
+    yield SendHttp(RequestHeaders(stream.stream_id, request, end_stream=not content), server)
+    if content:
+        yield SendHttp(RequestData(stream.stream_id, content), server)
+    yield SendHttp(RequestEndOfMessage(stream.stream_id), server)
+
+
+def _forget_stream(layer: Any, stream_id: int) -> None:
+    """An HTTP/2 upstream maps each stream of ours to one of its own, which is closed by now."""
+    while layer is not None:  # TLS, then the client, then its protocol
+        getattr(layer, "our_stream_id", {}).pop(stream_id, None)
+        layer = getattr(layer, "child_layer", None)

@@ -1,0 +1,11 @@
+"""A place to install a mechanism in, without a whole master."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from addon.proxy.host.mechanisms import Place
+
+
+def place(addons: Any = None, *, takes_runs: Any = lambda _: False) -> Place:
+    master: Any = SimpleNamespace(addons=addons)
+    return Place(master=master, takes_runs=takes_runs)

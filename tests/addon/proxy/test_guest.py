@@ -1,0 +1,153 @@
+"""In somebody else's process nothing is changed but one wrapped set; and afterwards not even that.
+
+The snapshot is of every class of mitmproxy and the libraries under it, so a mechanism that nobody
+thought of fails here too.
+"""
+
+import asyncio
+import importlib
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.log import MitmLogHandler
+from mitmproxy.options import Options
+from mitmproxy.test import taddons
+from mitmproxy.tools.dump import DumpMaster
+
+from addon.proxy import owner
+from addon.proxy.host import mechanisms, sources
+from addon.proxy.options import Fast
+from addon.proxy.owner import owner_of
+from addon.proxy.recorder import Recorder
+from tests.addon.proxy.recording import answered, flow_of, recording
+from tests.addon.proxy.snapshots import changes, snapshot
+
+WRAPPED = {
+    f"mitmproxy.proxy.layers.http:HttpStream.{name}"
+    for name in ("handle_protocol_error", "send_response", "start_response_stream")
+} | {"mitmproxy.proxy.layers.http:HttpStream.check_body_size"}
+
+
+@pytest.fixture(autouse=True)
+def everything_is_imported() -> None:
+    """What is imported while the recorder works would be compared with nothing."""
+    for name in (*mechanisms.NAMES, "given_sockets"):
+        importlib.import_module(f"addon.proxy.host.{name}")
+
+
+def play(ledger: Path, **options: Any) -> tuple[set[str], set[str]]:
+    """What is changed while a recorder works, and what after it has stopped."""
+
+    async def session() -> tuple[set[str], set[str]]:
+        with taddons.context(Proxyserver()) as outer:
+            before = snapshot(outer.master)
+        recorder = Recorder()
+        async with recording(ledger, recorder=recorder, **options) as (_, context):
+            hooks_before = snapshot(context.master)
+            flow = flow_of()
+            recorder.requestheaders(flow)
+            recorder.request(flow)
+            answered(flow, content=b"{}", content_type="application/json")
+            recorder.responseheaders(flow)
+            await recorder.response(flow)
+            during = changes(before, snapshot())
+            assert changes(hooks_before, snapshot(context.master)) == set()
+        return during, changes(before, snapshot())
+
+    try:
+        return asyncio.run(session())
+    finally:
+        for handler in logging.getLogger().handlers[:]:
+            if isinstance(handler, MitmLogHandler):  # its loop is closed
+                handler.uninstall()
+
+
+def test_a_guest_changes_one_wrapped_set(ledger: Path):
+    during, after = play(ledger)
+    assert during == WRAPPED
+    assert after == set()
+
+
+def test_a_guest_that_wraps_nothing_changes_nothing(ledger: Path, caplog):
+    caplog.set_level(logging.INFO)
+    during, after = play(ledger, tee_wrap="no")
+    assert during == after == set()
+    (line,) = [each for each in caplog.messages if "a guest" in each]
+    assert "tee_wrap=no" in line
+    assert "does not wait for its commit" in line
+
+
+def test_a_host_puts_everything_back(ledger: Path):
+    during, after = play(ledger, tee_fast="yes")
+    assert during > WRAPPED
+    assert after == set()
+
+
+@pytest.mark.parametrize("name", mechanisms.NAMES)
+def test_a_mechanism_for_another_mitmproxy_is_left_out(
+    ledger: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog
+):
+    module = importlib.import_module(f"addon.proxy.host.{name}")
+    caplog.set_level(logging.INFO)
+    every, _ = play(ledger, tee_fast="yes")
+    for source in module.RELIES_ON:
+        monkeypatch.setitem(sources.KNOWN, source, "0" * 16)
+    during, after = play(ledger, tee_fast="yes")
+    assert during <= every
+    assert after == set()
+    assert during < every or name == "hook_lists"  # which is in the master alone
+    assert any(f"not used: {name} (another " in each for each in caplog.messages)
+
+
+def test_a_mechanism_that_cannot_be_imported_is_left_out(
+    ledger: Path, monkeypatch: pytest.MonkeyPatch, caplog
+):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(mechanisms, "NAMES", ("no_such_module", "message_types"))
+    during, after = play(ledger, tee_fast="yes")
+    assert "mitmproxy.http:MessageData.__post_init__" in during
+    assert after == set()
+    assert any("not used: no_such_module (No module named" in each for each in caplog.messages)
+
+
+class Other:
+    """An addon of somebody else."""
+
+
+@pytest.mark.parametrize(
+    ("argv", "scripts", "addons", "is_us", "why"),
+    [
+        (["/x/bin/mitmdump"], ["tee.py"], [], True, "this script alone"),
+        (["/x/bin/mitmdump"], ["tee.py", "b.py"], [], False, "other scripts"),
+        (["/x/bin/mitmdump"], ["tee.py"], [Other()], False, "other scripts or addons"),
+        (["my_program.py"], ["tee.py"], [], False, "embeds"),
+    ],
+)
+def test_whose_process_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+    argv: list[str],
+    scripts: list[str],
+    addons: list[object],
+    is_us: bool,
+    why: str,
+):
+    async def ask() -> owner.Owner:
+        master = DumpMaster(Options(), with_termlog=False, with_dumper=False)
+        # Not loaded: that the option names them is enough.
+        master.options._options["scripts"].value = scripts
+        for addon in addons:
+            master.addons.add(addon)
+        found = owner_of(master)
+        await master.done()
+        return found
+
+    monkeypatch.setattr("sys.argv", argv)
+    found = asyncio.run(ask())
+    assert found.is_us is is_us
+    assert why in found.reason
+    assert found.is_fast(Fast.YES)
+    assert not found.is_fast(Fast.NO)
+    assert found.is_fast(Fast.AUTO) is is_us
