@@ -44,6 +44,7 @@ def _of(value: object) -> object:
 def changes(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     """What stands for something else now, or is new in a class that was there. What was imported
     meanwhile is no change."""
+    after = {**after, "gc frozen": max(after["gc frozen"], before["gc frozen"])}  # some are freed
     changed = {name for name, value in before.items() if after.get(name, value) != value}
     new = {name for name in after if name not in before and "." in name.rpartition(":")[2]}
     return changed | {name for name in new if name.rpartition(".")[0] in before}
