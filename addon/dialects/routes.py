@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -65,6 +65,7 @@ __all__ = [
     "Route",
     "RouteTable",
     "Row",
+    "answer_keys",
     "match",
     "match_websocket",
     "provider_of",
@@ -255,6 +256,27 @@ DIALECTS: dict[str, Dialect] = {
     for dialect in (*(row.dialect for row in (*ROWS, *WEBSOCKET_ROWS)), unknown.UNKNOWN)
     if dialect is not None
 }
+_ANSWER_KEYS = frozenset(
+    b"__type action alternatives audio body bot_usage candidates chatResponse Choices choices "
+    b"classifications Code code completion completionReason completions Content content "
+    b"conversation_id copilot_usage Created created created_at createTime custom_id data Delta "
+    b"delta detail details done done_reason embedding error error_message error_msg error_type "
+    b"errorMessage ErrorMsg errors event event_id event_type final_result finish finish_reason "
+    b"finishReason gateway generated_text generatedTexts generation_id groundingMetadata Id id "
+    b"image_gen image_tokens images incomplete_details inferenceResponse inlinedResponses "
+    b"input interrupted item_id key last_error Message message message_id meta metadata "
+    b"metrics modality model model_id model_instance_id modelId modelTurn modelVersion Msg "
+    b"num_requests object orchestration_result output outputs outputTranscription parts "
+    b"predictions promptFeedback providerMetadata reason reasoning_content ReasoningContent "
+    b"request_id Response response response_id responseId result role search_units "
+    b"serverContent service_tier serviceTier session setup status status_details stop_reason "
+    b"stop_type stopReason success token tokenCount tool_calls tool_usage toolCall ToolCalls "
+    b"toolCalls total_cost total_nano_aiu trafficType ttl turnComplete turnCompleteReason type "
+    b"unified units upstream_inference_cost usage usd web_fetch_requests web_search "
+    b"web_search_requests web_searches webSearchQueries webSearchRequests workflow_run_id "
+    b"x_groq".split()
+)
+"""The keys that dialects read around a usage object and in it, in the spellings of all formats."""
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
 MATCHES_MAX = 512
 """Size of the cache of routes, about 1 MB: most clients request the same path repeatedly."""
@@ -334,3 +356,16 @@ def match(method: str, host: str, path: str) -> Route | None:
 def match_websocket(host: str, path: str) -> Route | None:
     """The route of a WebSocket session; None for what is no LLM session."""
     return _WEBSOCKETS.match("POST", host, path)
+
+
+@cache
+def answer_keys() -> frozenset[bytes]:
+    """The keys to read of an object that has hundreds of others: any may be a figure's."""
+    known = [
+        key
+        for dialect in DIALECTS.values()
+        for path in dialect.known_keys
+        for key in path.split(".")
+    ]
+    marks = [mark.needle.strip(b'"') for dialect in DIALECTS.values() for mark in dialect.marks]
+    return _ANSWER_KEYS.union(map(str.encode, known), marks)

@@ -6,24 +6,25 @@ JSON errors under `text/event-stream` (Vertex), arrays and lines under `applicat
 
 import re
 from collections.abc import Callable
-from functools import partial
 
 from addon.framing.document import Document, Opaque
 from addon.framing.eventstream import EventStream, begins_message
 from addon.framing.frame import Framing
+from addon.framing.held import Keys
 from addon.framing.json_array import JsonArray
 from addon.framing.ndjson import NDJSON
 from addon.framing.sse import SSE
 
-FRAMINGS: dict[str, Callable[[], Framing]] = {
-    "sse": partial(SSE, shortens=True),
-    "ndjson": partial(NDJSON, shortens=True),
-    "json_array": partial(JsonArray, shortens=True),
-    "eventstream": EventStream,
-    "document": partial(Document, shortens=True),
-    "opaque": Opaque,
+FRAMINGS: dict[str, Callable[[Keys], Framing]] = {
+    "sse": lambda keys: SSE(shortens=True, keys=keys),
+    "ndjson": lambda keys: NDJSON(shortens=True, keys=keys),
+    "json_array": lambda keys: JsonArray(shortens=True, keys=keys),
+    "eventstream": lambda _: EventStream(),
+    "document": lambda keys: Document(shortens=True, keys=keys),
+    "opaque": lambda _: Opaque(),
 }
-"""Framings for a reader. An editor makes its own, which shortens nothing."""
+"""Framings for a reader, which names the keys that it needs. An editor makes its own, which
+shortens nothing."""
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 """Bytes allowed before the first significant byte: a byte order mark, blank keep-alive lines."""
 _SSE_FIELD = re.compile(rb"(?:data|event|id|retry)?:")
@@ -34,25 +35,27 @@ _TELLING_BYTES = 12
 """An event stream's prelude; enough of any SSE field name too."""
 
 
-def framing_of(content_type: str, begun: bytes, *, is_over: bool) -> Framing | None:
+def framing_of(
+    content_type: str, begun: bytes, *, is_over: bool, keys: Keys = frozenset
+) -> Framing | None:
     """The framing of a body with these first bytes; None if more bytes are needed."""
     content_type = content_type.lower()
     if "amazon.eventstream" in content_type:
-        return FRAMINGS["eventstream"]()
+        return FRAMINGS["eventstream"](keys)
     if content_type.startswith(("audio/", "image/", "video/")):
         return Opaque()
     telling = begun.lstrip(_BLANK)
     if telling.startswith((b"{", b"[")):
-        return _json_framing(content_type, telling)
+        return _json_framing(content_type, telling)(keys)
     if len(telling) < _TELLING_BYTES and not is_over and len(begun) < _BEGUN_BYTES_MAX:
         return None
     if begins_message(begun):
-        return FRAMINGS["eventstream"]()
+        return FRAMINGS["eventstream"](keys)
     is_sse = "event-stream" in content_type or _SSE_FIELD.match(telling)
-    return FRAMINGS["sse" if is_sse else "document"]()
+    return FRAMINGS["sse" if is_sse else "document"](keys)
 
 
-def _json_framing(content_type: str, telling: bytes) -> Framing:
+def _json_framing(content_type: str, telling: bytes) -> Callable[[Keys], Framing]:
     if telling.startswith(b"["):
-        return FRAMINGS["json_array"]()
-    return FRAMINGS["ndjson" if _LINES.search(content_type) else "document"]()
+        return FRAMINGS["json_array"]
+    return FRAMINGS["ndjson" if _LINES.search(content_type) else "document"]

@@ -1,7 +1,7 @@
 """Pure. One plain JSON body: a single frame, returned when the body ends; or no frame at all."""
 
 from addon.framing.frame import Frame
-from addon.framing.held import LARGE_BYTES, Held
+from addon.framing.held import LARGE_BYTES, Held, Keys
 from addon.framing.ndjson import NDJSON
 
 DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
@@ -14,11 +14,12 @@ the body is lines, although its content type names one document (Ollama behind a
 class Document:
     """Bytes of a plain body -> one block. `shortens`: a large one may lose what is no figure."""
 
-    __slots__ = ("_held", "_is_checked", "_lines", "_shortens", "lost")
+    __slots__ = ("_held", "_is_checked", "_keys", "_lines", "_shortens", "lost")
 
-    def __init__(self, *, shortens: bool = False) -> None:
+    def __init__(self, *, shortens: bool = False, keys: Keys = frozenset) -> None:
         self._shortens = shortens
-        self._held = Held(shortens=shortens)
+        self._keys = keys
+        self._held = Held(shortens=shortens, keys=keys)
         self._lines: NDJSON | None = None
         """What frames a body that is lines, and long."""
         self._is_checked = False
@@ -36,7 +37,7 @@ class Document:
             body = held.peek() + data
             if _BETWEEN_LINES in body:
                 held.take()
-                self._lines = NDJSON(shortens=self._shortens)
+                self._lines = NDJSON(shortens=self._shortens, keys=self._keys)
                 return self._lines.feed(body)
         held.add(data)
         if len(held) <= DOCUMENT_BYTES_MAX:

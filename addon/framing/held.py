@@ -5,7 +5,12 @@ that only reads (`shortens=True`) keeps the parts of a large frame that a parser
 whose bytes go to a client keeps all of them.
 """
 
+from collections.abc import Callable
+
 from addon.framing.large_json import Shortener
+
+Keys = Callable[[], frozenset[bytes]]
+"""Returns the keys to keep of a large object (`Shortener`). Called once for a large frame."""
 
 LARGE_BYTES = 64 * 1024
 """A frame beyond this size is shortened. Nearly all frames with usage are smaller (52 KB is the
@@ -20,10 +25,11 @@ _BEFORE_BYTES_MAX = 1_024
 class Held:
     """Takes the chunks of one frame."""
 
-    __slots__ = ("_behind", "_bytes", "_fed_bytes", "_shortener", "_shortens")
+    __slots__ = ("_behind", "_bytes", "_fed_bytes", "_keys", "_shortener", "_shortens")
 
-    def __init__(self, *, shortens: bool = False) -> None:
+    def __init__(self, *, shortens: bool = False, keys: Keys = frozenset) -> None:
         self._shortens = shortens
+        self._keys = keys
         self._bytes = bytearray()
         self._shortener: Shortener | None = None
         self._behind = bytearray()
@@ -72,7 +78,7 @@ class Held:
                 return
             self._behind = self._bytes[brace:]
             del self._bytes[min(brace, _BEFORE_BYTES_MAX) :]
-            self._shortener = Shortener()
+            self._shortener = Shortener(keys=self._keys())
 
     def _catch_up(self, count: int) -> None:
         assert self._shortener is not None
@@ -107,8 +113,8 @@ class HoldingFraming:
     UNIT = "a frame"
     """The word for one block in the reason why one was not read."""
 
-    def __init__(self, *, shortens: bool = False) -> None:
-        self._held = Held(shortens=shortens)
+    def __init__(self, *, shortens: bool = False, keys: Keys = frozenset) -> None:
+        self._held = Held(shortens=shortens, keys=keys)
         self.lost: str | None = None
 
     def end(self) -> bytes:

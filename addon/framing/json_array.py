@@ -8,7 +8,7 @@ the last object (the closing bracket) are held until the end of the body.
 import re
 
 from addon.framing.frame import Frame
-from addon.framing.held import HoldingFraming
+from addon.framing.held import HoldingFraming, Keys
 
 ELEMENT_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event; a longer element is returned in pieces that parse to nothing."""
@@ -27,8 +27,8 @@ class JsonArray(HoldingFraming):
     __slots__ = ("_ends_of_run", "_run", "_scanner")
     UNIT = "an element"
 
-    def __init__(self, *, shortens: bool = False) -> None:
-        super().__init__(shortens=shortens)
+    def __init__(self, *, shortens: bool = False, keys: Keys = frozenset) -> None:
+        super().__init__(shortens=shortens, keys=keys)
         self._scanner = _Scanner()
         self._run = b""
         """The run of the latest search for ends: `count` uses it, and `split` may."""

@@ -3,7 +3,8 @@
 Answers carry pictures in base64 (2-6 MB), embeddings (40 MB of numbers) and whole conversations.
 None of these is a figure. A `Shortener` takes the bytes in any chunks and keeps:
 
-    - every key and every short scalar of every object;
+    - every key and every short scalar of every object, up to `MEMBERS_MAX` members; of an object
+      with more, those members whose key the reader has named (`keys`);
     - the first `STRING_BYTES_MAX` bytes of each string;
     - the first `ARRAY_SCALARS_MAX` numbers and strings of each array, and all its containers, until
       `SOFT_BYTES_MAX` have been kept; from then on the first element of each array.
@@ -36,6 +37,8 @@ TOKENS_MAX = 400_000
 and pictures of the largest answers have a tenth of this number."""
 STEP_BYTES = 16 * 1024
 """Bytes to scan between two pauses, if there are any."""
+MEMBERS_MAX = 256
+"""Members kept of one object whatever their key. No object with figures has a tenth of that."""
 DEPTH_MAX = 64
 """Depth of nested containers to keep; usage is within six."""
 OUTER_DEPTH_MAX = 4
@@ -79,10 +82,14 @@ class Shortener:
         "_is_escaped",
         "_is_in_string",
         "_kept",
+        "_keys",
         "_may_skip_run",
+        "_member_at",
+        "_members",
         "_outer_bytes",
         "_outer_tokens",
         "_scalar_bytes",
+        "_skips_member",
         "_skips_scalars",
         "_string_room",
         "_tokens_left",
@@ -90,9 +97,23 @@ class Shortener:
         "overflowed",
     )
 
-    def __init__(self, *, tokens_max: int = TOKENS_MAX, outer_tokens: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        tokens_max: int = TOKENS_MAX,
+        outer_tokens: int = 0,
+        keys: frozenset[bytes] | None = None,
+    ) -> None:
         """`outer_tokens`: only outer values are kept once fewer tokens are left. What is kept then
-        may depend on the cuts."""
+        may depend on the cuts. `keys`: the keys that are kept at any place of a large object; None:
+        all keys are."""
+        self._keys = keys
+        self._members = [0]
+        """How many members each open container has so far."""
+        self._member_at = 0
+        """Kept bytes before the latest value or key."""
+        self._skips_member = False
+        """The value of this member is dropped, as its key was."""
         self._tokens_left = tokens_max
         self._outer_tokens = outer_tokens
         self._may_skip_run = False
@@ -177,12 +198,17 @@ class Shortener:
                 if not found[1] or at - found.start() > STRING_BYTES_MAX:
                     self._begin_string()
                     return found.start() + 1
+                if self._skips_member:
+                    continue
                 self._begin_value()
                 self._array_scalars += 1
                 kept += found[0]
+                if kept[-1] == _COLON:
+                    self._end_key()
             elif kind == _COMMA:
                 self._wants_comma = kept[-1] not in b"{["
                 self._scalar_bytes = 0
+                self._skips_member = False
                 if self._containers[-1] == _OPEN_ARRAY:
                     is_full = self._is_array_full()
                 else:
@@ -192,6 +218,7 @@ class Shortener:
             elif kind == _COLON:
                 kept.append(_COLON)
                 self._scalar_bytes = 0
+                self._end_key()
             elif kind in (_OPEN_OBJECT, _OPEN_ARRAY):
                 is_kept = self._open(kind)
                 if at - found.start() == 2:  # an empty one
@@ -214,6 +241,16 @@ class Shortener:
             if len(kept) > KEPT_BYTES_MAX or self._tokens_left <= 0:
                 return at
         return at
+
+    def _end_key(self) -> None:
+        """Drop the key that has just ended, if its object is large and nobody has named it."""
+        self._members[-1] += 1
+        if self._keys is None or self._members[-1] <= MEMBERS_MAX:
+            return
+        name = self._kept[self._member_at :].strip(b', \t\r\n:"')
+        if bytes(name) not in self._keys and b"\\" not in name:
+            del self._kept[self._member_at :]
+            self._skips_member = True
 
     def _is_array_full(self) -> bool:
         """Whether the rest of this array is dropped: its scalars, or all of it."""
@@ -245,6 +282,8 @@ class Shortener:
 
     def _keep_scalar(self, text: bytes) -> None:
         """Keep a number or a literal, or a piece of one."""
+        if self._skips_member:
+            return
         if not self._scalar_bytes:
             self._begin_value()
             self._array_scalars += 1
@@ -257,11 +296,16 @@ class Shortener:
             self._kept += b"null"
 
     def _begin_value(self) -> None:
+        self._member_at = len(self._kept)
         if self._wants_comma:
             self._kept.append(_COMMA)
             self._wants_comma = False
 
     def _begin_string(self) -> None:
+        if self._skips_member:
+            self._is_in_string = True
+            self._string_room = _DROPPED
+            return
         self._begin_value()
         self._array_scalars += 1
         self._kept.append(_QUOTE)
@@ -299,6 +343,9 @@ class Shortener:
     def _open(self, kind: int) -> bool:
         """Enter a container; return whether it is kept."""
         containers = self._containers
+        if self._skips_member:
+            self._dropped_depth = 1
+            return False
         if len(containers) >= DEPTH_MAX:
             self._begin_value()
             self._kept += b"null"
@@ -307,6 +354,7 @@ class Shortener:
         self._begin_value()
         self._kept.append(kind)
         containers.append(kind)
+        self._members.append(0)
         self._skips_scalars = False
         self._array_scalars = 0
         self._scalar_bytes = 0
@@ -317,7 +365,8 @@ class Shortener:
     def _close(self, kind: int) -> None:
         self._kept.append(kind)
         self._containers.pop()
-        self._wants_comma = False
+        self._members.pop()
+        self._wants_comma = self._skips_member = False
         self._skips_scalars = False
         self._array_scalars = 0
         self._scalar_bytes = 0
@@ -388,12 +437,12 @@ class Shortener:
         return True
 
 
-def shortened(data: bytes, *, tokens_max: int) -> bytes:
+def shortened(data: bytes, *, tokens_max: int, keys: frozenset[bytes] | None = None) -> bytes:
     """The shortened form of a whole value; empty if it exceeds the bounds.
 
     With half of the tokens used, the rest of its inner values is skipped.
     """
-    steps = shortened_in_steps(data, tokens_max=tokens_max)
+    steps = shortened_in_steps(data, tokens_max=tokens_max, keys=keys)
     while True:
         try:
             next(steps)
@@ -402,9 +451,11 @@ def shortened(data: bytes, *, tokens_max: int) -> bytes:
             return short
 
 
-def shortened_in_steps(data: bytes, *, tokens_max: int) -> Generator[None, None, bytes]:
+def shortened_in_steps(
+    data: bytes, *, tokens_max: int, keys: frozenset[bytes] | None = None
+) -> Generator[None, None, bytes]:
     """As `shortened`, with a pause after every `STEP_BYTES`, 8 ms at worst."""
-    shortener = Shortener(tokens_max=tokens_max, outer_tokens=tokens_max // 2)
+    shortener = Shortener(tokens_max=tokens_max, outer_tokens=tokens_max // 2, keys=keys)
     for at in range(0, len(data), STEP_BYTES):
         shortener.feed(data[at : at + STEP_BYTES])
         if shortener.overflowed:

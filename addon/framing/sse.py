@@ -17,7 +17,7 @@ framing returns it at the end, because it usually has the usage.
 import re
 
 from addon.framing.frame import Frame
-from addon.framing.held import LARGE_BYTES, HoldingFraming
+from addon.framing.held import LARGE_BYTES, HoldingFraming, Keys
 
 BLOCK_BYTES_MAX = 16 * 1024 * 1024
 """Text events are far smaller; an image inside one is 2-6 MB of base64. A longer block is returned
@@ -43,8 +43,8 @@ class SSE(HoldingFraming):
     __slots__ = ("_first", "_held_end")
     UNIT = "an event"
 
-    def __init__(self, *, shortens: bool = False) -> None:
-        super().__init__(shortens=shortens)
+    def __init__(self, *, shortens: bool = False, keys: Keys = frozenset) -> None:
+        super().__init__(shortens=shortens, keys=keys)
         self._held_end = b""
         """The last two held bytes: a block's end may span two chunks."""
         self._first = True

@@ -24,9 +24,9 @@ from addon.dialects.counts import lookup, object_at
 from addon.dialects.facts import clean
 from addon.dialects.openai.realtime import TRANSCRIBED
 from addon.dialects.request import RequestFacts, read_request
-from addon.dialects.routes import Route
+from addon.dialects.routes import Route, answer_keys
 from addon.framing import json_values
-from addon.framing.large_json import shortened, shortened_in_steps
+from addon.framing.large_json import KEPT_BYTES_MAX, TOKENS_MAX, shortened, shortened_in_steps
 from addon.metering.answers.meter import Meter
 
 OPEN_MAX = 64
@@ -36,11 +36,8 @@ WAITING_MAX = 8
 exchange when the server creates its response, so that a client alone cannot fill the ledger."""
 ID_LENGTH_MAX = 256
 """Characters of an id that are compared to distinguish responses."""
-PARSED_BYTES_MAX = 64 * 1024
-"""A longer message is shortened before parsing; a parser reads this much in 2 ms."""
-TOKENS_MAX = 30_000
-"""Brackets and keys scanned in a message that is shortened, 40 ms at worst; a message with more
-outside of its inner values is not read."""
+PARSED_BYTES_MAX = KEPT_BYTES_MAX
+"""A longer message is shortened before parsing; a parser reads this much in 5 ms."""
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """As for an SSE event: messages with usage are far smaller, so a longer one is not parsed."""
 
@@ -78,16 +75,16 @@ def short_message(message: bytes) -> bytes:
     and take thirty times its size in memory."""
     if len(message) <= PARSED_BYTES_MAX:
         return message
-    return shortened(message, tokens_max=TOKENS_MAX)
+    return shortened(message, tokens_max=TOKENS_MAX, keys=answer_keys())
 
 
 def short_message_in_steps(message: bytes) -> Generator[None, None, bytes]:
     """As `short_message`, with pauses. A session accepts the result in place of the message."""
-    if len(message) <= PARSED_BYTES_MAX:
-        return message
     if len(message) > MESSAGE_BYTES_MAX:
         return b""
-    return (yield from shortened_in_steps(message, tokens_max=TOKENS_MAX))
+    if len(message) <= PARSED_BYTES_MAX:
+        return message
+    return (yield from shortened_in_steps(message, tokens_max=TOKENS_MAX, keys=answer_keys()))
 
 
 class WebSocketSession:

@@ -15,6 +15,7 @@ from addon.dialects.counts import unknown_keys
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error_body, record_error_text
 from addon.dialects.facts import Facts
+from addon.dialects.routes import answer_keys
 from addon.framing import json_values
 from addon.framing.choice import FRAMINGS, framing_of
 from addon.framing.document import Document, Opaque
@@ -83,7 +84,9 @@ class Meter:
         self._content_type = content_type
         decoder = Decoder(content_encoding)
         self._decoder = None if decoder.is_identity else decoder
-        self._framing: Framing | None = FRAMINGS[framing]() if framing is not None else None
+        self._framing: Framing | None = None
+        if framing is not None:
+            self._framing = FRAMINGS[framing](answer_keys)
         self._is_sse = False
         self.request_units = request_units or {}
         """The request's billable units, used if the answer reports no usage."""
@@ -297,7 +300,7 @@ class Meter:
             self._read_run(framing.feed(data))
 
     def _choose(self, *, is_over: bool) -> None:
-        framing = framing_of(self._content_type, self._begun, is_over=is_over)
+        framing = framing_of(self._content_type, self._begun, is_over=is_over, keys=answer_keys)
         if framing is None:
             return
         self._framing = framing

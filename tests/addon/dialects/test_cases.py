@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from addon.dialects import routes
 from addon.dialects.request import read_request
+from addon.framing import document, held, large_json, sse
 from addon.metering.answers.meter import Meter
 from ledger.model.usage import NO_USAGE, Usage
 from tests.addon.feeding import cuts_of, pieces
@@ -143,6 +144,62 @@ def test_random_cuts_mean_nothing(case: Path, data: st.DataObject) -> None:
     body = load(case)[-1]
     cut = pieces(body, data.draw(cuts_of(body)))
     assert picture(metered(case, cut)) == picture(metered(case, [body]))
+
+
+def padded(value: Any, count: int) -> Any:
+    """The same with this many other keys before and behind the members of each object that has a
+    number. A key that a dialect reads of it is in `known_keys`, or in `routes._ANSWER_KEYS`."""
+    if isinstance(value, list):
+        return [padded(inner, count) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    inside = {key: padded(inner, count) for key, inner in value.items()}
+    if not any(type(inner) is int for inner in value.values()):
+        return inside
+    before = {f"before_{n}_{'x' * 20}": 0 for n in range(count)}
+    return before | inside | {f"behind_{n}_{'x' * 20}": [0] for n in range(count)}
+
+
+def padded_body(body: bytes, suffix: str, count: int) -> bytes:
+    if suffix == ".json":
+        return json.dumps(padded(json.loads(body), count)).encode()
+    lines = []
+    for line in body.splitlines(keepends=True):
+        at = line.find(b"{")
+        try:
+            value = json.loads(line[at:]) if at >= 0 else None
+        except ValueError:
+            value = None
+        ending = line[len(line.rstrip()) :]
+        lines.append(
+            line
+            if value is None
+            else line[:at] + json.dumps(padded(value, count)).encode() + ending
+        )
+    return b"".join(lines)
+
+
+TEXT_CASES = [case for case in CASES if not any(case.glob("response.messages"))]
+"""A message of an event stream is parsed whole."""
+KEYS_OF_FACTS = ("response_id", "response_model", "finish_reason", "error_type", "ended", "usage")
+
+
+@pytest.mark.parametrize("case", named(TEXT_CASES))
+def test_figures_are_read_among_any_number_of_other_keys(
+    case: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (response,) = case.glob("response.*")
+    body, expected = load(case)[-1], load(case)[2]
+    monkeypatch.setattr(large_json, "MEMBERS_MAX", 40)
+    for module in (held, sse, document):
+        monkeypatch.setattr(module, "LARGE_BYTES", 500)
+    long = padded_body(body, response.suffix, 100)
+    meter = metered(case, pieces(long, range(0, len(long), 300)))
+    assert_usage(meter.usage(), expected)
+    for name, value in expected.get("facts", {}).items():
+        if name in KEYS_OF_FACTS:
+            assert getattr(meter.facts, name) == value, name
+    assert "behind_99" not in (meter.usage_json or "")
 
 
 def test_every_dialect_has_a_case() -> None:

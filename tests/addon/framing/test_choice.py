@@ -60,7 +60,7 @@ def test_at_the_end_of_the_body_something_is_chosen() -> None:
 
 def test_every_framing_has_a_name() -> None:
     every = {SSE, NDJSON, JsonArray, EventStream, Document, Opaque}
-    assert {type(make()) for make in FRAMINGS.values()} == every
+    assert {type(make(frozenset)) for make in FRAMINGS.values()} == every
 
 
 def test_a_body_that_goes_on_with_blanks_is_what_its_type_says() -> None:

@@ -34,9 +34,13 @@ OUTER_ALWAYS = large_json.TOKENS_MAX + 1
 
 
 def shortened(
-    data: bytes, cuts: list[int] | range = range(0), *, outer_tokens: int = 0
+    data: bytes,
+    cuts: list[int] | range = range(0),
+    *,
+    outer_tokens: int = 0,
+    keys: frozenset[bytes] | None = None,
 ) -> Shortener:
-    shortener = Shortener(outer_tokens=outer_tokens)
+    shortener = Shortener(outer_tokens=outer_tokens, keys=keys)
     for piece in pieces(data, cuts):
         shortener.feed(piece)
     return shortener
@@ -52,23 +56,25 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_json, "SCALAR_BYTES_MAX", 15)
     monkeypatch.setattr(large_json, "SOFT_BYTES_MAX", 200)
     monkeypatch.setattr(large_json, "DEPTH_MAX", 5)
+    monkeypatch.setattr(large_json, "MEMBERS_MAX", 2)
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("keys", [None, frozenset({b"a", b""})], ids=["any", "named"])
 @pytest.mark.parametrize("outer_tokens", [0, OUTER_ALWAYS], ids=["all", "outer"])
 @given(VALUES, st.booleans(), st.sampled_from([None, 1]), st.data())
 def test_what_is_kept_is_json_and_cuts_mean_nothing(
-    outer_tokens: int, value, is_ascii, indent, data: st.DataObject
+    outer_tokens: int, keys, value, is_ascii, indent, data: st.DataObject
 ):
     text = json.dumps([value], ensure_ascii=is_ascii, indent=indent)
     body = b"data: " + text.encode("utf-8", "surrogatepass") + b"\n\n"
-    whole = shortened(body, outer_tokens=outer_tokens).peek()
+    whole = shortened(body, outer_tokens=outer_tokens, keys=keys).peek()
     assert whole.startswith(b"data: [")
     assert whole.endswith(b"]\n\n")
     json.loads(whole[6:])
     cuts = data.draw(cuts_of(body))
-    assert shortened(body, cuts, outer_tokens=outer_tokens).peek() == whole
-    assert shortened(body, range(len(body)), outer_tokens=outer_tokens).peek() == whole
+    for cut in (cuts, range(len(body))):
+        assert shortened(body, cut, outer_tokens=outer_tokens, keys=keys).peek() == whole
 
 
 INNER = {"role": "user", "content": [{"type": "text", "more": {"quote": '"]}\\'}}, [[]], "x"]}
@@ -285,3 +291,21 @@ def test_text_without_escapes_is_searched_and_not_matched():
     began = time.thread_time()
     large_json.shortened(body, tokens_max=30_000)
     assert time.thread_time() - began < 0.05
+
+
+OTHERS = {f"k{n}": n for n in range(400)} | {f"o{n}": {"x": [n, "]"]} for n in range(400)}
+
+
+@pytest.mark.parametrize("size", [10**9, 1, 7])
+def test_an_object_of_many_members_keeps_its_first_and_the_named_ones(size: int):
+    body = json.dumps({"usage": OTHERS | {"tokens": 5, "list": [1], "text": "t"}, "id": 1}).encode()
+    keys = frozenset({b"tokens", b"list", b"id"})
+    kept = shortened(body, range(0, len(body), size), keys=keys).peek()
+    first = dict(list(OTHERS.items())[: large_json.MEMBERS_MAX])
+    assert json.loads(kept) == {"usage": first | {"tokens": 5, "list": [1]}, "id": 1}
+
+
+def test_keys_with_escapes_are_kept():
+    body = json.dumps(OTHERS).encode()[:-1] + b', "\\u0075sage": 1}'
+    kept = json.loads(shortened(body, keys=frozenset()).peek())
+    assert list(kept)[large_json.MEMBERS_MAX :] == ["usage"]

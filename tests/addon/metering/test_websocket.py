@@ -483,7 +483,22 @@ def test_usage_behind_many_tools_is_read():
     assert closed.meter.usage().cache_read_tokens is not None
 
 
-def test_a_message_of_too_many_values_is_not_read():
+def test_usage_is_read_among_any_number_of_other_keys():
+    session = responses()
+    created = {"type": "response.created", "response": {"id": "r"}}
+    session.server_message(json.dumps(created).encode())
+    others = {f"k{n}": -1 for n in range(15_000)}
+    more = {f"x{n}": [n] for n in range(15_000)}
+    answer = {"id": "r", "status": "completed", "usage": others | USAGE | more}
+    message = json.dumps({"type": "response.completed", "response": answer}).encode()
+    (closed,) = session.server_message(message)
+    assert isinstance(closed, Closed)
+    assert closed.meter.usage().input_tokens == USAGE["input_tokens"]
+    assert closed.meter.usage().output_tokens == USAGE["output_tokens"]
+
+
+def test_a_message_of_too_many_values_is_not_read(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(websocket, "TOKENS_MAX", 30_000)
     session = responses()
     many = b'{"type":"response.create","input":[' + b"[]," * 1_000_000 + b"[]]}"
     assert session.client_message(many) == []

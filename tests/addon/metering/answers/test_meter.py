@@ -251,6 +251,18 @@ def test_keys_never_seen_before_are_named_once_and_kept() -> None:
     assert '"dream_tokens":3' in (meter.usage_json or "")
 
 
+@pytest.mark.parametrize("place", [0, 15_000, 30_000])
+@pytest.mark.parametrize("is_document", [True, False])
+def test_figures_are_read_among_thirty_thousand_other_keys(place: int, is_document: bool) -> None:
+    keys = [b'"k%d":{"n":%d}' % (n, n) if n % 7 else b'"k%d":-1' % n for n in range(30_000)]
+    keys.insert(place, b'"prompt_tokens":9,"completion_tokens":3,"total_tokens":12')
+    body = b'{"id":"c-1","model":"m","choices":[],"usage":{' + b",".join(keys) + b"}}"
+    whole = read(body if is_document else b"data: " + body + b"\n\n", size=16_384)
+    assert whole.trouble is None
+    assert (whole.usage().input_tokens, whole.usage().output_tokens) == (9, 3)
+    assert len(whole.usage_json or "") < 300_000
+
+
 def test_a_plain_error_body_says_what_it_says() -> None:
     meter = read(b"Not Found", content_type="text/plain", status=404)
     assert (meter.facts.failed, meter.facts.error_message) == (True, "Not Found")
