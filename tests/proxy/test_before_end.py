@@ -1,0 +1,232 @@
+"""A client that has seen the end of an answer can rely on its row (promise 2), however it ends.
+
+Framing x format x edited or not x HTTP versions, all at once through one mitmdump. While another
+process holds the ledger's lock no client may see an end. Each client that sees one finds its row
+settled at that moment, and all rows are there after `kill -9`.
+"""
+
+import contextlib
+import itertools
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+from tests.proxy import rows
+from tests.proxy.certificates import client_context, make_certificate, server_context
+from tests.proxy.client import Ending, Http1, Http2, Received
+from tests.proxy.mitmdump import SCRIPTS, Mitmdump
+from tests.proxy.pair import BY_NAME, headers_for
+from tests.proxy.upstream import Answer, End, Framing, Request, Upstream
+from tests.proxy.wires.wire import Wire, asks
+
+pytestmark = [pytest.mark.proxy, pytest.mark.timeout(120)]
+
+LOCKED_SECONDS = 1.0
+DOCUMENT = (
+    b'{"id":"chatcmpl-doc","object":"chat.completion","model":"gpt-4o","choices":'
+    b'[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],',
+    b'"usage":{"prompt_tokens":7,"completion_tokens":64,"total_tokens":71}}',
+)
+DOCUMENTS = replace(
+    BY_NAME["openai"],
+    name="document",
+    body={"model": "gpt-4o", "messages": []},
+    frames=DOCUMENT,
+    frames_asked=None,
+    content_type="application/json",
+    is_opt_in=False,
+)
+
+
+class Framed(StrEnum):
+    """How upstream's answer says where it ends."""
+
+    CHUNKED = "chunked"
+    LENGTH = "content-length"
+    CLOSE = "close"
+    H2 = "HTTP/2"
+    H2_LENGTH = "HTTP/2, content-length"
+    H2_RESET = "HTTP/2, RST_STREAM behind the body"
+    H2_LENGTH_RESET = "HTTP/2, content-length, RST_STREAM behind the body"
+
+    @property
+    def is_h2(self) -> bool:
+        return self.startswith("HTTP/2")
+
+    @property
+    def is_reset(self) -> bool:
+        return "RST" in self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    wire: Wire
+    asked: bool | None
+    framed: Framed
+    client_is_h2: bool
+
+    def __str__(self) -> str:
+        client = "2" if self.client_is_h2 else "1.1"
+        return f"{self.wire.name}, asked: {self.asked}, {self.framed}, HTTP/{client} client"
+
+    def answer(self, request: Request) -> Answer:
+        pieces = self.wire.answer(asked=asks(request.body))
+        made = Answer(pieces=pieces, content_type=self.wire.content_type)
+        if self.framed is Framed.LENGTH:
+            return replace(made, framing=Framing.LENGTH)
+        if self.framed is Framed.CLOSE:
+            return replace(made, framing=Framing.CLOSE)
+        if "length" in self.framed:
+            made = replace(made, headers=(("content-length", str(len(made.body))),))
+        return replace(made, end=End.RST) if self.framed.is_reset else made
+
+    @property
+    def body(self) -> bytes:
+        """What the client gets."""
+        return b"".join(self.wire.answer(asked=self.asked is True))
+
+
+def cases_of(*names: str) -> list[Case]:
+    """Each wire; one that is asked for usage both edited and not."""
+    wires = [DOCUMENTS if name == "document" else BY_NAME[name] for name in names]
+    return [
+        Case(wire=wire, asked=asked, framed=framed, client_is_h2=client_is_h2)
+        for wire, framed, client_is_h2 in itertools.product(wires, Framed, (False, True))
+        for asked in ((None, True) if wire.is_opt_in else (None,))
+    ]
+
+
+@dataclass
+class Seen:
+    """What one client saw."""
+
+    received: Received
+    ended_while_locked: bool
+    rows: list[rows.Row]
+    """Its rows at the moment when it saw the end."""
+
+
+@contextlib.contextmanager
+def locked(ledger: Path) -> Iterator[None]:
+    with contextlib.closing(sqlite3.connect(ledger, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+def play(folder: Path, cases: list[Case]) -> tuple[list[Seen], dict[str, list[rows.Row]]]:
+    """What each client saw, and the rows behind `kill -9`."""
+    pem = make_certificate(folder)
+    is_locked = threading.Event()
+    with ExitStack() as stack:
+
+        def script(request: Request) -> Answer:
+            answer = cases[int(request.header("x-case") or "")].answer(request)
+            return replace(answer, gate=gates[request.http])
+
+        plain = stack.enter_context(Upstream(script))
+        secure = stack.enter_context(Upstream(script, tls=server_context(pem, http2=True)))
+        gates = {"1.1": plain.gate(), "2": secure.gate()}
+        options = {
+            "ssl_verify_upstream_trusted_ca": str(pem),
+            "tee_hosts": ",".join(f"127.0.0.1:{each.port}=aivene" for each in (plain, secure)),
+        }
+        proxy = stack.enter_context(
+            Mitmdump(
+                folder / "tee",
+                upstreams=[plain.url, secure.url],
+                beside=[SCRIPTS / "h2_upstream.py"],
+                options=options,
+            )
+        )
+
+        def run(number: int) -> Seen:
+            case = cases[number]
+            with connect(proxy, case) as client:
+                headers = headers_for(case.wire, str(number), ("x-case", str(number)))
+                body = case.wire.request(asked=case.asked)
+                client.send("POST", case.wire.target, headers, body)
+                received = client.receive()
+                ended_while_locked = is_locked.is_set()
+                return Seen(received, ended_while_locked, tagged(proxy).get(str(number), []))
+
+        with ThreadPoolExecutor(len(cases)) as pool:
+            seen = [pool.submit(run, number) for number in range(len(cases))]
+            assert rows.eventually(
+                lambda: len(plain.requests) + len(secure.requests) == len(cases)
+            ), proxy.log
+            with locked(proxy.ledger):
+                is_locked.set()
+                for gate in gates.values():
+                    gate.release(100 * len(cases))
+                time.sleep(LOCKED_SECONDS)
+                is_locked.clear()
+            found = [each.result() for each in seen]
+        proxy.kill()
+        return found, tagged(proxy)
+
+
+def connect(proxy: Mitmdump, case: Case) -> Http1 | Http2:
+    address = proxy.address(1 if case.framed.is_h2 else 0)
+    if case.client_is_h2:
+        tls = client_context(proxy.authority, http2=True)
+        return Http2(address, tls=tls, name="localhost")
+    return Http1(address)
+
+
+def tagged(proxy: Mitmdump) -> dict[str, list[rows.Row]]:
+    return rows.by_tag(proxy.ledger, "case")
+
+
+def mistakes(case: Case, seen: Seen, kept: list[rows.Row]) -> Iterator[str]:
+    """Everything in which a case came out other than it must."""
+    if seen.ended_while_locked:
+        yield "saw its end before it could be on disk"
+    if seen.received.body != case.body:
+        yield f"got {seen.received.body[-80:]!r}"
+    if not case.framed.is_reset and seen.received.ending is not Ending.TERMINATED:
+        by_close = case.framed in (Framed.CLOSE, Framed.H2) and not case.client_is_h2
+        if not (by_close and seen.received.ending is Ending.CLOSED):
+            yield f"ended {seen.received.ending}"
+    for when, found in (("at the end", seen.rows), ("after kill -9", kept)):
+        if [row["state"] for row in found] != ["settled"]:
+            yield f"{when}: {[row['state'] for row in found]}"
+            continue
+        (row,) = found
+        if row["output_tokens"] != case.wire.figures["output_tokens"] or row["degraded"]:
+            yield f"{when}: {row['output_tokens']} tokens, degraded: {row['degraded']}"
+
+
+def all_mistakes(folder: Path, cases: list[Case]) -> list[str]:
+    seen, kept = play(folder, cases)
+    return [
+        f"{case}: {mistake}"
+        for number, (case, one) in enumerate(zip(cases, seen, strict=True))
+        for mistake in mistakes(case, one, kept.get(str(number), []))
+    ]
+
+
+def test_no_end_is_seen_before_its_commit(tmp_path: Path) -> None:
+    found = all_mistakes(tmp_path, cases_of("openai", "document", "ollama"))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(
+    "names",
+    [("bedrock", "anthropic"), ("gemini array", "gemini"), ("cohere", "responses"), ("azure",)],
+    ids=", ".join,
+)  # fmt: skip
+def test_no_end_of_any_format_is_seen_before_its_commit(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    found = all_mistakes(tmp_path, cases_of(*names))
+    assert not found, "\n".join(found)
