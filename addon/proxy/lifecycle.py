@@ -87,6 +87,7 @@ class Leaving(Traffic):
         return running
 
     async def _leave(self, running: Running) -> None:
+        await asyncio.sleep(0)  # tasks start eagerly; at a reload the next recorder comes first
         logger.info(
             "tokentee: the script was removed; nothing new is recorded, %d exchanges go on",
             running.under_way,

@@ -195,6 +195,28 @@ def test_a_script_that_comes_back_takes_over_what_it_left(ledger):
     asyncio.run(play())
 
 
+def test_tasks_that_start_eagerly_leave_a_reload_its_turn(ledger, caplog):
+    """As in mitmproxy, which sets such a factory."""
+
+    async def play():
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        async with recording(ledger) as (first, context):
+            kept = running_in(first)
+            first.done()
+            second = Recorder()
+            second.running()
+            assert second._running is kept
+            assert not kept.ledger._incoming.is_closed
+            context.master.should_exit.set()
+            stopping = second.done()
+            assert stopping is not None
+            await stopping
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(play())
+    assert not [line for line in caplog.messages if "the script was removed" in line]
+
+
 def test_a_process_that_ends_while_the_script_is_gone_stops_as_ever(ledger):
     async def play():
         async with recording(ledger) as (recorder, context):
