@@ -167,7 +167,7 @@ def proxies(extent: Extent, against: Path | None) -> dict[str, object]:
     bench = bench_proxy.run(
         rounds=extent.rounds,
         seconds=extent.seconds,
-        names=["tee", "run"],
+        names=["guest", "tee", "run"],
         parts=extent.proxy_parts,
         against=against,
     )

@@ -9,8 +9,9 @@ order that turns; a ratio is taken within a round, so that what else the machine
 sides, and bare runs twice in every round: the ratio of the two (A/A) says how far a figure can be
 trusted. All are started again after some rounds.
 
-Proxies: `tee` is `mitmdump -s addon/tee.py`, recording into SQLite with `before_end`; `run` is
-`tokentee run` with its lean master. Workloads marked "edited" are the same streams for a client
+Proxies: `tee` is `mitmdump -s addon/tee.py`, recording into SQLite with `before_end`; `guest` is the
+same with `tee_fast=no`, as in a process that is not ours; `run` is `tokentee run` with its lean
+master. Workloads marked "edited" are the same streams for a client
 that did not ask for usage: ours asks, and takes it out again.
 """
 
@@ -42,7 +43,11 @@ ROUNDS_OF_A_START = 3
 they run (measured), by where their memory lies."""
 START_SECONDS_MAX = 100
 SLOW_STREAMS = 1000
-MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
+MITMDUMP = (
+    "-c",
+    "import sys; from mitmproxy.tools.main import mitmdump; sys.argv[0] = 'mitmdump'; mitmdump()",
+)
+"""Under its own name, by which the addon knows whose process it is."""
 TOKENTEE_RUN = ("-c", "from addon.cli import main; main()", "run")
 OLD = "old "
 """Begins the names of the proxies of the checkout given with `--against`."""
@@ -55,8 +60,9 @@ class Workload:
     name: str
     load: tuple[str, ...]
     budget: str
-    """For `tee`."""
-    budget_run: str = ""
+    """Requests against bare, for `guest`."""
+    budget_host: str = ""
+    """For `tee` and `run`."""
     per_answer: int = 1
     """Chunks, where chunks are counted."""
 
@@ -65,15 +71,16 @@ WORKLOADS = (
     Workload(
         name="short streams",
         load=("short", "--asks"),
-        budget=">= 0.90",
-        budget_run=">= 1.3",
+        budget=">= 0.85",
+        budget_host=">= 1.5",
     ),
-    Workload(name="short streams, edited", load=("short",), budget=">= 0.90"),
-    Workload(name="JSON answers", load=("json",), budget=">= 0.90", budget_run=">= 1.5"),
+    Workload(name="short streams, edited", load=("short",), budget="(none)"),
+    Workload(name="JSON answers", load=("json",), budget=">= 0.85", budget_host=">= 1.5"),
     Workload(
         name="burst chunks",
         load=("burst", "--asks", "--connections", "4"),
-        budget=">= 0.95",
+        budget=">= 0.85",
+        budget_host=">= 2.5",
         per_answer=upstream.BURST_CHUNKS,
     ),
     Workload(
@@ -155,7 +162,7 @@ def proxy(
     core: int | None = PROXY_CORE,
     against: Path | None = None,
 ) -> Iterator[Proxy]:
-    """`bare`, `bare again`, `tee`, `run`, or `old tee` and `old run` of another checkout."""
+    """`bare`, `bare again`, `guest`, `tee`, `run`, or `old tee` and so on of another checkout."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
@@ -166,11 +173,13 @@ def proxy(
         checkout, python = against, str(against / ".venv" / "bin" / "python")
     program = TOKENTEE_RUN if kind == "run" else MITMDUMP
     tee = str(checkout / TEE.relative_to(REPOSITORY))
-    script = {"run": (), "tee": ("-s", tee)}.get(kind, ("-s", str(BARE)))
+    script = {"run": (), "tee": ("-s", tee), "guest": ("-s", tee)}.get(kind, ("-s", str(BARE)))
     options = {"confdir": folder / "confdir", "termlog_verbosity": "error"}
     if kind != "run":  # which prints no flows, and refuses the option
         options["flow_detail"] = 0
-    if kind in ("tee", "run"):
+    if kind == "guest":
+        options["tee_fast"] = "no"
+    if kind in ("guest", "tee", "run"):
         options["ledger_url"] = f"sqlite:///{folder}/{name.replace(' ', '-')}.db"
         options["tee_hosts"] = f"127.0.0.1:{upstream_port}=openai"
     command = [python, *program, *script]
@@ -303,8 +312,9 @@ class Bench:
                 both = [bare] if name == "bare again" else [bare, again]
                 budget = {
                     "bare again": "A/A",
-                    "tee": workload.budget,
-                    "run": workload.budget_run,
+                    "guest": workload.budget,
+                    "tee": workload.budget_host,
+                    "run": workload.budget_host,
                 }.get(name, "")
                 rate, loop, everything = (
                     mean(figures, both) for figures in (self.rate, self.loop_us, self.cpu_us)
@@ -494,7 +504,7 @@ PARTS = ("memory", "throughput", "first", "paced")
 def test_what_recording_costs(capsys: pytest.CaptureFixture[str]) -> None:
     """Every workload comes whole through every proxy; the figures are for the reader."""
     with capsys.disabled():
-        run(rounds=5, seconds=2.0, names=["tee", "run"], parts=PARTS)
+        run(rounds=5, seconds=2.0, names=["guest", "tee", "run"], parts=PARTS)
 
 
 def main() -> None:
@@ -503,7 +513,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each throughput run")
-    parser.add_argument("--proxies", default="tee,run", help="beside bare: tee, run")
+    parser.add_argument("--proxies", default="guest,tee,run", help="beside bare: guest, tee, run")
     parser.add_argument("--parts", default=",".join(PARTS), help=f"of {', '.join(PARTS)}")
     parser.add_argument(
         "--any-core", action="store_true", help="let a proxy's threads use every core"
