@@ -216,7 +216,7 @@ def _list_unit(published: PriceBook, known: Mapping[str, Any]) -> int | None:
     sheet = published.look_up(question, tier=known["service_tier"], at=known["hour"])
     line = known["line"].rpartition(".")[2]
     rate = sheet.rate(line)
-    return None if rate is None or rate.is_once else rate.picousd
+    return None if rate is None or rate.is_once or rate.is_unknown else rate.picousd
 
 
 def _charged() -> sa.FromClause:

@@ -130,7 +130,7 @@ PROVIDERS: tuple[Provider, ...] = (
     ),
     Provider(
         name="anthropic",
-        hosts=("anthropic.com",),
+        hosts=("anthropic.com", "aws-external-anthropic.*.api.aws"),
         prices="anthropic",
         base_urls=(BaseUrl("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),),
         model_prefixes=("anthropic",),

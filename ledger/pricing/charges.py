@@ -5,6 +5,7 @@ of the answer. A line without a price is a charge, too: with its quantity and th
 and amount None. No price is ever assumed to be zero.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
@@ -12,17 +13,20 @@ from msgspec.structs import replace
 
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange
-from ledger.model.money import AMOUNT_MAX
+from ledger.model.money import AMOUNT_MAX, usd_text
 from ledger.model.reading import Reading
 from ledger.model.usage import Usage
 from ledger.pricing.price_lines import Quantity, Sheet, input_tokens_of_one_request, quantities
+from ledger.pricing.rules import REPORTED_BILL
 
 NO_SOURCE = "none"
 """The price source of a line without a price."""
 PROVIDER = "provider"
 """The price source of a cost that the provider reports."""
 REPORTED = "reported_cost"
-"""The single line of a reading whose cost only the provider reports."""
+"""The single line of a reading that costs what the provider reports."""
+BILLING_FIELD = "billing_field"
+"""The line of a billing-relevant field whose value no rule knows; its reason names both."""
 
 BEYOND = "the amount is beyond 64 bits"
 
@@ -30,7 +34,12 @@ BEYOND = "the amount is beyond 64 bits"
 class Book(Protocol):
     """A source of sheets; `ledger.pricing.prices.PriceBook` implements it."""
 
-    def sheet(self, exchange: Exchange, *, model: str | None = None) -> Sheet:
+    def fields(self, reading: Reading) -> Mapping[str, str]:
+        """The billing fields of a reading's usage object."""
+
+    def sheet(
+        self, exchange: Exchange, fields: Mapping[str, str], *, model: str | None = None
+    ) -> Sheet:
         """The prices for an exchange, or for another model that answered in it."""
 
 
@@ -39,32 +48,76 @@ def charge(
 ) -> tuple[Charge, ...]:
     """The charges of a reading, line by line; empty if no usage was reported.
 
-    The cost that the provider reports stays in the reading and is never added to our own figures.
-    It becomes the cost, as one line, only if we know no price at all.
+    The cost that the provider reports is the cost, as one line, where the provider's own guide
+    says that it is the bill (`Sheet.bill`), and where we know no price at all. Everywhere else it
+    stays in the reading and is never added to our own figures.
 
     `priced_at` is the time of pricing; by default the time of the reading.
     """
     at = priced_at or reading.read_at
     usage = reading.usage
-    sheet = book.sheet(exchange)
+    fields = book.fields(reading)
+    own = sheet = book.sheet(exchange, fields)
     lines = [_charge(quantity, usage, sheet, at) for quantity in quantities(usage, sheet.rates)]
     if lines and "requests" in sheet.rates:
         lines.append(_charge(("requests", 1, None), usage, sheet, at))
     if not lines:
         lines = _zero_charges(usage, sheet, at)
     for further in usage.further:
-        sheet = book.sheet(exchange, model=further.model)
+        sheet = book.sheet(exchange, fields, model=further.model)
         lines += [
             _charge(quantity, further.usage, sheet, at, kind=further.kind, model=further.model)
             for quantity in quantities(further.usage, sheet.rates)
         ]
     if sum(line.amount_picousd or 0 for line in lines) > AMOUNT_MAX:
         lines = [_beyond(line) for line in lines]
+    bill = _bill(usage, own)
+    if bill is not None:
+        return (_reported(bill, _list_value(lines, own), at),)
     if all(line.amount_picousd is None for line in lines):
         reported = reported_picousd(usage)
         if reported is not None and reported <= AMOUNT_MAX:
             return (_reported(reported, lines[0].reason if lines else None, at),)
+    else:
+        lines += [_unknown(reason, at) for reason in own.partial]
     return tuple(lines)
+
+
+def _bill(usage: Usage, sheet: Sheet) -> int | None:
+    """What the provider bills by its own figure; None if no rule makes a figure the bill, or the
+    answer has none."""
+    if not sheet.bill:
+        return None
+    if sheet.bill == REPORTED_BILL:
+        bill = reported_picousd(usage)
+    else:
+        units, rate = usage.tool_units.get(sheet.bill), sheet.rate(sheet.bill)
+        bill = units * rate.picousd if units and rate is not None else None
+    return bill if bill is not None and bill <= AMOUNT_MAX else None
+
+
+def _list_value(lines: list[Charge], sheet: Sheet) -> str:
+    """What the lines cost at the list price, for the reason of a line with the provider's bill."""
+    lines = [line for line in lines if line.line != sheet.bill]
+    known = [line.amount_picousd for line in lines if line.amount_picousd is not None]
+    if not known:
+        return f"the provider's own bill; {lines[0].reason if lines else 'no list value'}"
+    part = "" if len(known) == len(lines) and not sheet.partial else "at least "
+    sources = ", ".join(dict.fromkeys(line.price_source for line in lines))
+    return f"the provider's own bill; list value {part}{usd_text(sum(known))} ({sources})"
+
+
+def _unknown(reason: str, at: datetime) -> Charge:
+    """A line without an amount, so that a request whose price is known in part is `partial`."""
+    return Charge(
+        line=BILLING_FIELD,
+        quantity=1,
+        unit_picousd=None,
+        amount_picousd=None,
+        price_source=NO_SOURCE,
+        priced_at=at,
+        reason=reason,
+    )
 
 
 def reported_picousd(usage: Usage) -> int | None:
@@ -90,12 +143,14 @@ def _charge(
 ) -> Charge:
     line, count, note = quantity
     rate = sheet.rate(line)
-    if rate is not None and rate.is_once and count > 1:
-        count, note = 1, f"{count} reported, billed once for the request"
+    once = usage.tool_units.get("batch_results", 1)
+    if rate is not None and rate.is_once and count > once:
+        count, note = once, f"{count} reported, billed once for a request"
     unit = amount = None
     input_tokens = input_tokens_of_one_request(usage)
-    if rate is None:
-        reason: str | None = sheet.absent
+    if rate is None or rate.is_unknown:
+        reason: str | None = rate.note if rate else sheet.absent
+        rate = None
     elif rate.above and input_tokens is None:
         # The price depends on the size of the request, which is unknown here.
         reason = "the price depends on the input tokens, which are not reported"

@@ -16,7 +16,7 @@ from typing import Any, Self
 from ledger.model.errors import LedgerError
 from ledger.model.money import AMOUNT_MAX
 from ledger.pricing.price_lines import Rate
-from ledger.pricing.published import is_standard, picousd_of_price
+from ledger.pricing.published import picousd_of_price, tier_name
 from ledger.settings import small_files
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
@@ -37,6 +37,8 @@ PRICE_KEYS = {
 }
 """Our line -> LiteLLM's key."""
 
+_WHOLE = {"reasoning": "output_cost_per_token"}
+"""Line -> the key of the line that it is a part of."""
 TIERED_LINES = ("uncached_input", "cache_read", "cache_write", "output")
 CONTEXT_STEPS = {
     "_above_128k_tokens": 128_000,
@@ -45,7 +47,12 @@ CONTEXT_STEPS = {
     "_above_272k_tokens": 272_000,
 }
 
-TIER_SUFFIXES = {"flex": "_flex", "priority": "_priority", "batch": "_batches"}
+TIER_SUFFIXES = {
+    "flex": "_flex",
+    "priority": "_priority",
+    "batch": "_batches",
+    "ultrafast": "_ultrafast",
+}
 
 PROVIDERS = {
     "google": ("gemini", "vertex_ai"),
@@ -86,9 +93,11 @@ class LiteLLM:
             f"litellm sha256:{digest}",
         )
 
-    def rates(self, list_id: str, model: str, tier: str | None) -> dict[str, Rate] | None:
-        """The model's rates in that list; None if the list lacks the model, empty if the model has
-        no price for the tier."""
+    def rates(
+        self, list_id: str, model: str, tier: str | None
+    ) -> tuple[dict[str, Rate], str | None] | None:
+        """The model's rates in that list, and the tier if it has no price for it: then the rates
+        are the standard ones. None if the list lacks the model."""
         names = PROVIDERS.get(list_id, (list_id,))
         for key in (*(f"{name}/{model}" for name in names), model):
             found = self.models.get(key)
@@ -99,15 +108,22 @@ class LiteLLM:
         return None
 
 
-def _rates(model: Mapping[str, Any], source: str, tier: str | None) -> dict[str, Rate]:
-    suffix = ""
-    if not is_standard(tier):
-        suffix = TIER_SUFFIXES.get((tier or "").lower(), "")
-        if not suffix or "input_cost_per_token" + suffix not in model:
-            return {}
+def _rates(
+    model: Mapping[str, Any], source: str, tier: str | None
+) -> tuple[dict[str, Rate], str | None]:
+    """The price of a line that has a standard price and none for the tier is unknown, unless the
+    line costs as much as the one that it is a part of."""
+    name = tier_name(tier)
+    suffix = TIER_SUFFIXES.get(name or "", "")
+    missing = name if not suffix or "input_cost_per_token" + suffix not in model else None
+    suffix = "" if missing else suffix
     rates = {}
     for line, key in PRICE_KEYS.items():
-        unit = _unit(model.get(key + suffix, model.get(key) if suffix else None))
+        unit = _unit(model.get(key + suffix))
+        standard = _unit(model.get(key)) if suffix and unit is None else None
+        if standard is not None and standard != _unit(model.get(_WHOLE.get(line, ""))):
+            note = f"listed without a price for service tier {name!r}"
+            rates[line] = Rate(0, source, note=note, is_unknown=True)
         if unit is None:
             continue
         steps = []
@@ -117,7 +133,7 @@ def _rates(model: Mapping[str, Any], source: str, tier: str | None) -> dict[str,
                 if above is not None:
                     steps.append((start, above))
         rates[line] = Rate(unit, source, tuple(sorted(steps)))
-    return rates
+    return rates, missing
 
 
 def _unit(price: object) -> int | None:

@@ -32,9 +32,15 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise FaultError("above.input_tokens", f"{self.input_tokens} is not a number of tokens")
 
 
-class PriceTable(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"since": "from"}
-):
+class FiguresTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The prices of a `[[price]]` or a `[[rule]]`."""
+
+    usd_per_mtok: dict[str, int | Decimal] = {}
+    usd_each: dict[str, int | Decimal] = {}
+    above: list[StepTable] = []
+
+
+class PriceTable(FiguresTable, frozen=True, kw_only=True, rename={"since": "from"}):
     """One `[[price]]`."""
 
     host: str | None = None
@@ -44,9 +50,6 @@ class PriceTable(
     until: Any = None
     service_tier: str | None = None
     free: bool = False
-    usd_per_mtok: dict[str, int | Decimal] = {}
-    usd_each: dict[str, int | Decimal] = {}
-    above: list[StepTable] = []
 
     def __post_init__(self) -> None:
         """FaultError unless the table names a host, provider or model."""
@@ -73,7 +76,7 @@ class GatewayTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 raise FaultError(key, "empty")
 
 
-def rates_of(table: PriceTable, source: str) -> Iterator[tuple[str, Rate]]:
+def rates_of(table: FiguresTable, source: str) -> Iterator[tuple[str, Rate]]:
     """Line -> rate; FaultError for an invalid line or price."""
     above: dict[str, list[tuple[int, int]]] = {}
     for step in table.above:

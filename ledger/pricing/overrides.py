@@ -20,6 +20,12 @@ completely.
     host = "localhost"
     free = true
 
+    [[rule]]                        # a billing rule, as in billing_rules.toml; see rules.py
+    name = "our-discount"
+    page = "the contract of 2026"
+    hosts = ["api.openai.com"]
+    factor = 0.9
+
     [[gateway]]                     # a host's price list, and its names for models
     host = "llm.example.com"
     prices = "openai"               # a list's id, or "vendor"
@@ -31,12 +37,13 @@ silently give a wrong price.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ledger.model.errors import LedgerError
+from ledger.pricing import rules as billing
 from ledger.pricing.litellm import LiteLLM
 from ledger.pricing.override_tables import GatewayTable, PriceTable, moment_of, rates_of
 from ledger.pricing.price_lines import NO_TIME, Rate
@@ -77,6 +84,7 @@ class Overrides:
     entries: tuple[Entry, ...] = ()
     gateways: tuple[Gateway, ...] = ()
     litellm: LiteLLM | None = None
+    rules: billing.Rules = field(default_factory=billing.Rules)
     digest: str = ""
 
 
@@ -97,7 +105,9 @@ def check(path: str) -> tuple[Overrides, list[str]]:
     text = small_files.read_text(Path(path), "price file")
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     document, problems = toml_tables.parse(text)
-    problems += toml_tables.unknown_tables(text, document, ("price", "gateway", "litellm"))
+    problems += toml_tables.unknown_tables(
+        text, document, ("price", "gateway", "rule", "field", "litellm")
+    )
     prices, wrong = toml_tables.converted(text, document, "price", PriceTable)
     problems += wrong
     entries: list[Entry] = []
@@ -107,6 +117,8 @@ def check(path: str) -> tuple[Overrides, list[str]]:
         except FaultError as fault:
             problems.append(toml_tables.problem_of(text, "price", place, fault))
     gateways, wrong = toml_tables.converted(text, document, "gateway", GatewayTable)
+    problems += wrong
+    rules, wrong = billing.of_document(text, document)
     problems += wrong
     litellm = None
     if "litellm" in document:
@@ -123,6 +135,7 @@ def check(path: str) -> tuple[Overrides, list[str]]:
                 for _, each in gateways
             ),
             litellm=litellm,
+            rules=rules,
             digest=digest,
         ),
         [str(problem) for problem in problems],

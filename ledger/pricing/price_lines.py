@@ -17,6 +17,7 @@ INPUT_LINES = (
     "cache_write",
     "cache_write_5m",
     "cache_write_1h",
+    "cache_write_12h",
     "input_audio",
     "input_image",
     "input_video",
@@ -37,6 +38,7 @@ CONTAINED_UNITS = {
     "input_text_tokens": "uncached_input",
     "output_text_tokens": "output",
     "cache_read_text_tokens": "cache_read",
+    "cache_write_12h_tokens": "cache_write_12h",
     "cache_write_24h_tokens": "cache_write",
     "input_image_tokens": "input_image",
     "input_video_tokens": "input_video",
@@ -61,6 +63,7 @@ BILLED_WHERE_PRICED = {
     "mcp_calls": "mcp_calls",
     "server_tool_calls": "server_tool_calls",
     "batch_results": "batch_results",
+    "copilot_nano_aiu": "copilot_nano_aiu",
 }
 """Unit -> line, of units that are reported for information: sums of other units, and units that
 only some models bill. Without a price they give no charge instead of an unknown one."""
@@ -81,6 +84,8 @@ class Rate:
     note: str | None = None
     is_once: bool = False
     """Charged once per request, for any number of units."""
+    is_unknown: bool = False
+    """The line is billed apart, but its price is not known; `note` is the reason."""
 
     def at(self, input_tokens: int) -> int:
         """The price of one unit for a request with this many input tokens."""
@@ -102,6 +107,10 @@ class Sheet:
     until: datetime = NO_TIME[1]
     rest: Rate | None = None
     """The price of every other line: an entry declared free is free for all lines."""
+    bill: str = ""
+    """`reported`, or a unit: where the answer has it, it is the bill, whatever the lines cost."""
+    partial: tuple[str, ...] = ()
+    """Why the lines are only a part of the price: billing fields with values that no rule knows."""
 
     def rate(self, line: str) -> Rate | None:
         """The price of a line; None if none is known."""
@@ -141,7 +150,7 @@ def covered(rates: Mapping[str, Rate]) -> dict[str, Rate]:
         as_input = replace(unit, note="no price of its own: as uncached_input")
         whole.setdefault("cache_read", as_input)
         if not write:
-            for line in ("cache_write", "cache_write_5m", "cache_write_1h"):
+            for line in ("cache_write", "cache_write_5m", "cache_write_1h", "cache_write_12h"):
                 whole.setdefault(line, as_input)
     return whole
 
@@ -193,6 +202,8 @@ def _input_parts(usage: Usage, rates: Mapping[str, Rate]) -> list[Quantity]:
         split.append(("cache_write_5m", usage.cache_write_5m_tokens, None))
     if usage.cache_write_1h_tokens:
         split.append(("cache_write_1h", usage.cache_write_1h_tokens, None))
+    if kept := units.get("cache_write_12h_tokens"):
+        split.append(("cache_write_12h", kept, None))
     # The total wins over its split. In an Anthropic stream the total can grow while the split keeps
     # its first figures: the difference is unsplit.
     parts += _split(usage.cache_write_tokens, split, "cache_write")

@@ -65,6 +65,7 @@ class Gateway:
     """The name on the wire -> the name in the list."""
 
 
+_FIREWORKS = "accounts/fireworks/models/"
 ROUTING_SUFFIXES = frozenset({"nitro", "floor", "online", "exacto", "extended"})
 """Suffixes of a model's name that choose a route (OpenRouter); the list has the name without
 them."""
@@ -127,8 +128,12 @@ def _names(question: PriceQuestion, list_id: str) -> Iterator[str]:
         models = [question.model]
     for model in models:
         if model:
-            # publishers/google/models/…, models/…, accounts/fireworks/models/…
+            # publishers/google/models/…, models/…: lists have the name alone. Fireworks' list has
+            # accounts/fireworks/models/…, and …/routers/… for other prices of the same model.
             name = model.rpartition("models/")[2]
+            if list_id == "fireworks":
+                yield model if model.startswith("accounts/") else f"{_FIREWORKS}{name}"
+                continue
             yield name
             bare, separator, suffix = name.rpartition(":")
             if separator and (suffix in ROUTING_SUFFIXES or list_id.startswith("huggingface_")):

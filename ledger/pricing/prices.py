@@ -1,33 +1,39 @@
 """Edge. Looks up prices per unit at a moment, in all sources.
 
 Sources in order, line by line: the operator's override file, genai-prices, and LiteLLM's file if
-genai-prices lacks the model. The result for one (origin, provider, models, tier) is cached with the
-time span in which it holds, so each further such exchange costs one dict lookup. Files are read
-when the book is created, never later.
+genai-prices lacks the model. Billing rules (`rules.py`) apply to both lists. The result for one
+(origin, provider, models, tier, billing fields) is cached with the time span in which it holds, so
+each further such exchange costs one dict lookup. Files are read when the book is created, never
+later.
 """
 
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
+from types import MappingProxyType
 
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Reading
 from ledger.pricing import overrides as override_file
 from ledger.pricing import published
+from ledger.pricing import rules as billing
 from ledger.pricing.charges import charge
 from ledger.pricing.overrides import NO_OVERRIDES, Overrides
 from ledger.pricing.price_lines import NO_TIME, Rate, Sheet, covered
 from ledger.pricing.price_lists import Candidate, PriceQuestion, candidates
+from ledger.pricing.rules import Case
 
 SHEETS_MAX = 4096
 """Names of models come from clients and upstreams; beyond this many the cache is cleared, at about
 4 MB of sheets."""
+NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 PRELOAD_AFTER_SECONDS = 1.0
 """Reading takes 0.3 s of CPU. `tokentee run -- true`
 ends before it begins, and no model answers sooner."""
 
-type _Key = tuple[str, str, str | None, str | None, str | None]
+type _Key = tuple[str, str, str, str | None, str | None, str | None, frozenset[tuple[str, str]]]
 
 
 class PriceBook:
@@ -35,6 +41,7 @@ class PriceBook:
 
     def __init__(self, overrides: Overrides = NO_OVERRIDES) -> None:
         self._overrides = overrides
+        self._rules = billing.published() + overrides.rules
         self._sheets: dict[_Key, Sheet] = {}
 
     @classmethod
@@ -55,15 +62,23 @@ class PriceBook:
         """The charges of a reading, for `ledger.recording.open_ledger(price=...)`."""
         return charge(exchange, reading, self)
 
-    def sheet(self, exchange: Exchange, *, model: str | None = None) -> Sheet:
+    def fields(self, reading: Reading) -> Mapping[str, str]:
+        """The billing fields of a reading's usage object."""
+        return self._rules.fields_of(reading.usage_json)
+
+    def sheet(
+        self, exchange: Exchange, fields: Mapping[str, str], *, model: str | None = None
+    ) -> Sheet:
         """The prices in force when the exchange was opened; `model`: of another model than the
         one that answered (an iteration's)."""
         key = (
             exchange.origin,
             exchange.provider,
+            exchange.path.partition("/")[2].partition("/")[0],
             model or exchange.response_model,
             exchange.request_model,
             exchange.service_tier,
+            frozenset(fields.items()),
         )
         sheet = self._sheets.get(key)
         if sheet is None or not sheet.since <= exchange.opened_at < sheet.until:
@@ -79,10 +94,18 @@ class PriceBook:
                 ),
                 tier=exchange.service_tier,
                 at=exchange.opened_at,
+                fields=fields,
             )
         return sheet
 
-    def look_up(self, question: PriceQuestion, *, tier: str | None, at: datetime) -> Sheet:
+    def look_up(
+        self,
+        question: PriceQuestion,
+        *,
+        tier: str | None,
+        at: datetime,
+        fields: Mapping[str, str] = NO_FIELDS,
+    ) -> Sheet:
         """The prices for a question, without the cache."""
         entries = tuple(
             entry for entry in self._overrides.entries if entry.applies_to(question, tier)
@@ -90,25 +113,42 @@ class PriceBook:
         own, rest, since, until = override_file.in_force(entries, at)
         if rest is not None:
             return Sheet(own, "", since, until, rest)
-        listed = self._listed(question, tier, at)
+        asked = list(candidates(question, self._overrides.gateways))
+        listed = self._listed(question, asked, tier, at)
+        effect = self._rules.effect(
+            Case(
+                host=question.host,
+                lists=_lists(listed, asked, question),
+                models=_names(listed, asked, question),
+                tier=listed.missing_tier,
+                fields=fields,
+            ),
+            at.astimezone(UTC),
+            listed.rates,
+        )
         return Sheet(
-            covered(listed.rates | own),
+            covered(effect.rates | own),
             listed.absent,
-            max(since, listed.since),
-            min(until, listed.until),
+            max(since, listed.since, effect.since),
+            min(until, listed.until, effect.until),
+            effect.rest,
+            bill="" if own else effect.bill,
+            partial=() if own else tuple(effect.partial),
         )
 
-    def _listed(self, question: PriceQuestion, tier: str | None, at: datetime) -> published.Period:
+    def _listed(
+        self, question: PriceQuestion, asked: list[Candidate], tier: str | None, at: datetime
+    ) -> published.Period:
         if question.model is None:
-            return _nothing("the exchange names no model")
-        asked = list(candidates(question, self._overrides.gateways))
+            return _nothing("the exchange names no model", tier)
         found = self._in_genai_prices(question, asked, tier, at)
-        if found is not None and found.rates:
+        if found is not None and found.rates and found.missing_tier is None:
             return found
-        found = found or _nothing(_unknown(question, asked))
-        if rates := self._in_litellm(asked, tier):
+        found = found or _nothing(_unknown(question, asked), tier)
+        listed = self._in_litellm(asked, tier)
+        if listed is not None and (not found.rates or listed[1] is None):
             absent = f"{question.model!r} is listed without this line"
-            return replace(found, rates=rates, absent=absent)
+            return replace(found, rates=listed[0], absent=absent, missing_tier=listed[1])
         return found
 
     def _in_genai_prices(
@@ -124,7 +164,9 @@ class PriceBook:
                 return published.prices(model, tier=tier, at=at, source=source)
         return None
 
-    def _in_litellm(self, asked: list[Candidate], tier: str | None) -> dict[str, Rate] | None:
+    def _in_litellm(
+        self, asked: list[Candidate], tier: str | None
+    ) -> tuple[dict[str, Rate], str | None] | None:
         if self._overrides.litellm is None:
             return None
         for candidate in asked:
@@ -134,8 +176,24 @@ class PriceBook:
         return None
 
 
-def _nothing(reason: str) -> published.Period:
-    return published.Period({}, reason, *NO_TIME)
+def _nothing(reason: str, tier: str | None) -> published.Period:
+    return published.Period({}, reason, *NO_TIME, missing_tier=published.tier_name(tier))
+
+
+def _lists(
+    listed: published.Period, asked: list[Candidate], question: PriceQuestion
+) -> tuple[str, ...]:
+    """The lists whose rules apply: the one with the model, and the host's own."""
+    own = [candidate.list_id for candidate in asked if candidate.own or not listed.list_id]
+    return tuple(dict.fromkeys((listed.list_id, *own, question.provider)))
+
+
+def _names(
+    listed: published.Period, asked: list[Candidate], question: PriceQuestion
+) -> tuple[str, ...]:
+    names = (listed.model_id, question.response_model, question.request_model)
+    every = (*names, *(candidate.model for candidate in asked))
+    return tuple(dict.fromkeys(name.lower() for name in every if name))
 
 
 def _unknown(question: PriceQuestion, asked: list[Candidate]) -> str:

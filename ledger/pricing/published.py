@@ -8,7 +8,7 @@ so it is imported when the first price is looked up.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cache
@@ -53,30 +53,11 @@ PRICE_KEYS: dict[str, tuple[str, int]] = {
 }
 """Our line -> the library's price key, and how many of our units its price is for."""
 
-PUBLISHED_AS_FREE: dict[tuple[str, str], str] = {
-    ("anthropic", "web_fetches"): "https://platform.claude.com/docs/en/about-claude/pricing",
-}
-"""(list, line) -> the page that states that it costs nothing beside its tokens."""
-
-NOTES: dict[tuple[str, str], str] = {
-    ("perplexity", "requests"): "the fee for a large search context; smaller ones cost less",
-}
-"""(list, line) -> a caveat about its price (docs.perplexity.ai/getting-started/pricing)."""
-
-STANDARD_TIERS = frozenset({None, "", "default", "standard", "on_demand", "auto"})
+STANDARD_TIERS = frozenset({"", "default", "standard", "on_demand", "auto", "unspecified"})
 """`auto` is an echo of the request: an answer with it has reported no tier."""
 
-_PROMPT_BILLED = ("gemini-1", "gemini-2")
-"""Grounding is billed per prompt up to Gemini 2.5, and per query since Gemini 3
-(https://ai.google.dev/gemini-api/docs/pricing)."""
-
-TIER_SPELLINGS = {"on_demand_flex": "flex", "on_demand_priority": "priority"}
-"""Vertex `trafficType`, in lower case."""
-
-STANDARD_PRICED_TIERS: dict[tuple[str, str], str] = {
-    ("groq", "flex"): "https://console.groq.com/docs/flex-processing",
-}
-"""(list, tier) -> the page that states that this tier is billed as the standard one."""
+_TIER_PREFIXES = ("service_tier_", "on_demand_")
+"""Of the same tiers at Google: `SERVICE_TIER_FLEX`, and Vertex' `ON_DEMAND_FLEX`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +83,10 @@ class Period:
     absent: str
     since: datetime
     until: datetime
+    missing_tier: str | None = None
+    """The service tier, if the list has no price for it: then the rates are the standard ones."""
+    list_id: str = ""
+    model_id: str = ""
 
 
 def preload() -> None:
@@ -109,9 +94,17 @@ def preload() -> None:
     _providers()
 
 
+def tier_name(tier: str | None) -> str | None:
+    """A service tier as price lists and rules name it; None: the standard one."""
+    name = (tier or "").lower()
+    for prefix in _TIER_PREFIXES:
+        name = name.removeprefix(prefix)
+    return None if name in STANDARD_TIERS else name
+
+
 def is_standard(tier: str | None) -> bool:
     """Whether a service tier is billed at the list's standard rates."""
-    return tier is None or tier.lower() in STANDARD_TIERS
+    return tier_name(tier) is None
 
 
 def find(list_id: str, model: str) -> Published | None:
@@ -132,33 +125,14 @@ def find(list_id: str, model: str) -> Published | None:
 
 def prices(published: Published, *, tier: str | None, at: datetime, source: str) -> Period:
     """The model's rates at a moment, and the span around it in which nothing changes."""
-    model = published.model
+    model, name = published.model, tier_name(tier)
     since, until = _span(_constraints(model), at)
-    context: dict[str, str] | None = None
-    if not _is_standard_priced(published.list_id, tier):
-        assert tier is not None
-        name = TIER_SPELLINGS.get(tier.lower(), tier.lower())
-        context = {"service_tier": name, "processing": name, "speed": name}
-        if missing := _no_tier(published, context, name, at):
-            return Period({}, missing, since, until)
-    price = model.get_prices(at, context)
-    rates = _rates(price, source)
-    if not rates and model.id.endswith(":free"):
-        # The name marks the price: OpenRouter's free variants, and those listed after them.
-        free = Rate(0, source)
-        rates = {"uncached_input": free, "output": free}
-    for list_id, line in PUBLISHED_AS_FREE:
-        if list_id == published.list_id:
-            rates.setdefault(line, Rate(0, source))
-    for (list_id, line), note in NOTES.items():
-        if list_id == published.list_id and line in rates:
-            rates[line] = replace(rates[line], note=note)
-    is_by_prompt = published.list_id == "google" and model.id.startswith(_PROMPT_BILLED)
-    if is_by_prompt and "web_searches" in rates:
-        rates["web_searches"] = replace(rates["web_searches"], is_once=True)
+    context = {"service_tier": name, "processing": name, "speed": name} if name else None
+    missing = name if context and not _has_tier(published, context, at) else None
+    rates = _rates(model.get_prices(at, None if missing else context), source)
     what = f"{published.list_id}/{model.id}"
     absent = f"{what} is listed without {'this line' if rates else 'a price'}"
-    return Period(rates, absent, since, until)
+    return Period(rates, absent, since, until, missing, published.list_id, model.id)
 
 
 def picousd_of_price(price: Decimal, units: int) -> int:
@@ -185,23 +159,13 @@ def _rates(price: "ModelPrice", source: str) -> dict[str, Rate]:
     return rates
 
 
-def _is_standard_priced(list_id: str, tier: str | None) -> bool:
-    return is_standard(tier) or (list_id, (tier or "").lower()) in STANDARD_PRICED_TIERS
-
-
-def _no_tier(published: Published, context: dict[str, str], tier: str, at: datetime) -> str | None:
-    """Why the tier has no price, or None; the library would use the standard price."""
-    what = f"{published.list_id}/{published.model.id}"
-    variants = [
-        variant
+def _has_tier(published: Published, context: dict[str, str], at: datetime) -> bool:
+    """Whether the list has a price for the tier; the library would use the standard price."""
+    return not published.is_borrowed and any(
+        all(context.get(key) == value for key, value in variant.when.items())
         for variant in published.model.price_variants or ()
-        if all(context.get(key) == value for key, value in variant.when.items())
-    ]
-    if published.is_borrowed or not variants:
-        return f"{what} is listed without a price for service tier {tier!r}"
-    if not any(each.constraint is None or each.constraint.active(at) for each in variants):
-        return f"{what} is listed without a price for service tier {tier!r} at that time"
-    return None
+        if variant.constraint is None or variant.constraint.active(at)
+    )
 
 
 def _constraints(model: "ModelInfo") -> "list[ConditionalPrice | PriceVariant]":

@@ -55,7 +55,7 @@ def difference(changes: Mapping[str | None, Change]) -> Table:
 
 def _price(line: str, rate: Rate) -> Iterator[Cell]:
     scale, per = (10**6, "1M tokens") if is_token_line(line) else (1, "1")
-    yield Decimal(usd_text(rate.picousd * scale))
+    yield None if rate.is_unknown else Decimal(usd_text(rate.picousd * scale))
     yield per
     yield ", ".join(
         f"above {start:,} tokens {usd_text(picousd * scale)}" for start, picousd in rate.above

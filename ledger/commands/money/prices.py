@@ -64,4 +64,8 @@ def show_prices(
     if not sheet.rates and sheet.rest is None:
         print_line(sheet.absent)
         raise typer.Exit(1)
+    if sheet.partial:
+        for reason in sheet.partial:
+            print_line(reason)
+        raise typer.Exit(1)
     print_table(sheet_table(sheet), sheet_title(sheet, model, moment))

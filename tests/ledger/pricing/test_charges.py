@@ -28,7 +28,10 @@ class Book:
         self.own = own or Sheet(RATES, "not in the list")
         self.by_model = by_model
 
-    def sheet(self, exchange, *, model=None):
+    def fields(self, reading):
+        return {}
+
+    def sheet(self, exchange, fields, *, model=None):
         return self.by_model[model] if model else self.own
 
 
@@ -75,7 +78,7 @@ def test_what_is_billed_once_is_billed_once():
     sheet = Sheet({"web_searches": Rate(35_000_000_000, "list", is_once=True)}, "")
     (line,) = charge(exchange(), reading(tool_units={"web_searches": 3}), Book(own=sheet))
     assert (line.quantity, line.amount_picousd) == (1, 35_000_000_000)
-    assert line.reason == "3 reported, billed once for the request"
+    assert line.reason == "3 reported, billed once for a request"
     (line,) = charge(exchange(), reading(tool_units={"web_searches": 1}), Book(own=sheet))
     assert line.reason is None
 

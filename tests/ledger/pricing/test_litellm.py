@@ -35,14 +35,14 @@ def units(rates):
 
 
 def test_a_model_under_its_bare_name(litellm):
-    rates = litellm.rates("dashscope", "qwen-max", None)
+    rates, _ = litellm.rates("dashscope", "qwen-max", None)
     assert units(rates) == {"uncached_input": (1_600_000, ()), "output": (6_400_000, ())}
     digest = hashlib.sha256(FILE.encode()).hexdigest()[:12]
     assert rates["output"].source == f"litellm sha256:{digest} qwen-max"
 
 
 def test_context_steps_and_a_list_known_by_another_name(litellm):
-    assert units(litellm.rates("google", "gemini-x", None)) == {
+    assert units(litellm.rates("google", "gemini-x", None)[0]) == {
         "uncached_input": (1_250_000, ((200_000, 2_500_000),)),
         "output": (10_000_000, ((200_000, 15_000_000),)),
         "cache_read": (125_000, ()),
@@ -50,17 +50,24 @@ def test_context_steps_and_a_list_known_by_another_name(litellm):
     }
 
 
-def test_a_tier_takes_its_own_prices_and_the_common_ones_of_the_rest(litellm):
-    assert units(litellm.rates("openai", "gpt-x", "flex")) == {
-        "uncached_input": (1_000_000, ()),
-        "output": (4_000_000, ()),
-        "reasoning": (9_000_000, ()),
-    }
+def test_a_tier_has_no_price_for_a_line_that_only_the_standard_tier_prices(litellm):
+    """Gemini's flex tier at the standard price of reasoning would cost 24 % too much."""
+    rates, missing = litellm.rates("openai", "gpt-x", "flex")
+    assert missing is None
+    unknown = rates.pop("reasoning")
+    assert (unknown.is_unknown, unknown.note) == (
+        True,
+        "listed without a price for service tier 'flex'",
+    )
+    assert units(rates) == {"uncached_input": (1_000_000, ()), "output": (4_000_000, ())}
 
 
 @pytest.mark.parametrize("tier", ["priority", "scale"])
-def test_a_tier_that_is_not_there_has_no_price(litellm, tier):
-    assert litellm.rates("openai", "gpt-x", tier) == {}
+def test_a_tier_without_a_price_is_reported_beside_the_standard_prices(litellm, tier):
+    assert litellm.rates("openai", "gpt-x", tier) == (
+        litellm.rates("openai", "gpt-x", None)[0],
+        tier,
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +78,7 @@ def test_a_model_of_another_provider_is_not_it(litellm, list_id, model):
 
 
 def test_what_is_no_price_is_left_out(litellm):
-    assert litellm.rates("openai", "odd", None) == {}
+    assert litellm.rates("openai", "odd", None) == ({}, None)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +108,6 @@ def test_an_exponent_beyond_all_decimals_is_no_price(tmp_path):
     path = tmp_path / "prices.json"
     figures = '"input_cost_per_token": 6e-9999999999999999999, "output_cost_per_token": 1e-5'
     path.write_text('{"gpt-5": {"litellm_provider": "openai", ' + figures + "}}")
-    rates = LiteLLM.load(path).rates("openai", "gpt-5", None)
-    assert rates is not None
-    assert set(rates) == {"output"}
+    found = LiteLLM.load(path).rates("openai", "gpt-5", None)
+    assert found is not None
+    assert set(found[0]) == {"output"}

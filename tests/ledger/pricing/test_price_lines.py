@@ -226,6 +226,7 @@ def test_a_list_without_cache_prices_bills_the_cache_as_input():
         "cache_write": 5,
         "cache_write_5m": 5,
         "cache_write_1h": 5,
+        "cache_write_12h": 5,
     }
     assert rates["cache_read"].note == "no price of its own: as uncached_input"
 

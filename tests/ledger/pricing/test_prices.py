@@ -143,11 +143,6 @@ def test_the_model_asked_for_where_the_answer_names_none(book, said):
         ),
         pytest.param(exchange(None), "the exchange names no model", id="no-model"),
         pytest.param(
-            exchange("gpt-4.1", service_tier="turbo"),
-            "openai/gpt-4.1 is listed without a price for service tier 'turbo'",
-            id="unknown-tier",
-        ),
-        pytest.param(
             exchange("text-embedding-3-small"),
             "openai/text-embedding-3-small is listed without this line",
             id="unknown-line",
@@ -158,6 +153,15 @@ def test_what_is_not_known_is_unpriced_with_a_reason(book, about, reason):
     charges = book.price(about, reading(output_tokens=10))
     assert [(each.quantity, each.amount_picousd) for each in charges] == [(10, None)]
     assert reasons(charges) == {reason}
+
+
+def test_a_tier_that_no_rule_knows_is_priced_in_part(book):
+    charges = book.price(exchange("gpt-4.1", service_tier="turbo"), reading(output_tokens=10))
+    assert amounts(charges) == {
+        "output": (10, 8_000_000, 80_000_000),
+        "billing_field": (1, None, None),
+    }
+    assert charges[-1].reason == "service_tier 'turbo': no price for it is known"
 
 
 def test_a_vendors_list_for_a_gateway_says_so(book):
@@ -286,5 +290,5 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     monkeypatch.setattr(prices, "SHEETS_MAX", 3)
     book = PriceBook()
     for number in range(10):
-        book.sheet(exchange(f"made-up-{number}"))
+        book.sheet(exchange(f"made-up-{number}"), {})
         assert len(book._sheets) <= 3

@@ -1,0 +1,328 @@
+"""Pure. Billing rules that providers publish beyond a price per model, as data.
+
+`billing_rules.toml` beside this module is the table; a price file may have `[[rule]]` tables of its
+own, which come after these. A rule has conditions, as they stand on the wire, and effects. All of
+its conditions must hold; a condition that is left out always holds:
+
+    [[rule]]
+    name = "anthropic-us"            # stands in the price source of a charge
+    page = "https://…"               # where the provider publishes it
+    lists = ["anthropic"]            # price lists
+    hosts = ["*.anthropic.com"]      # globs, as are models and not_models
+    models = ["claude-*"]            # the name on the wire, or the model's id in the list
+    not_models = ["claude-3*"]
+    tiers = ["batch"]                # service tiers; such a rule applies where the list has no
+                                     # price for the tier
+    fields = { inference_geo = "us" }  # billing fields of the usage object; "" is absent
+    from = 2026-02-05                # and until: moments
+    days = ["sat", "sun", 2026-10-01]
+    hours = ["01:00-04:00"]          # UTC
+
+    factor = 1.1                     # multiplies the prices of `lines`, by default all tokens
+    lines = ["uncached_input"]
+    usd_per_mtok = { output = 2.0 }  # prices in place of the list's; also usd_each, [[rule.above]]
+    times_input = { cache_write_12h = 2.5 }   # prices as multiples of uncached input
+    once = ["web_searches"]          # billed once for a request, for any number of units
+    free = true                      # every line costs nothing
+    bill = "reported"                # the figure in the answer is the bill, or a unit's name
+    partial = "…"                    # why the price is known in part only
+    unless = ["anthropic-*"]         # not where one of these rules applies
+
+    [[field]]                        # a field of the usage object that prices depend on
+    name = "inference_geo"
+    known = ["global"]               # values that are billed at the list price
+    page = "https://…"
+
+Prices come first, then factors, which stack. Tools are not tokens, so no factor reaches them. A
+field's value, or a service tier, that neither the list nor a rule knows makes a request `partial`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ledger.pricing.override_tables import FiguresTable, moment_of, rates_of
+from ledger.pricing.price_lines import NO_TIME, TOKEN_LINES, Rate
+from ledger.settings import toml_tables
+from ledger.settings.toml_tables import FaultError, Problem
+
+RULES_FILE = Path(__file__).with_name("billing_rules.toml")
+REPORTED_BILL = "reported"
+"""`bill` of a rule: the cost that the provider reports is what it bills."""
+FIELDS_LENGTH_MAX = 64
+"""Characters of a field's value that are kept: it stands in a charge's reason."""
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
+
+
+class RuleTable(FiguresTable, frozen=True, kw_only=True, rename={"since": "from"}):
+    """One `[[rule]]`."""
+
+    name: str
+    page: str
+    lists: list[str] = msgspec.field(default_factory=list)
+    hosts: list[str] = msgspec.field(default_factory=list)
+    models: list[str] = msgspec.field(default_factory=list)
+    not_models: list[str] = msgspec.field(default_factory=list)
+    tiers: list[str] = msgspec.field(default_factory=list)
+    fields: dict[str, str] = msgspec.field(default_factory=dict)
+    since: Any = None
+    until: Any = None
+    days: list[Any] = msgspec.field(default_factory=list)
+    hours: list[str] = msgspec.field(default_factory=list)
+    factor: int | Decimal | None = None
+    lines: list[str] = msgspec.field(default_factory=list)
+    times_input: dict[str, int | Decimal] = msgspec.field(default_factory=dict)
+    once: list[str] = msgspec.field(default_factory=list)
+    free: bool = False
+    bill: str = ""
+    partial: str = ""
+    unless: list[str] = msgspec.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """FaultError for a rule that says nothing, or that cannot be read."""
+        for key in ("name", "page"):
+            if not getattr(self, key):
+                raise FaultError(key, "empty")
+        figures = (self.usd_per_mtok, self.usd_each, self.times_input, self.once)
+        if self.factor is None and not any((*figures, self.free, self.bill, self.partial)):
+            raise FaultError("factor", "the rule has no effect")
+        for figure in (self.factor, *self.times_input.values()):
+            if figure is not None and not (Decimal(figure).is_finite() and 0 <= figure <= 1000):
+                raise FaultError("factor", f"{str(figure)[:60]} is not a factor from 0 to 1000")
+        for key, lines in (("lines", self.lines), ("times_input", self.times_input)):
+            for line in lines:
+                if line not in TOKEN_LINES:
+                    raise FaultError(key, f"{line!r} is not a line of tokens")
+        for span in self.hours:
+            if not _HOURS.fullmatch(span):
+                raise FaultError("hours", f"{span!r} is not like 01:00-04:00")
+        for day in self.days:
+            if day not in _DAYS and type(day) is not date:
+                raise FaultError("days", f"{str(day)[:60]!r} is not a date, or mon ... sun")
+
+
+class FieldTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[field]]`: a field of the usage object that prices depend on."""
+
+    name: str
+    page: str
+    known: list[str] = []
+    """Values that are billed at the list price."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What a request's prices depend on, beside its size and the moment."""
+
+    host: str
+    lists: tuple[str, ...]
+    models: tuple[str, ...]
+    """The names on the wire and the id in the list, in lower case."""
+    tier: str | None = None
+    """Of a tier that the list has no price for; None: the list's prices are for its tier."""
+    fields: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule, with its figures in pico-USD and its moments in UTC."""
+
+    table: RuleTable
+    since: datetime
+    until: datetime
+    rates: Mapping[str, Rate]
+
+    @property
+    def source(self) -> str:
+        """As the price source of a charge names it."""
+        return f"rule {self.table.name}"
+
+    def matches(self, case: Case) -> bool:
+        """Whether the rule is for such a request, at any time."""
+        table = self.table
+        return (
+            (not table.lists or not set(table.lists).isdisjoint(case.lists))
+            and (not table.tiers or case.tier in table.tiers)
+            and all(case.fields.get(name, "") == value for name, value in table.fields.items())
+            and (not table.hosts or _fits((case.host,), table.hosts))
+            and (not table.models or _fits(case.models, table.models))
+            and not _fits(case.models, table.not_models)
+        )
+
+    def is_active(self, at: datetime) -> bool:
+        """Whether the rule is in force at a moment in UTC."""
+        if not self.since <= at < self.until:
+            return False
+        days, hours = self.table.days, self.table.hours
+        if days and _DAYS[at.weekday()] not in days and at.date() not in days:
+            return False
+        return not hours or any(span[:5] <= at.strftime("%H:%M") < span[6:] for span in hours)
+
+    def moments(self, at: datetime) -> Iterator[datetime]:
+        """Moments around one in UTC at which the rule begins or ends."""
+        yield from (self.since, self.until)
+        if self.table.days or self.table.hours:
+            midnight = datetime.combine(at.date(), time(), UTC)
+            for days in (0, 1):
+                yield midnight + timedelta(days=days)
+            for span in self.table.hours:
+                for hours, minutes in ((span[:2], span[3:5]), (span[6:8], span[9:])):
+                    yield midnight + timedelta(hours=int(hours), minutes=int(minutes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """A table of rules, and the fields of usage objects that prices depend on."""
+
+    rules: tuple[Rule, ...] = ()
+    known: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Billing field -> its values that are billed at the list price."""
+
+    def __add__(self, other: "Rules") -> "Rules":
+        return Rules(rules=self.rules + other.rules, known={**self.known, **other.known})
+
+    def fields_of(self, usage_json: str | None) -> dict[str, str]:
+        """The billing fields of a usage object that are texts."""
+        if not usage_json or not any(name in usage_json for name in self.known):
+            return {}
+        try:
+            usage = msgspec.json.decode(usage_json)
+        except (msgspec.DecodeError, RecursionError):
+            return {}
+        if not isinstance(usage, dict):
+            return {}
+        return {
+            name: usage[name][:FIELDS_LENGTH_MAX]
+            for name in self.known
+            if isinstance(usage.get(name), str)
+        }
+
+    def effect(self, case: Case, at: datetime, rates: Mapping[str, Rate]) -> "Effect":
+        """What the rules for a request make of the list's rates at a moment in UTC."""
+        matching = [rule for rule in self.rules if rule.matches(case)]
+        active = [rule for rule in matching if rule.is_active(at)]
+        names = [rule.table.name for rule in active]
+        active = [rule for rule in active if not _fits(names, rule.table.unless)]
+        moments = [moment for rule in matching for moment in rule.moments(at)]
+        effect = Effect(
+            rates=dict(rates),
+            applied=active,
+            since=max((moment for moment in moments if moment <= at), default=NO_TIME[0]),
+            until=min((moment for moment in moments if moment > at), default=NO_TIME[1]),
+            partial=[rule.table.partial for rule in active if rule.table.partial],
+        )
+        if case.tier is not None and not any(rule.table.tiers for rule in active):
+            effect.partial.append(f"service_tier {case.tier!r}: no price for it is known")
+        for name, value in case.fields.items():
+            is_known = value.lower() in self.known[name] or any(
+                name in rule.table.fields for rule in active
+            )
+            if not is_known:
+                effect.partial.append(f"usage.{name} {value!r}: no billing rule knows this value")
+        for rule in active:
+            _set_prices(effect, rule)
+        for rule in active:
+            _multiply(effect, rule)
+        return effect
+
+
+@dataclass(slots=True, kw_only=True)
+class Effect:
+    """Rates under the rules; `since` and `until` bound the time in which no rule begins or ends."""
+
+    rates: dict[str, Rate]
+    applied: list[Rule]
+    since: datetime
+    until: datetime
+    partial: list[str]
+    """Why the rates are only a part of the price."""
+    rest: Rate | None = None
+    bill: str = ""
+
+
+def load(text: str) -> tuple[Rules, list[Problem]]:
+    """The `[[rule]]` and `[[field]]` tables of a text, and each problem."""
+    document, problems = toml_tables.parse(text)
+    problems += toml_tables.unknown_tables(text, document, ("rule", "field"))
+    rules, wrong = of_document(text, document)
+    return rules, problems + wrong
+
+
+def of_document(text: str, document: Mapping[str, Any]) -> tuple[Rules, list[Problem]]:
+    """The rules and fields in a parsed file, and each problem."""
+    tables, problems = toml_tables.converted(text, document, "rule", RuleTable)
+    rules = []
+    for place, table in tables:
+        try:
+            rules.append(_rule(table))
+        except FaultError as fault:
+            problems.append(toml_tables.problem_of(text, "rule", place, fault))
+    fields, wrong = toml_tables.converted(text, document, "field", FieldTable)
+    known = {each.name: frozenset(each.known) for _, each in fields}
+    return Rules(rules=tuple(rules), known=known), problems + wrong
+
+
+@cache
+def published() -> Rules:
+    """The rules that come with the product."""
+    rules, problems = load(RULES_FILE.read_text(encoding="utf-8"))
+    assert not problems, problems
+    return rules
+
+
+def _rule(table: RuleTable) -> Rule:
+    since = moment_of(table.since, "from", NO_TIME[0])
+    until = moment_of(table.until, "until", NO_TIME[1])
+    if until <= since:
+        raise FaultError("until", "it is not after from")
+    rates = dict(rates_of(table, f"rule {table.name}"))
+    return Rule(table=table, since=since, until=until, rates=rates)
+
+
+def _set_prices(effect: Effect, rule: Rule) -> None:
+    table, rates = rule.table, effect.rates
+    if table.free:
+        effect.rest, effect.rates = Rate(0, rule.source, note="free of charge"), {}
+    rates.update(rule.rates)
+    unit = rates.get("uncached_input")
+    for line, times in table.times_input.items():
+        if unit is None:
+            break
+        rates[line] = _times(unit, Decimal(times), f"{unit.source} x{times} {rule.source}")
+    for line in table.once:
+        if line in rates:
+            rates[line] = replace(rates[line], is_once=True)
+    effect.bill = table.bill or effect.bill
+
+
+def _multiply(effect: Effect, rule: Rule) -> None:
+    factor = rule.table.factor
+    if factor is None or factor == 1:
+        return
+    for line in rule.table.lines or TOKEN_LINES:
+        if (rate := effect.rates.get(line)) is not None:
+            source = f"{rate.source} x{factor} {rule.source}"
+            effect.rates[line] = _times(rate, Decimal(factor), source)
+
+
+def _times(rate: Rate, factor: Decimal, source: str) -> Rate:
+    above = tuple((start, _scaled(unit, factor)) for start, unit in rate.above)
+    return replace(rate, picousd=_scaled(rate.picousd, factor), above=above, source=source)
+
+
+def _scaled(picousd: int, factor: Decimal) -> int:
+    """Rounded half even, once for each factor: prices have at most four digits that count."""
+    return int((picousd * factor).to_integral_value())
+
+
+def _fits(texts: Sequence[str], globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(text, glob) for text in texts for glob in globs)

@@ -1,0 +1,238 @@
+"""Billing rules, held against amounts that were worked out from the published pages.
+
+`billed.csv` has a request in each row. `work` is its cost in millionths of a USD: quantity times the
+published price per million, for each line, with the page beside it.
+"""
+
+import csv
+from collections import Counter
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from ledger.model.providers import provider_of
+from ledger.pricing import prices, rules
+from ledger.pricing.charges import NO_SOURCE
+from ledger.pricing.overrides import check
+from ledger.pricing.prices import PriceBook
+from ledger.pricing.rules import Rules
+from tests.ledger.priced import exchange, reading
+
+pytestmark = pytest.mark.large
+
+TABLE_FILE = Path(__file__).with_name("billed.csv")
+ROWS = list(csv.DictReader(TABLE_FILE.read_text(encoding="utf-8").splitlines()))
+PUBLISHED = rules.published()
+COLUMNS = {
+    "in": "input_tokens",
+    "read": "cache_read_tokens",
+    "w": "cache_write_tokens",
+    "w5": "cache_write_5m_tokens",
+    "w1": "cache_write_1h_tokens",
+    "out": "output_tokens",
+    "reasoning": "reasoning_tokens",
+    "audio_in": "input_audio_tokens",
+    "audio_out": "output_audio_tokens",
+}
+COSTS = {"reported": "reported_cost_picousd", "upstream": "reported_upstream_cost_picousd"}
+
+
+def exchange_of(row):
+    at = datetime.fromisoformat(row["at"]).replace(tzinfo=UTC)
+    return exchange(
+        row["model"],
+        origin=f"https://{row['host']}:443",
+        provider=provider_of(row["host"], ""),
+        at=at,
+        request_model=row["request_model"] or row["model"],
+        service_tier=row["tier"] or None,
+    )
+
+
+def reading_of(row):
+    usage: dict[str, Any] = {}
+    for each in row["usage"].split():
+        name, _, figure = each.partition("=")
+        if name in COSTS:
+            usage[COSTS[name]] = int(Decimal(figure) * 10**12)
+        elif name == "byok":
+            usage["is_byok"] = True
+        elif name in COLUMNS:
+            usage[COLUMNS[name]] = int(figure)
+        else:
+            usage.setdefault("tool_units", {})[name] = int(figure)
+    if "cache_write_5m_tokens" in usage:
+        usage["cache_write_tokens"] = (
+            usage["cache_write_5m_tokens"] + usage["cache_write_1h_tokens"]
+        )
+    fields = dict(each.split("=") for each in row["fields"].split())
+    return replace(reading(**usage), usage_json=msgspec.json.encode(fields).decode())
+
+
+def worked_out(row):
+    """The amount in pico-USD."""
+    terms = [term.split("*") for term in row["work"].split(" + ")]
+    micro = sum(
+        (Decimal(factors[0]) * (Decimal(factors[1]) if factors[1:] else 1) for factors in terms),
+        Decimal(0),
+    )
+    return micro * 10**6
+
+
+def state_of(charges):
+    """The cost state, as the view `requests` has it."""
+    priced = [each for each in charges if each.amount_picousd is not None]
+    if not priced:
+        return "unpriced"
+    if len(priced) < len(charges):
+        return "partial"
+    return "reported" if {each.price_source for each in charges} == {"provider"} else "priced"
+
+
+def charged(row, book):
+    return book.price(exchange_of(row), reading_of(row))
+
+
+def amount(charges):
+    return sum(each.amount_picousd or 0 for each in charges)
+
+
+@pytest.fixture(scope="module")
+def book():
+    return PriceBook()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+def test_a_request_costs_what_the_page_says(row, book):
+    charges = charged(row, book)
+    assert (amount(charges), state_of(charges)) == (worked_out(row), row["state"])
+    for each in charges:
+        assert each.amount_picousd is None or each.price_source not in ("", NO_SOURCE)
+        assert each.amount_picousd is None or each.amount_picousd == (
+            each.quantity * each.unit_picousd
+        )
+
+
+def test_there_are_many_rows_and_each_has_a_page_and_a_name_of_its_own():
+    assert len(ROWS) >= 100
+    assert all(row["page"].startswith("https://") for row in ROWS)
+    assert max(Counter(row["name"] for row in ROWS).values()) == 1
+
+
+def test_each_rule_has_a_page_and_a_name_of_its_own():
+    assert all(rule.table.page.startswith("https://") for rule in PUBLISHED.rules)
+    assert max(Counter(rule.table.name for rule in PUBLISHED.rules).values()) == 1
+
+
+@pytest.mark.parametrize("rule", PUBLISHED.rules, ids=lambda rule: rule.table.name)
+def test_no_rule_states_what_the_list_knows(rule, monkeypatch):
+    """Without the rule, a request of the table costs something else, or has another state."""
+    others = tuple(each for each in PUBLISHED.rules if each is not rule)
+    with_all = PriceBook()
+    monkeypatch.setattr(rules, "published", lambda: Rules(rules=others, known=PUBLISHED.known))
+    without = PriceBook()
+
+    def outcome(row, book):
+        charges = charged(row, book)
+        return amount(charges), state_of(charges)
+
+    assert any(outcome(row, with_all) != outcome(row, without) for row in ROWS)
+
+
+@given(
+    row=st.sampled_from(ROWS),
+    tier=st.sampled_from([None, "flex", "priority", "batch", "fast", "ultrafast", "new"]),
+    geo=st.sampled_from([None, "us", "global", "new"]),
+    count=st.integers(0, 600_000),
+)
+def test_no_unknown_value_is_priced(row, tier, geo, count):
+    """Of any tier and region: either a rule or the list knows it, or the request is partial."""
+    read = reading(input_tokens=count, output_tokens=1)
+    fields = {} if geo is None else {"inference_geo": geo}
+    read = replace(read, usage_json=msgspec.json.encode(fields).decode())
+    charges = BOOK.price(replace(exchange_of(row), service_tier=tier), read)
+    assert amount(charges) == sum(each.quantity * (each.unit_picousd or 0) for each in charges)
+    if tier == "new" or geo == "new":
+        known = {each.line for each in charges if each.price_source != NO_SOURCE}
+        free = all("free" in (each.reason or "") for each in charges)
+        assert state_of(charges) != "priced" or free or not known
+        reasons = " ".join(each.reason or "" for each in charges)
+        assert "'new'" in reasons or state_of(charges) in ("unpriced", "reported")
+
+
+BOOK = PriceBook()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[[rule]]\nname = "x"', "line 1: rule 1: page: missing"),
+        ('[[rule]]\nname = "x"\npage = "p"', "line 1: rule 1: factor: the rule has no effect"),
+        ('[[rule]]\nname = "x"\npage = "p"\nfactor = -1', "line 4: rule 1: factor: -1 is not"),
+        ('[[rule]]\nname = "x"\npage = "p"\nfactor = inf', "line 4: rule 1: factor: Infinity"),
+        ('[[rule]]\nname = "x"\npage = "p"\nfactr = 2', "line 4: rule 1: factr: unknown"),
+        (
+            '[[rule]]\nname = "x"\npage = "p"\nfactor = 2\nhours = ["1-4"]',
+            "line 5: rule 1: hours: '1-4' is not like",
+        ),
+        (
+            '[[rule]]\nname = "x"\npage = "p"\nfactor = 2\ndays = ["sunday"]',
+            "line 5: rule 1: days: 'sunday' is not",
+        ),
+        (
+            '[[rule]]\nname = "x"\npage = "p"\nfactor = 2\nlines = ["web_searches"]',
+            "line 5: rule 1: lines: 'web_searches' is not a line of tokens",
+        ),
+        (
+            '[[rule]]\nname = "x"\npage = "p"\nfactor = 2\nfrom = 2026-02-01\nuntil = 2026-01-01',
+            "line 6: rule 1: until: it is not after from",
+        ),
+        ('[[field]]\nname = "x"', "line 1: field 1: page: missing"),
+    ],
+)
+def test_a_broken_rule_is_one_line_with_its_place(tmp_path, text, problem):
+    path = tmp_path / "prices.toml"
+    path.write_text(text)
+    _, (found, *rest) = check(str(path))
+    assert found.startswith(problem)
+    assert not rest
+
+
+def test_rules_of_a_price_file_come_after_the_published_ones(tmp_path):
+    path = tmp_path / "prices.toml"
+    path.write_text(
+        '[[rule]]\nname = "discount"\npage = "the contract"\nhosts = ["eu.api.openai.com"]\n'
+        "factor = 0.5\n"
+    )
+    row = next(row for row in ROWS if row["name"] == "gpt-5.4-eu")
+    charges = charged(row, PriceBook.load(str(path)))
+    assert amount(charges) == worked_out(row) / 2
+    assert all(each.price_source.endswith("x0.5 rule discount") for each in charges)
+
+
+def test_a_price_of_the_operators_own_is_not_multiplied(tmp_path):
+    path = tmp_path / "prices.toml"
+    path.write_text(
+        '[[price]]\nhost = "eu.api.openai.com"\nmodel = "gpt-5.4*"\n'
+        "usd_per_mtok = { uncached_input = 2, output = 3 }\n"
+    )
+    row = next(row for row in ROWS if row["name"] == "gpt-5.4-eu")
+    assert amount(charged(row, PriceBook.load(str(path)))) == (1000 * 2 + 300 * 3) * 10**6
+
+
+def test_a_sheet_is_remembered_no_longer_than_its_rules_hold(book, monkeypatch):
+    """DeepSeek's hours: the remembered price of 03:59 is not that of 04:00."""
+    monkeypatch.setattr(prices, "SHEETS_MAX", 10)
+    row = next(row for row in ROWS if row["name"] == "deepseek-monday-peak")
+    moments = ["2026-11-01T23:59", "2026-11-02T00:59", "2026-11-02T01:00", "2026-11-02T03:59"]
+    moments += ["2026-11-02T04:00", "2026-11-02T06:00", "2026-11-07T06:00", "2026-11-09T06:00"]
+    fresh = [amount(charged({**row, "at": at}, PriceBook())) for at in moments]
+    assert [amount(charged({**row, "at": at}, book)) for at in moments] == fresh
+    assert len(set(fresh)) == 2
