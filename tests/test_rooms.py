@@ -98,7 +98,7 @@ ARROWS: dict[str, set[str]] = {
     "addon.telemetry": MODEL | {"addon.telemetry", "ledger.store.processes"},
     "addon.demo": LEDGER | {"addon.demo", "addon"},
     "addon.run": RUN,
-    "addon.run.call": SETTINGS,
+    "addon.run.call": SETTINGS | {"ledger.budgets"},
     "addon.run.command": DIALECTS | SETTINGS,
     "addon.run.workers": RUN | {"addon.run.workers"},
     "addon.commands": RUN

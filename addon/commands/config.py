@@ -82,6 +82,32 @@ def show(
         sys.stdout.write(f"{name:<{width}}  {value}  ({source})\n")
 
 
+@config.command()
+def trust(
+    file: File = None,
+    *,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Trust it no longer.")] = False,
+    lists: Annotated[bool, typer.Option("--list", help="Print the trusted files.")] = False,
+) -> None:
+    """Let a config file in the current folder set everything.
+
+    Such a file was found, not named, so by itself it sets only what is harmless: tags, names, log
+    lines, budgets without alerts. Trust holds for its content and that of the files that it names:
+    any change ends it.
+    """
+    from addon.run.call import config_file
+    from addon.run.call import trust as trusting
+
+    if lists:
+        for trusted, known in trusting.remembered().items():
+            sys.stdout.write(f"{known[:12]}  {trusted}\n")
+        return
+    path = _found(file)
+    digest = None if revoke else trusting.digest_of(path, config_file.load(path))
+    trusting.remember(path, digest)
+    sys.stderr.write(f"{path}: {'no longer trusted' if revoke else 'trusted as it is now'}\n")
+
+
 def _found(file: Path | None) -> Path:
     from addon.run.call import config_file
     from ledger.model.errors import LedgerError

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from addon.run.imports import uncollected_imports
@@ -26,7 +27,10 @@ led through the proxy unless tee_hosts or a base URL variable names them.
 Options:
   --config FILE          Settings: upstreams with listeners, ledger, tags, prices.
                          Default: TOKENTEE_CONFIG, ./tokentee.toml, the user's
-                         config folder, /etc/tokentee. Options stand above it.
+                         config folder, /etc/tokentee. Options stand above it. What
+                         ./tokentee.toml may do unasked: tokentee config trust --help.
+  --unrecorded-ok        If the recorder cannot start (a ledger that cannot be opened,
+                         say), start the command without it. Default: do not start.
   --everything           Decrypt all TLS connections of the command, not only
                          those to LLM hosts.
   --listen HOST[:PORT]   Without a command: where to listen [127.0.0.1:8080].
@@ -45,6 +49,10 @@ Options:
                            tee_tags=NAME=VALUE,...
                            tee_capture=FOLDER
                            tee_prices=FILE
+                           tee_metrics=[HOST:]PORT, tee_otlp=URL
+                           tee_log=exchanges, tee_log_format=json
+                           tee_client_tags=allow|ignore
+                           tee_fast=auto|yes|no, tee_wrap=yes|no
   --live                 Show what runs now, tokens a second and today's cost, live,
                          of the ledger that this call would record into. Takes
                          --config and --set ledger_url; tokentee top has more.
@@ -100,15 +108,16 @@ def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":
     `given`: the operator's environment. The file's paths of names and budgets are put into this
     process's environment, where their readers find them.
     """
-    from addon.run.call import config_file, words
+    from addon.run.call import config_file, trust, words
     from addon.run.call.arguments import workers_of
+    from ledger.budgets.files import DIGEST_VARIABLE
 
     if call.workers is None and (named := given.get(words.WORKERS_VARIABLE)):
         call = replace(call, workers=workers_of(named, words.WORKERS_VARIABLE))
     path = config_file.path_of(call.config, given)
     if path is None:
         return call
-    settings = config_file.load(path)
+    settings = config_file.in_force(path, call.config, given)
     options = words.options_of(
         settings,
         ledger_url=config_file.ledger_url(settings, path),
@@ -124,6 +133,8 @@ def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":
     for file in words.files_of(settings, folder=path.parent, environment=given):
         if file.source == words.FILE:
             os.environ[words.FILES[file.name]] = file.value
+            if file.name == "budgets" and (digest := trust.file_digest(Path(file.value))):
+                os.environ[DIGEST_VARIABLE] = digest
     sys.stderr.write(f"tokentee: settings from {path}\n")
     workers = call.workers if call.workers is not None else settings.workers
     return replace(call, options=(*added, *call.options), workers=workers)

@@ -7,6 +7,7 @@ import contextlib
 import os
 import secrets
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ IDLE_SECONDS_MAX = 24 * 3600
 """For a connection. mitmproxy closes one after 600 s without a byte; a long answer that is not
 streamed may take more, and the client decides how long it waits."""
 PRELOAD = Path(__file__).with_name("preload.cjs")
+WRONG_CALL = 2
 SECRET_BYTES = 24
 """Length of the credential: 192 bits cannot be guessed."""
 
@@ -87,6 +89,7 @@ def run_around(call: Call) -> int:
                 passes_on=not any(word in ("-s", "--scripts") for word in call.options),
                 with_proxyauth=call.asks_for_proxyauth,
                 named=call.set_names,
+                on_started=around.start,
             )
             made.addons.add(around)
             return made
@@ -94,9 +97,14 @@ def run_around(call: Call) -> int:
         words = [word for spec in plan.specs for word in ("--mode", spec)]
         if "termlog_verbosity" not in call.set_names:
             words += ["--set", "termlog_verbosity=warn"]
-        ran = master.run_master(make, [*words, *call.options], call.filters)
-    if around.exit_code is None:
-        return 1  # the proxy stopped before the command started
+        ran = None
+        try:
+            ran = master.run_master(make, [*words, *call.options], call.filters)
+        except SystemExit as stopped:  # an error of the start, which was printed
+            if stopped.code == WRONG_CALL:
+                raise
+    if ran is None or around.exit_code is None:
+        return _without_recorder(call)
     if around.requests:
         from addon.run.summary import show_summary
 
@@ -106,6 +114,19 @@ def run_around(call: Call) -> int:
     for line in around.warnings:
         _print(line)
     return around.exit_code
+
+
+def _without_recorder(call: Call) -> int:
+    """The recorder could not start: run the command without it, or not at all."""
+    if not call.unrecorded_ok:
+        _print("the command was not started; --unrecorded-ok starts it without a recorder")
+        return 2
+    _print("the command runs without a recorder")
+    try:
+        return subprocess.run(call.command, check=False).returncode  # noqa: S603  # the user's own
+    except OSError as error:
+        _print(f"cannot run {call.command[0]}: {error.strerror}")
+        return child.NOT_FOUND
 
 
 class Around:
@@ -127,8 +148,8 @@ class Around:
         """mitmproxy's hook."""
         self.requests += 1
 
-    def running(self) -> None:
-        """mitmproxy's hook: everything listens, the ledger is open."""
+    def start(self) -> None:
+        """Start the command: everything listens, and the ledger is open."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:

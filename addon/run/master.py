@@ -6,6 +6,7 @@ uses, the same machine handles 1.3 to 1.5 times as many requests. `tests/bench` 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -71,6 +72,12 @@ class StartCheck(errorcheck.ErrorCheck):
     def __init__(self, on_started: Callable[[], None]) -> None:
         super().__init__()
         self._on_started = on_started
+
+    async def shutdown_if_errored(self) -> None:
+        """Called by mitmproxy: end a start with errors. Each was logged in a line of its own."""
+        await asyncio.sleep(0)  # as mitmproxy: wait for what is being logged
+        if self.logger.has_errored:
+            sys.exit(1)
 
     def finish(self) -> None:
         """Called by mitmproxy when everything runs."""

@@ -43,6 +43,8 @@ def _head_of(git: Path) -> str | None:
             text = first_bytes(git, HEAD_BYTES_MAX).decode("utf-8", "replace")
             named = text.partition("gitdir:")[2].strip()
             git = git.parent / named if named else git
+        if not (git / "HEAD").is_file():  # a pipe would be waited for
+            return None
         return first_bytes(git / "HEAD", HEAD_BYTES_MAX).decode("utf-8", "replace")
     except (OSError, ValueError):  # ValueError: a worktree's file names a path with a zero byte
         return None

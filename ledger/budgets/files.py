@@ -1,5 +1,6 @@
 """Edge. Finds and reads the budgets file, and the webhooks that it names indirectly."""
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -9,6 +10,10 @@ from ledger.settings import toml_tables
 from ledger.settings.places import file_in_force
 from ledger.settings.small_files import read_text
 from ledger.settings.toml_tables import Problem
+
+DIGEST_VARIABLE = "TOKENTEE_BUDGETS_DIGEST"
+"""Digest of the file that `tokentee run` checked: alerts run commands, and a file that was found
+may change while a proxy runs."""
 
 
 def path_of(named: str | None) -> Path | None:
@@ -27,7 +32,11 @@ def load(named: str | None) -> Budgets:
     path = path_of(named)
     if path is None:
         return NO_BUDGETS
-    budgets, problems = check(path)
+    text = read_text(path, "budgets file")
+    checked = os.environ.get(DIGEST_VARIABLE)
+    if checked is not None and hashlib.sha256(text.encode()).hexdigest() != checked:
+        raise LedgerError(f"{path} has changed since it was checked; start again to use it")
+    budgets, problems = read(text)
     if problems:
         raise toml_tables.refusal(path, problems, "tokentee budget check")
     return budgets

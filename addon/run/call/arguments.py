@@ -31,7 +31,7 @@ VALUES = frozenset(
 )  # fmt: skip
 """mitmdump's options with a value."""
 OUR_VALUES = frozenset({"--listen", "--config", "--workers"})
-OUR_FLAGS = frozenset({"--everything", "--live", "--help", "-h"})
+OUR_FLAGS = frozenset({"--everything", "--live", "--unrecorded-ok", "--help", "-h"})
 OURS = OUR_VALUES | OUR_FLAGS
 FILTER_SIGNS = "~!("
 """First characters of mitmproxy's filter expressions; no command begins with them."""
@@ -55,6 +55,8 @@ class Call:
     """A config file; None: search the default places."""
     workers: int | None = None
     """None: one process without a supervisor."""
+    unrecorded_ok: bool = False
+    """Start the command without a recorder if that cannot start."""
     live: bool = False
     """Show the requests that are running."""
     is_help: bool = False
@@ -115,6 +117,7 @@ def parse(words: Sequence[str]) -> Call:
         listen=_address(ours["--listen"]) if "--listen" in ours else None,
         config=ours.get("--config"),
         workers=workers_of(ours["--workers"], "--workers") if "--workers" in ours else None,
+        unrecorded_ok="--unrecorded-ok" in flags,
         live="--live" in flags,
         is_help=bool({"--help", "-h"} & flags),
         filters=tuple(filters),
@@ -126,6 +129,8 @@ def parse(words: Sequence[str]) -> Call:
 def _refuse_contradictions(call: Call) -> None:
     if call.listen and call.command:
         raise WrongCallError("--listen is for a proxy without a command")
+    if call.unrecorded_ok and not call.command:
+        raise WrongCallError("--unrecorded-ok is for a command: tokentee run -- COMMAND ...")
     if call.workers and call.command:
         raise WrongCallError(
             "--workers is for a proxy without a command: tokentee run --workers 4 --listen 8080, "

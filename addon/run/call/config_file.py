@@ -1,9 +1,11 @@
 """Edge. Finds and reads the config file in force."""
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from addon.run.call import trust
 from addon.run.call.settings import Settings, read
 from ledger.settings import toml_tables
 from ledger.settings.places import config_directory
@@ -20,6 +22,22 @@ def path_of(named: str | None, environment: Mapping[str, str] = os.environ) -> P
     if named or (named := environment.get("TOKENTEE_CONFIG")):
         return Path(named)
     return next((path for path in places() if path.is_file()), None)
+
+
+def in_force(path: Path, named: str | None, environment: Mapping[str, str]) -> Settings:
+    """The settings of a file; of one that was only found in the current folder and is not trusted,
+    the harmless ones. One line says what is left out. LedgerError for the first problem."""
+    settings = load(path)
+    was_named = named or environment.get("TOKENTEE_CONFIG")
+    if was_named or path != Path(NAME) or trust.is_trusted(path, settings):
+        return settings
+    settings, left_out = trust.restricted(path, settings)
+    if left_out:
+        sys.stderr.write(
+            f"tokentee: {path} was found, not named, and is not trusted: it does not set "
+            f"{', '.join(left_out)}; --config {path} does, or tokentee config trust {path}\n"
+        )
+    return settings
 
 
 def places() -> tuple[Path, ...]:

@@ -54,6 +54,8 @@ def test_where_the_number_of_workers_comes_from(tmp_path: Path, monkeypatch: pyt
 
     assert workers() is None
     (tmp_path / "tokentee.toml").write_text("workers = 3\n")
+    assert workers() is None  # found, and not trusted
+    monkeypatch.setenv("TOKENTEE_CONFIG", "tokentee.toml")
     assert workers() == 3
     monkeypatch.setenv("TOKENTEE_WORKERS", "4")
     assert workers() == 4
