@@ -268,7 +268,7 @@ def _address(value: str | None) -> tuple[str, int] | None:
     if not value:
         return None
     host, _, port = value.rpartition(":")
-    if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
+    if not (port.isascii() and port.isdigit() and len(port) < 9 and 0 < int(port) < 65_536):
         raise ValueError(f"tee_metrics: {value!r} is not [HOST:]PORT")
     return host.strip("[]") or "127.0.0.1", int(port)
 

@@ -4,18 +4,21 @@
 /readyz    200 while it records, 503 with the reasons when it does not
 /metrics   Prometheus' text format
 
-Only GET and HEAD are served, nothing of a request's body is read, a connection has
-`CONNECTION_SECONDS_MAX`, and at most `CONNECTIONS_MAX` are open.
+Only GET and HEAD are served, nothing of a request's body is read. A connection has
+`CONNECTION_SECONDS_MAX` from its first byte to its last, and at most `CONNECTIONS_MAX` are open: a
+further one takes the place of the oldest, so that slow clients keep nobody else away.
 """
 
+import contextlib
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import socket
+from socket import SHUT_RDWR, socket
 from typing import Any, Protocol
 
 from addon.telemetry.health import Health, problems
@@ -27,7 +30,7 @@ STOP_SECONDS = 0.1
 """Between two checks whether the endpoint is to stop. The default of 0.5 would delay each stop."""
 CONNECTION_SECONDS_MAX = 5.0
 CONNECTIONS_MAX = 16
-"""Enough for a scraper, a load balancer and a person; further connections are refused at once."""
+"""Enough for a scraper, a load balancer and a person."""
 
 
 class Exposed(Protocol):
@@ -78,20 +81,37 @@ class _Server(ThreadingHTTPServer):
     ) -> None:
         self.health = health
         self.metrics = metrics
-        self._room = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self._open: dict[socket, float] = {}
+        """Connection -> when it is over, the oldest first."""
+        self._lock = threading.Lock()
         super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._room.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+        with self._lock:
+            if len(self._open) >= CONNECTIONS_MAX:
+                self._cut(next(iter(self._open)))
+            self._open[request] = time.monotonic() + CONNECTION_SECONDS_MAX
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._room.release()
+            with self._lock:
+                self._open.pop(request, None)
+
+    def service_actions(self) -> None:
+        """Called every `STOP_SECONDS`: cut the connections whose time is over."""
+        with self._lock:
+            for each, ends in list(self._open.items()):
+                if ends <= time.monotonic():
+                    self._cut(each)
+
+    def _cut(self, connection: socket) -> None:
+        """End a connection; its thread sees the end and closes it."""
+        del self._open[connection]
+        with contextlib.suppress(OSError):
+            connection.shutdown(SHUT_RDWR)
 
     def handle_error(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
         """Ignored: a client that disconnects is not our error."""

@@ -37,6 +37,8 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _YEAR = re.compile(r"\d{4}")
 _MONTH = re.compile(r"(\d{4})-(\d{2})")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}")
+YEAR_MIN, YEAR_MAX = 1970, 9000
+"""Nothing was recorded before, and what compares with a period may move it by years."""
 _WEEK = re.compile(r"\d{4}-?W\d{2}", re.IGNORECASE)
 
 
@@ -63,7 +65,7 @@ def span(text: str, now: datetime) -> Span:
         found = _named(word, now) or _dated(text.strip(), now)
     except (OverflowError, ValueError):
         found = None
-    if found is None:
+    if found is None or found.start.year < YEAR_MIN or found.end.year > YEAR_MAX:
         hint = suggestion(word, NAMED)
         raise WrongCallError(f"not a moment: {text[:60]!r}{hint}; write {ACCEPTED}")
     return found

@@ -144,7 +144,8 @@ def _refuse_contradictions(call: Call) -> None:
 
 def workers_of(text: str, name: str) -> int:
     """The number of workers in a text. Raises WrongCallError, whose text contains `name`."""
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:6]) <= WORKERS_MAX):
+    is_number = text.isascii() and text.isdigit() and len(text) < 9
+    if not is_number or not 0 < int(text) <= WORKERS_MAX:
         raise WrongCallError(f"{name}: {text!r} is not a number from 1 to {WORKERS_MAX}")
     return int(text)
 

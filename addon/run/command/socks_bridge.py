@@ -148,7 +148,7 @@ def _connect_target(head: bytes) -> tuple[str, int] | None:
     if len(words) != 3 or words[0] != "CONNECT":
         return None
     host, _, port = words[1].rpartition(":")
-    if not (host and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+    if not (host and port.isascii() and port.isdigit() and len(port) < 9 and 0 < int(port) < 65536):
         return None
     return host.strip("[]"), int(port)
 

@@ -106,6 +106,6 @@ def condition_of(text: str) -> tuple[str, str]:
 
 
 def _days(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= DAYS_MAX:
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= DAYS_MAX):
         raise LedgerError(f"not a number of days: {text[:20]!r}; write 1 to {DAYS_MAX}")
     return int(text)

@@ -5,6 +5,7 @@ cost until something is written. The slow parts of a page have routes of their o
 `QUESTIONS_MAX` queries run at once.
 """
 
+import asyncio
 import hashlib
 import secrets
 import socket
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from threading import Lock, Semaphore
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import uvicorn
@@ -24,6 +25,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ledger.budgets import spending
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
@@ -50,6 +52,10 @@ REST_FACTOR = 20
 """An answer that took longer than `SLOW_SECONDS` is cached for this many times as long, so that a
 page that refreshes itself uses a busy ledger for at most a twentieth of the time."""
 CONNECTIONS_MAX = 50
+SILENT_MAX = 20
+SILENT_SECONDS_MAX = 5.0
+"""Connections that have not sent a whole request, and how long each may take for it."""
+HEAD_BYTES_MAX = 16 * 1024
 STOP_SECONDS_MAX = 2
 STATIC = {
     "page.css": "text/css; charset=utf-8",
@@ -329,6 +335,36 @@ def new_token() -> str:
     return secrets.token_urlsafe(24)
 
 
+class Connection(H11Protocol):
+    """A connection that must send a whole request soon, so that half-sent ones keep nobody away."""
+
+    _silent: ClassVar[OrderedDict["Connection", None]] = OrderedDict()
+    """Connections without a request, the oldest first."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request; a further connection takes the place of the oldest."""
+        super().connection_made(transport)
+        self._silent[self] = None
+        if len(self._silent) > SILENT_MAX:
+            self._silent.popitem(last=False)[0].transport.abort()
+        self.loop.call_later(SILENT_SECONDS_MAX, self._cut_if_silent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._silent.pop(self, None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Wait no longer if this is the end of a request."""
+        super().data_received(data)
+        if self.cycle is not None:
+            self._silent.pop(self, None)
+
+    def _cut_if_silent(self) -> None:
+        if self in self._silent:
+            self.transport.abort()
+
+
 def serve(app: Guard, on: socket.socket) -> None:
     """Answer until Ctrl-C or SIGTERM."""
     config = uvicorn.Config(
@@ -338,7 +374,8 @@ def serve(app: Guard, on: socket.socket) -> None:
         server_header=False,
         limit_concurrency=CONNECTIONS_MAX,
         timeout_graceful_shutdown=STOP_SECONDS_MAX,
-        http="h11",
+        http=Connection,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         ws="none",
         lifespan="off",
     )

@@ -2,14 +2,18 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ledger.figures.queries import report
 from ledger.pages import figures, sections
@@ -76,6 +80,7 @@ def test_down_to_one_request(site, weeks):
         ("/section/none", 400, "no part of a page is called"),
         ("/rows?days=1", 400, "not a condition"),
         ("/rows?row=model%3Da&at=later", 400, "not a day"),
+        ("/?days=0000019999999999", 400, "not a number of days"),
         ("/static/none.js", 404, "Not found"),
         ("/none", 404, "Not Found"),
     ],
@@ -84,6 +89,52 @@ def test_what_cannot_be_answered_is_said(site, path, status, reason):
     answer = site.get(path)
     assert answer.status == status
     assert reason in Elements(answer.text).text
+
+
+VALUES = st.text(max_size=30) | st.sampled_from(
+    ["0" * 400 + "9" * 400, "-1", "1e9", "9999-12-31", "0001-01-01", "model=", "=", "\x00", "%"]
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    path=st.sampled_from(["/", "/section/sessions", "/rows", "/requests", "/exchange"]),
+    name=st.sampled_from(["days", "since", "until", "only", "row", "at", "id", "page", "sort"]),
+    value=VALUES,
+)
+def test_no_parameter_is_an_error_of_ours(site, path, name, value):
+    query = urllib.parse.urlencode({name: value}, errors="surrogatepass")
+    assert site.get(f"{path}?{query}").status in (200, 303, 400, 404)
+
+
+@pytest.mark.process
+def test_half_sent_requests_keep_nobody_away(weeks_url):
+    code = "from addon.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "serve", "--port", "0", "--ledger", weeks_url],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().strip()
+        address = urllib.parse.urlsplit(url)
+        assert address.hostname is not None
+        half = []
+        for _ in range(server.CONNECTIONS_MAX + 10):
+            one = socket.create_connection((address.hostname, address.port or 0))
+            one.sendall(b"GET / HTTP/1.1\r\n")
+            half.append(one)
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(url, timeout=30) as answer:
+            assert answer.status == 200
+        for one in half:
+            one.close()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def test_asking_again_costs_nothing_until_something_is_written(weeks, weeks_url, monkeypatch):

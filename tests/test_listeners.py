@@ -1,0 +1,39 @@
+"""Every listener has a bound on connections, on time and on memory; this is the list of them.
+
+A new one fails here until its bounds are tested and it is named.
+"""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+LISTENS = re.compile(r"\bstart_server\(|HTTPServer\)|uvicorn\.Server\(|\.listen\([A-Z]")
+TESTED = {
+    "addon/telemetry/endpoint.py": "tests/addon/telemetry/test_endpoint.py",
+    "ledger/pages/live/server.py": "tests/ledger/pages/live/test_server.py",
+    "addon/recordings/serving.py": "tests/addon/recordings/test_serving.py",
+    "addon/run/command/socks_bridge.py": "tests/addon/run/command/test_socks_bridge.py",
+    "addon/run/workers/listeners.py": "tests/addon/run/workers/test_listeners.py",
+    "addon/demo/upstream.py": "tests/addon/demo/test_scenes.py",  # asked by the demo's own client
+}
+"""Module that listens -> the test of its bounds."""
+
+
+def sources() -> list[Path]:
+    return [*ROOT.glob("addon/**/*.py"), *ROOT.glob("ledger/**/*.py")]
+
+
+def test_every_listener_is_in_the_table():
+    found = {str(path.relative_to(ROOT)) for path in sources() if LISTENS.search(path.read_text())}
+    assert found == set(TESTED)
+    assert [test for test in TESTED.values() if not (ROOT / test).is_file()] == []
+
+
+def test_no_number_is_judged_by_its_first_digits():
+    wrong = [
+        f"{path}: {line}"
+        for path in sources()
+        for line in path.read_text().splitlines()
+        if re.search(r"< int\(\w+\[:\d+\]\)|int\(\w+\[:\d+\]\) <", line)
+    ]
+    assert wrong == []
