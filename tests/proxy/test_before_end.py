@@ -19,11 +19,12 @@ from pathlib import Path
 
 import pytest
 
+from addon.proxy.answers import NOT_HELD
 from tests.proxy import rows
 from tests.proxy.certificates import client_context, make_certificate, server_context
 from tests.proxy.client import Ending, Http1, Http2, Received
 from tests.proxy.mitmdump import SCRIPTS, Mitmdump
-from tests.proxy.pair import BY_NAME, headers_for
+from tests.proxy.pair import BY_NAME, exchange, headers_for, pair, speak
 from tests.proxy.upstream import Answer, End, Framing, Request, Upstream
 from tests.proxy.wires.wire import Wire, asks
 
@@ -230,3 +231,21 @@ def test_no_end_of_any_format_is_seen_before_its_commit(
 ) -> None:
     found = all_mistakes(tmp_path, cases_of(*names))
     assert not found, "\n".join(found)
+
+
+def test_without_the_wrappers_a_row_says_that_its_end_was_not_held(tmp_path: Path) -> None:
+    """A document is buffered instead; a stream under a content-length is not held."""
+    document, stream = DOCUMENTS, BY_NAME["ollama"]
+    with pair(tmp_path, with_bare=False, options={"tee_wrap": "no"}) as running:
+        for wire in (document, stream):
+            for framing in (Framing.CHUNKED, Framing.LENGTH):
+                running.upstream.script = speak(wire, framing=framing)
+                tag = f"{wire.name}-{framing}"
+                received = exchange(running.tee, wire, tag)
+                assert received.body == b"".join(wire.frames)
+                row = running.settled_row(tag)
+                is_held = wire is document or framing is not Framing.LENGTH
+                assert (row["outcome"], row["degraded"]) == (
+                    "complete",
+                    None if is_held else NOT_HELD,
+                )

@@ -1,6 +1,7 @@
 """Nothing lost, nothing twice: power cuts, a ledger that is locked, gone or full."""
 
 import contextlib
+import gzip
 import os
 import random
 import resource
@@ -13,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from ledger.store.writing.batches import LATE
 from tests.proxy import rows
-from tests.proxy.client import BrokenHttpError, Ending, Http1
+from tests.proxy.client import BrokenHttpError, Ending, Http1, Received
 from tests.proxy.mitmdump import Mitmdump
 from tests.proxy.pair import OPENAI, Pair, exchange, headers_for, new_tag, pair
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
@@ -130,7 +132,8 @@ def running(tmp_path: Path) -> Iterator[Pair]:
 
 
 def test_a_locked_ledger_is_late_and_complete(running: Pair) -> None:
-    """Another process holds the write lock: answers end after a bounded wait, rows come later."""
+    """Another process holds the write lock: answers end after a bounded wait, rows come later and
+    say so."""
     exchange(running.tee, OPENAI, new_tag())
     tags = [new_tag() for _ in range(3)]
     with contextlib.closing(sqlite3.connect(running.tee.ledger, isolation_level=None)) as other:
@@ -140,7 +143,8 @@ def test_a_locked_ledger_is_late_and_complete(running: Pair) -> None:
         assert {each.body for each in received} == {b"".join(OPENAI.frames)}
         other.execute("ROLLBACK")
     for tag in tags:
-        assert running.settled_row(tag)["output_tokens"] == 64
+        row = running.settled_row(tag)
+        assert (row["output_tokens"], row["degraded"]) == (64, LATE)
 
 
 def test_a_ledger_that_is_gone(running: Pair) -> None:
@@ -238,3 +242,58 @@ def test_stopped_while_answers_pass(tmp_path: Path) -> None:
     assert all(len(of_tag) == 1 for of_tag in found.values())
     assert {found[tag][0]["output_tokens"] for tag in customers.ended} == {64}
     assert rows.open_count(proxy.ledger) == 0
+
+
+LARGE_COUNT = 12
+LARGE = gzip.compress(
+    b'{"id":"chatcmpl-large","object":"chat.completion","model":"gpt-4o","choices":['
+    + b",".join(
+        b'{"index":%d,"message":{"content":"%s"}}'
+        % (n, random.Random(n).randbytes(1_000).hex().encode() * 4)
+        for n in range(2_500)
+    )
+    + b'],"usage":{"prompt_tokens":7,"completion_tokens":64,"total_tokens":71}}'
+)
+"""20 MB, which are read in turns of the event loop."""
+
+
+def test_stopped_while_large_answers_are_read(tmp_path: Path) -> None:
+    """Their bodies have come, and they are read in turns: none is lost, within the bound."""
+    with Upstream(answer) as upstream, ThreadPoolExecutor(LARGE_COUNT) as pool:
+        gate = upstream.gate()
+        upstream.script = lambda _: Answer(
+            pieces=(LARGE[:20], LARGE[20:]),
+            headers=(("content-encoding", "gzip"),),
+            content_type="application/json",
+            framing=Framing.LENGTH,
+            gate=gate,
+        )
+        proxy = Mitmdump(
+            tmp_path,
+            upstreams=[upstream.url],
+            options={"tee_hosts": f"127.0.0.1:{upstream.port}=aivene"},
+        ).start()
+        begun = threading.Semaphore(0)
+
+        def ask(number: int) -> Received:
+            with Http1(proxy.address()) as client:
+                body = b'{"model":"gpt-4o","messages":[]}'
+                client.send("POST", OPENAI.target, headers_for(OPENAI, f"l{number}"), body)
+                received = client.head()
+                client.more(received)
+                begun.release()
+                while client.more(received):
+                    pass
+            return received
+
+        asked = [pool.submit(ask, number) for number in range(LARGE_COUNT)]
+        assert rows.eventually(lambda: len(upstream.requests) == LARGE_COUNT)
+        gate.release(LARGE_COUNT)
+        assert all(begun.acquire(timeout=20) for _ in asked)
+        gate.release(LARGE_COUNT)
+        os.kill(proxy.process.pid, signal.SIGTERM)
+        received = [each.result() for each in asked]
+        assert proxy.wait() == 0
+    assert {(each.body, each.ending) for each in received} == {(LARGE, Ending.TERMINATED)}
+    found = rows.exchanges(proxy.ledger)
+    assert [(row["outcome"], row["output_tokens"]) for row in found] == [("complete", 64)] * 12
