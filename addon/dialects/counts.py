@@ -12,6 +12,11 @@ HEADER_PREFIX = "header:"
 """Begins the keys of a usage object that was gathered from the answer's headers."""
 
 _CAPITAL = re.compile("(?<=[a-z])[A-Z]")
+_BILLABLE = re.compile(
+    "(tokens?|token_?count|units|requests|queries|calls|searches|images|pages|characters)$",
+    re.IGNORECASE,
+)
+_NOT_IN_NAMES = re.compile("[^A-Za-z0-9_]")
 _DEPTH_MAX = 4
 """How deep a usage object is read; the deepest known path has three steps."""
 _REMARKS_MAX = 16
@@ -118,6 +123,26 @@ def unknown_keys(usage: Mapping[str, Any], known: Set[str]) -> Iterator[str]:
             yield key[:64]
         elif type(value) is dict and f"{key}.*" not in known:
             yield from (f"{key}.{inner}"[:128] for inner in value if f"{key}.{inner}" not in known)
+
+
+def unknown_counts(usage: Mapping[str, Any], known: Set[str]) -> dict[str, int]:
+    """The counts under unknown keys that a provider may bill, by a name for the unit.
+
+    A count of tokens or calls is billed until its provider says otherwise; speeds and times are
+    not. Zeros are left out. Bounded, because upstream may send any number of keys.
+    """
+    found: dict[str, int] = {}
+    for path in unknown_keys(usage, known):
+        value = lookup(usage, path)
+        inner = value if isinstance(value, dict) else {"": value}
+        for key, each in inner.items():
+            name = f"{path}.{key}".rstrip(".")
+            count = count_of(each) if _BILLABLE.search(name) else None
+            if count and len(found) < _REMARKS_MAX:
+                found[_NOT_IN_NAMES.sub("_", _CAPITAL.sub(r"_\g<0>", name)).lower()[:64]] = count
+        if len(found) >= _REMARKS_MAX:
+            break
+    return found
 
 
 def lookup(values: Mapping[str, Any], path: str) -> Any:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from msgspec.structs import replace
+
+from addon.dialects.counts import unknown_counts
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.shapes import Shape
 from ledger.model.usage import Usage
@@ -102,3 +105,12 @@ class Dialect:
     """A request body that fits one of these is an LLM request, on whatever host."""
     answer_shapes: tuple[Shape, ...] = ()
     """A frame or document that fits one of these is an answer of this dialect."""
+
+    def figures(self, usage: Mapping[str, Any], facts: Facts) -> Usage:
+        """The figures of a usage object. A count under a key without a rule becomes a unit of its
+        own, because it may be billed."""
+        found = self.usage_of(usage, facts)
+        unknown = unknown_counts(usage, self.known_keys)
+        if not unknown:
+            return found
+        return replace(found, tool_units={**unknown, **found.tool_units})

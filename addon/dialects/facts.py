@@ -53,6 +53,8 @@ class Facts:
     """Keys of the usage object without a rule; kept verbatim, and reported."""
     units: dict[str, int] = field(default_factory=dict)
     """Billable units outside the usage object (server tools that an answer ran)."""
+    further: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    """Kind, model and usage object of what another model did for the answer (an image tool)."""
     cost: object = None
     """The cost in USD beside the usage object (Venice)."""
 

@@ -44,7 +44,7 @@ class RequestFacts(Struct, frozen=True, kw_only=True):
     end_user: str | None = None
     session_id: str | None = None
     service_tier: str | None = None
-    """The requested tier; the response reports the served one."""
+    """The requested tier; it counts if the response does not report the served one."""
     units: Mapping[str, int] = field(default_factory=dict)
     """The request's billable units, used if the answer reports no usage: `input_characters` of
     speech."""
@@ -73,7 +73,7 @@ def read_request(
         usage_asked=asked if asks and isinstance(asked, bool) else None,
         end_user=user,
         session_id=session,
-        service_tier=_text(values.get("service_tier")),
+        service_tier=_tier(values) or _text(headers.get("x-amzn-bedrock-service-tier")),
         units=_units(dialect, values),
         is_confirmed=shapes.fits(dialect.request_shapes, values),
     )
@@ -103,6 +103,12 @@ def short_in_steps(body: bytes) -> Generator[None, None, ShortBody]:
 
 _MODEL_PATHS = ("model_id", "modelUri", "Model", "servingMode.modelId")
 """Where requests of watsonx, Yandex, Tencent and Oracle name their model."""
+
+
+def _tier(values: dict[str, Any]) -> str | None:
+    """The requested service tier: of OpenAI and its followers, Gemini, Bedrock's Converse."""
+    paths = ("service_tier", "serviceTier", "serviceTier.type")
+    return next((tier for path in paths if (tier := _text(lookup(values, path)))), None)
 
 
 def _model(values: dict[str, Any]) -> str | None:

@@ -241,6 +241,7 @@ class MeteredExchange:
             status=response.status,
             path_model=self.route.path_model,
             request_units=self.request.units,
+            requested_tier=self.request.service_tier,
             confirms=None if self._is_confirmed else self._confirms,
             on_confirmed=on_confirmed,
         )

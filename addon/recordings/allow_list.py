@@ -43,6 +43,7 @@ KEPT_HEADERS = frozenset(
     x-amzn-bedrock-output-token-count x-amzn-bedrock-performanceconfig-latency
     x-amzn-bedrock-service-tier x-amzn-errortype x-amzn-requestid x-api-warning x-app
     x-client-request-id x-content-type-options x-dashscope-sse x-envoy-upstream-service-time
+    x-gemini-service-tier
     x-generated-tokens x-prompt-tokens
     x-goog-api-client x-groq-region x-llm-proxy-cost x-litellm-call-id x-litellm-model-id
     x-litellm-response-cost x-litellm-version x-model x-ms-client-request-id x-ms-region

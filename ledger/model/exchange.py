@@ -135,7 +135,9 @@ class Exchange(Struct, frozen=True, kw_only=True):
         str | None,
         Column("The provider's error message, redacted and shortened", TEXT_CHARACTERS_MAX),
     ] = None
-    service_tier: Annotated[str | None, Column("The service tier of the response")] = None
+    service_tier: Annotated[
+        str | None, Column("The service tier of the response; where it names none, of the request")
+    ] = None
     first_byte_at: Annotated[datetime | None, Column("First byte of the answer, UTC")] = None
     first_token_at: Annotated[datetime | None, Column("First token of the answer, UTC")] = None
     settled_at: Annotated[datetime | None, Column("When the outcome was known, UTC")] = None

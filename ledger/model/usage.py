@@ -16,6 +16,13 @@ COUNT_MAX = 10**15
 near the 64 bits that both databases hold would overflow every sum that includes them."""
 
 
+SIZE_STEPS = (32_000, 100_000, 128_000, 199_999, 200_000, 256_000, 272_000, 512_000, 524_288)
+"""Input tokens above which some published price rises. Requests that are summed (a batch's) are
+summed by the steps between which they lie, so that each is priced by its own size."""
+BILLING_FIELDS = ("inference_geo", "speed", "search_context_size")
+"""Texts of a usage object on which prices depend; `ledger.pricing.rules` has their values."""
+
+
 class Usage(Struct, frozen=True, kw_only=True):
     """Quantities a provider reported for one exchange. None: not reported; 0: reported as zero."""
 

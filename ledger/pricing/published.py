@@ -53,7 +53,9 @@ PRICE_KEYS: dict[str, tuple[str, int]] = {
 }
 """Our line -> the library's price key, and how many of our units its price is for."""
 
-STANDARD_TIERS = frozenset({"", "default", "standard", "on_demand", "auto", "unspecified"})
+STANDARD_TIERS = frozenset(
+    {"", "default", "standard", "standard_only", "on_demand", "auto", "unspecified"}
+)
 """`auto` is an echo of the request: an answer with it has reported no tier."""
 
 _TIER_PREFIXES = ("service_tier_", "on_demand_")

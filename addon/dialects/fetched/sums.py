@@ -1,10 +1,11 @@
 """Pure. A file of batch results: the sums of all its answers, in any mix of formats.
 
-One file has as many answers as the batch had requests, each with a usage object in its own
-format. The exchange that fetches the file is one row. Its figures are the sums of all answers: of
-the first answer's model in the columns, of every other model beside them (`Usage.further`), each
-priced separately. `usage_json` holds these sums, because no single usage object has them. The
-response id is the first answer's, so that dedupe recognizes the same file fetched again.
+One file has as many answers as the batch had requests, each with a usage object in its own format.
+The exchange that fetches the file is one row. Its figures are the sums of all answers of one model
+and one class of sizes, so that each request is priced by its own size: of the first answer's in the
+columns, of every other beside them (`Usage.further`), each priced separately. `usage_json` holds
+these sums, because no single usage object has them. The response id is the first answer's, so that
+dedupe recognizes the same file fetched again.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,12 +18,12 @@ from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import chat, endpoints, responses
 from addon.dialects.vendors import anthropic, gemini
-from ledger.model.usage import TOKENS, FurtherUsage, Usage
+from ledger.model.usage import BILLING_FIELDS, SIZE_STEPS, TOKENS, FurtherUsage, Usage
 
 BATCH = "batch"
 """The service tier for batches in price lists."""
 MODELS_MAX = 64
-"""Models of one file. A batch usually has one model. An answer of a model beyond this bound is left
+"""Models and sizes of one file. A batch usually has one model. An answer beyond this bound is left
 out, and the row records it."""
 
 
@@ -36,7 +37,7 @@ def dialect_of_results(
         operation="batch",
         read=read,
         usage_of=usage_of,
-        known_keys=frozenset({"results", "models", "models.*", "left_out"}),
+        known_keys=frozenset({"results", "models", "models.*", "left_out", *BILLING_FIELDS}),
         marks=(Mark(mark),),
         ending=Ending.CLOSE,
     )
@@ -58,12 +59,25 @@ def add(facts: Facts, answer: dict[str, Any]) -> None:
     sums = facts.usage
     assert sums is not None
     sums["results"] += 1
-    models: dict[str, dict[str, Any]] = sums["models"]
+    for name in BILLING_FIELDS:
+        value = alone.usage.get(name)
+        if isinstance(value, str) and value != sums.setdefault(name, value[:64]):
+            sums[name] = "mixed"
+    usage = dialect.figures(alone.usage, alone)
     model = alone.response_model or ""
-    if model not in models and len(models) >= MODELS_MAX:
-        sums["left_out"] = sums.get("left_out", 0) + 1
-        return
-    _sum(models.setdefault(model, {}), dialect.usage_of(alone.usage, alone))
+    for each, name in ((usage, model), *((one.usage, one.model or model) for one in usage.further)):
+        if not _add_to_group(sums["models"], name, each):
+            sums["left_out"] = sums.get("left_out", 0) + 1
+
+
+def _add_to_group(groups: dict[str, dict[str, Any]], model: str, usage: Usage) -> bool:
+    """Add to the sums of a model and a class of sizes; False if there are too many."""
+    step = max((step for step in SIZE_STEPS if step < (usage.input_tokens or 0)), default=0)
+    key = f"{model} above {step}" if step else model
+    if key not in groups and len(groups) >= MODELS_MAX:
+        return False
+    _sum(groups.setdefault(key, {"model": model} if step else {}), usage)
+    return True
 
 
 def _sum(sums: dict[str, Any], usage: Usage) -> None:
@@ -91,7 +105,7 @@ def _dialect_of(answer: dict[str, Any]) -> Dialect:
 def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
     """The sums: the first answer's model in the columns, the others beside them."""
     models: dict[str, dict[str, Any]] = usage["models"]
-    first, *others = models.items()
+    first, *others = ((sums.get("model", key), sums) for key, sums in models.items())
     remarks = (f"{usage['left_out']} answers left out",) if "left_out" in usage else ()
     return replace(
         _usage(first[1]),

@@ -8,14 +8,18 @@ background response answers at once with `queued` and no usage; a later GET retu
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
-from addon.dialects.facts import Ending, Facts
+from addon.dialects.facts import Ending, Facts, clean
 from addon.dialects.openai import usage as openai_usage
+from ledger.model.usage import FurtherUsage, Usage
 
 _TERMINAL = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
@@ -28,11 +32,11 @@ _SERVER_TOOLS = {
 }
 """Output items of OpenAI's own tools, each billed per call."""
 
-_TOOL_USAGE = {
-    "web_search.num_requests": "web_searches",
+_IMAGE_TOKENS = {
     "image_gen.input_tokens": "image_generation_input_tokens",
     "image_gen.output_tokens": "image_generation_output_tokens",
 }
+_TOOL_USAGE = {"web_search.num_requests": "web_searches", **_IMAGE_TOKENS}
 """Tool counts that newer responses report, in `tool_usage` beside the usage."""
 
 
@@ -71,6 +75,34 @@ def read_response(facts: Facts, response: dict[str, Any]) -> None:
     elif status == "failed":
         facts.failed = True
     facts.units = _units(response)
+    image = lookup(response, "tool_usage.image_gen")
+    model = _image_model(response)
+    if isinstance(image, dict) and model:
+        # The tool bills the tokens of its own model. Its calls and its tokens are no units then.
+        facts.further = [("image_generation", model, image)]
+        for unit in ("image_generations", *_IMAGE_TOKENS.values()):
+            facts.units.pop(unit, None)
+
+
+def _image_model(response: dict[str, Any]) -> str | None:
+    """The model of the image tool, as the response repeats it from the request."""
+    for tool in objects_at(response, "tools"):
+        if tool.get("type") == "image_generation" and isinstance(tool.get("model"), str):
+            return clean(tool["model"], 256)
+    return None
+
+
+def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """The figures, with the tokens of the image tool's own model beside them."""
+    found = openai_usage.usage_of(usage, facts)
+    if not facts.further:
+        return found
+    beside = Facts(is_document=True, provider=facts.provider)
+    further = tuple(
+        FurtherUsage(kind=kind, model=model, usage=openai_usage.usage_of(tokens, beside))
+        for kind, model, tokens in facts.further
+    )
+    return replace(found, further=found.further + further)
 
 
 def _units(response: dict[str, Any]) -> dict[str, int]:
@@ -83,14 +115,20 @@ def _units(response: dict[str, Any]) -> dict[str, int]:
         and (object_at(item, "action") or {}).get("type") in ("search", None)
     )
     reported = Counts(object_at(response, "tool_usage") or {}).units(_TOOL_USAGE)
-    return {**ran, **reported, **openai_usage.units_beside(response)}
+    units = {**ran, **reported, **openai_usage.units_beside(response)}
+    kinds = {tool.get("type") for tool in objects_at(response, "tools")}
+    if "web_searches" in units and any(
+        isinstance(kind, str) and kind.startswith("web_search_preview") for kind in kinds
+    ):
+        units["web_search_previews"] = units.pop("web_searches")
+    return units
 
 
 RESPONSES = Dialect(
     name="openai.responses",
     operation="chat",
     read=read,
-    usage_of=openai_usage.usage_of,
+    usage_of=usage_of,
     known_keys=openai_usage.KNOWN_KEYS,
     marks=(
         Mark(b'"response"'),

@@ -67,7 +67,14 @@ _CACHE_WRITE = (
 _REASONING = (*_inside(_OUTPUT_DETAILS, "reasoning_tokens"), "reasoning_tokens")
 _INPUT_AUDIO = _inside(_INPUT_DETAILS, "audio_tokens")
 _OUTPUT_AUDIO = _inside(_OUTPUT_DETAILS, "audio_tokens")
+_WRITES_12H = _inside(_INPUT_DETAILS, "cache_write_tokens_details.ttl_12h_tokens")
+_COMPLETION = "completion_tokens"
+_REASONING_BESIDE = ("vercel", "perplexity")
+"""Providers that bill reasoning beside their `completion_tokens`, although their totals leave it
+out: Vercel's cost is the price of both (18 of 18 recordings), and Perplexity bills each
+(https://docs.perplexity.ai/getting-started/pricing)."""
 _UNITS = {
+    **dict.fromkeys(_WRITES_12H, "cache_write_12h_tokens"),
     **dict.fromkeys(_inside(_INPUT_DETAILS, "image_tokens"), "input_image_tokens"),
     **dict.fromkeys(_inside(_INPUT_DETAILS, "video_tokens"), "input_video_tokens"),
     **dict.fromkeys(_inside(_OUTPUT_DETAILS, "image_tokens"), "output_image_tokens"),
@@ -99,6 +106,7 @@ _DETAILS_KEYS = (
     "cached_tokens",
     "cached_tokens_details",
     "cache_write_tokens",
+    "cache_write_tokens_details",
     "cache_creation_tokens",
     "reasoning_tokens",
     "text_tokens",
@@ -143,7 +151,7 @@ KNOWN_KEYS = frozenset(
     | {"time_to_first_token_ms", "time_per_output_token_ms"}
     | {"draft_tokens", "draft_tokens_acceptance", "service_tier", "search_context_size"}
     | {"request_count", "speed", "x_details", "model_usage", "action_usage", "name"}
-    | {"text_pixels", "image_pixels", "video_pixels"}  # Voyage multimodal
+    | {"text_pixels", "image_pixels", "video_pixels", "text_tokens"}  # Voyage multimodal
 )
 
 
@@ -180,6 +188,10 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     total_input = _all_input(reported, counts)
     total_output = _all_output(reported, facts)
     units = {**facts.units, **counts.units(_UNITS, within="server_side_tool_usage_details")}
+    if facts.provider in _REASONING_BESIDE and reported.reasoning and counts.has(_COMPLETION):
+        billed = sum_of(reported.completion, reported.reasoning)
+        if billed is not None:
+            units["billed_output_tokens"] = billed
     milliseconds = counts.milliseconds("seconds", "prompt_audio_seconds")
     if milliseconds:
         units["audio_milliseconds"] = milliseconds

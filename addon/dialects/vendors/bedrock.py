@@ -33,6 +33,9 @@ _HEADERS = (
     "x-amzn-bedrock-cache-read-input-token-count",
     "x-amzn-bedrock-cache-write-input-token-count",
 )
+_TIER_HEADER = "x-amzn-bedrock-service-tier"
+"""Of request and answer of InvokeModel
+(https://docs.aws.amazon.com/bedrock/latest/userguide/service-tiers-inference.html)."""
 _TITAN_OUTPUT = "results[].tokenCount"
 """Titan counts its output per result; our usage keeps the path of the count."""
 
@@ -54,6 +57,7 @@ def read_converse(facts: Facts, event: str, body: dict[str, Any]) -> None:
 def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or chunk of InvokeModel, in the format of its model's vendor."""
     facts.record_model(facts.path_model if facts.response_model is None else None)
+    facts.record_tier(facts.headers.get(_TIER_HEADER))
     if event.endswith("Exception") or event == "error":
         record_error(facts, {"type": event, **body})
         return

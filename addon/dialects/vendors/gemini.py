@@ -28,12 +28,16 @@ KNOWN_KEYS = frozenset(
 )
 _EMBEDDED = "predictions[].embeddings.statistics.token_count"
 """Path of Vertex' embeddings on the wire, which has no usage object for them."""
+_QUERIES = {"webSearchQueries": "web_searches", "imageSearchQueries": "image_searches"}
+_TIER_HEADER = "x-gemini-service-tier"
+"""The tier that served the request (https://ai.google.dev/gemini-api/docs/priority-inference)."""
 _MODALITIES = {"AUDIO": "audio", "IMAGE": "image", "VIDEO": "video", "DOCUMENT": "document"}
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document, chunk of a stream, or item of an array."""
     body = object_at(body, "response") or body  # Code Assist wraps it
+    facts.record_tier(facts.headers.get(_TIER_HEADER))
     facts.record_id(body.get("responseId"))
     facts.record_model(body.get("modelVersion"))
     if body.get("error") or event == "error":
@@ -56,10 +60,15 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def _record_searches(facts: Facts, candidate: dict[str, Any]) -> None:
-    """Count grounding with Google Search, billed per query (Gemini 3) or per prompt."""
-    queries = (object_at(candidate, "groundingMetadata") or {}).get("webSearchQueries")
-    if isinstance(queries, list) and queries:
-        facts.units["web_searches"] = len(queries)
+    """Count grounding with Google Search, billed per query (Gemini 3) or per prompt, and prompts
+    that Google Maps grounded."""
+    grounding = object_at(candidate, "groundingMetadata") or {}
+    for key, unit in _QUERIES.items():
+        queries = grounding.get(key)
+        if isinstance(queries, list) and queries:
+            facts.units[unit] = len(queries)
+    if any("maps" in chunk for chunk in objects_at(grounding, "groundingChunks")):
+        facts.units["maps_prompts"] = 1
 
 
 def read_embeddings(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -136,7 +145,8 @@ GENERATE_CONTENT = Dialect(
         Mark(b'"finishReason"'),
         Mark(b'"blockReason"'),
         Mark(b'"error"'),
-        Mark(b'"webSearchQueries"'),
+        Mark(b'SearchQueries"'),
+        Mark(b'"maps"'),
     ),
     text_marks=(b'"text"',),
     id_in_frames=True,

@@ -72,10 +72,12 @@ class Meter:
         path_model: str | None = None,
         framing: str | None = None,
         request_units: Mapping[str, int] | None = None,
+        requested_tier: str | None = None,
         confirms: Callable[[Facts, dict[str, Any]], bool] | None = None,
         on_confirmed: Callable[[], object] | None = None,
     ) -> None:
-        """`headers` are the answer's, by lower-case name. `confirms` returns whether a frame proves
+        """`headers` are the answer's, by lower-case name. `requested_tier` is the service tier that
+        counts if the answer names none. `confirms` returns whether a frame proves
         that this is an LLM call; None if that is known. The meter calls `on_confirmed` once, when
         a frame does."""
         self._dialect = dialect
@@ -110,6 +112,7 @@ class Meter:
             headers=headers or {},
             provider=provider,
             path_model=path_model,
+            service_tier=requested_tier,
             ending=dialect.ending,
         )
         """The facts read so far."""
@@ -243,7 +246,7 @@ class Meter:
         if usage is None:
             return NO_USAGE
         self.facts.unknown_keys.update(unknown_keys(usage, self._dialect.known_keys))
-        return self._dialect.usage_of(usage, self.facts)
+        return self._dialect.figures(usage, self.facts)
 
     @property
     def usage_json(self) -> str | None:

@@ -193,6 +193,8 @@ def test_figures_are_read_among_any_number_of_other_keys(
     monkeypatch.setattr(large_json, "MEMBERS_MAX", 40)
     for module in (held, sse, document):
         monkeypatch.setattr(module, "LARGE_BYTES", 500)
+    for unit in expected.get("unknown_units", ()):
+        del expected["tool_units"][unit]  # of so many keys, only the known ones are read
     long = padded_body(body, response.suffix, 100)
     meter = metered(case, pieces(long, range(0, len(long), 300)))
     assert_usage(meter.usage(), expected)

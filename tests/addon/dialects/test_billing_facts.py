@@ -1,0 +1,250 @@
+"""What prices depend on beside the token counts is read from the wire, and handed to the ledger."""
+
+import json
+
+import pytest
+from genai_prices.data import providers
+from msgspec.structs import replace
+
+from addon.dialects.request import read_request
+from addon.dialects.routes import DIALECTS, match
+from addon.metering.answers.meter import Meter
+from ledger.model.usage import BILLING_FIELDS, SIZE_STEPS
+from ledger.pricing import rules
+from ledger.pricing.prices import PriceBook
+from tests.ledger.priced import amounts, cost, exchange, reading
+
+
+def metered(dialect, body, *, headers=None, content_type="application/json", **more):
+    meter = Meter(DIALECTS[dialect], content_type=content_type, headers=headers, **more)
+    meter.feed(body if isinstance(body, bytes) else json.dumps(body).encode())
+    meter.end()
+    return meter
+
+
+GROUNDED = {
+    "webSearchQueries": ["a", "b"],
+    "imageSearchQueries": ["c"],
+    "groundingChunks": [{"web": {"uri": "u"}}, {"maps": {"uri": "m"}}, {"maps": {"uri": "n"}}],
+}
+
+
+def test_gemini_grounding_counts_queries_images_and_the_prompt_that_maps_grounded():
+    """https://ai.google.dev/gemini-api/docs/pricing: Maps per prompt, searches per query."""
+    body = {
+        "candidates": [{"finishReason": "STOP", "groundingMetadata": GROUNDED}],
+        "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5},
+    }
+    units = metered("gemini.generate_content", body).usage().tool_units
+    assert units == {"web_searches": 2, "image_searches": 1, "maps_prompts": 1}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "header", "body"),
+    [
+        (
+            "gemini.generate_content",
+            "x-gemini-service-tier",
+            {"candidates": [], "usageMetadata": {"promptTokenCount": 10}},
+        ),
+        (
+            "bedrock.invoke",
+            "x-amzn-bedrock-service-tier",
+            {"prompt_token_count": 3, "generation_token_count": 2, "stop_reason": "stop"},
+        ),
+    ],
+)
+def test_the_tier_of_an_answer_may_stand_in_a_header(dialect, header, body):
+    """InvokeModel booked at the list price costs twice what the flex tier does."""
+    meter = metered(dialect, body, headers={header: "flex"}, requested_tier="priority")
+    assert meter.facts.service_tier == "flex"
+
+
+def test_the_requested_tier_counts_if_the_answer_names_none():
+    """https://docs.fireworks.ai/serverless/serverless-modes: in the request alone."""
+    body = {"choices": [{"finish_reason": "stop", "message": {"content": "x"}}], "usage": {}}
+    assert metered("openai.chat", body, requested_tier="priority").facts.service_tier == "priority"
+    served = {**body, "service_tier": "default"}
+    assert metered("openai.chat", served, requested_tier="priority").facts.service_tier == "default"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers"),
+    [
+        ("/v1/chat/completions", {"service_tier": "flex"}, {}),
+        ("/v1beta/models/gemini-3.5-flash:generateContent", {"serviceTier": "flex"}, {}),
+        ("/model/amazon.nova-pro-v1:0/converse", {"serviceTier": {"type": "flex"}}, {}),
+        ("/model/amazon.nova-pro-v1:0/invoke", {}, {"x-amzn-bedrock-service-tier": "flex"}),
+    ],
+)
+def test_the_places_of_a_requested_tier(path, body, headers):
+    route = match("POST", "api.example.com", path)
+    assert route is not None
+    assert read_request(route, json.dumps(body).encode(), headers).service_tier == "flex"
+
+
+RESPONSE = {
+    "object": "response",
+    "status": "completed",
+    "model": "gpt-4.1",
+    "usage": {
+        "input_tokens": 100,
+        "input_tokens_details": {
+            "cached_tokens": 0,
+            "cache_write_tokens": 60,
+            "cache_write_tokens_details": {"ttl_12h_tokens": 40},
+        },
+        "output_tokens": 5,
+        "total_tokens": 105,
+    },
+}
+
+
+def test_tokens_that_are_kept_for_twelve_hours():
+    usage = metered("openai.responses", RESPONSE).usage()
+    assert (usage.cache_write_tokens, usage.tool_units) == (60, {"cache_write_12h_tokens": 40})
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit"),
+    [
+        ("web_search", "web_searches"),
+        ("web_search_preview", "web_search_previews"),
+        ("web_search_preview_2025_03_11", "web_search_previews"),
+    ],
+)
+def test_the_kind_of_a_search_tool_decides_its_price(kind, unit):
+    """https://developers.openai.com/api/docs/pricing#built-in-tools: $10 or $25 per 1 000."""
+    call = {"type": "web_search_call", "status": "completed", "action": {"type": "search"}}
+    body = {**RESPONSE, "tools": [{"type": kind}], "output": [call, call]}
+    assert metered("openai.responses", body).usage().tool_units[unit] == 2
+
+
+def test_the_image_tool_is_billed_by_the_tokens_of_its_own_model():
+    image = {
+        "input_tokens": 30,
+        "input_tokens_details": {"text_tokens": 30, "image_tokens": 0},
+        "output_tokens": 1056,
+        "total_tokens": 1086,
+    }
+    body = {
+        **RESPONSE,
+        "tools": [{"type": "image_generation", "model": "gpt-image-1"}],
+        "output": [{"type": "image_generation_call", "status": "completed"}],
+        "tool_usage": {"image_gen": image},
+    }
+    usage = metered("openai.responses", body).usage()
+    (further,) = usage.further
+    assert (further.kind, further.model) == ("image_generation", "gpt-image-1")
+    assert "image_generations" not in usage.tool_units
+    charges = PriceBook().price(
+        exchange("gpt-4.1"), reading(output_tokens=5, further=usage.further)
+    )
+    # gpt-image-1: $5 in, $40 out per million
+    assert amounts(charges)["image_generation.uncached_input"][2] == 30 * 5_000_000
+    assert amounts(charges)["image_generation.output"][2] == 1056 * 40_000_000
+
+
+@pytest.mark.parametrize(
+    ("provider", "billed"), [("vercel", 70), ("perplexity", 70), ("openai", 50)]
+)
+def test_reasoning_that_is_billed_beside_the_completion(provider, billed):
+    body = {
+        "choices": [{"finish_reason": "stop", "message": {"content": "x"}}],
+        "usage": {
+            "prompt_tokens": 10,
+            "completion_tokens": 50,
+            "total_tokens": 60,
+            "completion_tokens_details": {"reasoning_tokens": 20},
+        },
+    }
+    usage = metered("openai.chat", body, provider=provider).usage()
+    assert (usage.output_tokens, usage.reasoning_tokens) == (50, 20)
+    read = reading(output_tokens=50, reasoning_tokens=20, tool_units=usage.tool_units)
+    assert amounts(PriceBook().price(exchange("gpt-4.1"), read))["output"][0] == billed
+
+
+def batch_of(*answers):
+    return b"".join(
+        json.dumps({"custom_id": "c", "result": {"type": "succeeded", "message": answer}}).encode()
+        + b"\n"
+        for answer in answers
+    )
+
+
+def answer_of(input_tokens, **usage):
+    return {
+        "type": "message",
+        "id": f"msg_{input_tokens}",
+        "model": "claude-haiku-5-5",
+        "usage": {"input_tokens": input_tokens, "output_tokens": 10, **usage},
+    }
+
+
+def priced(lines):
+    meter = metered("anthropic.batch_results", lines, content_type="application/x-jsonl")
+    usage = meter.usage()
+    read = reading(**{name: getattr(usage, name) for name in type(usage).__struct_fields__})
+    return PriceBook().price(
+        exchange("claude-haiku-5-5", provider="anthropic", service_tier="batch"),
+        replace(read, usage_json=meter.usage_json),
+    )
+
+
+def test_a_batch_is_priced_request_by_request():
+    """Haiku 5.5 over 100 000 costs five times as much; the average of these is below it."""
+    charges = priced(batch_of(*[answer_of(1000)] * 9, answer_of(150_000)))
+    # half of $0.10 and $0.50 in, of $0.50 and $2.50 out
+    assert cost(charges) == 9 * (1000 * 50_000 + 10 * 250_000) + 150_000 * 250_000 + 10 * 1_250_000
+
+
+def test_a_batch_in_one_region_is_billed_for_it_and_a_mixed_one_is_partial():
+    in_us = priced(batch_of(*[answer_of(1000, inference_geo="us")] * 2))
+    assert cost(in_us) == 2 * (1000 * 55_000 + 10 * 275_000)
+    mixed = priced(
+        batch_of(answer_of(1000, inference_geo="us"), answer_of(1000, inference_geo="global"))
+    )
+    assert mixed[-1].reason == "usage.inference_geo 'mixed': no billing rule knows this value"
+
+
+@pytest.mark.large
+def test_every_step_of_a_published_price_is_one_that_sums_respect():
+    steps = {step.input_tokens for rule in rules.published().rules for step in rule.table.above}
+    for provider in providers:
+        for model in provider.models:
+            prices = [each.prices for each in model.price_variants or ()]
+            prices += (
+                [each.prices for each in model.prices]
+                if isinstance(model.prices, list)
+                else [model.prices]
+            )
+            for price in prices:
+                for figure in vars(price).values():
+                    steps |= {tier.start for tier in getattr(figure, "tiers", ())}
+    assert steps <= set(SIZE_STEPS)
+
+
+def test_the_billing_fields_are_those_that_the_rules_have():
+    assert set(rules.published().known) == set(BILLING_FIELDS)
+
+
+def test_an_unknown_count_is_a_unit_of_its_own():
+    """A new unit in `usage` must not be priced as nothing; a speed is not billed."""
+    counts = {
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "hologram_tokens": 7,
+        "zero_tokens": 0,
+        "tokens_per_minute": 900,
+        "details": {"teleportRequests": 2, "note_tokens": "many"},
+        "prompt_tokens_details": {"dreamTokens": 3},
+    }
+    choices = [{"finish_reason": "stop", "message": {"content": "x"}}]
+    units = metered("openai.chat", {"choices": choices, "usage": counts}).usage().tool_units
+    assert units == {
+        "hologram_tokens": 7,
+        "details_teleport_requests": 2,
+        "prompt_tokens_details_dream_tokens": 3,
+    }
+    charges = PriceBook().price(exchange("gpt-4.1"), reading(input_tokens=10, tool_units=units))
+    assert {each.line for each in charges if each.amount_picousd is None} == set(units)
