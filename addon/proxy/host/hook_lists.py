@@ -6,14 +6,15 @@ Which addon has which hook changes only when addons come and go. What is called,
 and what happens with an exception stays as it is there.
 
 An event for which an addon has an attribute that is no function, or that raises, goes mitmproxy's
-own way each time. Without this the proxy is slower and nothing else differs.
+own way each time. Without this nothing but CPU differs: a short stream takes 1.4 times as much,
+a JSON answer 1.6 times, a burst 1.2 times (`tests/bench`, interleaved), and 20 000 pings 2.1
+times.
 """
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Callable
 from typing import Any
 
 from mitmproxy import addonmanager, exceptions, hooks
@@ -58,27 +59,21 @@ class HookLists(addonmanager.AddonManager):
 
     async def trigger_event(self, event: hooks.Hook) -> None:
         """Call the event's hooks from its list."""
-        rest = self.begin_event(event)
-        if rest is not None:
-            await rest
-
-    def begin_event(self, event: hooks.Hook) -> Coroutine[Any, Any, None] | None:
-        """Call the event's hooks from its list, up to the first that has to be waited for.
-
-        Returns what waits for it and calls the others; None if all are called.
-        """
         of_addons = self._hooks_of(event)
         if of_addons is None:
-            return super().trigger_event(event)
-        if not of_addons:
-            return None
-        calls = _call(of_addons, event)
-        waited_for = next(calls, None)
-        return None if waited_for is None else _wait_and_go_on(waited_for, calls)
-
-    def has_hooks(self, event: hooks.Hook) -> bool:
-        """Whether any addon has a hook for this event, or may have one."""
-        return self._hooks_of(event) != []
+            await super().trigger_event(event)
+            return
+        for functions in of_addons:
+            try:
+                for function in functions:
+                    result = function(*event.args())
+                    if result is not None and inspect.isawaitable(result):
+                        await result
+            except exceptions.AddonHalt:
+                return
+            except Exception:  # mitmproxy's own guard: it logs, or lets it through
+                with addonmanager.safecall():
+                    raise
 
     def trigger(self, event: hooks.Hook) -> None:
         """Do what mitmproxy does, unless no addon has the hook.
@@ -87,7 +82,7 @@ class HookLists(addonmanager.AddonManager):
         pings are 20 000 lines, and all that they trigger runs in one turn of the event loop.
         """
         # A line is triggered in the next turn: the manager may have been given back since.
-        if type(self) is not HookLists or self.has_hooks(event):
+        if type(self) is not HookLists or self._hooks_of(event) != []:
             addonmanager.AddonManager.trigger(self, event)
 
     def clear(self) -> None:
@@ -110,35 +105,6 @@ class HookLists(addonmanager.AddonManager):
         except Exception:  # noqa: BLE001  # an attribute that raises, a hook that is no function
             return None
         return [functions for functions in found if functions]
-
-
-def _call(
-    of_addons: list[list[Callable[..., Any]]], event: hooks.Hook
-) -> Generator[Awaitable[Any]]:
-    """Call each addon's hooks. Yields what is to be awaited before the next one is called; what
-    that raises is to be thrown in."""
-    for functions in of_addons:
-        try:
-            for function in functions:
-                result = function(*event.args())
-                if result is not None and inspect.isawaitable(result):
-                    yield result
-        except exceptions.AddonHalt:
-            return
-        except Exception:  # mitmproxy's own guard: it logs, or lets it through
-            with addonmanager.safecall():
-                raise
-
-
-async def _wait_and_go_on(waited_for: Awaitable[Any], calls: Generator[Awaitable[Any]]) -> None:
-    with contextlib.suppress(StopIteration):
-        while True:
-            try:
-                await waited_for
-            except Exception as raised:  # noqa: BLE001  # the guard is where it was called
-                waited_for = calls.throw(raised)
-            else:
-                waited_for = next(calls)
 
 
 def install(place: Place) -> Callable[[], None]:

@@ -15,7 +15,6 @@ NAMES = (
     "hook_lists",
     "message_types",
     "chunk_runs",
-    "prompt_hooks",
     "read_sizes",
     "websocket_parts",
 )

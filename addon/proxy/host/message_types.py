@@ -6,7 +6,8 @@ short answer (measured). The result depends on nothing but the types of the valu
 the same in nearly all messages. What has passed once is not checked again, and everything else goes
 mitmproxy's own way.
 
-Without it a message costs what it costs in mitmproxy, and nothing else differs.
+Without it nothing but CPU differs: a short stream takes 1.08 to 1.21 times as much, a JSON answer
+1.07 to 1.15 times (`tests/bench`, three interleaved runs).
 """
 
 from __future__ import annotations

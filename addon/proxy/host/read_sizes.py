@@ -7,8 +7,8 @@ long halves the next ones and ends the turn, and two full reads in a row that ta
 double the next ones, up to what asyncio reads. (One alone may be the cheap part of a TLS record,
 whose frames mitmproxy sees when it is whole.) No byte is changed: only how many arrive together.
 
-It holds for mitmproxy 12 (`mitmproxy>=12.2.3,<13`) and sockets of asyncio's own loop. With another
-version or shape nothing is replaced; a connection of another kind is read as mitmproxy reads it.
+It saves no CPU, and costs none (`tests/bench`: within 2 % of without). A connection that is no
+socket of asyncio's own loop is read as mitmproxy reads it.
 """
 
 from __future__ import annotations

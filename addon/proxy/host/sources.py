@@ -20,9 +20,7 @@ KNOWN: dict[str, str] = {
     "h11._readers:ChunkedReader": "4d2629eeaaf366b6",
     "h11._receivebuffer:ReceiveBuffer": "108c4355eb3b1717",
     "mitmproxy.addonmanager:AddonManager": "6be8dc580f5c66bf",
-    "mitmproxy.addonmanager:AddonManager.handle_lifecycle": "38c97e792d1db5b7",
     "mitmproxy.addonmanager:safecall": "f2052c18340e99b0",
-    "mitmproxy.flow:Flow.wait_for_resume": "a333ab3b51300b44",
     "mitmproxy.http:MessageData.__post_init__": "f65088e210cd9cc1",
     "mitmproxy.proxy.layers.http._http1:Http1Client.send": "35d961e20d481204",
     "mitmproxy.proxy.layers.http._http1:Http1Connection.read_body": "aece271029af36e4",
@@ -40,11 +38,8 @@ KNOWN: dict[str, str] = {
     "mitmproxy.proxy.layers.http:HttpStream.state_wait_for_response_headers": "10e32e91b2948164",
     "mitmproxy.proxy.layers.websocket:WebsocketConnection": "9c6f5dd6ece0042e",
     "mitmproxy.proxy.mode_servers:AsyncioServerInstance.listen": "7670a9038b44170d",
-    "mitmproxy.proxy.mode_servers:ProxyConnectionHandler": "10e340d70b3f23d9",
     "mitmproxy.proxy.server:ConnectionHandler.drain_writers": "6b57434604561e3e",
-    "mitmproxy.proxy.server:ConnectionHandler.handle_client": "01f1b7cc991c4711",
     "mitmproxy.proxy.server:ConnectionHandler.handle_connection": "95c3f93e9824e527",
-    "mitmproxy.proxy.server:ConnectionHandler.hook_task": "9ac7970160526268",
     "mitmproxy.proxy.server:ConnectionHandler.server_event": "a2b42657ebe8bf6d",
 }
 """`module:name` of a function or class -> digest of its source in mitmproxy 12.2.3 and 12.3.1 and

@@ -5,7 +5,8 @@ parts of 64 KB is copied 230 times: 0.3 s of the event loop, and the smaller par
 (`read_sizes`) make it more. A `bytearray` is extended in place. What came at once stays `bytes`,
 of which mitmproxy takes a message without copying it.
 
-Without it long messages cost more, and nothing else differs.
+Without it nothing but CPU differs: a message of 15 MB in one frame takes 1.1 s instead of 0.14 s
+(interleaved).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from mitmproxy.options import Options
 from mitmproxy.test import taddons
 from mitmproxy.tools.dump import DumpMaster
 
-from addon.proxy import owner
+from addon.proxy import owner, wrapped
 from addon.proxy.host import mechanisms, sources
 from addon.proxy.options import Fast
 from addon.proxy.owner import owner_of
@@ -151,3 +151,15 @@ def test_whose_process_it_is(
     assert found.is_fast(Fast.YES)
     assert not found.is_fast(Fast.NO)
     assert found.is_fast(Fast.AUTO) is is_us
+
+
+def test_every_known_source_is_relied_on_and_known_here():
+    """By something of ours; `.ci/against` runs this with other versions of mitmproxy."""
+    modules = [*mechanisms.NAMES, "given_sockets"]
+    found = {
+        source
+        for name in modules
+        for source in importlib.import_module(f"addon.proxy.host.{name}").RELIES_ON
+    } | set(wrapped.RELIES_ON)
+    assert found == sources.KNOWN.keys()
+    sources.check(found)

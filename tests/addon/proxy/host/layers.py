@@ -5,9 +5,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 from h2.exceptions import ProtocolError
 from mitmproxy import connection, http, options
@@ -18,9 +16,7 @@ from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode
 from mitmproxy.proxy.mode_specs import ProxyMode
 
 from addon.proxy import wrapped as wrapping
-from addon.proxy.host import chunk_runs, message_types, prompt_hooks
-from addon.proxy.host.hook_lists import HookLists
-from addon.proxy.host.prompt_hooks import PromptHooks
+from addon.proxy.host import chunk_runs, message_types
 from tests.addon.proxy.host.places import place
 
 HOOKS = ("nothing", "stream", "callable", "marks", "drops", "changes", "answers", "kills")
@@ -106,31 +102,16 @@ def proxy_options() -> options.Options:
     return made
 
 
-class OneHook(dict[str, Any]):
-    """The lists of a manager whose one addon has every hook but `update`."""
-
-    def __init__(self, call: Callable[[str, http.HTTPFlow], None]) -> None:
-        super().__init__(update=[])
-        self._call = call
-
-    def __missing__(self, name: str) -> list[list[Callable[..., None]]]:
-        return [[lambda data: self._call(name, data)]]
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
 def play(
     steps: Iterable[Step],
     kind: str,
     *,
     client_protocol: bytes = b"http/1.1",
     server_protocol: bytes = b"http/1.1",
-    has_prompt_hooks: bool = False,
 ) -> list[tuple[object, ...]]:
     """What the layers ask for while the peers take these steps.
 
-    Hooks are called as by mitmproxy, which comes back in a turn of its own, or by `prompt_hooks`.
+    Hooks are called as by mitmproxy, which comes back in a turn of its own.
     """
     client = connection.Client(
         peername=("client", 1234),
@@ -197,24 +178,17 @@ def play(
             with contextlib.suppress(StopIteration):
                 waiting.popleft().send(None)
 
-    clock = mock.patch.object(prompt_hooks, "monotonic", return_value=0.0)  # no turn takes long
-    if has_prompt_hooks:
-        manager = HookLists.__new__(HookLists)
-        manager.hook_lists = OneHook(call)
-        layer = PromptHooks(layer, SimpleNamespace(server_event=server_event), manager)  # type: ignore[arg-type]
-        layer._in_task = lambda _, rest: waiting.append(rest)
-    with clock:
+    run()
+    for step in steps:
+        peer = client if step.from_client else (servers[-1] if servers else None)
+        if peer is None or not peer.state & ConnectionState.CAN_READ:
+            continue
+        if step.data is None:
+            peer.state = ConnectionState.CLOSED
+            todo.append(events.ConnectionClosed(peer))
+        else:
+            todo.append(events.DataReceived(peer, step.data))
         run()
-        for step in steps:
-            peer = client if step.from_client else (servers[-1] if servers else None)
-            if peer is None or not peer.state & ConnectionState.CAN_READ:
-                continue
-            if step.data is None:
-                peer.state = ConnectionState.CLOSED
-                todo.append(events.ConnectionClosed(peer))
-            else:
-                todo.append(events.DataReceived(peer, step.data))
-            run()
     return asked
 
 

@@ -71,7 +71,7 @@ def steps_of(draw: st.DrawFn) -> list[Step]:
 def test_the_layers_ask_for_the_same(steps: list[Step], kind: str) -> None:
     theirs = play(steps, kind)
     with wrapped():
-        ours = play(steps, kind, has_prompt_hooks=True)
+        ours = play(steps, kind)
     assert in_a_row(ours) == in_a_row(theirs)
 
 

@@ -229,7 +229,6 @@ def test_the_layers_ask_for_the_same(client: bytes, server: bytes, data: st.Data
             kind,
             client_protocol=client,
             server_protocol=server,
-            has_prompt_hooks=True,
         )
     assert in_a_row(ours) == in_a_row(theirs)
 
