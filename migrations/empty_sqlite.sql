@@ -582,5 +582,5 @@ CREATE TABLE unpriced_lines (
 
 ;
 --
-INSERT INTO alembic_version (version_num) VALUES ('0010');
+INSERT INTO alembic_version (version_num) VALUES ('0011');
 --

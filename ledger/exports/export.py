@@ -18,10 +18,10 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.exports import focus
 from ledger.exports.day_files import BATCH_ROWS, FileFormat, Written, write
-from ledger.figures.queries import SPLIT
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import Facts, Names
+from ledger.store.adding_up import SPLIT
 from ledger.store.current import current_charge
 from ledger.store.requests_view import REQUEST_COLUMNS, requests
 from ledger.store.schema.columns import Instant
@@ -37,6 +37,8 @@ NO_INVOICES: Invoices = {}
 NAMED = ("name", "team", "cost_centre")
 """Words of the names file that a FOCUS row carries."""
 
+IN_USD = ("cost_picousd", "estimated_cost_picousd", "reported_cost_picousd")
+"""Columns of a request that are written in USD, too."""
 CHARGE_COLUMNS: Mapping[str, str] = {
     "opened_at": "instant",
     "exchange_id": "text",
@@ -102,7 +104,7 @@ def _requests(connection: Connection, scope: Scope, _: Invoices) -> Rows:
         .order_by(requests.c.opened_at)
     )
     for row in connection.execute(query):
-        yield row[0].date(), (*row, _usd(row.cost_picousd), _usd(row.reported_cost_picousd))
+        yield row[0].date(), (*row, *(_usd(getattr(row, name)) for name in IN_USD))
 
 
 def _charges(connection: Connection, scope: Scope, _: Invoices) -> Rows:
@@ -153,7 +155,6 @@ def _focus(connection: Connection, scope: Scope, invoices: Invoices) -> Rows:
         "tags": _text(r.tags),
         **({"session_id": r.session_id} if by_session else {}),
         "project": r.project,
-        "is_estimated": r.usage_source == "estimated",
     }
     group = [value.label(name) for name, value in named.items()]
     query = (
@@ -165,7 +166,11 @@ def _focus(connection: Connection, scope: Scope, invoices: Invoices) -> Rows:
             sa.func.sum(c.amount_picousd % SPLIT).label("low"),
         )
         .select_from(_charged())
-        .where(c.amount_picousd.is_not(None), *conditions(scope, connection.dialect.name))
+        .where(
+            c.amount_picousd.is_not(None),
+            r.usage_source != "estimated",  # part of no total
+            *conditions(scope, connection.dialect.name),
+        )
         .group_by(*named.values())
         .order_by(*named.values())
     )
@@ -240,7 +245,10 @@ def _usd(picousd: int | None) -> Decimal | None:
 
 DATASETS: Mapping[str, Dataset] = {
     "requests": Dataset(
-        (*REQUEST_COLUMNS.items(), ("cost_usd", "decimal"), ("reported_cost_usd", "decimal")),
+        (
+            *REQUEST_COLUMNS.items(),
+            *((name.replace("_picousd", "_usd"), "decimal") for name in IN_USD),
+        ),
         _requests,
     ),
     "charges": Dataset(

@@ -31,16 +31,13 @@ from ledger.figures.spans import stale_count
 from ledger.figures.sums import Wanted
 from ledger.settings.names import WORDS
 from ledger.store import db
-from ledger.store.adding_up import whole
+from ledger.store.adding_up import SPLIT, whole
 from ledger.store.dimensions import TIMES, NameFacts, dimension, matches
 from ledger.store.engines import urls
 from ledger.store.requests_view import requests
 from ledger.store.schema.sums import COUNTS
 from ledger.store.scope import Scope, conditions, snapshot, within
 from ledger.store.tables import exchanges
-
-SPLIT = 10**6
-"""The view's own sums are queried in two parts: SQLite sums to 64 bits."""
 
 _NAMES = tuple(each.name for each in fields(Figures))
 _TIMES = {"first_token_ms": "first_token_times", "duration_ms": "duration_times"}
@@ -268,13 +265,13 @@ def _compare(
     """Check that the sum of the groups equals the sum of the view."""
     r = requests.c
     is_reported = r.usage_source != "estimated"
-    names = ("input_tokens", "output_tokens", "cost_picousd")
-    values = {name: sa.case((is_reported, r[name])) for name in names}
+    tokens = {name: sa.case((is_reported, r[name])) for name in ("input_tokens", "output_tokens")}
+    values = {**tokens, "cost_picousd": r.cost_picousd}
     row = connection.execute(
         sa.select(sa.func.count().label("requests"), *_split(values)).where(*where)
     ).one()
     assert row.requests == total.requests
-    for name in names:
+    for name in values:
         high, low = row._mapping[f"{name}_high"], row._mapping[f"{name}_low"]
         found = None if high is None else int(high) * SPLIT + int(low)
         assert found == getattr(total, name), name

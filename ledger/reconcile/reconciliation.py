@@ -14,10 +14,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
 from ledger.figures.figures import Figures, plus
-from ledger.figures.queries import SPLIT, report
+from ledger.figures.queries import report
 from ledger.reconcile.comparison import Dimension, Entry, compare
 from ledger.reconcile.statement import Line, Statement
 from ledger.reports.explain import is_token_line
+from ledger.store.adding_up import SPLIT
 from ledger.store.current import current_charge
 from ledger.store.dimensions import dimension
 from ledger.store.requests_view import requests

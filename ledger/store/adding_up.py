@@ -9,20 +9,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ledger.pricing.charges import PROVIDER
 from ledger.store.current import current_charge
 from ledger.store.requests_view import requests
+from ledger.store.schema import charged
+from ledger.store.schema.charged import NO_USAGE, PART, TERMS, cost_state
 from ledger.store.schema.sums import COUNTS, DIMENSIONS, REQUEST_TOKENS, SUMS, TIMES
 from ledger.store.scope import Scope, conditions, within
 from ledger.store.tables import charges
 
-TOKENS_MAX = 10**9
-"""No real request has more, and no token costs a thousandth of a USD. Upstream figures are
-untrusted: larger ones are left out where a product would overflow 64 bits."""
-SPLIT = 10**9
+SPLIT = PART
 """SQLite sums to 64 bits, which is 9.2 million USD. A larger sum is split into two columns."""
-CACHE_LINES = ("cache_read", "cache_write", "cache_write_5m", "cache_write_1h")
 
+_NO_USAGE = NO_USAGE.format("requests")
 _READ = (
     "usage_source",
     *REQUEST_TOKENS,
@@ -40,17 +38,22 @@ def charged_requests(scope: Scope, dialect: str) -> sa.Subquery:
     """`e`: the requests of a scope, each with the sum of its charges."""
     r, cost = requests.c, _costs(scope)
     c = cost.c
+    state = cost_state("costs.lines", "costs.priced_lines", "costs.provider_lines", _NO_USAGE)
     is_own = (c.priced_lines == c.lines) & (c.provider_lines == 0)
+    reported = _text(charged.cost("costs.amount_picousd", "requests"))
     return (
         sa.select(
             r.opened_at,
             *(r[name] for name in (*DIMENSIONS, *_READ)),
-            c.cost_picousd,
+            reported.label("cost_picousd"),
+            _text(charged.estimated_cost("costs.amount_picousd", "requests")).label(
+                "estimated_cost_picousd"
+            ),
             c.saved_picousd,
             c.extra_input_tokens,
             c.extra_output_tokens,
-            sa.case((is_own, c.cost_picousd)).label("own_cost_picousd"),
-            _cost_state(c).label("cost_state"),
+            sa.case((is_own, reported)).label("own_cost_picousd"),
+            sa.literal_column(state, sa.Text).label("cost_state"),
         )
         .select_from(
             requests.outerjoin(
@@ -119,56 +122,22 @@ def is_overflow(error: sa.exc.DBAPIError) -> bool:
 
 def _costs(scope: Scope) -> sa.Subquery:
     """The current charges of each reading, summed: one walk along the clustered table."""
-    c = charges.c
-    cached = c.line.in_(CACHE_LINES)
-    uncached_unit = sa.func.max(
-        sa.case(((c.line == "uncached_input") & (c.unit_picousd <= TOKENS_MAX), c.unit_picousd))
-    )
-    is_comparable = c.amount_picousd.is_not(None) & (c.quantity <= TOKENS_MAX)
+    c = charges.alias("c")
     return (
         sa.select(
-            c.opened_at,
-            c.exchange_id,
-            c.reading_id,
-            sa.func.count().label("lines"),
-            sa.func.count(c.amount_picousd).label("priced_lines"),
-            sa.func.count(sa.case((c.price_source == PROVIDER, 1))).label("provider_lines"),
-            _bigint(sa.func.sum(c.amount_picousd)).label("cost_picousd"),
-            _bigint(
-                sa.func.sum(sa.case((cached & is_comparable, c.quantity))) * uncached_unit
-                - sa.func.sum(sa.case((cached & is_comparable, c.amount_picousd)))
-            ).label("saved_picousd"),
-            _further(("output", "reasoning", "citation")).label("extra_output_tokens"),
-            _further(("uncached_input", "cache_", "input_")).label("extra_input_tokens"),
+            c.c.opened_at,
+            c.c.exchange_id,
+            c.c.reading_id,
+            *(_bigint(_text(f"({term})")).label(name) for name, term in TERMS.items()),
         )
-        .where(current_charge(charges), *within(scope, c.opened_at))
-        .group_by(c.opened_at, c.exchange_id, c.reading_id)
+        .where(current_charge(c), *within(scope, c.c.opened_at))
+        .group_by(c.c.opened_at, c.c.exchange_id, c.c.reading_id)
         .subquery("costs")
     )
 
 
-def _further(starts: tuple[str, ...]) -> sa.ColumnElement[Any]:
-    """Tokens of further iterations, whose lines are named `<kind>.<line>`."""
-    line = charges.c.line
-    is_further = sa.or_(
-        *(line.like(f"%.{start.replace('_', '^_')}%", escape="^") for start in starts)
-    )
-    is_further &= charges.c.quantity <= TOKENS_MAX
-    return _bigint(sa.func.sum(sa.case((is_further, charges.c.quantity))))
-
-
-def _cost_state(cost: Any) -> sa.ColumnElement[Any]:
-    """As in the view."""
-    return sa.case(
-        (
-            cost.lines.is_(None),
-            sa.case((sa.func.coalesce(requests.c.usage_source, "none") != "none", "unpriced")),
-        ),
-        (cost.priced_lines == 0, "unpriced"),
-        (cost.priced_lines < cost.lines, "partial"),
-        (cost.provider_lines == cost.lines, "reported"),
-        else_="priced",
-    )
+def _text(term: str) -> sa.ColumnElement[Any]:
+    return sa.literal_column(term, sa.BigInteger)
 
 
 def _bigint(value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:

@@ -33,8 +33,11 @@ _DERIVED: dict[str, dict[str, str]] = {
         "uncached_input_tokens": "input_tokens without cache reads and writes",
         "extra_input_tokens": "Input tokens of further iterations, billed beside input_tokens",
         "extra_output_tokens": "Output tokens of further iterations, billed beside output_tokens",
-        "cost_picousd": "Sum of the priced lines, in pico-USD; NULL: none is priced",
+        "cost_picousd": "Sum of the priced lines of reported usage, in pico-USD; NULL: none is "
+        "priced, or the usage is an estimate",
         "cost_usd": "cost_picousd in USD",
+        "estimated_cost_picousd": "The same of estimated usage; part of no total",
+        "estimated_cost_usd": "estimated_cost_picousd in USD",
         "cost_state": "priced, partial (some lines have no price), unpriced, or reported (the "
         "provider's own figure); NULL: no usage to price",
         "reported_cost_usd": "reported_cost_picousd in USD",

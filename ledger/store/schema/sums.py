@@ -10,6 +10,7 @@ Figures hold only usage that providers reported. Estimates have figures of their
 from collections.abc import Mapping
 
 from ledger.model import usage
+from ledger.store.schema.charged import NO_USAGE
 
 DIMENSIONS = (
     "provider",
@@ -40,7 +41,7 @@ ALONE = (*(name for name in DIMENSIONS if name != "key_hint"), EVERYTHING)
 """The dimensions of `daily_by`, each by itself."""
 
 IS_REPORTED = "e.usage_source <> 'estimated'"
-HAS_NO_USAGE = "COALESCE(e.usage_source, 'none') = 'none'"
+HAS_NO_USAGE = NO_USAGE.format("e")
 IS_BYOK = "e.is_byok AND e.reported_upstream_cost_picousd <= 9223372036854775807 - "
 IS_BYOK += "COALESCE(e.reported_cost_picousd, 0)"
 REPORTED_COST = f"""CASE WHEN {IS_BYOK} THEN COALESCE(e.reported_cost_picousd, 0)
@@ -77,8 +78,8 @@ SHOWN: Mapping[str, str] = {
     "THEN e.output_tokens ELSE e.estimated_output_tokens END",
     "cacheable_input_tokens": f"CASE WHEN {IS_REPORTED} "
     "AND e.cache_read_tokens IS NOT NULL THEN e.input_tokens END",
-    "cost_picousd": f"CASE WHEN {IS_REPORTED} THEN e.cost_picousd END",
-    "estimated_cost_picousd": "CASE WHEN e.usage_source = 'estimated' THEN e.cost_picousd END",
+    "cost_picousd": "e.cost_picousd",
+    "estimated_cost_picousd": "e.estimated_cost_picousd",
 }
 """Name of a sum -> the term that is summed. `usage_daily` is made of these."""
 SUMS: Mapping[str, str] = {

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ledger.store.current import is_current_charge, joined_reading
+from ledger.store.schema import charged
+from ledger.store.schema.charged import NO_USAGE, TERMS, cost_state, sum_of
 from ledger.store.schema.sums import COUNTS, DAILY_DIMENSIONS, SHOWN
 
 VIEWS = (
@@ -73,28 +75,12 @@ SPELLINGS = {
     ),
 }
 
-_PART = 10**9
-_PARTS_MAX = 9 * 10**9
-"""A sum is the sum of its upper and its lower part; beyond 9.0e18, which 64 bits just hold, it is
-NULL: unknown."""
-
 CHARGES = f"""FROM charges c
     WHERE c.opened_at = e.opened_at AND c.exchange_id = e.id AND c.reading_id = r.id
       AND {is_current_charge("c")}"""
 IS_COUNTED = "e.state <> 'open' AND e.duplicate_of IS NULL"
 MODEL = "COALESCE(NULLIF(e.response_model, ''), NULLIF(e.request_model, ''))"
 UNCACHED = "r.input_tokens - COALESCE(r.cache_read_tokens, 0) - COALESCE(r.cache_write_tokens, 0)"
-NO_USAGE = "COALESCE({0}.usage_source, 'none') = 'none'"
-
-# Lines of a further iteration: its kind, a dot, the line. The first condition selects an index.
-FURTHER_INPUT = (
-    "c.line LIKE '%.%' AND "
-    "(c.line LIKE '%.uncached_input' OR c.line LIKE '%.cache_%' OR c.line LIKE '%.input_%')"
-)
-FURTHER_OUTPUT = (
-    "c.line LIKE '%.%' AND "
-    "(c.line LIKE '%.output%' OR c.line LIKE '%.reasoning' OR c.line LIKE '%.citation')"
-)
 
 
 HOURLY = {
@@ -102,8 +88,7 @@ HOURLY = {
     "still_open": "COUNT(CASE WHEN e.state = 'open' THEN 1 END)",
     "settled": "COUNT(CASE WHEN e.state = 'settled' THEN 1 END)",
     "lost": "COUNT(CASE WHEN e.state = 'lost' THEN 1 END)",
-    "without_usage": "COUNT(CASE WHEN e.state <> 'open' "
-    "AND COALESCE(r.usage_source, 'none') = 'none' THEN 1 END)",
+    "without_usage": f"COUNT(CASE WHEN e.state <> 'open' AND {NO_USAGE.format('r')} THEN 1 END)",
     "estimated": "COUNT(CASE WHEN r.usage_source = 'estimated' THEN 1 END)",
     "errors": "COUNT(CASE WHEN e.outcome IN ('error_frame', 'http_error') THEN 1 END)",
     "degraded": "COUNT(e.degraded)",
@@ -132,17 +117,22 @@ def statements(dialect: str) -> Iterator[str]:
     yield from _sums(dialect, spelling)
 
 
-def sum_of(term: str) -> str:
-    """The sum of a term, which cannot overflow."""
-    high, low = f"SUM({term} / {_PART})", f"SUM({term} % {_PART})"
-    return f"CASE WHEN {high} < {_PARTS_MAX} THEN {high} * {_PART} + {low} END"
-
-
 def requests(dialect: str) -> str:
     """One row per exchange that counts, its current reading and the sum of its charges."""
     spelling = SPELLINGS[dialect]
-    cost = f"SELECT {sum_of('c.amount_picousd')} {CHARGES}"
-    extra = f"SELECT SUM(c.quantity) {CHARGES} AND "
+
+    def of_charges(term: str, index: str = "") -> str:
+        return f"(SELECT {TERMS[term]} {CHARGES}{index})"
+
+    amount = of_charges("amount_picousd")
+    cost, estimated = charged.cost(amount, "r"), charged.estimated_cost(amount, "r")
+    state = cost_state(
+        TERMS["lines"], TERMS["priced_lines"], TERMS["provider_lines"], NO_USAGE.format("r")
+    )
+    # Few lines are of further iterations, and an index has them.
+    further = " AND c.line LIKE '%.%'"
+    extra_input = of_charges("extra_input_tokens", further)
+    extra_output = of_charges("extra_output_tokens", further)
     return f"""
 CREATE VIEW requests AS
 SELECT
@@ -158,17 +148,13 @@ SELECT
   r.cache_read_tokens, r.cache_write_tokens, r.cache_write_5m_tokens, r.cache_write_1h_tokens,
   r.output_tokens, r.reasoning_tokens, r.input_audio_tokens, r.output_audio_tokens,
   r.estimated_output_tokens, r.tool_units,
-  {spelling.integer.format(extra + FURTHER_INPUT)} AS extra_input_tokens,
-  {spelling.integer.format(extra + FURTHER_OUTPUT)} AS extra_output_tokens,
+  {spelling.integer.format(extra_input)} AS extra_input_tokens,
+  {spelling.integer.format(extra_output)} AS extra_output_tokens,
   {spelling.integer.format(cost)} AS cost_picousd,
   {spelling.usd.format(cost)} AS cost_usd,
-  (SELECT CASE
-     WHEN COUNT(*) = 0 THEN CASE WHEN {NO_USAGE.format("r")} THEN NULL ELSE 'unpriced' END
-     WHEN COUNT(c.amount_picousd) = 0 THEN 'unpriced'
-     WHEN COUNT(c.amount_picousd) < COUNT(*) THEN 'partial'
-     WHEN MIN(c.price_source) = 'provider' AND MAX(c.price_source) = 'provider' THEN 'reported'
-     ELSE 'priced' END
-   {CHARGES}) AS cost_state,
+  {spelling.integer.format(estimated)} AS estimated_cost_picousd,
+  {spelling.usd.format(estimated)} AS estimated_cost_usd,
+  (SELECT {state} {CHARGES}) AS cost_state,
   r.reported_cost_picousd, {spelling.usd.format("r.reported_cost_picousd")} AS reported_cost_usd,
   r.reported_upstream_cost_picousd, r.is_byok,
   r.usage_json, r.remarks, r.id AS reading_id, r.revision AS reading_revision, r.meter_version,

@@ -29,7 +29,6 @@ CHARGE = {
     "key_fingerprint": "k1",
     "key_hint": "wxyz",
     "tags": '{"team":"a"}',
-    "is_estimated": 0,
     "requests": 4,
     "quantity": 1_500_000,
     "list_unit_picousd": None,
@@ -67,7 +66,6 @@ def test_a_line_of_tokens():
     assert found["SkuId"] == "openai/gpt-4.1/cache_read"
     assert found["SkuPriceDetails"] == '{"x_Model": "gpt-4.1", "x_ServiceTier": "flex"}'
     assert found["Tags"] == '{"team":"a"}'
-    assert found["x_Estimated"] is False
 
 
 def test_a_line_of_searches():

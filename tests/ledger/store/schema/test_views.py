@@ -96,7 +96,9 @@ def test_the_state_of_a_cost(engine, source, lines, cost, state):
     exchange = settled("a")
     read = reading(exchange, usage_source=UsageSource(source))
     put(engine, (exchange, read, [charge(*line) for line in lines]))
-    assert row(engine, "SELECT cost_picousd, cost_state FROM requests") == (cost, state)
+    reported, estimated = (None, cost) if source == "estimated" else (cost, None)
+    found = row(engine, "SELECT cost_picousd, estimated_cost_picousd, cost_state FROM requests")
+    assert found == (reported, estimated, state)
 
 
 def test_a_cost_that_is_the_providers_own(engine):

@@ -1,0 +1,84 @@
+"""Database. What a charged request is: the one definition of its cost, its state and its further
+tokens, as SQL for both databases.
+
+The view `requests` asks each term of one request; the sums of days, reports and pages ask the same
+terms of all requests of a period at once (`ledger.store.adding_up`). `tokentee verify` states the
+rules a second time, on purpose, to compare.
+
+`c` is a current charge, `e` an exchange, `r` its current reading.
+"""
+
+from collections.abc import Mapping
+
+PART = 10**9
+"""A sum is the sum of its upper and lower part, so that no amount from an upstream overflows."""
+PARTS_MAX = 9 * 10**9
+"""Beyond 9.0e18, which 64 bits just hold, a sum is NULL: unknown."""
+TOKENS_MAX = 10**9
+"""No real request has more, and no token costs a thousandth of a USD. Upstream figures are
+untrusted: larger ones are left out where a product would overflow 64 bits."""
+PROVIDER = "provider"
+"""`price_source` of a provider's own figure (`ledger.pricing.charges`)."""
+
+NO_USAGE = "COALESCE({0}.usage_source, 'none') = 'none'"
+"""Neither reported nor estimated; {0} names what has the column."""
+IS_ESTIMATED = "{0}.usage_source = 'estimated'"
+
+# Lines of a further iteration: its kind, a dot, the line. The first condition selects an index.
+FURTHER_INPUT = (
+    "c.line LIKE '%.%' AND "
+    "(c.line LIKE '%.uncached_input' OR c.line LIKE '%.cache_%' OR c.line LIKE '%.input_%')"
+)
+FURTHER_OUTPUT = (
+    "c.line LIKE '%.%' AND "
+    "(c.line LIKE '%.output%' OR c.line LIKE '%.reasoning' OR c.line LIKE '%.citation')"
+)
+_CACHED = (
+    "c.line IN ('cache_read', 'cache_write', 'cache_write_5m', 'cache_write_1h') "
+    f"AND c.amount_picousd IS NOT NULL AND c.quantity <= {TOKENS_MAX}"
+)
+
+
+def sum_of(term: str) -> str:
+    """The sum of a term, which cannot overflow."""
+    high, low = f"SUM({term} / {PART})", f"SUM({term} % {PART})"
+    return f"CASE WHEN {high} < {PARTS_MAX} THEN {high} * {PART} + {low} END"
+
+
+def _tokens(condition: str) -> str:
+    return f"SUM(CASE WHEN {condition} AND c.quantity <= {TOKENS_MAX} THEN c.quantity END)"
+
+
+TERMS: Mapping[str, str] = {
+    "lines": "COUNT(*)",
+    "priced_lines": "COUNT(c.amount_picousd)",
+    "provider_lines": f"COUNT(CASE WHEN c.price_source = '{PROVIDER}' THEN 1 END)",
+    "amount_picousd": sum_of("c.amount_picousd"),
+    # What the cached tokens would have cost as uncached input, less what they cost.
+    "saved_picousd": f"SUM(CASE WHEN {_CACHED} THEN c.quantity END) * MAX(CASE WHEN c.line = "
+    f"'uncached_input' AND c.unit_picousd <= {TOKENS_MAX} THEN c.unit_picousd END) "
+    f"- SUM(CASE WHEN {_CACHED} THEN c.amount_picousd END)",
+    "extra_input_tokens": _tokens(FURTHER_INPUT),
+    "extra_output_tokens": _tokens(FURTHER_OUTPUT),
+}
+"""Name -> aggregate over the current charges of one reading."""
+
+
+def cost_state(lines: str, priced: str, provider: str, no_usage: str) -> str:
+    """priced, partial, unpriced or reported, from the counts of lines; NULL: no usage to price."""
+    return f"""CASE
+     WHEN COALESCE({lines}, 0) = 0 THEN CASE WHEN {no_usage} THEN NULL ELSE 'unpriced' END
+     WHEN {priced} = 0 THEN 'unpriced'
+     WHEN {priced} < {lines} THEN 'partial'
+     WHEN {provider} = {lines} THEN 'reported'
+     ELSE 'priced' END"""
+
+
+def cost(amount: str, name: str) -> str:
+    """The cost of a request: of reported usage. An estimate is part of no total."""
+    return f"CASE WHEN {IS_ESTIMATED.format(name)} THEN NULL ELSE {amount} END"
+
+
+def estimated_cost(amount: str, name: str) -> str:
+    """The cost of a request whose usage is our estimate."""
+    return f"CASE WHEN {IS_ESTIMATED.format(name)} THEN {amount} END"
