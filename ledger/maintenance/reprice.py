@@ -20,6 +20,7 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange
 from ledger.pricing.charges import NO_SOURCE, charge
+from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.requests_view import requests
@@ -29,6 +30,9 @@ from ledger.store.tables import charges, readings
 
 BATCH = 1000
 """Exchanges read and written at once: a transaction of some milliseconds beside a live proxy."""
+
+UNPRICED_MAX = 10_000
+"""Kinds of unpriced requests that are looked up, the most frequent first."""
 
 _FIGURES = ("line", "model", "quantity", "unit_picousd", "amount_picousd")
 
@@ -96,6 +100,37 @@ def apply(engine: Engine, book: PriceBook, scope: Scope, *, now: datetime, reaso
                 batch = []
         added += _append(engine, batch)
     return added
+
+
+def unpriced_questions(
+    engine: Engine,
+) -> list[tuple[PriceQuestion, str | None, datetime, int]]:
+    """The look-ups of requests without any price, each with tier, last moment and how many."""
+    r = requests.c
+    facts = (r.origin, r.provider, r.path, r.request_model, r.response_model, r.service_tier)
+    query = (
+        sa.select(*facts, sa.func.max(r.opened_at).label("at"), sa.func.count().label("count"))
+        .where(r.cost_state == "unpriced")
+        .group_by(*facts)
+        .order_by(sa.func.count().desc())
+        .limit(UNPRICED_MAX)
+    )
+    with engine.connect() as connection:
+        return [
+            (
+                PriceQuestion(
+                    origin=row.origin,
+                    provider=row.provider,
+                    path=row.path,
+                    request_model=row.request_model,
+                    response_model=row.response_model,
+                ),
+                row.service_tier,
+                row.at,
+                row._mapping["count"],
+            )
+            for row in connection.execute(query)
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,12 @@ from ledger.pricing import overrides as override_file
 from ledger.pricing import published
 from ledger.pricing import rules as billing
 from ledger.pricing.charges import charge
+from ledger.pricing.litellm import LiteLLM
 from ledger.pricing.overrides import NO_OVERRIDES, Overrides
 from ledger.pricing.price_lines import NO_TIME, Rate, Sheet, covered
 from ledger.pricing.price_lists import Candidate, PriceQuestion, candidates
 from ledger.pricing.rules import Case
+from ledger.pricing.snapshots import PriceList, Snapshots
 
 SHEETS_MAX = 4096
 """Names of models come from clients and upstreams; beyond this many the cache is cleared, at about
@@ -39,8 +41,12 @@ type _Key = tuple[str, str, str, str | None, str | None, str | None, frozenset[t
 class PriceBook:
     """Returns the price of one unit of each line. Used by one thread."""
 
-    def __init__(self, overrides: Overrides = NO_OVERRIDES) -> None:
+    def __init__(
+        self, overrides: Overrides = NO_OVERRIDES, snapshots: Snapshots | None = None
+    ) -> None:
+        """`snapshots`: lists that were read later than the installed one."""
         self._overrides = overrides
+        self._snapshots = snapshots
         self._rules = billing.published() + overrides.rules
         self._sheets: dict[_Key, Sheet] = {}
 
@@ -51,7 +57,9 @@ class PriceBook:
         The published prices are read a little later, so that neither the start of a proxy nor,
         as a rule, the first answer waits for them.
         """
-        book = cls(override_file.load(overrides_path) if overrides_path else NO_OVERRIDES)
+        book = cls(
+            override_file.load(overrides_path) if overrides_path else NO_OVERRIDES, Snapshots()
+        )
         preloading = threading.Timer(PRELOAD_AFTER_SECONDS, published.preload)
         preloading.name = "tokentee-prices"
         preloading.daemon = True
@@ -139,41 +147,64 @@ class PriceBook:
     def _listed(
         self, question: PriceQuestion, asked: list[Candidate], tier: str | None, at: datetime
     ) -> published.Period:
+        """The prices of the list in force at that moment; where it has none, of the newest."""
         if question.model is None:
             return _nothing("the exchange names no model", tier)
-        found = self._in_genai_prices(question, asked, tier, at)
+        if self._snapshots is None or not self._snapshots.entries:
+            return self._in_lists(question, asked, tier, at, None)
+        snapshot, since, until = self._snapshots.at(at)
+        found = self._in_lists(question, asked, tier, at, snapshot)
+        newest = self._snapshots.newest()
+        if not found.rates and newest is not None and newest is not snapshot:
+            later = self._in_lists(question, asked, tier, at, newest)
+            found = later if later.rates else found
+        return replace(found, since=max(found.since, since), until=min(found.until, until))
+
+    def _in_lists(
+        self,
+        question: PriceQuestion,
+        asked: list[Candidate],
+        tier: str | None,
+        at: datetime,
+        snapshot: PriceList | None,
+    ) -> published.Period:
+        lists = (snapshot.lists if snapshot else None) or published.installed()
+        found = _in_genai_prices(lists, question, asked, tier, at)
         if found is not None and found.rates and found.missing_tier is None:
             return found
         found = found or _nothing(_unknown(question, asked), tier)
-        listed = self._in_litellm(asked, tier)
-        if listed is not None and (not found.rates or listed[1] is None):
-            absent = f"{question.model!r} is listed without this line"
-            return replace(found, rates=listed[0], absent=absent, missing_tier=listed[1])
+        for second in (snapshot.second if snapshot else None, self._overrides.litellm):
+            listed = _in_litellm(second, asked, tier) if second is not None else None
+            if listed is not None and (not found.rates or listed[1] is None):
+                absent = f"{question.model!r} is listed without this line"
+                return replace(found, rates=listed[0], absent=absent, missing_tier=listed[1])
         return found
 
-    def _in_genai_prices(
-        self, question: PriceQuestion, asked: list[Candidate], tier: str | None, at: datetime
-    ) -> published.Period | None:
-        for candidate in asked:
-            model = published.find(candidate.list_id, candidate.model)
-            if model is not None:
-                own = candidate.own and not model.is_borrowed
-                source = model.source + (
-                    f" for {question.host}" if question.host and not own else ""
-                )
-                return published.prices(model, tier=tier, at=at, source=source)
-        return None
 
-    def _in_litellm(
-        self, asked: list[Candidate], tier: str | None
-    ) -> tuple[dict[str, Rate], str | None] | None:
-        if self._overrides.litellm is None:
-            return None
-        for candidate in asked:
-            rates = self._overrides.litellm.rates(candidate.list_id, candidate.model, tier)
-            if rates is not None:
-                return rates
-        return None
+def _in_genai_prices(
+    lists: published.Lists,
+    question: PriceQuestion,
+    asked: list[Candidate],
+    tier: str | None,
+    at: datetime,
+) -> published.Period | None:
+    for candidate in asked:
+        model = lists.find(candidate.list_id, candidate.model)
+        if model is not None:
+            own = candidate.own and not model.is_borrowed
+            source = model.source + (f" for {question.host}" if question.host and not own else "")
+            return published.prices(model, tier=tier, at=at, source=source)
+    return None
+
+
+def _in_litellm(
+    lists: LiteLLM, asked: list[Candidate], tier: str | None
+) -> tuple[dict[str, Rate], str | None] | None:
+    for candidate in asked:
+        rates = lists.rates(candidate.list_id, candidate.model, tier)
+        if rates is not None:
+            return rates
+    return None
 
 
 def _nothing(reason: str, tier: str | None) -> published.Period:

@@ -7,7 +7,7 @@ of these two cases are ours. Importing it brings pydantic and an HTTP client (24
 so it is imported when the first price is looked up.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -70,11 +70,52 @@ class Published:
     model: "ModelInfo"
     is_borrowed: bool
     """The list copies it from its vendor's list (Azure from OpenAI's)."""
+    label: str = ""
+    """Where the list is from: library and version, or the digest of a snapshot."""
 
     @property
     def source(self) -> str:
-        """The source of a price: library, version, list and model."""
-        return f"genai-prices {_version()} {self.list_id}/{self.model.id}"
+        """The source of a price: where the list is from, list and model."""
+        return f"{self.label} {self.list_id}/{self.model.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """All lists of one edition of genai-prices."""
+
+    label: str
+    providers: "Mapping[str, Provider]"
+
+    def find(self, list_id: str, model: str) -> Published | None:
+        """The model in that list, or in the list that one borrows from."""
+        provider = self.providers.get(list_id)
+        if provider is None:
+            return None
+        every = list(self.providers.values())
+        found = provider.find_model(model, all_providers=every)
+        if found is None:
+            return None
+        if all(found is not own for own in provider.models):
+            owner = next(each for each in every if any(found is own for own in each.models))
+            return Published(owner.id, found, True, self.label)
+        return Published(list_id, found, False, self.label)
+
+    def figures(self, at: datetime) -> dict[str, dict[str, object]]:
+        """The prices of each model in force at a moment, by list and id."""
+        found: dict[str, dict[str, object]] = {}
+        for list_id, provider in self.providers.items():
+            for model in provider.models:
+                prices = {"": model.get_prices(at)}
+                for variant in model.price_variants or ():
+                    if variant.constraint is None or variant.constraint.active(at):
+                        prices[" ".join(variant.when.values()) + " "] = variant.prices
+                found[f"{list_id}/{model.id}"] = {
+                    tier + key: _figure(value)
+                    for tier, each in prices.items()
+                    for key, value in vars(each).items()
+                    if value is not None
+                }
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +134,7 @@ class Period:
 
 def preload() -> None:
     """Read the library's data now."""
-    _providers()
+    installed()
 
 
 def tier_name(tier: str | None) -> str | None:
@@ -110,19 +151,8 @@ def is_standard(tier: str | None) -> bool:
 
 
 def find(list_id: str, model: str) -> Published | None:
-    """The model in that list, or in the list that one borrows from."""
-    provider = _providers().get(list_id)
-    if provider is None:
-        return None
-    providers = list(_providers().values())
-    found = provider.find_model(model, all_providers=providers)
-    if found is None:
-        return None
-    borrowed = all(found is not own for own in provider.models)
-    if borrowed:
-        owner = next(each for each in providers if any(found is own for own in each.models))
-        return Published(owner.id, found, True)
-    return Published(list_id, found, False)
+    """The model in that list of the installed library, or in the list that one borrows from."""
+    return installed().find(list_id, model)
 
 
 def prices(published: Published, *, tier: str | None, at: datetime, source: str) -> Period:
@@ -199,13 +229,16 @@ def _moments(dated: "ConditionalPrice | PriceVariant", at: datetime) -> Iterator
                 yield datetime.combine(day, aware).astimezone(UTC)
 
 
+def _figure(value: Any) -> object:
+    """A price, or its base and the prices above each step, for comparison."""
+    tiers = getattr(value, "tiers", None)
+    return value if tiers is None else (value.base, *((tier.start, tier.price) for tier in tiers))
+
+
 @cache
-def _providers() -> "dict[str, Provider]":
+def installed() -> Lists:
+    """The lists of the installed library."""
     from genai_prices.data_snapshot import get_snapshot
 
-    return {provider.id: provider for provider in get_snapshot().providers}
-
-
-@cache
-def _version() -> str:
-    return version("genai-prices")
+    label = f"genai-prices {version('genai-prices')}"
+    return Lists(label, {provider.id: provider for provider in get_snapshot().providers})

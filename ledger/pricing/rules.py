@@ -229,7 +229,8 @@ class Rules:
             if not is_known:
                 effect.partial.append(f"usage.{name} {value!r}: no billing rule knows this value")
         for rule in active:
-            _set_prices(effect, rule)
+            if rates or rule.table.models or rule.table.bill:  # else it is no price of this model
+                _set_prices(effect, rule)
         for rule in active:
             _multiply(effect, rule)
         return effect

@@ -11,6 +11,11 @@ def config_directory() -> Path:
     return platformdirs.user_config_path("tokentee", appauthor=False)
 
 
+def data_directory() -> Path:
+    """The user's folder for tokentee's data."""
+    return platformdirs.user_data_path("tokentee", appauthor=False)
+
+
 def file_in_force(named: str | None, variable: str, file_name: str) -> Path | None:
     """The file that an option or this variable names, or an existing file of this name in the
     settings folder."""

@@ -17,9 +17,9 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import State
+from ledger.settings import places
 from ledger.store import db
 from ledger.store.dropping import drop
-from ledger.store.engines import urls
 from ledger.store.keys import Key
 from ledger.store.schema.instants import instant_text
 from ledger.store.tables import exchanges, meta, outbox, set_aside
@@ -45,12 +45,12 @@ def path_for(target: URL) -> Path:
     """The spool of a shared database. The password does not matter: it does not name a database."""
     name = target.set(password=None).render_as_string()
     digest = hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
-    return urls.data_directory() / "spool" / f"{digest}.sqlite3"
+    return places.data_directory() / "spool" / f"{digest}.sqlite3"
 
 
 def all_paths() -> list[Path]:
     """The spools of this user, in the order of their names."""
-    return sorted((urls.data_directory() / "spool").glob("*.sqlite3"))
+    return sorted((places.data_directory() / "spool").glob("*.sqlite3"))
 
 
 def status_of(path: Path) -> Status:

@@ -5,10 +5,17 @@ from typing import Annotated
 
 import typer
 
+from ledger.commands.money import price_updates
 from ledger.commands.options import Prices
 from ledger.commands.output import print_line, print_table
 
-prices = typer.Typer(no_args_is_help=True, help="Show the prices of a model; check a price file.")
+prices = typer.Typer(
+    no_args_is_help=True,
+    help="Show the prices of a model; check a price file; read newer price lists.",
+)
+prices.command("update")(price_updates.update)
+prices.command("history")(price_updates.history)
+prices.command("rollback")(price_updates.rollback)
 
 
 @prices.command("check")

@@ -13,9 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
-
 from ledger.model.errors import LedgerError, WrongCallError
+from ledger.settings import places
 from ledger.text.extras import needs
 from ledger.text.passwords import mistyped_url, without_passwords
 
@@ -33,12 +32,7 @@ def default_url() -> str:
     """`TOKENTEE_LEDGER`, or a SQLite file in the user's data directory."""
     if url := os.environ.get("TOKENTEE_LEDGER"):
         return url
-    return f"sqlite:///{data_directory() / 'ledger.sqlite3'}"
-
-
-def data_directory() -> Path:
-    """The directory of the user's ledger, spools and secret."""
-    return platformdirs.user_data_path("tokentee", appauthor=False)
+    return f"sqlite:///{places.data_directory() / 'ledger.sqlite3'}"
 
 
 def sqlite_path(url: str) -> Path | None:

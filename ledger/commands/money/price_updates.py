@@ -1,0 +1,296 @@
+"""Wiring. `tokentee prices update`, `history`, `rollback`: newer price lists, when asked for."""
+
+import hashlib
+import ipaddress
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal
+from http.client import HTTPException
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import typer
+
+from ledger.commands.options import LedgerOption, Prices
+from ledger.commands.output import print_line
+from ledger.model.errors import LedgerError
+
+if TYPE_CHECKING:
+    from ledger.pricing.snapshots import PriceList
+
+FETCH_SECONDS_MAX = 120
+CHUNK_BYTES = 256 * 1024
+SHOWN_MAX = 20
+"""Changes of each kind that are shown; `--all` shows all."""
+RATIO_MAX = 2
+"""A price that rises or falls by more than this factor needs `--accept`."""
+
+type Figures = Mapping[str, Mapping[str, object]]
+
+
+class Change(NamedTuple):
+    """One price of one model; None: not listed."""
+
+    model: str
+    line: str
+    before: object
+    after: object
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a price more than doubles or halves."""
+        return any(_is_large(old, new) for old, new in _pairs(self.before, self.after))
+
+
+def update(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE|URL", help="A price list; default: genai-prices' published data."
+        ),
+    ] = None,
+    *,
+    sha256: Annotated[
+        str | None, typer.Option(metavar="HEX", help="Refuse a list with another digest.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the changes without making them.")
+    ] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Also prices that more than double or halve.")
+    ] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Show every change.")] = False,
+    prices: Prices = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Read a newer price list: genai-prices', LiteLLM's or models.dev's, as data.
+
+    It is in force for requests from now on, and from the next start of a proxy. What is booked
+    stays as it is; `tokentee reprice` prices what had no price.
+    """
+    from ledger.pricing import snapshots
+    from ledger.pricing.snapshots import Snapshots
+
+    name = source or _default_url()
+    data = _fetched(name) if "://" in name else _file(name)
+    digest = hashlib.sha256(data).hexdigest()
+    if sha256 is not None and sha256.strip().lower() != digest:
+        raise LedgerError(f"{name} has the digest {digest}, not {sha256[:80]}; nothing changes")
+    found, now = snapshots.read(data, name), snapshots.now_in_seconds()
+    kept = Snapshots()
+    current = kept.newest()
+    if current is not None and current.digest == digest:
+        print_line(f"nothing changes: {current.source} is in force")
+        return
+    changes = list(_changes(_figures_in_force(current, found.kind, now), found.figures(now)))
+    large = _show(changes, show_all=show_all)
+    print_line(_would_price(ledger, prices, kept, found, now))
+    if large and not accept:
+        print_line(
+            f"{large} prices more than double or halve: check them, then --accept; "
+            "the old prices stay in force"
+        )
+        raise typer.Exit(1)
+    if dry_run:
+        print_line("nothing was written")
+        return
+    kept.install(found, source=name, now=now)
+    print_line(f"in force from {now:%Y-%m-%d %H:%M:%S} UTC: {found.source}")
+
+
+def history(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model as the wire names it.")],
+    *,
+    host: Annotated[str, typer.Option(metavar="HOST", help="The host it is asked at.")] = "",
+) -> None:
+    """Show the prices of a model in each list, with the moment when the list came into force."""
+    from ledger.model.money import usd_text
+    from ledger.model.providers import VENDOR
+    from ledger.pricing.price_lists import PriceQuestion
+    from ledger.pricing.prices import PriceBook
+    from ledger.pricing.snapshots import Snapshots, now_in_seconds
+
+    kept = Snapshots()
+    question = PriceQuestion(
+        origin=f"https://{host}" if host else "", provider=host or VENDOR, response_model=model
+    )
+    is_known = False
+    starts = [None, *(entry.since for entry in kept.entries)]
+    for since in starts:
+        at = since or (kept.entries[0].since if kept.entries else now_in_seconds())
+        book = PriceBook(snapshots=kept if since else None)
+        rates = book.look_up(question, tier=None, at=at).rates
+        shown = [
+            f"{line} {usd_text(rates[line].picousd * 10**6)}"
+            for line in ("uncached_input", "cache_read", "output")
+            if line in rates
+        ]
+        source = next((rate.source for rate in rates.values()), "no price")
+        is_known = is_known or bool(rates)
+        moment = f"{since:%Y-%m-%d %H:%M:%S}" if since else "installed"
+        typer.echo(f"{moment:<19}  {', '.join(shown) or '-'}  ({source})")
+    if not is_known:
+        raise typer.Exit(1)
+
+
+def rollback() -> None:
+    """Put the price list before the one in force into force again, from now on."""
+    from ledger.pricing.snapshots import Snapshots, now_in_seconds
+
+    entry = Snapshots().rollback(now=now_in_seconds())
+    shown = f"{entry.kind} sha256:{entry.digest[:12]}" if entry.digest else "the installed package"
+    print_line(f"in force from {entry.since:%Y-%m-%d %H:%M:%S} UTC: {shown}")
+
+
+def _default_url() -> str:
+    from genai_prices.update_prices import DEFAULT_UPDATE_URL
+
+    return DEFAULT_UPDATE_URL
+
+
+def _file(name: str) -> bytes:
+    from ledger.pricing.snapshots import LIST_BYTES_MAX
+    from ledger.settings import small_files
+
+    return small_files.read_bytes(Path(name), "price list", bytes_max=LIST_BYTES_MAX)
+
+
+class _OnlyHttps(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to HTTPS alone; any other is an HTTPError."""
+
+    def redirect_request(self, *arguments: Any) -> urllib.request.Request | None:
+        if not str(arguments[-1]).startswith("https://"):
+            return None
+        return super().redirect_request(*arguments)
+
+
+def _fetched(url: str) -> bytes:
+    """The body at a URL, bounded in size and time; LedgerError in one line."""
+    from ledger.pricing.snapshots import LIST_BYTES_MAX
+
+    _check_url(url)
+    data = bytearray()
+    deadline = time.monotonic() + FETCH_SECONDS_MAX
+    try:
+        opener = urllib.request.build_opener(_OnlyHttps)
+        with opener.open(url, timeout=30) as answer:
+            while chunk := answer.read1(CHUNK_BYTES):
+                data += chunk
+                if len(data) > LIST_BYTES_MAX:
+                    raise LedgerError(f"{url} is larger than {LIST_BYTES_MAX >> 20} MiB")
+                if time.monotonic() > deadline:
+                    raise LedgerError(f"{url} takes longer than {FETCH_SECONDS_MAX} s")
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        raise LedgerError(
+            f"cannot read {url}: {reason}; the old prices stay in force, and a machine without "
+            "network takes a FILE"
+        ) from None
+    return bytes(data)
+
+
+def _check_url(url: str) -> None:
+    """LedgerError unless the URL is HTTPS, or HTTP on this machine."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        is_here = host == "localhost" or (
+            host.replace(".", "").isdigit() and ipaddress.ip_address(host).is_loopback
+        )
+    except ValueError:
+        raise LedgerError(f"{url[:200]!r} is not a URL") from None
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_here):
+        raise LedgerError(f"{url[:200]} is not an https:// URL; download it, and name the file")
+
+
+def _figures_in_force(current: "PriceList | None", kind: str, now: datetime) -> Figures:
+    """The prices that a list of this kind replaces."""
+    from ledger.pricing import published
+
+    if current is not None and current.kind == kind:
+        return current.figures(now)
+    return published.installed().figures(now) if kind == "genai-prices" else {}
+
+
+def _changes(before: Figures, after: Figures) -> Iterator[Change]:
+    for model in sorted(before.keys() | after.keys()):
+        old, new = before.get(model, {}), after.get(model, {})
+        for line in sorted(old.keys() | new.keys()):
+            if old.get(line) != new.get(line):
+                yield Change(model, line, old.get(line), new.get(line))
+
+
+def _show(changes: list[Change], *, show_all: bool) -> int:
+    """Print the changes by kind; how many are large."""
+    kinds = {
+        "new": [each for each in changes if each.before is None],
+        "changed": [each for each in changes if each.before is not None and each.after is not None],
+        "removed": [each for each in changes if each.after is None],
+    }
+    large = [each for each in kinds["changed"] if each.is_large]
+    for name, found in kinds.items():
+        typer.echo(f"{name}: {len(found)} prices of {len({each.model for each in found})} models")
+        first = sorted(found, key=lambda each: not each.is_large)
+        for each in islice(first, None if show_all else SHOWN_MAX):
+            mark = "  !" if name == "changed" and each.is_large else ""
+            typer.echo(
+                f"  {each.model} {each.line}: {_text(each.before)} -> {_text(each.after)}{mark}"
+            )
+        if not show_all and len(found) > SHOWN_MAX:
+            typer.echo(f"  and {len(found) - SHOWN_MAX} more (--all)")
+    return len(large)
+
+
+def _text(price: object) -> str:
+    if isinstance(price, tuple):
+        base, *steps = price
+        return ", ".join([str(base), *(f"{each} above {start}" for start, each in steps)])
+    return "-" if price is None else str(price)
+
+
+def _pairs(before: object, after: object) -> Iterator[tuple[object, object]]:
+    """Prices that can be compared: the base of each, and the highest step."""
+    old = before if isinstance(before, tuple) else (before,)
+    new = after if isinstance(after, tuple) else (after,)
+    yield old[0], new[0]
+    yield (old[-1][1] if old[1:] else old[0]), (new[-1][1] if new[1:] else new[0])
+
+
+def _is_large(old: object, new: object) -> bool:
+    if not isinstance(old, int | Decimal) or not isinstance(new, int | Decimal):
+        return False
+    if not old or not new:
+        return old != new
+    return max(old, new) > RATIO_MAX * min(old, new)
+
+
+def _would_price(
+    ledger: str | None, prices: str | None, kept: Any, found: Any, now: datetime
+) -> str:
+    """How many requests without a price the list has one for."""
+    from ledger.figures.queries import existing_ledger
+    from ledger.maintenance.reprice import unpriced_questions
+    from ledger.pricing import overrides
+    from ledger.pricing.prices import PriceBook
+
+    own = overrides.load(prices) if prices else overrides.NO_OVERRIDES
+    old, new = PriceBook(own, kept), PriceBook(own, kept.with_list(found, now))
+    try:
+        with existing_ledger(ledger) as engine:
+            groups = unpriced_questions(engine)
+    except LedgerError as error:
+        return f"unpriced requests were not counted: {error}"
+    total = priced = 0
+    for question, tier, at, count in groups:
+        total += count
+        before, after = (each.look_up(question, tier=tier, at=at) for each in (old, new))
+        if after.rates.keys() - before.rates.keys():
+            priced += count
+    return f"unpriced requests: {total}; with a price in this list: {priced} (tokentee reprice)"

@@ -1,0 +1,279 @@
+"""Edge. Price lists that `tokentee prices update` has read: files in the data directory.
+
+    prices/SHA256.json   a list as it was read, named by its digest, never changed
+    prices/index.json    which list came into force when: [{"digest", "kind", "from", "source"}, …];
+                         a digest of null means: the prices of the installed package
+
+A list is data, in one of three published forms: genai-prices' `data.json`, LiteLLM's
+`model_prices_and_context_window.json`, models.dev's `api.json`. A request is priced by the list
+that was in force when it was opened. Nothing that is booked moves. All files are written whole
+beside their place, flushed and renamed, readable by their owner alone.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ledger.model.errors import LedgerError
+from ledger.pricing import published
+from ledger.pricing.litellm import LiteLLM
+from ledger.pricing.price_lines import NO_TIME
+from ledger.settings import places, small_files
+
+LIST_BYTES_MAX = 64 * 1024 * 1024
+"""The largest of the three has 4 MB in 2026."""
+INDEX_NAME = "index.json"
+ENTRIES_MAX = 10_000
+"""Lists in the index: one a day for 27 years."""
+MODELS_DEV_KEYS = {
+    "input": "input_cost_per_token",
+    "output": "output_cost_per_token",
+    "reasoning": "output_cost_per_reasoning_token",
+    "cache_read": "cache_read_input_token_cost",
+    "cache_write": "cache_creation_input_token_cost",
+    "input_audio": "input_cost_per_audio_token",
+    "output_audio": "output_cost_per_audio_token",
+}
+"""A price of models.dev, in USD per million tokens -> LiteLLM's key, in USD per token."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, rename={"since": "from"}):
+    """One line of the index."""
+
+    digest: str | None
+    """SHA-256 in hex; None: the installed package alone."""
+    kind: str
+    since: datetime
+    source: str
+    """The file or URL that it was read from."""
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """One list that was read."""
+
+    kind: str
+    digest: str
+    data: bytes
+
+    @cached_property
+    def lists(self) -> "published.Lists | None":
+        """Its models, if it is genai-prices' data."""
+        if self.kind != "genai-prices":
+            return None
+        return published.Lists(self.source, _providers(json.loads(self.data, parse_float=Decimal)))
+
+    @cached_property
+    def second(self) -> LiteLLM | None:
+        """Its models, if it is LiteLLM's or models.dev's."""
+        if self.kind == "genai-prices":
+            return None
+        document = json.loads(self.data, parse_float=Decimal)
+        models = document if self.kind == "litellm" else _of_models_dev(document)
+        return LiteLLM(
+            {name: model for name, model in models.items() if isinstance(model, dict)}, self.source
+        )
+
+    @property
+    def source(self) -> str:
+        """As the price source of a charge begins."""
+        return f"{self.kind} sha256:{self.digest[:12]}"
+
+    def figures(self, at: datetime) -> dict[str, dict[str, object]]:
+        """The prices of each model, by list and id, for comparison with another list."""
+        if self.lists is not None:
+            return self.lists.figures(at)
+        assert self.second is not None
+        return {
+            name: {key: each for key, each in model.items() if "cost" in key and _is_number(each)}
+            for name, model in self.second.models.items()
+        }
+
+
+def read(data: bytes, name: str) -> PriceList:
+    """A list from its bytes; LedgerError in one line, with its place, if it is none."""
+    try:
+        document = json.loads(data, parse_float=Decimal)
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        raise LedgerError(f"{name} is not JSON: {error}") from None
+    kind = _kind_of(document)
+    if kind is None:
+        forms = "genai-prices' data.json, LiteLLM's or models.dev's price list"
+        raise LedgerError(f"{name} is not a price list: it has not the form of {forms}")
+    found = PriceList(kind, hashlib.sha256(data).hexdigest(), data)
+    try:
+        models = found.lists.providers if found.lists else found.second and found.second.models
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+        problem = " ".join(str(error).split())[:300]
+        raise LedgerError(f"{name} is not a price list of {kind}: {problem}") from None
+    if not models:
+        raise LedgerError(f"{name} has no prices of {kind}")
+    return found
+
+
+class Snapshots:
+    """The lists in a folder, and when each came into force."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder` is the data directory's by default. LedgerError if its index is damaged."""
+        self.folder = folder or places.data_directory() / "prices"
+        self.entries: Sequence[Entry] = ()
+        path = self.folder / INDEX_NAME
+        if path.exists():
+            data = small_files.read_bytes(path, "index of prices")
+            try:
+                self.entries = msgspec.json.decode(data, type=list[Entry])
+            except msgspec.DecodeError as error:
+                raise LedgerError(f"{path} is damaged: {error}; remove it") from None
+        self._read: dict[str, PriceList] = {}
+
+    def at(self, moment: datetime) -> tuple[PriceList | None, datetime, datetime]:
+        """The list in force at a moment (None: the installed package's), and from when until when.
+
+        LedgerError if its file is missing or is not the one that was read.
+        """
+        since, until = NO_TIME
+        digest, kind = None, ""
+        for entry in self.entries:
+            if entry.since <= moment:
+                digest, kind, since = entry.digest, entry.kind, entry.since
+            else:
+                until = min(until, entry.since)
+        return (self.load(digest, kind) if digest else None), since, until
+
+    def newest(self) -> PriceList | None:
+        """The list in force now."""
+        return self.at(NO_TIME[1])[0]
+
+    def with_list(self, prices: PriceList, now: datetime) -> "Snapshots":
+        """These, and a list that is not kept, in force from now on."""
+        other = Snapshots(self.folder)
+        entry = Entry(digest=prices.digest, kind=prices.kind, since=now, source="")
+        other.entries, other._read = (*self.entries, entry), {**self._read, prices.digest: prices}
+        return other
+
+    def load(self, digest: str, kind: str) -> PriceList:
+        """A list by its digest."""
+        found = self._read.get(digest)
+        if found is None:
+            path = self.folder / f"{digest}.json"
+            data = small_files.read_bytes(path, "price list", bytes_max=LIST_BYTES_MAX)
+            if hashlib.sha256(data).hexdigest() != digest:
+                raise LedgerError(f"{path} was changed; go back with: tokentee prices rollback")
+            found = self._read[digest] = PriceList(kind, digest, data)
+        return found
+
+    def install(self, prices: PriceList, *, source: str, now: datetime) -> None:
+        """Keep a list, and put it into force from now on."""
+        self._write(f"{prices.digest}.json", prices.data)
+        self._append(Entry(digest=prices.digest, kind=prices.kind, since=now, source=source))
+
+    def rollback(self, *, now: datetime) -> Entry:
+        """Put the list before the one in force into force again; LedgerError if there is none."""
+        if not self.entries or self.entries[-1].digest is None:
+            raise LedgerError("the prices of the installed package are in force; nothing to undo")
+        current = self.entries[-1].digest
+        first = next(at for at, entry in enumerate(self.entries) if entry.digest == current)
+        before = [entry for entry in self.entries[:first] if entry.digest is not None]
+        last = before[-1] if before else Entry(digest=None, kind="", since=now, source="installed")
+        entry = msgspec.structs.replace(last, since=now)
+        self._append(entry)
+        return entry
+
+    def _append(self, entry: Entry) -> None:
+        if self.entries and entry.since < self.entries[-1].since:
+            raise LedgerError("the clock is before the last update of prices; set it right first")
+        if len(self.entries) >= ENTRIES_MAX:
+            raise LedgerError(f"{self.folder} has {ENTRIES_MAX} updates; remove its index")
+        self.entries = (*self.entries, entry)
+        self._write(INDEX_NAME, msgspec.json.format(msgspec.json.encode(self.entries)))
+
+    def _write(self, name: str, data: bytes) -> None:
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor, made = tempfile.mkstemp(dir=self.folder)  # its mode is 0600
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(made).replace(self.folder / name)
+        except OSError as error:
+            raise LedgerError(f"cannot write to {self.folder}: {error.strerror}") from None
+
+
+def _kind_of(document: object) -> str | None:
+    if isinstance(document, list):
+        is_ours = document and all(isinstance(each, dict) and "models" in each for each in document)
+        return "genai-prices" if is_ours else None
+    if not isinstance(document, dict):
+        return None
+    values = [each for each in document.values() if isinstance(each, dict)]
+    if any("litellm_provider" in each for each in values):
+        return "litellm"
+    return "models.dev" if any(isinstance(each.get("models"), dict) for each in values) else None
+
+
+def _of_models_dev(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The models in LiteLLM's form."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, provider in document.items():
+        models = provider.get("models") if isinstance(provider, dict) else None
+        for model_id, model in models.items() if isinstance(models, dict) else ():
+            cost = model.get("cost") if isinstance(model, dict) else None
+            if not isinstance(cost, dict):
+                continue
+            prices: dict[str, Any] = {"litellm_provider": name}
+            above = cost.get("context_over_200k")
+            for suffix, figures in (("", cost), ("_above_200k_tokens", above)):
+                if isinstance(figures, dict):
+                    for key, line in MODELS_DEV_KEYS.items():
+                        if _is_number(figures.get(key)):
+                            prices[line + suffix] = Decimal(figures[key]) / 10**6
+            found[f"{name}/{model_id}"] = prices
+    return found
+
+
+def _providers(document: list[dict[str, Any]]) -> dict[str, Any]:
+    """genai-prices' data as the library's own objects, by list id.
+
+    How the library reads usage from answers is left out: prices do not need it.
+    """
+    from genai_prices import types
+    from pydantic import ConfigDict, TypeAdapter
+
+    figures = TypeAdapter(dict[str, Decimal | types.TieredPrices | None])
+
+    def converted(value: Any) -> Any:
+        if isinstance(value, list):
+            return [converted(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            key: types.ModelPrice(**figures.validate_python(each))
+            if key == "prices" and isinstance(each, dict)
+            else converted(each)
+            for key, each in value.items()
+            if key != "extractors"
+        }
+
+    adapter = TypeAdapter(list[types.Provider], config=ConfigDict(arbitrary_types_allowed=True))
+    return {each.id: each for each in adapter.validate_python(converted(document))}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | Decimal) and not isinstance(value, bool)
+
+
+def now_in_seconds() -> datetime:
+    """The moment that an entry of the index names."""
+    return datetime.now(UTC).replace(microsecond=0)

@@ -1,0 +1,279 @@
+"""`tokentee prices update`, `history` and `rollback`, as they are called; no network but loopback."""
+
+import hashlib
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from ledger.model.errors import LedgerError
+from ledger.pricing import snapshots
+from ledger.pricing.prices import PriceBook
+from ledger.pricing.snapshots import Snapshots
+from tests.ledger.priced import amounts, cost, exchange, fill, reading, settled
+
+
+def genai(price=1.25, **more):
+    """A list in the form of genai-prices' data.json."""
+    gpt_5 = {
+        "id": "gpt-5",
+        "match": {"equals": "gpt-5"},
+        "prices": {"input_mtok": price, "output_mtok": 10},
+    }
+    gpt_99 = {
+        "id": "gpt-99",
+        "match": {"or": [{"equals": "gpt-99"}, {"starts_with": "gpt-99-"}]},
+        "prices": [
+            {"prices": {"input_mtok": {"base": 3, "tiers": [{"start": 200000, "price": 6}]}}},
+            {"constraint": {"start_date": "2030-01-01"}, "prices": {"input_mtok": 4}},
+        ],
+        "price_variants": [{"when": {"service_tier": "flex"}, "prices": {"input_mtok": 1.5}}],
+    }
+    openai = {
+        "id": "openai",
+        "name": "OpenAI",
+        "api_pattern": "https://api\\.openai\\.com",
+        "extractors": [{"root": "usage", "model_path": "model", "mappings": []}],
+        "models": [gpt_5, gpt_99],
+    }
+    return json.dumps([{**openai, **more}])
+
+
+LITELLM = json.dumps(
+    {"gpt-99": {"litellm_provider": "openai", "input_cost_per_token": 3e-06, "mode": "chat"}}
+)
+MODELS_DEV = json.dumps(
+    {
+        "openai": {
+            "id": "openai",
+            "models": {
+                "gpt-99": {
+                    "cost": {"input": 3, "output": 9, "context_over_200k": {"input": 6}},
+                    "name": "x",
+                }
+            },
+        }
+    }
+)
+NOW = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def update(run, own_data_directory, tmp_path, monkeypatch):
+    """Writes a list and reads it with the command, at the minute given."""
+
+    def call(text, *options, minute=0, **more):
+        monkeypatch.setattr(snapshots, "now_in_seconds", lambda: NOW + timedelta(minutes=minute))
+        path = tmp_path / "list.json"
+        path.write_text(text)
+        return run("prices", "update", str(path), *options, **more)
+
+    return call
+
+
+def price_of(model, *, at):
+    book = PriceBook(snapshots=Snapshots())
+    return book.price(exchange(model, at=at), reading(input_tokens=1_000_000))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [(genai(), "genai-prices"), (LITELLM, "litellm"), (MODELS_DEV, "models.dev")]
+)
+def test_a_list_of_each_form_prices_what_had_no_price(update, text, kind):
+    result = update(text, "--accept")
+    assert result.exit_code == 0, result.stderr
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    (line,) = price_of("gpt-99", at=NOW)
+    assert line.amount_picousd == 3_000_000 * 1_000_000 * (2 if kind != "litellm" else 1)
+    assert line.price_source.startswith(f"{kind} sha256:{digest[:12]} ")
+
+
+def test_a_request_is_priced_by_the_list_that_was_in_force_when_it_was_opened(update):
+    assert update(genai(2), minute=1).exit_code == 0
+    assert update(genai(3), minute=2).exit_code == 0
+    found = {
+        minute: cost(price_of("gpt-5", at=NOW + timedelta(minutes=minute))) // 10**12
+        for minute in (1, 2, 3)
+    }
+    assert found == {1: 2, 2: 3, 3: 3}
+    before = price_of("gpt-5", at=NOW)
+    assert before[0].price_source.startswith("genai-prices 0.")
+    assert before[0].amount_picousd == 1_250_000 * 1_000_000
+
+
+def test_a_remembered_price_ends_with_its_list(update):
+    update(genai(2), minute=1)
+    update(genai(3), minute=2)
+    book = PriceBook(snapshots=Snapshots())
+    for minute, price in ((1, 2), (2, 3), (1, 2), (0, 1.25)):
+        about = exchange("gpt-5", at=NOW + timedelta(minutes=minute))
+        unit = amounts(book.price(about, reading(input_tokens=1)))["uncached_input"][1]
+        assert unit == price * 1_000_000
+
+
+def test_new_changed_and_removed_prices_are_shown(update):
+    result = update(genai(2))
+    assert "new: " in result.stdout
+    assert "openai/gpt-99 input_mtok: - -> 3, 6 above 200000" in result.stdout
+    assert "openai/gpt-5 input_mtok: 1.25 -> 2" in result.stdout
+    assert "removed: " in result.stdout
+
+
+def test_a_price_that_more_than_doubles_needs_to_be_accepted(update):
+    result = update(genai(2.51))
+    assert result.exit_code == 1
+    assert "openai/gpt-5 input_mtok: 1.25 -> 2.51  !" in result.stdout
+    assert "--accept; the old prices stay in force" in result.stderr
+    assert Snapshots().newest() is None
+    assert update(genai(2.5)).exit_code == 0
+    assert update(genai(1.24), minute=1).exit_code == 1
+    assert update(genai(1.24), "--accept", minute=2).exit_code == 0
+
+
+def test_a_dry_run_writes_nothing(update, own_data_directory):
+    assert update(genai(2), "--dry-run").exit_code == 0
+    assert not (own_data_directory / "prices").exists()
+
+
+def test_a_digest_is_checked(update, own_data_directory):
+    digest = hashlib.sha256(genai(2).encode()).hexdigest()
+    with pytest.raises(LedgerError, match=f"has the digest {digest}, not 00; nothing changes"):
+        update(genai(2), "--sha256", "00")
+    assert update(genai(2), "--sha256", digest.upper()).exit_code == 0
+    folder = own_data_directory / "prices"
+    assert {path.name for path in folder.iterdir()} == {"index.json", f"{digest}.json"}
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_unpriced_requests_that_it_would_price_are_counted(update, tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    known, unknown = exchange("gpt-99"), exchange("gpt-100", id="e2")
+    fill(url, [(settled(each), reading(input_tokens=10)) for each in (known, unknown)])
+    result = update(genai(2), url=url)
+    assert "unpriced requests: 2; with a price in this list: 1 (tokentee reprice)" in result.stderr
+
+
+def test_a_rollback_is_in_force_from_now_on_and_moves_nothing_before(update, run, monkeypatch):
+    update(genai(2), minute=1)
+    update(genai(3), minute=2)
+    monkeypatch.setattr(snapshots, "now_in_seconds", lambda: NOW + timedelta(minutes=3))
+    assert run("prices", "rollback").exit_code == 0
+    prices = [cost(price_of("gpt-5", at=NOW + timedelta(minutes=each))) for each in (2, 3)]
+    assert prices == [3 * 10**12, 2 * 10**12]
+    assert run("prices", "rollback").exit_code == 0
+    assert price_of("gpt-5", at=NOW + timedelta(minutes=3))[0].price_source.startswith(
+        "genai-prices 0."
+    )
+    with pytest.raises(LedgerError, match="nothing to undo"):
+        run("prices", "rollback")
+
+
+def test_the_history_of_a_model(update, run):
+    update(genai(2), minute=1)
+    result = run("prices", "history", "gpt-5", "--host", "api.openai.com")
+    first, second = result.stdout.splitlines()
+    assert first.startswith("installed            uncached_input 1.25,")
+    assert second.startswith("2026-11-02 12:01:00  uncached_input 2,")
+    assert "(genai-prices sha256:" in second
+    assert run("prices", "history", "no-such-model").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "is not JSON: Expecting property name enclosed in double quotes: line 1 column 2"),
+        ("[]", "is not a price list"),
+        ("[" * 100_000, "is not JSON"),
+        ('{"a": 1}', "is not a price list: it has not the form of"),
+        (genai(models=[{"id": "x"}]), "is not a price list of genai-prices: .*match"),
+        (
+            genai(models=[{"id": "x", "match": {"equals": "x"}, "prices": {"input_mtok": "a"}}]),
+            "input_mtok",
+        ),
+    ],
+)
+def test_a_broken_list_is_one_line_and_the_old_prices_stay(update, text, problem):
+    update(genai(2), minute=1)
+    before = Snapshots().entries
+    with pytest.raises(LedgerError, match=problem) as caught:
+        update(text, minute=2)
+    assert "\n" not in str(caught.value)
+    assert Snapshots().entries == before
+
+
+def test_a_list_that_was_changed_on_disk_is_refused(update, own_data_directory):
+    update(genai(2))
+    (path,) = (own_data_directory / "prices").glob("[0-9a-f]*.json")
+    path.write_text(genai(1))
+    with pytest.raises(LedgerError, match="was changed; go back with: tokentee prices rollback"):
+        Snapshots().newest()
+    (own_data_directory / "prices" / "index.json").write_text("{")
+    with pytest.raises(LedgerError, match="is damaged"):
+        Snapshots()
+
+
+@pytest.fixture
+def server():
+    """Serves `body` on loopback."""
+
+    class Handler(BaseHTTPRequestHandler):
+        body = genai(2).encode()
+
+        def do_GET(self):
+            if self.path == "/away":
+                self.send_response(302)
+                self.send_header("location", "http://example.com/list.json")
+                self.end_headers()
+                return
+            self.send_response(404 if self.path == "/none" else 200)
+            self.end_headers()
+            self.wfile.write(self.body)
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{made.server_port}"
+        made.shutdown()
+        thread.join()
+
+
+@pytest.mark.usefixtures("own_data_directory")
+def test_a_list_is_fetched_when_it_is_asked_for(run, server):
+    assert run("prices", "update", f"{server}/list.json").exit_code == 0
+    assert Snapshots().entries[0].source == f"{server}/list.json"
+
+
+@pytest.mark.usefixtures("own_data_directory")
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("/none", "cannot read .*: Not Found"),
+        ("/away", "cannot read .*: Found; the old prices stay in force"),
+    ],
+)
+def test_what_cannot_be_fetched_changes_nothing(run, server, path, problem):
+    with pytest.raises(LedgerError, match=problem):
+        run("prices", "update", f"{server}{path}")
+    assert not Snapshots().entries
+
+
+@pytest.mark.usefixtures("own_data_directory")
+def test_a_body_without_end_is_not_read_to_the_end(run, server, monkeypatch):
+    monkeypatch.setattr(snapshots, "LIST_BYTES_MAX", 100)
+    with pytest.raises(LedgerError, match="is larger than"):
+        run("prices", "update", f"{server}/list.json")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://example.com/x", "ftp://127.0.0.1/x", "file:///etc/passwd", "http://127.1.evil/x"],
+)
+def test_other_urls_are_refused(run, url):
+    with pytest.raises(LedgerError, match="is not an https:// URL; download it"):
+        run("prices", "update", url)
