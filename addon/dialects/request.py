@@ -1,6 +1,5 @@
 """Pure. Reads the facts of a request body that the ledger keeps: never a prompt."""
 
-import re
 from collections.abc import Generator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -30,8 +29,9 @@ TOKENS_MAX = 40_000
 traffic. Of a body with more, the members before this bound are read."""
 OUTER_TOKENS = TOKENS_MAX // 2
 """Once fewer tokens are left, inner values are skipped: a conversation of many parts."""
-_CLAUDE_CODE_USER = re.compile(r"(user_.+?)(?:_account_)?_session_([0-9a-f-]{36})")
-"""Claude Code's format of `metadata.user_id`: the account and the session."""
+_CLAUDE_CODE_SESSION = 36
+"""Characters of a session in Claude Code's `metadata.user_id`, `user_X_account_Y_session_Z` or
+`user_X_account__session_Z`: a UUID."""
 
 
 class RequestFacts(Struct, frozen=True, kw_only=True):
@@ -149,13 +149,13 @@ def _identity_in(values: dict[str, Any]) -> tuple[str | None, str | None]:
     named = _text(lookup(values, "metadata.user_id"))
     if named is not None:
         inside = json_values.loads(named.encode()) if named.startswith("{") else None
-        claude_code = _CLAUDE_CODE_USER.fullmatch(named)
+        account, claude_code, its_session = named.rpartition("_session_")
         if inside is not None:
             named = _text(inside.get("account_uuid")) or _text(inside.get("device_id"))
             session = session or _text(inside.get("session_id"))
-        elif claude_code is not None:
-            named = claude_code[1]
-            session = session or claude_code[2]
+        elif claude_code and named.startswith("user_") and len(its_session) == _CLAUDE_CODE_SESSION:
+            named = account.removesuffix("_account_")
+            session = session or its_session
     return user or named, session or _text(values.get("prompt_cache_key"))
 
 

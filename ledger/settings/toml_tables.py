@@ -140,7 +140,7 @@ def _in_words(found: re.Match[str]) -> str:
 
 def problem_of(text: str, name: str, place: int, fault: FaultError) -> Problem:
     """The problem with the line it is in."""
-    key = re.sub(r"\[[^\]]*\]", "", fault.key).rpartition(".")[2]
+    key = re.sub(r"\[[^\[\]]*\]", "", fault.key).rpartition(".")[2]
     line = line_in_table(text, name, place, key)
     return Problem(line=line, text=f"{name} {place + 1}: {fault}")
 

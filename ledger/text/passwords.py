@@ -25,7 +25,7 @@ _MISTYPED = re.compile(r"^(\s*+(?:[\w+.-]*+:?/+)?+)([^:@]*):(?:.*(@)|.*)", re.DO
 """The beginning of a mistyped URL: `postgres:/u:p w@h`, `u:p@h`. Without an @ the end of the
 password is unknown, so everything after the colon is redacted: `//u:p#h/d`."""
 
-_CREDENTIALS = re.compile(r"^(\s*(?:[\w+.-]*:)?/*).*@", re.DOTALL)
+_CREDENTIALS = re.compile(r"^(\s*+(?:[\w+.-]*+:)?+/*+).*@", re.DOTALL)
 """Everything before the @ of a URL: it may be a name, a password or a token."""
 
 
