@@ -23,6 +23,11 @@ RENAMED = ("addon", "ledger")
 INIT = '"""Tokentee: a tee for LLM token streams."""\n'
 MAIN = '''"""The entry point: `tokentee`, or `python -m tokentee`."""
 
+import sys
+
+if sys.version_info < (3, 12):  # before an import that an older Python cannot parse
+    sys.exit("tokentee: needs Python 3.12 or newer; this is %d.%d" % sys.version_info[:2])
+
 from {prefix}addon.cli import main
 
 if __name__ == "__main__":
@@ -71,6 +76,7 @@ def write_entry_point(into: Path, *, prefix: str) -> None:
     """`tokentee/__init__.py` and `tokentee/__main__.py`."""
     (into / PACKAGE).mkdir()
     (into / PACKAGE / "__init__.py").write_text(INIT)
+    (into / PACKAGE / "py.typed").write_text("")
     (into / PACKAGE / "__main__.py").write_text(MAIN.format(prefix=prefix))
 
 

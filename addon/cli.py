@@ -91,7 +91,7 @@ def main() -> None:
         case "--help" | "-h" | "help":
             sys.stdout.write(overview())
         case "--version" | "-V":
-            sys.stdout.write(f"tokentee {version()}\n")
+            sys.stdout.write(f"tokentee {version()} ({runs_on()})\n")
         case "run":
             running = _loaded(BY_NAME["run"].module)
             ledger_cli.run(lambda: sys.exit(running.run(words[1:])))
@@ -142,6 +142,21 @@ def overview() -> str:
         "Options:\n  --version  Print the version.\n  --help     Print this; after a command, "
         "what it does.\n\nTry: tokentee demo\n"
     )
+
+
+def runs_on() -> str:
+    """What this installation runs on, for a report of a bug."""
+    import platform
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as version_of
+
+    found = [f"Python {platform.python_version()}"]
+    for name in ("mitmproxy", "sqlalchemy", "genai-prices"):
+        try:
+            found.append(f"{name} {version_of(name)}")
+        except PackageNotFoundError:
+            found.append(f"{name} is missing")
+    return ", ".join([*found, f"{platform.system()} {platform.machine()}"])
 
 
 def version() -> str:

@@ -111,6 +111,16 @@ def test_every_query_runs(ledger: Path, block: str):
     connection.close()
 
 
+def test_every_example_in_python_is_an_addon_or_a_dialect():
+    for block in (block for kind, block in BLOCKS if kind == "python"):
+        names: dict[str, object] = {}
+        if "addons = [" in block:
+            exec(block, names)
+            assert names["addons"]
+        else:
+            compile(block, "example", "exec")
+
+
 def test_there_are_queries_and_calls_to_check():
     assert len(shown()) >= 10
     assert len(QUERIES) >= 1
