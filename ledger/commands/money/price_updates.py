@@ -68,7 +68,9 @@ def update(
     prices: Prices = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """Read a newer price list: genai-prices', LiteLLM's or models.dev's, as data.
+    """Read a newer price list, as data, never code.
+
+    It is genai-prices', LiteLLM's or models.dev's.
 
     It is in force for requests from now on, and from the next start of a proxy. What is booked
     stays as it is; `tokentee reprice` prices what had no price.
