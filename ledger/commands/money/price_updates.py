@@ -110,7 +110,7 @@ def history(
     *,
     host: Annotated[str, typer.Option(metavar="HOST", help="The host it is asked at.")] = "",
 ) -> None:
-    """Show the prices of a model in each list, with the moment when the list came into force."""
+    """Show the prices of a model, list by list."""
     from ledger.model.money import usd_text
     from ledger.model.providers import VENDOR
     from ledger.pricing.price_lists import PriceQuestion
@@ -141,7 +141,7 @@ def history(
 
 
 def rollback() -> None:
-    """Put the price list before the one in force into force again, from now on."""
+    """Put the price list before into force again, from now on."""
     from ledger.pricing.snapshots import Snapshots, now_in_seconds
 
     entry = Snapshots().rollback(now=now_in_seconds())
