@@ -44,13 +44,15 @@ def problems(
     shipping: Sequence[Shipping],
     *,
     now: datetime,
+    unknown_fields: Sequence[str] = (),
 ) -> list[Problem]:
-    """The problems of a period, the worst first."""
+    """The problems of a period, the worst first. `unknown_fields`: billing fields whose value no
+    rule knows, as reasons."""
     order = {"bad": 0, "look": 1, "note": 2}
     found = [
         *_of_shipping(shipping, now),
         *_of_counts(counts),
-        *_of_sums(total, by_model),
+        *_of_sums(total, by_model, unknown_fields),
     ]
     return sorted(found, key=lambda each: order[each.level])
 
@@ -116,9 +118,11 @@ def _of_counts(counts: Counts) -> Iterator[Problem]:
         )
 
 
-def _of_sums(total: Sums, by_model: Mapping[str | None, Sums]) -> Iterator[Problem]:
+def _of_sums(
+    total: Sums, by_model: Mapping[str | None, Sums], unknown_fields: Sequence[str]
+) -> Iterator[Problem]:
     if total.unpriced:
-        models = _named(by_model, "unpriced")
+        models = "; ".join((_named(by_model, "unpriced"), *unknown_fields))
         yield Problem(
             kind="unpriced",
             level="look",

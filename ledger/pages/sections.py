@@ -144,6 +144,7 @@ def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = 
         earlier = question.period.before
         past = sums.read(connection, earlier, question.scope) if earlier else None
         counts = sums.count_troubles(connection, period)
+        unknown = sums.unknown_fields(connection, period) if table.total().unpriced else []
     total = table.total()
     labels = {"key": key_labels(table.hints, question.names)}
     return Overview(
@@ -152,7 +153,14 @@ def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = 
         before=past.total() if past else None,
         before_period=earlier,
         problems=tuple(
-            problems(total, table.by_name("model"), counts, tuple(shipping), now=period.now)
+            problems(
+                total,
+                table.by_name("model"),
+                counts,
+                tuple(shipping),
+                now=period.now,
+                unknown_fields=unknown,
+            )
         ),
         stacks=tuple(
             charts.stack(word, TITLES[word], table.groups[word], period, labels.get(word, {}))

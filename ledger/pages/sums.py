@@ -18,12 +18,15 @@ from ledger.figures import sums as summed
 from ledger.figures.spans import DAY, Span, spans
 from ledger.figures.sums import By, Wanted
 from ledger.pages.period import Period
+from ledger.pricing.charges import BILLING_FIELD
 from ledger.settings.names import WORDS
 from ledger.store.adding_up import whole
 from ledger.store.dimensions import dimension, named
 from ledger.store.scope import Scope
 from ledger.store.tables import exchanges, hourly
 
+UNKNOWN_FIELDS_MAX = 4
+"""Billing fields named on the page."""
 GROUPED = ("model", "provider", "key")
 """The dimensions of the first screen."""
 
@@ -292,6 +295,24 @@ def count_troubles(connection: Connection, period: Period) -> Counts:
         for name in names:
             found[name] += int(counted._mapping[name] or 0)
     return Counts(**found)
+
+
+def unknown_fields(connection: Connection, period: Period) -> list[str]:
+    """Why requests are priced in part, the most frequent reasons first: billing fields with a value
+    that no rule knows."""
+    opened_at = sa.column("opened_at", exchanges.c.opened_at.type)
+    lines = sa.table("unpriced", opened_at, sa.column("line"), sa.column("reason"))
+    at, reason = lines.c.opened_at, lines.c.reason
+    query = (
+        sa.select(reason)
+        .where(lines.c.line == BILLING_FIELD, at < period.end)
+        .group_by(reason)
+        .order_by(sa.func.count().desc(), reason)
+        .limit(UNKNOWN_FIELDS_MAX)
+    )
+    if period.since is not None:
+        query = query.where(at >= period.since)
+    return [row.reason for row in connection.execute(query)]
 
 
 def _troubles(span: Span, names: Sequence[str]) -> sa.Executable:

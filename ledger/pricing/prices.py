@@ -52,15 +52,23 @@ class PriceBook:
 
     @classmethod
     def load(cls, overrides_path: str | None) -> "PriceBook":
-        """A book with the operator's own prices; LedgerError if that file has a fault.
+        """A book with the operator's own prices and the lists that were read later; LedgerError if
+        one of these files has a fault.
 
         The published prices are read a little later, so that neither the start of a proxy nor,
         as a rule, the first answer waits for them.
         """
-        book = cls(
-            override_file.load(overrides_path) if overrides_path else NO_OVERRIDES, Snapshots()
-        )
-        preloading = threading.Timer(PRELOAD_AFTER_SECONDS, published.preload)
+        own, snapshots = NO_OVERRIDES, Snapshots()
+        if overrides_path:
+            own = override_file.load(overrides_path)
+        newest = snapshots.newest()
+        book = cls(own, snapshots)
+
+        def preload() -> None:
+            published.preload()
+            assert newest is None or newest.lists or newest.second
+
+        preloading = threading.Timer(PRELOAD_AFTER_SECONDS, preload)
         preloading.name = "tokentee-prices"
         preloading.daemon = True
         preloading.start()

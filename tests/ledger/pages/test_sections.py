@@ -10,6 +10,7 @@ from ledger.pages.period import Period
 from ledger.pages.sections import Question
 from ledger.settings.names import read as read_names
 from tests.ledger.pages.conftest import NOW
+from tests.ledger.priced import BOTH, exchange, filled, reading, settled
 
 pytestmark = pytest.mark.large
 
@@ -124,3 +125,32 @@ def test_keys_that_end_alike_are_told_apart():
         "c" * 32: "…2222",
         "d" * 32: "dddddddd",
     }
+
+
+@pytest.fixture(params=BOTH)
+def of_unknown_tiers(request, tmp_path_factory):
+    """Two requests of a tier that no rule knows, one of another, before the period a third."""
+    yield from filled(
+        request,
+        tmp_path_factory,
+        [
+            (
+                settled(exchange("gpt-4.1", id=f"{tier}{number}", at=at, service_tier=tier)),
+                reading(output_tokens=10),
+            )
+            for number, (tier, at) in enumerate(
+                [("hyper", NOW - timedelta(hours=1))] * 2
+                + [("warp", NOW - timedelta(hours=2)), ("old", START - timedelta(days=1))]
+            )
+        ],
+    )
+
+
+def test_billing_fields_that_no_rule_knows_are_named(of_unknown_tiers):
+    (problem,) = sections.overview(of_unknown_tiers, question()).problems
+    assert problem.kind == "unpriced"
+    assert (
+        "gpt-4.1 (3); service_tier 'hyper': no price for it is known; "
+        "service_tier 'warp': no price for it is known;" in problem.advice
+    )
+    assert "'old'" not in problem.advice
