@@ -1,7 +1,9 @@
-"""Billing rules, held against amounts that were worked out from the published pages.
+"""Billing rules, held against amounts that were worked out by hand.
 
 `billed.csv` has a request in each row. `work` is its cost in millionths of a USD: quantity times the
-published price per million, for each line, with the page beside it.
+price per million, for each line. `page` is where the provider publishes the rule. The price without
+the rule is that of the list of October 2026, so a row proves the rule and how rules stack, and not
+the list.
 """
 
 import csv
