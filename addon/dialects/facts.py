@@ -37,6 +37,9 @@ class Facts:
     """The usage is the billed one, not a running figure."""
     ended: bool = False
     """The dialect's own end mark has passed: a client has everything that it needs."""
+    finish_is_no_end: bool = False
+    """What looks like an end mark may stand before further frames (Gemini with server-side tools),
+    so a connection that breaks behind it has cut the stream."""
     ending: Ending = Ending.FINISH
     """The weakest sign that this stream is whole."""
     is_cut_inside: bool = False

@@ -154,7 +154,8 @@ def outcome_of(end: End, facts: Facts, *, status: int | None, streamed: bool) ->
     if end is End.FINISHED:
         is_whole = facts.is_whole() if streamed else not facts.is_cut_inside
         return Outcome.COMPLETE if is_whole else Outcome.UPSTREAM_CUT
-    if facts.ended and not (facts.is_document and end is End.UPSTREAM_BROKE):
+    is_open = facts.is_document or facts.finish_is_no_end
+    if facts.ended and not (is_open and end is End.UPSTREAM_BROKE):
         return Outcome.COMPLETE
     return {
         End.CLIENT_LEFT: Outcome.CLIENT_LEFT,
@@ -175,7 +176,8 @@ def _reading(
     usage = meter.usage()
     source, estimated = UsageSource.NONE, None
     reported = meter.facts.usage is not None
-    if reported and (outcome is Outcome.COMPLETE or meter.facts.usage_final):
+    is_final = meter.facts.usage_final and not meter.facts.finish_is_no_end
+    if reported and (outcome is Outcome.COMPLETE or is_final):
         source = UsageSource.REPORTED
     else:
         estimated = meter.estimated_output_tokens() if opened.streamed else None

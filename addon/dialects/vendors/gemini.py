@@ -50,8 +50,9 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     blocked = lookup(body, "promptFeedback.blockReason")
     if blocked is not None and facts.finish_reason is None:
         facts.record_finish(f"blocked:{blocked}")
-    # The last chunk carries the finish reason, and nothing comes after it.
+    # The last chunk carries the finish reason; with server-side tools an earlier one does, too.
     facts.ended = facts.finish_reason is not None
+    facts.finish_is_no_end = not facts.is_document
     usage = object_at(body, "usageMetadata")
     facts.record_usage(usage, final=facts.ended)
     if usage is not None:

@@ -153,3 +153,27 @@ def test_a_batch_of_very_many_models_says_what_it_left_out() -> None:
     assert usage.remarks == ("3 answers left out",)
     openai_batches.read(facts, "", {"custom_id": "c", "response": {"body": {"error": {}}}})
     assert facts.usage["results"] == sums.MODELS_MAX + 3
+
+
+GEMINI = (
+    b'data: {"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}],'
+    b'"usageMetadata":{"promptTokenCount":22,"candidatesTokenCount":150}}\r\n\r\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome"),
+    [
+        (End.FINISHED, Outcome.COMPLETE),
+        (End.UPSTREAM_BROKE, Outcome.UPSTREAM_CUT),
+        (End.CLIENT_LEFT, Outcome.COMPLETE),
+    ],
+)
+def test_a_finish_reason_of_gemini_is_no_end_where_the_connection_breaks(
+    end: End, outcome: Outcome
+) -> None:
+    """With server-side tools it stands on the first call, and the figures go on to grow."""
+    meter = Meter(routes.DIALECTS["gemini.generate_content"], content_type="text/event-stream")
+    meter.feed(GEMINI)
+    meter.end()
+    assert outcome_of(end, meter.facts, status=200, streamed=True) is outcome
