@@ -164,7 +164,8 @@ WHERE shown <> there""",
         "the cost of a request is the sum of its charges that none supersedes",
         f"""
 SELECT id, 'requests says ' || shown || ', its charges ' || charged AS detail FROM (
-  SELECT v.id, COALESCE(v.cost_picousd, -1) AS shown, COALESCE(s.charged, -1) AS charged
+  SELECT v.id, COALESCE(v.cost_picousd, v.estimated_cost_picousd, -1) AS shown,
+    COALESCE(s.charged, -1) AS charged
   FROM requests v LEFT JOIN (
     SELECT r.opened_at, r.exchange_id, SUM(c.amount_picousd) AS charged
     FROM {CURRENT_READINGS} r JOIN {CURRENT_CHARGES} c ON {CHARGE_OF_READING}
