@@ -29,6 +29,9 @@ BATCH_BYTES = 2_000
 """Bytes buffered before they are hashed and metered: an open stream holds at most this, an edited
 one at most twice this. A larger buffer saves no time per frame (`tests/bench/bench_tap.py`),
 because more of it is hashed in pieces."""
+CHUNK_BYTES = 64
+"""What Python needs for a pending chunk and its time beside its bytes. A batch counts it: an open
+stream of tiny chunks then holds no more than another."""
 UNFRAMED_FREE_BYTES = FREE_BYTES // 2
 """Bytes of an unfinished event that need no budget. The tap and the stripper hold them each."""
 
@@ -54,10 +57,10 @@ class Tap:
         "_pending_bytes",
         "_share",
         "_stripper",
+        "_tail_bytes",
         "_times",
         "_troubles",
         "_unframed",
-        "_unframed_bytes",
         "has_stopped",
         "meter",
     )
@@ -84,11 +87,13 @@ class Tap:
         """Arrival time of each pending chunk, until the first generated content."""
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+        """What they take in memory."""
         self._kept: list[bytes] = []
         """Edited streams: bytes sent to the client and not hashed yet."""
-        self._unframed: list[bytes] = []
+        self._unframed = bytearray()
         """Edited streams: the bytes of the incomplete event."""
-        self._unframed_bytes = 0
+        self._tail_bytes = 0
+        """How many of these were read at the body's end."""
         self._is_flushed = False
         """The body has ended, and the stripper has returned its held bytes."""
         self._share = Share(budget if budget is not None else MemoryBudget())
@@ -118,7 +123,8 @@ class Tap:
     @property
     def received_bytes(self) -> int:
         """Bytes given to the callable, up to a failure of the tap."""
-        return self._digests.upstream_bytes + self._pending_bytes + self._unframed_bytes
+        pending_bytes = self._pending_bytes - CHUNK_BYTES * len(self._pending)
+        return self._digests.upstream_bytes + pending_bytes + len(self._unframed)
 
     @property
     def callable(self) -> Callable[[bytes], bytes | list[bytes]]:
@@ -152,7 +158,7 @@ class Tap:
         try:
             # No call of our own functions: nearly every chunk takes this path.
             self._pending.append(data)
-            self._pending_bytes += len(data)
+            self._pending_bytes += len(data) + CHUNK_BYTES
             if self._times is not None:
                 self._times.append(self._clock())
             if self._pending_bytes >= BATCH_BYTES:
@@ -165,8 +171,8 @@ class Tap:
         stripper = self._stripper
         if stripper is None:
             return data or []
-        if self._unframed_bytes > UNFRAMED_FREE_BYTES and not self._may_keep(
-            2 * self._unframed_bytes
+        if len(self._unframed) > UNFRAMED_FREE_BYTES and not self._may_keep(
+            2 * len(self._unframed)
         ):
             self._stripper = None
             self._stop_reading()
@@ -180,7 +186,7 @@ class Tap:
         events = stripper.framed
         if not data:
             self._is_flushed = True
-        elif events is not data or self._unframed_bytes:
+        elif events is not data or self._unframed:
             self._keep_unframed(data, len(events))
         # If the meter fails, the stripper continues: injected usage must not reach the client.
         if self.has_stopped:
@@ -194,7 +200,7 @@ class Tap:
                 self._note_time(self._times, has_events=bool(events))
             if data and events:
                 self._pending.append(events)
-                self._pending_bytes += len(events)
+                self._pending_bytes += len(events) + CHUNK_BYTES
                 if self._pending_bytes >= BATCH_BYTES:
                     self._read_pending()
         except Exception as failure:  # noqa: BLE001  # as above
@@ -223,7 +229,7 @@ class Tap:
     def _edit_events(self, run: bytes, chunks: Sequence[bytes]) -> list[bytes] | None:
         """As `_edit` for chunks of one event each; None if any chunk is not one event."""
         stripper = self._stripper
-        if stripper is None or self.has_stopped or self._unframed_bytes or not chunks:
+        if stripper is None or self.has_stopped or self._unframed or not chunks:
             return None
         try:
             passed = stripper.feed_events(run, chunks)
@@ -239,7 +245,7 @@ class Tap:
             if self._times is not None:
                 self._note_time(self._times, has_events=True)
             self._pending.append(run)
-            self._pending_bytes += len(run)
+            self._pending_bytes += len(run) + CHUNK_BYTES
             if self._pending_bytes >= BATCH_BYTES:
                 self._read_pending()
         except Exception as failure:  # noqa: BLE001  # as above
@@ -265,23 +271,15 @@ class Tap:
         return [kept for kept in out if kept]
 
     def _take_unframed(self) -> bytes:
-        held = b"".join(self._unframed)
+        held = bytes(self._unframed)
         self._unframed.clear()
-        self._unframed_bytes = 0
         return held
 
     def _keep_unframed(self, data: bytes, framed_bytes: int) -> None:
         """Keep the bytes of the incomplete event, in case a bug ends the editing."""
-        if not framed_bytes:
-            self._unframed.append(data)
-            self._unframed_bytes += len(data)
-            return
-        rest_bytes = self._unframed_bytes + len(data) - framed_bytes
-        # Impossible with today's framing, which returns an event with the byte that ends it.
-        if rest_bytes > len(data):  # pragma: no cover
-            data = b"".join([*self._unframed, data])
-        self._unframed = [data[-rest_bytes:]] if rest_bytes else []
-        self._unframed_bytes = rest_bytes
+        self._unframed += data
+        if framed_bytes:
+            del self._unframed[:framed_bytes]
 
     def read_some(self) -> bool:
         """Read the backlog for one turn of the event loop; return whether any is left.
@@ -323,7 +321,7 @@ class Tap:
                 is_whole=False,
             )
         digests = self._digests
-        held_bytes = 0 if self._is_flushed else self._unframed_bytes
+        held_bytes = 0 if self._is_flushed else self._tail_bytes + len(self._unframed)
         # Bytes on the wire and the client's have different encodings: they cannot be compared.
         is_decoded = self._decoder is not None
         upstream = digests.upstream
@@ -372,8 +370,9 @@ class Tap:
         """Hash and meter the bytes of an incomplete event, after the body's end."""
         if not self._unframed:
             return
-        tail = b"".join(self._unframed)
+        tail = bytes(self._unframed)
         self._unframed.clear()
+        self._tail_bytes = len(tail)
         self._digests.add_upstream(tail)
         self._feed(tail)
 
@@ -392,7 +391,7 @@ class Tap:
 
     def _check_kept(self) -> bool:
         """Whether the backlog and the meter's buffers may be kept; if not, end the reading."""
-        kept_bytes = self._backlog.size_bytes + 2 * self._unframed_bytes + self.meter.kept_bytes
+        kept_bytes = self._backlog.size_bytes + 2 * len(self._unframed) + self.meter.kept_bytes
         if self._may_keep(kept_bytes):
             return True
         self._stop_reading()

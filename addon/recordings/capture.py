@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,17 +26,41 @@ from addon.recordings.formats.recorded import Edit
 EXCHANGE_BYTES_MAX = 32 * 1024 * 1024
 """Of one exchange, request and answer together. A longer one is not captured, and its row states
 this: an exchange is in memory until it ends, and a proxy can spare this much for one."""
+CHUNK_BYTES = 16
+"""What a chunk takes beside its bytes: its end and its time, 8 each."""
+CHUNKS_MAX = 100_000
+"""Of one exchange: later ones count as parts of the last one. To write a chunk takes ten times as
+much memory as to keep it."""
+MESSAGE_BYTES = 320
+"""What Python needs for a message of a WebSocket beside its bytes."""
 
 
 class Capture:
-    """The buffered bytes of one running exchange."""
+    """The buffered bytes of one running exchange.
 
-    __slots__ = ("_budget", "chunks", "head", "messages", "overflow", "size", "started")
+    The bytes are in one buffer: an object for each chunk takes a hundred bytes, and upstream may
+    send chunks of one.
+    """
+
+    __slots__ = (
+        "_budget",
+        "_ends",
+        "_times",
+        "body",
+        "head",
+        "messages",
+        "overflow",
+        "size",
+        "started",
+    )
 
     def __init__(self, budget: MemoryBudget, *, request_bytes: int = 0) -> None:
         self._budget = budget
         self.started = time.monotonic()
-        self.chunks: list[tuple[float, bytes]] = []
+        self.body = bytearray()
+        """The answer, as upstream sent it."""
+        self._ends = array("q")
+        self._times = array("d")
         self.head: tuple[int, Sequence[tuple[str, str]]] | None = None
         """Status and headers of the answer, as upstream sent them; None: none came."""
         self.messages: list[CapturedMessage] | None = None
@@ -47,8 +72,22 @@ class Capture:
 
     def add(self, chunk: bytes) -> None:
         """Add a chunk of the answer, as upstream sent it."""
-        if chunk and self._count(len(chunk)):
-            self.chunks.append((time.monotonic(), chunk))
+        if chunk and self._count(len(chunk) + CHUNK_BYTES):
+            self.body += chunk
+            if len(self._ends) < CHUNKS_MAX:
+                self._ends.append(len(self.body))
+                self._times.append(time.monotonic())
+            else:
+                self._ends[-1] = len(self.body)
+
+    @property
+    def cuts(self) -> list[list[int]]:
+        """The bytes of each chunk of the answer, and the microseconds since the one before."""
+        before, start, cuts = self.started, 0, []
+        for end, at in zip(self._ends, self._times, strict=True):
+            cuts.append([end - start, max(0, round((at - before) * 1_000_000))])
+            before, start = at, end
+        return cuts
 
     def add_message(
         self, content: bytes, *, from_client: bool, is_text: bool, at: datetime
@@ -56,7 +95,7 @@ class Capture:
         """Add a whole message of a WebSocket."""
         if self.messages is None:
             self.messages = []
-        if self._count(len(content)):
+        if self._count(len(content) + MESSAGE_BYTES):
             self.messages.append(
                 CapturedMessage(from_client=from_client, is_text=is_text, content=content, at=at)
             )
@@ -65,7 +104,8 @@ class Capture:
         """Drop the capture of this exchange, for this reason."""
         if self.overflow is None:
             self.overflow = why
-            self.chunks.clear()
+            self.body.clear()
+            del self._ends[:], self._times[:]
             if self.messages is not None:
                 self.messages.clear()
             self._budget.give_back(self.size)
@@ -119,12 +159,6 @@ def line_of(exchange: CapturedExchange) -> bytes:
     """The exchange as one JSON line: the request as it went upstream, the answer as it came."""
     capture = exchange.capture
     edit = exchange.client_edit
-    body = b"".join(chunk for _, chunk in capture.chunks)
-    before = capture.started
-    cuts = []
-    for at, chunk in capture.chunks:
-        cuts.append([len(chunk), max(0, round((at - before) * 1_000_000))])
-        before = at
     request: dict[str, object] = {
         "method": exchange.method,
         "url": redacted_url(exchange.url),
@@ -145,9 +179,9 @@ def line_of(exchange: CapturedExchange) -> bytes:
         "response": {
             "status": exchange.status,
             "headers": redacted_headers(exchange.response_headers),
-            "body_b64": _base64(body),
+            "body_b64": _base64(capture.body),
             "encoded": True,
-            "chunks": cuts,
+            "chunks": capture.cuts,
         },
     }
     if capture.messages is not None:
@@ -173,5 +207,5 @@ def _message(message: CapturedMessage, started_at: datetime) -> list[object]:
     ]
 
 
-def _base64(data: bytes) -> str:
+def _base64(data: bytes | bytearray) -> str:
     return base64.b64encode(data).decode("ascii")

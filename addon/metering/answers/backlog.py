@@ -16,6 +16,10 @@ REST_SECONDS = 0.008
 all in one turn of the loop; most of the work is better done after the body's end."""
 BACKLOG_BYTES_MAX = 32 * 1024 * 1024
 """Largest backlog of one answer: twice the largest document that is held."""
+JOINED_BYTES_MAX = 4 * 1024
+"""Runs below this size are joined, because each object takes memory of its own."""
+RUN_BYTES = 48
+"""What Python needs for a run beside its bytes."""
 
 
 class Backlog:
@@ -29,7 +33,7 @@ class Backlog:
         self._runs: list[bytes] = []
         """Not a deque: an empty one takes 760 bytes, and this is nearly always empty."""
         self.size_bytes = 0
-        """Bytes of the runs that the meter has not begun."""
+        """What the runs that the meter has not begun take in memory."""
         self._rest_until = 0.0
         """When to read next, while chunks arrive."""
         self._steps: Iterator[None] | None = None
@@ -40,8 +44,12 @@ class Backlog:
     def add(self, run: bytes) -> bool:
         """Add bytes; False if the backlog is now too large."""
         self.is_empty = False
-        self._runs.append(run)
         self.size_bytes += len(run)
+        if self._runs and len(self._runs[-1]) + len(run) <= JOINED_BYTES_MAX:
+            self._runs[-1] += run
+        else:
+            self._runs.append(run)
+            self.size_bytes += RUN_BYTES
         return self.size_bytes <= BACKLOG_BYTES_MAX
 
     def read_beside_chunks(self) -> None:
@@ -73,7 +81,7 @@ class Backlog:
         while self._steps is not None or self._runs:
             if self._steps is None:
                 run = self._runs.pop(0)
-                self.size_bytes -= len(run)
+                self.size_bytes -= len(run) + RUN_BYTES
                 self._steps = self._meter.steps(run)
             for _ in self._steps:
                 if deadline is not None and self._clock() >= deadline:

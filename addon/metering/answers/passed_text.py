@@ -13,6 +13,8 @@ UNMEASURED_BYTES_MAX = 4096
 pass."""
 LAST_BYTES_MAX = 16 * 1024
 """Text kept after the usage of a stream has arrived; its measure is rarely needed."""
+RUN_BYTES = 48
+"""What Python needs for a run beside its bytes."""
 
 
 class PassedText:
@@ -58,7 +60,7 @@ class PassedText:
         if not self._text_marks:
             return
         self._unmeasured.append(run)
-        self._waiting += len(run)
+        self._waiting += len(run) + RUN_BYTES
         if self._waiting > (LAST_BYTES_MAX if is_last else UNMEASURED_BYTES_MAX):
             self._measure()
 

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import itertools
 import random
+import tracemalloc
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -16,7 +17,7 @@ from addon.dialects.routes import DIALECTS
 from addon.metering.answers import backlog
 from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.meter import Meter
-from addon.metering.memory_budget import MemoryBudget
+from addon.metering.memory_budget import FREE_BYTES, MemoryBudget
 from addon.metering.tap import BATCH_BYTES, Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper
@@ -556,9 +557,57 @@ def test_after_a_turn_of_reading_the_loop_is_left_alone_for_a_while():
     step[0] = 0.0
     before = metered.step_bytes, tap._backlog.size_bytes
     tap.callable(body[150_000:200_000])
-    assert tap._backlog.size_bytes == before[1] + 50_000
+    assert tap._backlog.size_bytes == before[1] + 50_000 + backlog.RUN_BYTES
     now[0] += 2 * backlog.REST_SECONDS
     tap.callable(body[200_000:])
     assert tap._backlog.size_bytes == 0
     tap.end()
     assert metered.facts.usage == {"prompt_tokens": 7}
+
+
+OBJECTS_BYTES = 96 * 1024
+"""What a tap, its meter and its stripper take beside the bytes that they keep."""
+OVERSIZE = 1.25
+"""A buffer that grows has room for an eighth more."""
+STREAMS = {
+    "an event that does not end": b'data: {"choices":[{"delta":{"content":"' + b"a" * 150_000,
+    "events": WORD * 2_000,
+    "events without text": b'data: {"choices":[]}\n\n' * 6_000,
+    "blank lines": b"\n" * 150_000,
+    "a document": b'{"choices":[{"message":{"content":"' + b"a" * 150_000,
+    "a document of numbers": b'{"choices":[' + b"1," * 75_000,
+    "an array": b"[" + b'{"a":1},' * 15_000,
+    "gzip": gzip.compress(random.Random(3).randbytes(150_000)),
+}
+
+
+@pytest.mark.parametrize("strips", [True, False], ids=["editing", "listening"])
+@pytest.mark.parametrize("size", [2, 1_999])
+@pytest.mark.parametrize("stream", STREAMS)
+def test_what_a_tap_takes_is_counted(stream: str, size: int, strips: bool):
+    """Its objects, not only their bytes: upstream chooses how long a chunk is."""
+    budget = MemoryBudget()
+    body = STREAMS[stream]
+    kind = "text/event-stream" if body.startswith((b"data", b"\n")) else "application/json"
+    encoding = "gzip" if stream == "gzip" else ""
+    tap = Tap(
+        Meter(DIALECTS["openai.chat"], content_type=kind, content_encoding=encoding),
+        stripper=Stripper() if strips else None,
+        clock=ticking(),
+        troubles=Troubles(),
+        budget=budget,
+    )
+    tap.callable(body[:1])
+    tracemalloc.start()
+    beyond = 0.0
+    try:
+        for at in range(1, len(body), size):
+            tap.callable(body[at : at + size])
+            if at % 50 == 1:
+                counted = FREE_BYTES + budget.taken_bytes
+                beyond = max(beyond, tracemalloc.get_traced_memory()[0] - OVERSIZE * counted)
+    finally:
+        tracemalloc.stop()
+    tap.end()
+    assert beyond <= OBJECTS_BYTES
+    assert budget.taken_bytes == 0

@@ -283,7 +283,8 @@ def test_a_capture_has_the_chunks_of_a_run(ledger: Path, tmp_path: Path):
             run = ChunkRun.of(STREAM)
             assert response.stream(run) is run
             assert live.capture is not None
-            assert [chunk for _, chunk in live.capture.chunks] == list(STREAM)
+            assert live.capture.body == b"".join(STREAM)
+            assert [length for length, _ in live.capture.cuts] == [len(chunk) for chunk in STREAM]
 
     asyncio.run(play())
 

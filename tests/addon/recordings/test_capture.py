@@ -2,13 +2,18 @@
 
 import base64
 import json
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import pytest
 
 from addon.metering.ends import End
 from addon.metering.memory_budget import BUDGET_BYTES_MAX, CAPTURES_LEAVE_BYTES, MemoryBudget
 from addon.metering.requests.redaction import REDACTED
 from addon.recordings.capture import (
+    CHUNK_BYTES,
+    CHUNKS_MAX,
     EXCHANGE_BYTES_MAX,
     Capture,
     CapturedExchange,
@@ -93,10 +98,11 @@ def test_an_exchange_beyond_the_bound_is_dropped_and_says_so():
     assert capture.overflow is None
     capture.add(b"x")
     assert capture.overflow == "not captured: larger than 32 MiB"
-    assert capture.chunks == []
+    assert not capture.body
+    assert capture.cuts == []
     assert budget.taken_bytes == 0
     capture.add(b"more")
-    assert capture.chunks == []
+    assert not capture.body
 
 
 def test_all_captures_together_have_a_bound():
@@ -104,7 +110,7 @@ def test_all_captures_together_have_a_bound():
     captures = [Capture(budget) for _ in range(CAPTURES_BYTES_MAX // EXCHANGE_BYTES_MAX + 1)]
     for capture in captures:
         for _ in range(EXCHANGE_BYTES_MAX // len(PIECE)):
-            capture.add(PIECE)
+            capture.add(PIECE[CHUNK_BYTES:])
     assert [one.overflow for one in captures[:-1]] == [None] * (len(captures) - 1)
     assert (
         captures[-1].overflow
@@ -121,3 +127,35 @@ def test_a_dropped_session_holds_nothing():
     capture.drop("why")
     capture.drop("another reason")
     assert (capture.messages, capture.overflow) == ([], "why")
+
+
+@pytest.mark.parametrize("size", [1, 2, 60])
+def test_what_a_capture_takes_is_counted(size: int):
+    budget = MemoryBudget()
+    capture = Capture(budget)
+    chunk = bytes(size)
+    tracemalloc.start()
+    try:
+        for _ in range(120_000):
+            capture.add(chunk)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 1.25 * budget.taken_bytes
+    assert len(capture.cuts) == CHUNKS_MAX
+    assert sum(length for length, _ in capture.cuts) == 120_000 * size
+
+
+@pytest.mark.parametrize("size", [0, 1, 1_000])
+def test_what_captured_messages_take_is_counted(size: int):
+    budget = MemoryBudget()
+    capture = Capture(budget)
+    tracemalloc.start()
+    try:
+        for number in range(5_000):
+            at = STARTED + timedelta(microseconds=number)
+            capture.add_message(bytes(size), from_client=True, is_text=True, at=at)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 1.25 * budget.taken_bytes

@@ -1,10 +1,12 @@
 """The bytes that are read in several turns of the event loop."""
 
+import tracemalloc
+
 import pytest
 
 from addon.dialects.routes import DIALECTS
 from addon.metering.answers import backlog as module
-from addon.metering.answers.backlog import REST_SECONDS, TURN_SECONDS, Backlog
+from addon.metering.answers.backlog import REST_SECONDS, RUN_BYTES, TURN_SECONDS, Backlog
 from addon.metering.answers.meter import STEP_BYTES_MAX, Meter
 
 TEXT = b'{"choices":[],"text":"' + b"x" * 10 * STEP_BYTES_MAX
@@ -37,7 +39,7 @@ def test_a_turn_reads_until_its_end(meter: Meter, clock: Clock):
     backlog = Backlog(meter, clock)
     assert backlog.is_empty
     assert backlog.add(TEXT)
-    assert backlog.size_bytes == len(TEXT)
+    assert backlog.size_bytes == len(TEXT) + RUN_BYTES
     clock.step = TURN_SECONDS
     turns = 0
     while not backlog.is_empty:
@@ -67,7 +69,7 @@ def test_beside_chunks_a_turn_is_followed_by_a_rest(meter: Meter, clock: Clock):
     clock.step = 0.0
     backlog.add(END)
     backlog.read_beside_chunks()
-    assert backlog.size_bytes == len(END)
+    assert backlog.size_bytes == len(END) + RUN_BYTES
     clock.now += REST_SECONDS
     backlog.read_beside_chunks()
     assert backlog.is_empty
@@ -86,10 +88,23 @@ def test_a_clock_that_is_set_back_ends_the_rest(meter: Meter, clock: Clock):
 
 
 def test_it_has_a_bound(meter: Meter, clock: Clock, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "BACKLOG_BYTES_MAX", len(TEXT) + 1)
+    monkeypatch.setattr(module, "BACKLOG_BYTES_MAX", len(TEXT) + RUN_BYTES + 1)
     backlog = Backlog(meter, clock)
     assert backlog.add(TEXT)
     assert not backlog.add(END)
     backlog.drop()
     assert backlog.is_empty
     assert backlog.size_bytes == 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 40, 3_000])
+def test_short_runs_are_joined(meter: Meter, clock: Clock, size: int):
+    backlog = Backlog(meter, clock)
+    tracemalloc.start()
+    try:
+        for at in range(0, len(TEXT) - size, size):
+            backlog.add(TEXT[at : at + size])
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 1.2 * backlog.size_bytes + 4_096

@@ -1,0 +1,137 @@
+"""Whatever grows with what comes over the wire has a bound, and the bound stands here.
+
+The source is scanned for attributes that hold a list, a dict, a set, a queue or bytes, and that some
+method makes longer. Each has a row: what bounds it, in objects as well as in bytes. A new one fails
+this test until somebody has thought about it.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("dialects", "framing", "metering", "usage_opt_in", "proxy", "recordings", "telemetry")
+GROWS = frozenset(
+    [
+        "append",
+        "appendleft",
+        "extend",
+        "insert",
+        "add",
+        "update",
+        "setdefault",
+        "put",
+        "put_nowait",
+        "__setitem__",
+    ]
+)
+KINDS = ("list", "dict", "set", "deque", "bytearray", "bytes", "Counter", "Queue", "array", "Dict")
+
+BOUNDS = {
+    "dialects/counts.py Counts._remarks": "_REMARKS_MAX",
+    "framing/held.py Held._bytes": "one buffer; the framing's bound of a block, and the budget",
+    "framing/held.py Held._behind": "one buffer; the same, and nothing where nothing is shortened",
+    "framing/large_json.py Shortener._kept": "one buffer; KEPT_BYTES_MAX and a chunk",
+    "framing/large_json.py Shortener._members": "DEPTH_MAX",
+    "metering/answers/backlog.py Backlog._runs": "BACKLOG_BYTES_MAX with RUN_BYTES each, short ones joined",
+    "metering/answers/meter.py Meter._begun": "_BEGUN_BYTES_MAX and a chunk",
+    "metering/answers/passed_text.py PassedText._unmeasured": "LAST_BYTES_MAX with RUN_BYTES each",
+    "metering/answers/transcript.py _Reader._calls": "the answer that is shown: its kept megabyte",
+    "metering/session.py MeteredSession._asked": "ASKED_BYTES_MAX with ASKED_BYTES_EACH each",
+    "metering/session.py MeteredSession._open": "OPEN_MAX responses of a session",
+    "metering/tap.py Tap._kept": "what BATCH_BYTES of pending events become",
+    "metering/tap.py Tap._pending": "BATCH_BYTES with CHUNK_BYTES each",
+    "metering/tap.py Tap._times": "a time for each pending chunk, counted in CHUNK_BYTES",
+    "metering/tap.py Tap._unframed": "one buffer; UNFRAMED_FREE_BYTES, then the budget",
+    "metering/troubles.py Troubles._reasons": "REASONS_MAX of REASON_LENGTH_MAX",
+    "metering/websocket.py WebSocketSession._open_responses": "OPEN_MAX",
+    "metering/websocket.py WebSocketSession._waiting": "WAITING_MAX",
+    "usage_opt_in/stripping.py Stripper.removed": "the tap empties it with each batch",
+    "proxy/display/content_view.py FlowNotes._bodies": "BODY_BYTES_MAX each, BODIES_BYTES_MAX behind their end",
+    "proxy/display/content_view.py FlowNotes._booked": "FLOWS_MAX",
+    "proxy/display/content_view.py FlowNotes._comments": "one for each flow in _booked",
+    "proxy/display/content_view.py FlowNotes._committed": "one batch of the writer",
+    "proxy/display/content_view.py FlowNotes._flows": "those in _bodies",
+    "proxy/display/content_view.py FlowNotes._priced": "HELD_MAX",
+    "proxy/host/given_sockets.py Acceptor._tasks": "one for each connection",
+    "proxy/host/given_sockets.py GivenSockets._acceptors": "one for each port; nothing of the wire",
+    "proxy/host/hook_lists.py HookLists.hook_lists": "one for each hook; nothing of the wire",
+    "proxy/host/websocket_parts.py _FrameBuffer.owner.__dict__": "one attribute",
+    "proxy/recorder.py Recorder.running.opening": "requests that are being read",
+    "proxy/recorder.py Recorder.running.own_headers": "requests whose body is being sent; own headers",
+    "proxy/recorder.py Recorder.running.undo": "one for each change; nothing of the wire",
+    "proxy/running.py Running.booked": "BOOKED_MAX",
+    "proxy/traffic.py Traffic.running.sessions": "open WebSockets",
+    "recordings/capture.py Capture._ends": "CHUNKS_MAX; CHUNK_BYTES in the budget",
+    "recordings/capture.py Capture._times": "the same",
+    "recordings/capture.py Capture.body": "one buffer; EXCHANGE_BYTES_MAX and the budget",
+    "recordings/capture.py Capture.messages": "the same, with MESSAGE_BYTES each",
+    "recordings/capture_files.py CaptureFiles._queue": "WAITING_MAX; their bytes are in the budget",
+    "recordings/replay.py Replay._ids": "those under way: IN_FLIGHT_MAX and BATCH_MAX",
+    "recordings/replay.py Replay._in_flight": "IN_FLIGHT_MAX",
+    "recordings/replay.py Replay._metered": "BATCH_MAX and BATCH_BYTES_MAX",
+    "recordings/replay.py Tally.by_dialect": "the dialects that there are",
+    "recordings/replay.py Tally.skipped": "the reasons that there are",
+    "recordings/replay.py Tally.unreadable": "UNREADABLE_MAX",
+    "telemetry/endpoint.py _Server._open": "CONNECTIONS_MAX",
+    "telemetry/observer.py Observer._held": "HELD_MAX",
+    "telemetry/observer.py Observer._queue": "QUEUE_MAX",
+}
+
+
+def changes() -> Iterator[tuple[str, str]]:
+    """`file Class.attribute` of each container that a method makes longer, and how."""
+    for room in ROOMS:
+        for path in sorted((ROOT / "addon" / room).rglob("*.py")):
+            name = str(path.relative_to(ROOT / "addon"))
+            tree = ast.parse(path.read_text("utf-8"))
+            for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+                containers = set(containers_of(owner))
+                for node in ast.walk(owner):
+                    grown = grown_by(node)
+                    if grown is None:
+                        continue
+                    attribute = ast.unparse(grown)
+                    is_own = attribute.removeprefix("self.")
+                    if is_own in containers or not attribute.startswith("self."):
+                        yield f"{name} {owner.name}.{is_own}", ast.unparse(node)
+
+
+def grown_by(node: ast.AST) -> ast.Attribute | None:
+    """The attribute that a statement or call may make longer, or None."""
+    grown: ast.expr | None = None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        grown = node.func.value if node.func.attr in GROWS else None
+    elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.BitOr):
+        grown = node.target
+        if not (isinstance(grown, ast.Attribute) and ast.unparse(grown).startswith("self.")):
+            return None
+    elif isinstance(node, ast.Assign):
+        grown = next((each.value for each in node.targets if isinstance(each, ast.Subscript)), None)
+    return grown if isinstance(grown, ast.Attribute) else None
+
+
+def containers_of(owner: ast.ClassDef) -> Iterator[str]:
+    """The attributes of a class that are containers, by their annotation or first value."""
+    for node in ast.walk(owner):
+        if isinstance(node, ast.AnnAssign):
+            if any(kind in ast.unparse(node.annotation) for kind in KINDS):
+                yield ast.unparse(node.target).removeprefix("self.")
+        elif isinstance(node, ast.Assign):
+            value = node.value
+            made = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+            if (
+                isinstance(value, ast.List | ast.Dict | ast.Set)
+                or (isinstance(value, ast.Constant) and isinstance(value.value, bytes))
+                or any(kind in made for kind in KINDS)
+            ):
+                for target in node.targets:
+                    yield ast.unparse(target).removeprefix("self.")
+
+
+def test_whatever_grows_has_a_row() -> None:
+    found: dict[str, str] = {}
+    for name, how in changes():
+        found.setdefault(name, how)
+    assert {name: how for name, how in found.items() if name not in BOUNDS} == {}
+    assert set(BOUNDS) - set(found) == set()
