@@ -582,5 +582,15 @@ CREATE TABLE unpriced_lines (
 
 ;
 --
-INSERT INTO alembic_version (version_num) VALUES ('0011');
+CREATE TABLE segments (
+	opened_at TEXT NOT NULL, 
+	exchange_id TEXT NOT NULL, 
+	packed TEXT NOT NULL, 
+	CONSTRAINT pk_segments PRIMARY KEY (opened_at, exchange_id)
+)
+ WITHOUT ROWID
+
+;
+--
+INSERT INTO alembic_version (version_num) VALUES ('0012');
 --

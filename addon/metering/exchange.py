@@ -70,6 +70,8 @@ class Readable:
     """Of the body as the client sent it; None: not known."""
     input_tokens: int | None = None
     """Estimate for an encoded body, which may be too long to be decoded again."""
+    segments: str | None = None
+    """Of a chat request, packed (`segments.py`)."""
 
 
 NOT_READ = Readable(data=b"", decoded_bytes=0)

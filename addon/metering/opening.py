@@ -18,6 +18,7 @@ from addon.metering.requests.agents import NO_AGENT, agent_of
 from addon.metering.requests.messages import Request
 from addon.metering.requests.path_keys import redacted_path
 from addon.metering.requests.redaction import credentials_of
+from addon.metering.segments import segments_in_steps
 from addon.metering.troubles import Troubles
 from ledger.model.duplicates import request_digest_in_steps
 from ledger.model.exchange import Exchange, Source
@@ -53,6 +54,8 @@ class Rules:
     tags: Mapping[str, str] = field(default_factory=dict)
     """For every exchange; they override a client's tags."""
     takes_client_tags: bool = True
+    keeps_segments: bool = False
+    """Whether chat requests are kept as hashes of their parts."""
     project: str | None = None
     """The project and branch of every request; None: unknown."""
     git_branch: str | None = None
@@ -97,7 +100,7 @@ def open_exchange(
     attempt = troubles.attempt
     encoding = headers.get("content-encoding", "").strip()
     if readable is None:
-        readable = attempt(_readable, request, troubles) or NOT_READ
+        readable = attempt(_readable, request, troubles, rules) or NOT_READ
     facts = attempt(read_request, route, readable.data, headers) or RequestFacts()
     model = facts.model
     if is_handshake and model is None and query:
@@ -120,6 +123,7 @@ def open_exchange(
         request_bytes=len(request.body.data) if request.body.is_whole else None,
         # A handshake has no body.
         request_digest=None if is_handshake else readable.digest,
+        segments=readable.segments if route.dialect.operation == "chat" else None,
         usage_asked=facts.usage_asked,
         key_fingerprint=fingerprint,
         key_hint=hint,
@@ -158,7 +162,9 @@ def is_read_in_steps(request: Request, rules: Rules) -> bool:
     return _route_of(request, is_named=is_named) is not None
 
 
-def readable_in_steps(request: Request, troubles: Troubles) -> Generator[None, None, Readable]:
+def readable_in_steps(
+    request: Request, troubles: Troubles, rules: Rules
+) -> Generator[None, None, Readable]:
     """The request body in the form to parse. With pauses."""
     encoding = request.headers.get("content-encoding", "")
     digest = None
@@ -168,17 +174,26 @@ def readable_in_steps(request: Request, troubles: Troubles) -> Generator[None, N
     short = yield from short_in_steps(body.data)
     if short.lost is not None:
         troubles.add(short.lost)
+    segments = None
+    if rules.keeps_segments and _is_chat(request, rules):
+        segments = yield from segments_in_steps(body.data, rules.secret)
     return Readable(
         data=short.data,
         decoded_bytes=len(body.data),
         digest=digest,
         input_tokens=estimate.input_tokens_of(body.data) if encoding and body.is_whole else None,
+        segments=segments,
     )
 
 
-def _readable(request: Request, troubles: Troubles) -> Readable:
+def _is_chat(request: Request, rules: Rules) -> bool:
+    route = _route_of(request, is_named=_upstream_of(request, rules) is not None)
+    return route is not None and route.dialect.operation == "chat"
+
+
+def _readable(request: Request, troubles: Troubles, rules: Rules) -> Readable:
     """As `readable_in_steps`, without pauses."""
-    steps = readable_in_steps(request, troubles)
+    steps = readable_in_steps(request, troubles, rules)
     while True:
         try:
             next(steps)

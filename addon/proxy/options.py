@@ -59,6 +59,7 @@ class Settings:
     capture: Path | None = None
     tags: Mapping[str, str]
     takes_client_tags: bool = True
+    keeps_segments: bool = True
     project: str | None = None
     """Facts about every request that the program around the proxy knows; no option has them."""
     git_branch: str | None = None
@@ -81,6 +82,7 @@ class Settings:
             secret=secret,
             tags=self.tags,
             takes_client_tags=self.takes_client_tags,
+            keeps_segments=self.keeps_segments,
             project=self.project,
             git_branch=self.git_branch,
             upstreams=self.upstreams,
@@ -98,6 +100,7 @@ class Values(Protocol):
     tee_capture: str | None
     tee_tags: str | None
     tee_client_tags: str | None
+    tee_segments: str | None
     tee_log: str | None
     tee_log_format: str | None
     tee_prices: str | None
@@ -120,6 +123,8 @@ HELP = {
     "default: captures hold prompts and answers.",
     "tee_tags": "Tags for every exchange: team=search,env=prod. They win over a client's tags.",
     "tee_client_tags": "Tags in a client's x-tokentee-tag header: allow (default), ignore.",
+    "tee_segments": "Keep sizes and keyed hashes of the parts of chat requests, no text, for "
+    "`tokentee cache`: on (default), off.",
     "tee_log": "What to log beside trouble: off (default); exchanges: one line for each exchange.",
     "tee_log_format": "How log lines look: text (default); json: one object for each line.",
     "tee_prices": "Price override file (TOML).",
@@ -162,6 +167,7 @@ def parse(values: Values) -> Settings:
         takes_client_tags=_one_of(
             "tee_client_tags", values.tee_client_tags, {"allow": True, "ignore": False}
         ),
+        keeps_segments=_one_of("tee_segments", values.tee_segments, {"on": True, "off": False}),
         log=_one_of("tee_log", values.tee_log, {str(what): what for what in Log}),
         log_as_json=_one_of("tee_log_format", values.tee_log_format, {"text": False, "json": True}),
         prices=_file(values.tee_prices),

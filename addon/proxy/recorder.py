@@ -190,7 +190,8 @@ class Recorder(Traffic):
         """Begin an exchange, with turns of other connections while the body is read."""
         running.opening.add(flow.id)
         try:
-            readable = await in_turns(readable_in_steps(request, troubles), troubles) or NOT_READ
+            steps = readable_in_steps(request, troubles, running.rules)
+            readable = await in_turns(steps, troubles) or NOT_READ
             if running.is_over:
                 flow.kill()
             else:

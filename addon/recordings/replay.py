@@ -225,7 +225,9 @@ class Replay:
         from addon.metering.opening import Rules
         from addon.recordings import metered
 
-        return partial(metered.meter, rules=Rules(node=self._node, secret=self._secret))
+        return partial(
+            metered.meter, rules=Rules(node=self._node, secret=self._secret, keeps_segments=True)
+        )
 
     def _queue_metered(self) -> None:
         """Queue a batch at once. The writer writes what it finds: one by one, it would write many

@@ -103,8 +103,18 @@ def describe(*, ledger: LedgerOption = None) -> None:
 def drop(
     *,
     before: Annotated[
-        str, typer.Option(metavar="WHEN", help="Exchanges opened before: 2026-01-01, 400d; UTC.")
+        str,
+        typer.Option(
+            "--before",
+            "--keep",
+            metavar="WHEN",
+            help="Exchanges opened before: 2026-01-01, 400d; UTC.",
+        ),
     ],
+    segments: Annotated[
+        bool,
+        typer.Option("--segments", help="Drop only what `tokentee cache` and `context` read."),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Drop them; this cannot be undone.")] = False,
     ledger: LedgerOption = None,
 ) -> None:
@@ -120,6 +130,9 @@ def drop(
 
     moment = period.moment(before, datetime.now(UTC))
     with db.disposing(db.ensure(ledger or urls.default_url())) as engine:
+        if segments:
+            _print(f"segments of {retention.drop_segments_before(engine, moment)} requests dropped")
+            return
         count = retention.count_before(engine, moment)
         if not yes:
             _print(

@@ -16,8 +16,12 @@ from ledger.store.tables import (
     SUMS_BY_DAY,
     exchanges,
     hourly_usage,
+    segments,
     stale_days,
 )
+
+DROP_SEGMENTS_MAX = 1_000
+"""Requests of one transaction."""
 
 
 def drop_before(
@@ -37,6 +41,23 @@ def count_before(engine: Engine, before: datetime) -> int:
         return connection.execute(
             sa.select(sa.func.count()).select_from(exchanges).where(_ended_before(before))
         ).scalar_one()
+
+
+def drop_segments_before(engine: Engine, before: datetime) -> int:
+    """Drop the segments of requests that were opened before a moment; how many requests."""
+    old = sa.select(segments.c.opened_at, segments.c.exchange_id).where(
+        segments.c.opened_at < before
+    )
+    key = sa.tuple_(segments.c.opened_at, segments.c.exchange_id)
+    dropped = 0
+    while True:
+        with db.writing(engine) as connection:
+            count = connection.execute(
+                sa.delete(segments).where(key.in_(old.limit(DROP_SEGMENTS_MAX)))
+            ).rowcount
+        dropped += count
+        if count < DROP_SEGMENTS_MAX:
+            return dropped
 
 
 def _ended_before(moment: datetime) -> sa.ColumnElement[bool]:
@@ -61,6 +82,10 @@ def _drop_months(engine: Engine, before: datetime) -> int:
             hour = hourly_usage.c.hour
             connection.execute(
                 sa.delete(hourly_usage).where(hour >= _begin(month), hour < _begin(end))
+            )
+            opened_at = segments.c.opened_at
+            connection.execute(
+                sa.delete(segments).where(opened_at >= _begin(month), opened_at < _begin(end))
             )
             for name in partitions.names(month):
                 table = name.partition("_p")[0]

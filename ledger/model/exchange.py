@@ -106,6 +106,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
         str | None, Column("The agent that made the request: claude-code, codex, …")
     ] = None
     parent_session_id: Annotated[str | None, Column("The session that started this session")] = None
+    segments: str | None = None
+    """The packed segments of the request (`segments.py`); a table of their own keeps them."""
 
     # settled
     response_id: Annotated[

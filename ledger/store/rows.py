@@ -4,11 +4,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ledger.model.columns import columns_of
 from ledger.model.exchange import Exchange, Outcome, Source, State
 from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 
-_EXCHANGE = Exchange.__struct_fields__
+_EXCHANGE = tuple(columns_of(Exchange))
 _COUNTS = tuple(
     name for name in Usage.__struct_fields__ if name not in ("tool_units", "further", "remarks")
 )

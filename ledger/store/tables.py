@@ -5,6 +5,7 @@ readings    what the meter read; append-only, the highest revision counts
 charges     priced lines of a reading; append-only, the highest revision of each line counts
 daily, daily_by, hourly_usage, hourly, unpriced_lines, stale_days   sums of days that are over
             (`rollup.py`)
+segments    sizes and hashes of the parts of a chat request; dropped before the others
 meta, learned, nodes, outbox, set_aside   internal state of the ledger
 
 Every key holds the exchange's id and its `opened_at`: PostgreSQL partitions all three tables by
@@ -209,6 +210,17 @@ charges = sa.Table(
     _check("amount_picousd = quantity * unit_picousd", "amount_is_exact"),
     comment="Priced lines of a reading; append-only",
     # Clustered by its key: the four lines of an exchange lie together, without a second index.
+    sqlite_with_rowid=False,
+)
+
+segments = sa.Table(
+    "segments",
+    metadata,
+    _instant("opened_at", "The exchange's opened_at", nullable=False),
+    _text("exchange_id", "The exchange", nullable=False),
+    _text("packed", "Kinds, names, sizes and keyed hashes of its parts, packed", nullable=False),
+    sa.PrimaryKeyConstraint("opened_at", "exchange_id"),
+    comment="The parts of a chat request, without their text",
     sqlite_with_rowid=False,
 )
 

@@ -196,6 +196,7 @@ def bundle_of(entry: Entry) -> bundles.Bundle:
             charged.append(
                 [f"{identity}.{ordinal}", exchange.id, key[0], identity, ordinal, 1, *figures]
             )
+    kept = [[key[0], exchange.id, exchange.segments]] if exchange.segments else []
     names = ("id", "exchange_id", "opened_at")
     return bundles.Bundle(
         keys=(key,),
@@ -203,12 +204,13 @@ def bundle_of(entry: Entry) -> bundles.Bundle:
             batch_insert.EXCHANGE_COLUMNS,
             (*names, *batch_insert.READING_COLUMNS),
             (*names, "reading_id", "ordinal", "revision", *batch_insert.CHARGE_COLUMNS),
+            ("opened_at", "exchange_id", "packed"),
         ),
         rows=tuple(
             orjson.dumps(
                 table, default=instant_text, option=orjson.OPT_PASSTHROUGH_DATETIME
             ).decode()
-            for table in ([facts], read_rows, charged)
+            for table in ([facts], read_rows, charged, kept)
         ),
     )
 

@@ -53,6 +53,7 @@ INTAKE_COLUMNS = (
     "reading_id",
     *(f"reading_{name}" for name in READING_COLUMNS),
     "charges",
+    "segments",
 )
 _NO_READING: Row = [None] * (len(INTAKE_COLUMNS) - len(EXCHANGE_COLUMNS))
 _NO_ROW: Row = [None] * len(INTAKE_COLUMNS)
@@ -106,7 +107,7 @@ def settled_row(
     values = reading_values(reading)
     charged = _charged(lines)
     found = _digest(reading.exchange_id, values, charged)
-    return [*_exchange_row(exchange, node), found, *values, charged.decode()]
+    return [*_exchange_row(exchange, node), found, *values, charged.decode(), exchange.segments]
 
 
 def reading_id(reading: Reading, lines: Sequence[Charge]) -> str:
@@ -124,7 +125,7 @@ def cleaned(row: Row) -> Row:
 
 def uncharged(row: Row) -> Row:
     """The row without its charges: an unpriced row is better than none."""
-    return [*row[:-1], None if row[-1] is None else "[]"]
+    return [*row[:-2], None if row[-2] is None else "[]", row[-1]]
 
 
 def note(row: Row, reason: str) -> None:
@@ -207,7 +208,7 @@ def setup(*, spooling: bool) -> list[str]:
     programs = {
         # An open row is only inserted; everything else is done at its end (a sixth less, measured).
         "NEW.state = 'open'": [_UPSERT, *noting],
-        "NEW.state <> 'open'": [_UPSERT, _READ, _CHARGE_LINES, _LINK, *noting],
+        "NEW.state <> 'open'": [_UPSERT, _READ, _CHARGE_LINES, _SEGMENTS, _LINK, *noting],
     }
     return [
         *links.sqlite_single_view(_LINKING),
@@ -267,6 +268,12 @@ FROM json_each(NEW.charges) AS line
 WHERE EXISTS (
   SELECT 1 FROM readings
   WHERE opened_at = NEW.opened_at AND exchange_id = NEW.id AND id = NEW.reading_id)
+ON CONFLICT DO NOTHING
+"""
+
+_SEGMENTS = """
+INSERT INTO segments (opened_at, exchange_id, packed)
+SELECT NEW.opened_at, NEW.id, NEW.segments WHERE NEW.segments IS NOT NULL
 ON CONFLICT DO NOTHING
 """
 

@@ -173,7 +173,7 @@ def test_a_large_body_is_read_in_steps_with_the_same_result(body: bytes, encodin
     found: list[Readable] = []
 
     def run() -> Generator[None, None, None]:
-        found.append((yield from readable_in_steps(request, troubles)))
+        found.append((yield from readable_in_steps(request, troubles, RULES)))
 
     assert len(list(run())) > 20
     in_steps = open_exchange(

@@ -1,0 +1,206 @@
+"""Pure. The parts of a chat request in wire order, without their text (`ledger/model/segments.py`).
+
+A part's hash leaves out cache breakpoints, which clients move with each turn. Shapes that are read:
+OpenAI chat and Responses, Anthropic messages, Bedrock Converse, Gemini.
+"""
+
+import hmac
+from collections.abc import Generator, Iterator
+from typing import Any, NamedTuple
+
+import orjson
+
+from addon.dialects.facts import clean
+from addon.dialects.request import PARSED_BYTES_MAX
+from addon.framing import json_values
+from ledger.model.segments import HASH_BYTES, NAME_MAX, Kind, Part, Segment, pack
+
+BODY_BYTES_MAX = 4 * 1024 * 1024
+VALUES_MAX = 40_000
+"""Keys and brackets in a body longer than one that is parsed in one step anyway: a few pictures or
+documents beside a conversation have fewer."""
+PIECES_MAX = 2_000
+"""Parts of a request; each costs 2 µs."""
+STEP_BYTES = 256 * 1024
+STEP_PIECES = 250
+_TTL = {"5m": 1, "1h": 2}
+_CALLS = ("tool_use", "function_call", "custom_tool_call", "server_tool_use", "mcp_call")
+_RESULTS = (
+    "tool_result",
+    "function_call_output",
+    "custom_tool_call_output",
+    "web_search_tool_result",
+)
+_IMAGES = ("image", "image_url", "input_image", "document", "input_file", "file", "input_audio")
+_KEYS = {  # Bedrock's Converse and Gemini name a part by its only key
+    "toolUse": Part.TOOL_CALL,
+    "functionCall": Part.TOOL_CALL,
+    "toolResult": Part.TOOL_RESULT,
+    "functionResponse": Part.TOOL_RESULT,
+    "image": Part.IMAGE,
+    "inlineData": Part.IMAGE,
+    "inline_data": Part.IMAGE,
+    "fileData": Part.IMAGE,
+    "document": Part.IMAGE,
+}
+
+
+class _Piece(NamedTuple):
+    kind: Kind
+    part: Part
+    name: str
+    value: Any
+
+
+def segments_in_steps(body: bytes, secret: bytes) -> Generator[None, None, str | None]:
+    """The packed segments of a decoded chat request. With pauses.
+
+    None: it is no chat request, or it is longer or has more values than is read for this.
+    """
+    if not secret or not 0 < len(body) <= BODY_BYTES_MAX or body.startswith(b"--"):
+        return None
+    if len(body) > PARSED_BYTES_MAX:
+        values_count = 0
+        for mark in (b'":', b"[", b"{"):
+            values_count += body.count(mark)
+            yield
+        if values_count > VALUES_MAX:
+            return None
+    values = json_values.strict_loads(body)
+    if not isinstance(values, dict):
+        return None
+    found: list[Segment] = []
+    read = 0
+    for piece in _pieces(values):
+        if isinstance(piece.value, dict) and "cachePoint" in piece.value:
+            if found:
+                found[-1] = found[-1]._replace(breakpoint=1)
+            continue
+        content, mark_ = _without_breakpoints(piece.value)
+        data = orjson.dumps(content)
+        # SHA-256 takes half of the time of BLAKE2 where the processor has instructions for it.
+        digest = hmac.digest(secret, data, "sha256")[:HASH_BYTES]
+        found.append(Segment(piece.kind, piece.part, piece.name, len(data), mark_, digest))
+        if len(found) > PIECES_MAX:
+            return None
+        read += len(data)
+        if read > STEP_BYTES or len(found) % STEP_PIECES == 0:
+            read = 0
+            yield
+    if not found:
+        return None
+    return pack(found, automatic=_ttl_of(values.get("cache_control")))
+
+
+def _pieces(values: dict[str, Any]) -> Iterator[_Piece]:
+    tools = values.get("tools")
+    if not isinstance(tools, list):
+        config = values.get("toolConfig")
+        tools = _list(config.get("tools")) if isinstance(config, dict) else []
+    for tool in tools:
+        declared = tool.get("functionDeclarations") if isinstance(tool, dict) else None
+        for each in declared if isinstance(declared, list) else (tool,):
+            yield _Piece(Kind.TOOLS, Part.TEXT, _tool_name(each), each)
+    for name in ("system", "instructions", "systemInstruction", "system_instruction"):
+        given = values.get(name)
+        if isinstance(given, dict):
+            given = given.get("parts")
+        for each in _parts(given):
+            yield _Piece(Kind.SYSTEM, Part.TEXT, "system", each)
+    messages = values.get("messages", values.get("contents", values.get("input")))
+    is_head = True
+    for message in _parts(messages):
+        role = _name(message.get("role")) if isinstance(message, dict) else "user"
+        is_head = is_head and role in ("system", "developer")
+        yield from _of_message(message, role, Kind.SYSTEM if is_head else Kind.MESSAGES)
+
+
+def _of_message(message: Any, role: str, kind: Kind) -> Iterator[_Piece]:
+    """The parts of a message; each holds the role, as a change of it breaks a cache too."""
+    if not isinstance(message, dict):
+        yield _Piece(kind, Part.TEXT, role, [role, message])
+        return
+    content = message.get("content", message.get("parts"))
+    if (not role and content is None) or message.get("type") in (*_CALLS, *_RESULTS):
+        part, name = _part_of(message, role or "assistant")
+        yield _Piece(kind, part, name, message)
+        return
+    for each in _parts(content):
+        part, name = _part_of(each, role)
+        if role in ("tool", "function"):
+            part = Part.TOOL_RESULT
+        if isinstance(each, dict) and "cachePoint" in each:
+            yield _Piece(kind, part, name, each)
+        else:
+            yield _Piece(kind, part, name, [role, each])
+    for call in _list(message.get("tool_calls")):
+        yield _Piece(kind, Part.TOOL_CALL, _tool_name(call), [role, call])
+
+
+def _part_of(value: Any, role: str) -> tuple[Part, str]:
+    """What a part is, and its role or, of a call, the name of the tool."""
+    if not isinstance(value, dict):
+        return Part.TEXT, role
+    shape = value.get("type")
+    if shape in _CALLS:
+        return Part.TOOL_CALL, _name(value.get("name")) or role
+    if shape in _RESULTS:
+        return Part.TOOL_RESULT, role
+    if shape in _IMAGES:
+        return Part.IMAGE, role
+    if shape is None:
+        for key, part in _KEYS.items():
+            if key in value:
+                held = value[key]
+                called = _name(held.get("name")) if isinstance(held, dict) else ""
+                return part, (called or role) if part is Part.TOOL_CALL else role
+    return Part.TEXT, role
+
+
+def _without_breakpoints(value: Any, depth: int = 2) -> tuple[Any, int]:
+    """The value without `cache_control` in it, and its lifetime: 0 none, 1 five minutes, 2 an hour.
+
+    Breakpoints stand in a part, or in a part of a tool's result.
+    """
+    if isinstance(value, list) and depth:
+        pairs = [_without_breakpoints(each, depth - 1) for each in value]
+        return [each for each, _ in pairs], max((ttl for _, ttl in pairs), default=0)
+    if not isinstance(value, dict):
+        return value, 0
+    mark = _ttl_of(value.get("cache_control"))
+    if "cache_control" in value:
+        value = {key: each for key, each in value.items() if key != "cache_control"}
+    if isinstance(value.get("content"), list):
+        inner, ttl = _without_breakpoints(value["content"])
+        if ttl:
+            value, mark = {**value, "content": inner}, max(mark, ttl)
+    return value, mark
+
+
+def _ttl_of(control: Any) -> int:
+    if not isinstance(control, dict):
+        return 0
+    ttl = control.get("ttl")
+    return _TTL.get(ttl, 1) if isinstance(ttl, str) else 1
+
+
+def _tool_name(tool: Any) -> str:
+    if not isinstance(tool, dict):
+        return ""
+    for key in ("function", "toolSpec"):
+        if isinstance(tool.get(key), dict):
+            tool = tool[key]
+    return _name(tool.get("name")) or _name(tool.get("type")) or _name(next(iter(tool), ""))
+
+
+def _name(value: Any) -> str:
+    return (clean(value, NAME_MAX) or "") if isinstance(value, str) else ""
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _parts(value: Any) -> list[Any]:
+    """A text alone is one part."""
+    return [value] if isinstance(value, str) else _list(value)

@@ -1,0 +1,126 @@
+"""Pure. The segments of a request: its tools, system prompt and parts of messages in wire order.
+
+No text of a prompt is kept. A segment has a keyed hash of its content, from which the hash of the
+prefix up to it follows: `prefix = BLAKE2b(prefix before + hash)`, both of 64 bits. Two requests
+share a prefix where these are equal.
+"""
+
+import binascii
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+HASH_BYTES = 8
+NAME_MAX = 64
+"""Characters of a role or of a tool's name."""
+SEGMENTS_MAX = 256
+PACKED_CHARACTERS_MAX = 65_536
+"""Of one request: 256 hashes and names of 64 characters take less."""
+UNPACKED_BYTES_MAX = 262_144
+
+
+class Kind(IntEnum):
+    """Where a segment stands in the request."""
+
+    TOOLS = 0
+    SYSTEM = 1
+    MESSAGES = 2
+
+
+class Part(IntEnum):
+    """What a segment is."""
+
+    TEXT = 0
+    TOOL_CALL = 1
+    TOOL_RESULT = 2
+    IMAGE = 3
+    JOINED = 4
+    """Older messages together; `digest` is that of the prefix up to their end."""
+
+
+class Segment(NamedTuple):
+    """One part of a request."""
+
+    kind: Kind
+    part: Part
+    name: str
+    """The tool's name, of a definition or a call; else the role."""
+    size: int
+    """As compact JSON, without cache breakpoints."""
+    breakpoint: int
+    """The lifetime that a cache breakpoint at its end asks for: 0 none, 1 five minutes, 2 an
+    hour."""
+    digest: bytes
+    """Keyed hash of the content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The segments of a request."""
+
+    parts: tuple[Segment, ...]
+    automatic: int = 0
+    """The lifetime that a breakpoint for the whole request asks for; as `Segment.breakpoint`."""
+
+    def prefixes(self) -> list[bytes]:
+        """The hash of the prefix up to the end of each segment."""
+        return _prefixes(self.parts)
+
+
+def pack(parts: Sequence[Segment], *, automatic: int = 0) -> str:
+    """The segments as one compact text. Of more than `SEGMENTS_MAX`, older messages are joined."""
+    if len(parts) > SEGMENTS_MAX:
+        parts = _joined(parts)
+    rows = [(each.kind, each.part, each.name, each.size, each.breakpoint) for each in parts]
+    hashes = b"".join(each.digest for each in parts)
+    packed = msgspec.msgpack.encode((1, automatic, rows, hashes))
+    return b64encode(zlib.compress(packed, 1)).decode()
+
+
+def unpack(text: str) -> Segments | None:
+    """The segments of a packed text; None: it is none, as a foreign bundle may hold."""
+    try:
+        reader = zlib.decompressobj()
+        data = reader.decompress(b64decode(text[:PACKED_CHARACTERS_MAX]), UNPACKED_BYTES_MAX)
+        _, automatic, rows, hashes = msgspec.msgpack.decode(data, type=_Packed)
+        parts = tuple(
+            Segment(Kind(kind), Part(part), name, size, mark, hashes[at * 8 : at * 8 + 8])
+            for at, (kind, part, name, size, mark) in enumerate(rows[:SEGMENTS_MAX])
+        )
+    except (ValueError, zlib.error, binascii.Error, msgspec.MsgspecError):
+        return None
+    return Segments(parts, automatic)
+
+
+type _Packed = tuple[int, int, list[tuple[int, int, str, int, int]], bytes]
+
+
+def _prefixes(parts: Sequence[Segment]) -> list[bytes]:
+    found: list[bytes] = []
+    prefix = bytes(HASH_BYTES)
+    for each in parts:
+        is_joined = each.part is Part.JOINED
+        prefix = each.digest if is_joined else blake2b(prefix + each.digest, digest_size=8).digest()
+        found.append(prefix)
+    return found
+
+
+def _joined(parts: Sequence[Segment]) -> list[Segment]:
+    """Without tools and system at most half, and the newest messages."""
+    head = min(
+        next((at for at, each in enumerate(parts) if each.kind is Kind.MESSAGES), len(parts)),
+        SEGMENTS_MAX // 2,
+    )
+    tail = len(parts) - (SEGMENTS_MAX - head - 1)
+    lost = parts[head:tail]
+    prefix = _prefixes(parts[:tail])[-1]
+    size = sum(each.size for each in lost)
+    mark = max(each.breakpoint for each in lost)
+    joined = Segment(lost[-1].kind, Part.JOINED, "", size, mark, prefix)
+    return [*parts[:head], joined, *parts[tail:]]

@@ -1,0 +1,223 @@
+"""A chat request is kept as the sizes and keyed hashes of its parts, and nothing of its text."""
+
+import random
+import string
+from datetime import timedelta
+
+import orjson
+import pytest
+import sqlalchemy as sa
+from msgspec import structs
+
+from addon.metering.opening import Rules, open_exchange
+from addon.metering.requests.messages import Body, Request
+from addon.metering.segments import BODY_BYTES_MAX, PIECES_MAX, segments_in_steps
+from addon.metering.troubles import Troubles
+from ledger.maintenance import retention
+from ledger.model.exchange import Source
+from ledger.model.segments import SEGMENTS_MAX, Kind, Part, Segments, unpack
+from ledger.store import db
+from ledger.sync import merging
+from tests.addon.metering.test_opening import REQUEST
+from tests.ledger.written import file_of, reading, settled, writing
+
+SECRET = b"the ledger's secret"
+
+
+def packed(body: object, secret: bytes = SECRET) -> str | None:
+    steps = segments_in_steps(body if isinstance(body, bytes) else orjson.dumps(body), secret)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def read(body: object, secret: bytes = SECRET) -> Segments:
+    text = packed(body, secret)
+    assert text is not None
+    found = unpack(text)
+    assert found is not None
+    return found
+
+
+TEXT = "a question that nobody may read"
+ANTHROPIC = {
+    "model": "claude",
+    "tools": [{"name": "grep", "input_schema": {}}, {"name": "bash", "input_schema": {}}],
+    "system": [{"type": "text", "text": TEXT, "cache_control": {"type": "ephemeral", "ttl": "1h"}}],
+    "messages": [
+        {"role": "user", "content": TEXT},
+        {"role": "assistant", "content": [{"type": "tool_use", "name": "grep", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "content": TEXT}]},
+        {"role": "user", "content": [{"type": "image", "source": {"data": "AAAA"}}]},
+    ],
+}
+CHAT = {
+    "tools": [
+        {"type": "function", "function": {"name": "grep"}},
+        {"type": "function", "function": {"name": "bash"}},
+    ],
+    "messages": [
+        {"role": "system", "content": TEXT},
+        {"role": "user", "content": TEXT},
+        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "grep"}}]},
+        {"role": "tool", "content": TEXT},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]},
+    ],
+}
+RESPONSES = {
+    "tools": [{"type": "function", "name": "grep"}, {"type": "custom", "name": "bash"}],
+    "instructions": TEXT,
+    "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": TEXT}]},
+        {"type": "function_call", "name": "grep", "arguments": "{}"},
+        {"type": "function_call_output", "output": TEXT},
+        {"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]},
+    ],
+}
+GEMINI = {
+    "tools": [{"functionDeclarations": [{"name": "grep"}, {"name": "bash"}]}],
+    "systemInstruction": {"parts": [{"text": TEXT}]},
+    "contents": [
+        {"role": "user", "parts": [{"text": TEXT}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "grep"}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "grep"}}]},
+        {"role": "user", "parts": [{"inlineData": {"data": "AAAA"}}]},
+    ],
+}
+CONVERSE = {
+    "toolConfig": {"tools": [{"toolSpec": {"name": "grep"}}, {"toolSpec": {"name": "bash"}}]},
+    "system": [{"text": TEXT}, {"cachePoint": {"type": "default"}}],
+    "messages": [
+        {"role": "user", "content": [{"text": TEXT}]},
+        {"role": "assistant", "content": [{"toolUse": {"name": "grep"}}]},
+        {"role": "user", "content": [{"toolResult": {"content": []}}]},
+        {"role": "user", "content": [{"image": {"format": "png"}}]},
+    ],
+}
+SHAPES = [ANTHROPIC, CHAT, RESPONSES, GEMINI, CONVERSE]
+NAMES = ["anthropic", "chat", "responses", "gemini", "converse"]
+
+
+@pytest.mark.parametrize("body", SHAPES, ids=NAMES)
+def test_the_parts_of_each_wire_format(body):
+    parts = read(body).parts
+    assert [(each.kind, each.part) for each in parts] == [
+        (Kind.TOOLS, Part.TEXT),
+        (Kind.TOOLS, Part.TEXT),
+        (Kind.SYSTEM, Part.TEXT),
+        (Kind.MESSAGES, Part.TEXT),
+        (Kind.MESSAGES, Part.TOOL_CALL),
+        (Kind.MESSAGES, Part.TOOL_RESULT),
+        (Kind.MESSAGES, Part.IMAGE),
+    ]
+    assert [parts[at].name for at in (0, 1, 3, 4)] == ["grep", "bash", "user", "grep"]
+
+
+def test_breakpoints_are_kept_apart_from_content():
+    bare = {**ANTHROPIC, "system": [{"type": "text", "text": TEXT}]}
+    assert [each.breakpoint for each in read(ANTHROPIC).parts] == [0, 0, 2, 0, 0, 0, 0]
+    assert [each.breakpoint for each in read(CONVERSE).parts] == [0, 0, 1, 0, 0, 0, 0]
+    assert read(bare).prefixes() == read(ANTHROPIC).prefixes()
+    assert read({**bare, "cache_control": {"type": "ephemeral"}}).automatic == 1
+
+
+def test_a_hash_needs_the_secret():
+    ours, others = read(CHAT).parts, read(CHAT, b"another").parts
+    assert not {each.digest for each in ours} & {each.digest for each in others}
+    assert packed(CHAT, b"") is None
+
+
+def test_older_messages_are_joined_and_a_prefix_stays_the_same():
+    messages = [{"role": "user", "content": f"message {at}"} for at in range(900)]
+    before, after = (read({**CHAT, "messages": messages[:end]}) for end in (890, 900))
+    assert len(after.parts) == SEGMENTS_MAX
+    assert sum(each.part is Part.JOINED for each in after.parts) == 1
+    assert before.prefixes()[-1] in after.prefixes()
+    assert sum(each.size for each in after.parts) > 900 * 20
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"no json",
+        b'--form\r\n{"messages":[]}',
+        {"model": "x"},
+        {"messages": [{"role": "user", "content": "x"}] * (PIECES_MAX + 1)},
+        b'{"messages":["' + b"x" * BODY_BYTES_MAX + b'"]}',
+        b'{"messages":[' + b"[{}]," * 100_000 + b"1]}",
+        b'{"messages":' + b"[" * 30_000,
+    ],
+)
+def test_other_bodies_have_no_segments(body):
+    assert packed(body) is None
+
+
+def test_odd_values_are_read_without_an_error():
+    chance = random.Random(29)
+    values: list[object] = [
+        None,
+        1,
+        "x",
+        [],
+        {},
+        [None],
+        {"type": []},
+        {"content": 3},
+        [[["x"]]],
+        {"name": {}},
+    ]
+    keys = ["tools", "system", "messages", "contents", "input", "toolConfig", "cache_control"]
+    inner = ["role", "content", "type", "parts", "tool_calls", "cache_control", "function", "text"]
+    for _ in range(2_000):
+        item = {name: chance.choice(values) for name in chance.sample(inner, 3)}
+        packed({name: chance.choice([*values, item, [item]]) for name in chance.sample(keys, 3)})
+
+
+def test_a_packed_text_that_is_none_is_refused():
+    assert unpack("no base64") is None
+    assert unpack("AAAA") is None
+
+
+def exchange_of(body: object, rules: Rules):
+    request: Request = structs.replace(REQUEST, body=Body(orjson.dumps(body)))
+    found = open_exchange(request, rules, exchange_id="e", source=Source.LIVE, troubles=Troubles())
+    assert found is not None
+    return found.opened
+
+
+def test_a_rule_keeps_them_or_not():
+    kept = exchange_of(CHAT, Rules(node="n", secret=SECRET, keeps_segments=True))
+    assert kept.segments == packed(CHAT)
+    assert exchange_of(CHAT, Rules(node="n", secret=SECRET)).segments is None
+
+
+def test_no_text_of_a_prompt_stands_in_the_ledger_and_segments_are_shipped_and_dropped(tmp_path):
+    chance = random.Random(7)
+    prompt = "".join(chance.choices(string.ascii_letters + " ", k=5_000))
+    body = {**CHAT, "messages": [{"role": "user", "content": prompt}]}
+    text = packed(body)
+    source, target = (f"sqlite:///{tmp_path / name}.sqlite3" for name in ("one", "two"))
+    exchange = structs.replace(settled("a"), segments=text)
+    with writing(source) as written:
+        written.ledger.settle(exchange, reading(exchange))
+    merging.sync(source, target)
+    for url in (source, target):
+        with db.disposing(db.open_existing(url)) as engine:
+            with engine.connect() as connection:
+                rows = connection.execute(sa.text("SELECT exchange_id, packed FROM segments"))
+                assert rows.all() == [("a", text)]
+            data = b"".join(
+                path.read_bytes()
+                for path in file_of(url).parent.glob(f"{file_of(url).name}*")
+                if path.is_file()
+            )
+            assert not any(prompt[at : at + 16].encode() in data for at in range(4_984))
+            assert b"openai" in data
+            before = exchange.opened_at
+            assert retention.drop_segments_before(engine, before) == 0
+            assert retention.drop_segments_before(engine, before + timedelta(seconds=1)) == 1
+            assert retention.count_before(engine, before + timedelta(seconds=1)) == 1
