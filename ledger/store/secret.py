@@ -202,7 +202,14 @@ def _made(path: Path, secret: bytes) -> bytes:
 def _replace(path: Path, secret: bytes) -> None:
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         file.write(secret.hex())
+        file.flush()
+        os.fsync(file.fileno())
     Path(file.name).replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # so that the name is there, too, after a power cut
+    finally:
+        os.close(folder)
 
 
 def _read(path: Path) -> bytes:

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from itertools import chain
+from operator import itemgetter
 from types import NoneType
 from typing import Any, get_args, get_origin
 
@@ -58,6 +59,8 @@ INTAKE_COLUMNS = (
 _NO_READING: Row = [None] * (len(INTAKE_COLUMNS) - len(EXCHANGE_COLUMNS))
 _NO_ROW: Row = [None] * len(INTAKE_COLUMNS)
 
+opened_at_of = itemgetter(EXCHANGE_COLUMNS.index("opened_at"))
+"""The moment of a row, as text that sorts."""
 _NODE = EXCHANGE_COLUMNS.index("node")
 _DEGRADED = EXCHANGE_COLUMNS.index("degraded")
 

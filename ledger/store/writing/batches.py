@@ -105,7 +105,10 @@ class Batches:
             self._execute(rows)
 
     def _execute(self, rows: Sequence[batch_insert.Row]) -> None:
-        self._file.connection.execute(*batch_insert.statement(rows))
+        # The earliest first: of many equal exchanges that end in reverse order, the first of a
+        # batch becomes the one that counts, and the others need to be linked once.
+        ordered = sorted(rows, key=batch_insert.opened_at_of)
+        self._file.connection.execute(*batch_insert.statement(ordered))
 
     def _write_alone(self, job: Job) -> None:
         """Write one row of a batch that was refused: as it is, or without its charges."""

@@ -47,6 +47,7 @@ class Incoming:
 
     def __init__(self, set_aside: SetAside) -> None:
         self.is_closed = False
+        self._closing = threading.Lock()
         self._queue: SimpleQueue[Job | Learned | _Signal] = SimpleQueue()
         self._opened: dict[str, _Opened] = {}
         """By the id of the exchange, the oldest first. Other threads change it meanwhile, so it is
@@ -77,12 +78,13 @@ class Incoming:
     def settle(self, job: Job) -> str | None:
         """Put a settled exchange; the reason why it was refused, or None."""
         self._under_way = max(0, self._under_way - 1)
-        if self.is_closed:
-            return "the ledger is closed"
-        if self._queue.qsize() >= WAITING_MAX:
-            return "the ledger is overrun"
-        self._settled_at.append(time.monotonic())
-        self._queue.put(job)
+        with self._closing:  # nothing comes behind the mark that stops the writer
+            if self.is_closed:
+                return "the ledger is closed"
+            if self._queue.qsize() >= WAITING_MAX:
+                return "the ledger is overrun"
+            self._settled_at.append(time.monotonic())
+            self._queue.put(job)
         # Only now: whoever is refused keeps the open row.
         self._opened.pop(job.exchange.id, None)
         if (gathering := self._gathering) is not None and self._has_enough():
@@ -96,9 +98,10 @@ class Incoming:
 
     def close(self) -> None:
         """Refuse everything from now on."""
-        if not self.is_closed:
-            self.is_closed = True
-            self._queue.put("stop")
+        with self._closing:
+            if not self.is_closed:
+                self.is_closed = True
+                self._queue.put("stop")
 
     def take(self, jobs: list[Job], lessons: list[Learned], wait_seconds: float | None) -> bool:
         """Move all queued items into the lists; whether the queue was closed.

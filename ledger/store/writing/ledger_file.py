@@ -1,15 +1,30 @@
 """Database. The SQLite file that the writer commits to: opening it, and watching that it stays.
 
-A file that is moved or removed still accepts writes, but no command would ever read them. So the
-writer checks the file at intervals. Before it closes a moved file it checkpoints the WAL into it;
-then it creates a new ledger under the name.
+SQLite finds the WAL of a database by the name that the database had when it was opened
+(https://www.sqlite.org/howtocorrupt.html, "Unlinking or renaming a database file while in use"). A
+file that is moved or removed still accepts writes, no command would ever read them, and a new file
+under the name would take the old one's WAL for its own. So:
+
+- After each commit, before it is reported, the writer compares the file of this name with the one
+  that it has open. If they differ, nothing is reported: the batch is written again, to the file
+  that has the name now. Exchanges have ids of their own, so one that is in both files is one.
+- Opening goes on under a lock file, one process at a time. A WAL that belongs to a file that was
+  moved goes after it, or aside, before any file is opened under the name. Which WAL belongs to
+  which file stands in the lock file.
+- Before a writer lets go of a moved file, it checkpoints the WAL into it.
+
+What SQLite cannot give: a file that is overwritten in place (`cp` over it) while writers have it
+open. Stop them first, or move the new file over it.
 """
 
 import contextlib
+import fcntl
+import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from ledger.model.errors import LedgerError
 from ledger.store.engines import advice, private_files, sqlite_file
@@ -26,6 +41,10 @@ WAL_KEPT_BYTES_MAX = 64_000_000
 WAL_WARNED_BYTES = 256_000_000
 """A WAL of this length is logged: a reader keeps its snapshot open, so no checkpoint can empty the
 WAL, and it grows by some 20 KB an exchange until that reader ends."""
+LOCK_CHARACTERS_MAX = 100
+LOCK_SECONDS_MAX = 30.0
+LOCK_PAUSE_SECONDS = 0.02
+"""How long a process waits for others that open the ledger: a migration may take that long."""
 CHECK_SECONDS = 1.0
 """How often the writer checks that its file still exists."""
 
@@ -48,9 +67,12 @@ class LedgerFile:
     def open(self) -> None:
         """Open the ledger, created or migrated if need be, and prepare the connection for
         batches. LedgerError if it cannot be opened."""
-        private_files.create(self._path)
-        inode = _inode(self._path)
-        connection = _connected(self._path, self._shown_url)
+        with _opening(self._path) as lock:
+            _part_from_stale_wal(self._path, lock)
+            private_files.create(self._path)
+            inode = _inode(self._path)
+            connection = _connected(self._path, self._shown_url)
+            _remember(self._path, lock)
         # In a large ledger, a row touches pages anywhere in two indices.
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
@@ -59,21 +81,29 @@ class LedgerFile:
             connection.execute(statement)
         self.connection, self._inode = connection, inode
 
+    def is_in_place(self) -> bool:
+        """Whether the connected file is the one that has the ledger's name."""
+        return self._inode is not None and _inode(self._path) == self._inode
+
     def check(self) -> None:
-        """Check that the connected file is the one that has the ledger's name."""
+        """Open the file that has the ledger's name, if that is another one now."""
         now = time.monotonic()
-        if now < self._check_at:
+        if now < self._check_at and self._inode is not None:
             return
-        if self._inode is None or _inode(self._path) != self._inode:
-            if self._inode is not None:
-                self._release()
-            self.open()
+        if not self.is_in_place():
+            self.change()
         self._check_wal_size()
         self._check_at = now + CHECK_SECONDS
 
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
+
+    def change(self) -> None:
+        """Let go of a file that was moved or removed, and open the one that has the name."""
+        if self._inode is not None:
+            self._release()
+        self.open()
 
     def _release(self) -> None:
         self._log("error", f"the ledger {self._path} was moved or removed; a new one is begun")
@@ -83,9 +113,11 @@ class LedgerFile:
                 self._log("error", f"a reader of {self._path} keeps its last commits in the WAL")
         except sqlite3.Error as error:
             self._log("error", f"the last commits of {self._path} stay in its WAL: {error}")
-        self._inode = None
-        # The last connection to close removes the WAL, so the new file does not find the old WAL.
-        self.connection.close()
+        inode, self._inode = self._inode, None
+        with _opening(self._path) as lock:
+            _part_from_stale_wal(self._path, lock, moved_to=_name_of_open_file(inode))
+            # Of a file that was moved, SQLite removes no WAL when the last connection closes.
+            self.connection.close()
 
     def _check_wal_size(self) -> None:
         size = 0
@@ -134,6 +166,74 @@ def _found_or_created(connection: sqlite3.Connection) -> str | None:
                 sqlite_file.create_schema(connection)
                 found = REVISION
     return found
+
+
+@contextlib.contextmanager
+def _opening(path: Path) -> Iterator[IO[str] | None]:
+    """Hold the lock file of a ledger: processes open it one after the other. None where there can
+    be no lock file: what is wrong with the place is said when the ledger is opened."""
+    try:
+        name = path.with_name(f"{path.name}-lock")
+        lock = os.fdopen(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), "r+")
+    except OSError:
+        yield None
+        return
+    with lock:
+        until = time.monotonic() + LOCK_SECONDS_MAX
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() >= until:
+                    raise sqlite3.OperationalError("database is locked") from None
+                time.sleep(LOCK_PAUSE_SECONDS)
+        yield lock
+
+
+def _remember(path: Path, lock: IO[str] | None) -> None:
+    """Note which WAL belongs to the file of this name."""
+    if lock is None:
+        return
+    lock.seek(0)
+    lock.truncate()
+    lock.write(f"{_inode(path)} {_inode(_wal(path))}\n")
+    lock.flush()
+
+
+def _part_from_stale_wal(path: Path, lock: IO[str] | None, moved_to: Path | None = None) -> None:
+    """Move the WAL of a file that does not have this name any more after it, or aside.
+
+    Who has it open goes on with it, and finds out before anything is reported.
+    """
+    if lock is None:
+        return
+    lock.seek(0)
+    words = lock.readline(LOCK_CHARACTERS_MAX).split()
+    ours = tuple(int(word) if word.isdigit() else None for word in words)
+    file, wal = _inode(path), _inode(_wal(path))
+    if wal is None or (file is not None and (len(ours) != 2 or wal != ours[1] or file == ours[0])):
+        return
+    for ending in ("-wal", "-shm"):
+        beside = path.with_name(f"{path.name}{ending}")
+        aside = path.with_name(f"{path.name}{ending}.{wal}")
+        target = aside if moved_to is None else moved_to.with_name(f"{moved_to.name}{ending}")
+        with contextlib.suppress(OSError):
+            beside.rename(aside if target.exists() else target)
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _name_of_open_file(inode: int | None) -> Path | None:
+    """The name that a file of this process has now; None where it has none, or none is known."""
+    for link in Path("/proc/self/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            name = link.readlink()
+            if link.stat().st_ino == inode and name.exists() and name.stat().st_ino == inode:
+                return name
+    return None
 
 
 def _inode(path: Path) -> int | None:

@@ -2,14 +2,28 @@
 are learnt."""
 
 import sqlite3
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from ledger.model import door
 from ledger.model.columns import TEXT_CHARACTERS_MAX
 from ledger.model.learned import Learned
+from ledger.store.engines import sqlite_file
 from ledger.store.schema.instants import instant_text
 
-_VALID = "SELECT origin, path, verdict, learned_at, expires_at FROM learned WHERE expires_at > ?"
+LESSONS_MAX = 2_000
+"""Upstreams and paths that are remembered, in memory and in the ledger, the newest. A client with
+an upstream of its own can invent paths without end."""
+LATE = timedelta(minutes=1)
+"""A lesson may be committed so much later than it was learned."""
+_VALID = (
+    "SELECT origin, path, verdict, learned_at, expires_at FROM learned "
+    "WHERE expires_at > ? AND learned_at > ? ORDER BY learned_at DESC LIMIT ?"
+)
+_FORGET = (
+    "DELETE FROM learned WHERE (origin, path) IN "
+    "(SELECT origin, path FROM learned ORDER BY learned_at DESC LIMIT -1 OFFSET ?)"
+)
 _KEEP = (
     "INSERT INTO learned (origin, path, verdict, learned_at, expires_at) "
     "VALUES (?, ?, ?, ?, ?) ON CONFLICT (origin, path) DO UPDATE SET "
@@ -18,8 +32,13 @@ _KEEP = (
 )
 
 
-def valid_at(connection: sqlite3.Connection, now: datetime) -> dict[tuple[str, str], Learned]:
-    """The lessons that have not expired, by origin and path."""
+def valid_at(
+    connection: sqlite3.Connection, now: datetime, *, since: datetime | None = None
+) -> dict[tuple[str, str], Learned]:
+    """The lessons that have not expired, by origin and path, the oldest first; `since`: only those
+    that were learned later."""
+    after = "" if since is None else instant_text(since)
+    found = connection.execute(_VALID, (instant_text(now), after, LESSONS_MAX)).fetchall()
     return {
         (origin, path): Learned(
             origin=origin,
@@ -28,21 +47,22 @@ def valid_at(connection: sqlite3.Connection, now: datetime) -> dict[tuple[str, s
             learned_at=datetime.fromisoformat(learned_at),
             expires_at=datetime.fromisoformat(expires_at),
         )
-        for origin, path, verdict, learned_at, expires_at in connection.execute(
-            _VALID, (instant_text(now),)
-        )
+        for origin, path, verdict, learned_at, expires_at in reversed(found)
     }
 
 
-def keep(connection: sqlite3.Connection, lesson: Learned) -> None:
-    """Insert a lesson, or replace the one for the same origin and path."""
-    connection.execute(
-        _KEEP,
+def keep(connection: sqlite3.Connection, lessons: Sequence[Learned]) -> None:
+    """Insert lessons, each in place of the one for the same origin and path, in one commit."""
+    rows = [
         (
             door.text_of(lesson.origin),
             door.text_of(lesson.path, TEXT_CHARACTERS_MAX),
             door.text_of(lesson.verdict),
             instant_text(lesson.learned_at),
             instant_text(lesson.expires_at),
-        ),
-    )
+        )
+        for lesson in lessons
+    ]
+    with sqlite_file.writing(connection):
+        connection.executemany(_KEEP, rows)
+        connection.execute(_FORGET, (LESSONS_MAX,))

@@ -44,6 +44,8 @@ from ledger.store.writing.jobs import Job, OnCommit, Receipt
 from ledger.store.writing.ledger_file import LedgerFile
 from ledger.store.writing.trouble import TROUBLE, Log, Trouble
 
+MOVES_MAX = 3
+"""Times that a batch is written again because the file was moved meanwhile."""
 RETRY_SECONDS = 0.5
 RETRY_SECONDS_MAX = 10.0
 NO_OFFSET = timedelta(0)
@@ -80,6 +82,8 @@ class Ledger:
         self._batches: Batches
         self._waiting: list[Job] = []
         self._lessons: list[Learned] = []
+        self._lessons_since: datetime | None = None
+        """Lessons of other processes that were learned before are known."""
         self._trouble = Trouble(path, log=log)
         self._file = LedgerFile(path, shown_url=shown_url, spooling=spooling, log=log)
         self._set_aside = SetAside(path.with_name(f"{path.name}-set-aside.jsonl"), log=log)
@@ -136,8 +140,16 @@ class Ledger:
 
     def learn(self, lesson: Learned) -> None:
         """Store a lesson about an upstream."""
-        self.learned[lesson.origin, lesson.path] = lesson
+        self._remember(lesson)
         self._incoming.learn(lesson)
+
+    def _remember(self, lesson: Learned) -> None:
+        """Keep a lesson in memory, in place of the oldest if there are too many."""
+        upstream = (lesson.origin, lesson.path)
+        self.learned.pop(upstream, None)
+        self.learned[upstream] = lesson
+        while len(self.learned) > lessons.LESSONS_MAX:
+            del self.learned[next(iter(self.learned))]
 
     def refresh_lessons(self) -> None:
         """Read the lessons of other processes. It blocks: do not call it on an event loop."""
@@ -145,10 +157,14 @@ class Ledger:
             contextlib.suppress(*TROUBLE),
             contextlib.closing(sqlite_file.connect(self._path)) as connection,
         ):
-            for upstream, lesson in lessons.valid_at(connection, datetime.now(UTC)).items():
+            found = lessons.valid_at(connection, datetime.now(UTC), since=self._lessons_since)
+            for upstream, lesson in found.items():
                 known = self.learned.get(upstream)
                 if known is None or known.learned_at < lesson.learned_at:
-                    self.learned[upstream] = lesson
+                    self._remember(lesson)
+            if found:
+                newest = max(each.learned_at for each in found.values())
+                self._lessons_since = newest - lessons.LATE
 
     @property
     def file(self) -> Path:
@@ -198,8 +214,9 @@ class Ledger:
                     retry_at = time.monotonic() + pause_seconds
                 else:
                     pause_seconds, retry_at = RETRY_SECONDS, 0.0
-            while self._lessons:
-                self._keep(self._lessons.pop(0))
+            if self._lessons:
+                self._keep(self._lessons)
+                self._lessons.clear()
             if self._waiting:
                 self._resolve(self._waiting, self._trouble.reason)
                 self._waiting = self._bounded(self._waiting)
@@ -216,6 +233,11 @@ class Ledger:
             try:
                 self._file.check()
                 self._batches.write(batch)
+                for _ in range(MOVES_MAX):
+                    if self._file.is_in_place():
+                        break
+                    self._file.change()  # the rows went where nobody looks for them
+                    self._batches.write(batch)
             except TROUBLE as error:
                 self._trouble.begin(error)
                 return waiting
@@ -230,14 +252,15 @@ class Ledger:
             waiting = waiting[batch_insert.ROWS_MAX :]
         return waiting
 
-    def _keep(self, lesson: Learned) -> None:
-        """Store a lesson; one that cannot be stored is learnt again."""
+    def _keep(self, learned: Sequence[Learned]) -> None:
+        """Store lessons; what cannot be stored is learnt again."""
         try:
-            lessons.keep(self._file.connection, lesson)
+            lessons.keep(self._file.connection, learned)
         except sqlite3.OperationalError:
             return
         except Exception as error:  # noqa: BLE001  # a lesson must not end the writer
-            self._set_aside.add(lesson, error)
+            for lesson in learned:
+                self._set_aside.add(lesson, error)
 
     def _bounded(self, waiting: list[Job]) -> list[Job]:
         """The newest settled rows up to the bound, then open rows up to the bound."""

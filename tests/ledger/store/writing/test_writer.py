@@ -14,6 +14,7 @@ from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.processes import nodes
 from ledger.store.writing import batch_insert
+from ledger.store.writing import lessons as lessons_module
 from ledger.store.writing.writer import Ledger
 from tests.ledger.written import (
     COST,
@@ -380,3 +381,25 @@ def test_a_ledger_that_cannot_be_read_teaches_nothing(new_sqlite, tmp_path):
         written.ledger._path = tmp_path / "none" / "there.sqlite3"
         written.ledger.refresh_lessons()
         assert written.ledger.learned == {}
+
+
+def test_lessons_are_bounded_and_written_together(new_sqlite, monkeypatch):
+    monkeypatch.setattr(lessons_module, "LESSONS_MAX", 5)
+    url = new_sqlite()
+    with writing(url) as written:
+        for number in range(20):
+            written.ledger.learn(
+                Learned(
+                    origin="o",
+                    path=f"/{number}",
+                    verdict="opt_in",
+                    learned_at=NOON + timedelta(seconds=number),
+                    expires_at=NOON + timedelta(days=9_000),
+                )
+            )
+        assert [path for _, path in written.ledger.learned] == [f"/{n}" for n in range(15, 20)]
+    engine = db.open_engine(url)
+    assert rows(engine, "SELECT path FROM learned ORDER BY learned_at") == [
+        (f"/{n}",) for n in range(15, 20)
+    ]
+    engine.dispose()
