@@ -74,6 +74,12 @@ COMMANDS = (
         summary="Budgets: spent, forecast; check exits 1 when over",
     ),
     Command(
+        name="cache",
+        module="ledger.commands.why",
+        attribute="cache",
+        summary="What broke prompt caches, and what it cost",
+    ),
+    Command(
         name="top",
         module="ledger.commands.top",
         attribute="top",

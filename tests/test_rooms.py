@@ -35,8 +35,9 @@ REPORTS = FIGURES | {"ledger.reports"}
 EXPORTS = REPORTS | {"ledger.exports"}
 RECONCILE = REPORTS | {"ledger.reconcile", "ledger.reconcile.vendors"}
 BUDGETS = REPORTS | {"ledger.budgets"}
+WHY = FIGURES | {"ledger.why"}
 PAGES = BUDGETS | {"ledger.pages"}
-COMMANDS = RECONCILE | PAGES | EXPORTS | {"ledger.pages.live", "ledger.commands"}
+COMMANDS = RECONCILE | WHY | PAGES | EXPORTS | {"ledger.pages.live", "ledger.commands"}
 LEDGER = COMMANDS | {"ledger"}
 
 FRAMING = {"addon.framing"}
@@ -72,6 +73,7 @@ ARROWS: dict[str, set[str]] = {
     "ledger.pages": PAGES,
     "ledger.pages.live": PAGES,
     "ledger.budgets": BUDGETS,
+    "ledger.why": WHY,
     "ledger.commands": COMMANDS,
     "ledger.commands.money": COMMANDS,
     "ledger": LEDGER,
@@ -133,6 +135,7 @@ IMPORT_SQLALCHEMY = {
     "ledger.maintenance",
     "ledger.maintenance.audit",
     "ledger.figures",
+    "ledger.why",
     "ledger.reports",
     "ledger.exports",
     "ledger.pages",

@@ -1,0 +1,243 @@
+"""Pure. Whether a request was served from the prompt cache, and if not, why.
+
+A request is compared with the earlier one of its session that shares most of its content. What that
+one left in the cache (read and written, or its whole input where caching is automatic) is what this
+one should have read.
+"""
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from ledger.model.segments import Kind, Part, Segment, Segments
+from ledger.why.caches import HOUR, Cache, cache_of
+
+HISTORY_MAX = 32
+"""Earlier requests of a session that are compared: side tasks of an agent run in between."""
+SESSIONS_MAX = 5_000
+STEPS_TOLERATED = 2
+"""A provider that counts in steps may leave out the step that a message's end falls into."""
+_KINDS = {Kind.TOOLS: "tools", Kind.SYSTEM: "system", Kind.MESSAGES: "messages"}
+
+
+class Reason(StrEnum):
+    """Why a request read less from the cache than was in it."""
+
+    HIT = "hit"
+    CHANGED = "changed"
+    EXPIRED = "expired"
+    MODEL = "model"
+    ACCOUNT = "account"
+    TOO_SHORT = "too short"
+    NO_BREAKPOINT = "no breakpoint"
+    FIRST = "first"
+    UNEXPLAINED = "unexplained"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request that was answered."""
+
+    id: str
+    opened_at: datetime
+    provider: str | None
+    dialect: str
+    model: str | None
+    key: str | None
+    session: str | None
+    segments: Segments
+    input_tokens: int
+    read_tokens: int
+    write_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of a request's prefix in the cache."""
+
+    asked: Asked
+    reason: Reason
+    lost_tokens: int = 0
+    """Tokens that were in the cache, or could have been, and were not read from it."""
+    how: str | None = None
+    """changed, added, removed or moved."""
+    kind: str | None = None
+    """tools, system or messages."""
+    name: str | None = None
+    """The tool, or the role."""
+    segment: str | None = None
+    """Its place: `tools[12] grep`."""
+
+
+class _Before:
+    """An earlier request."""
+
+    __slots__ = ("asked", "digests", "prefixes", "sizes")
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.prefixes = asked.segments.prefixes()
+        self.sizes = {each.digest: each.size for each in asked.segments.parts}
+        self.digests = frozenset(self.sizes)
+
+    @property
+    def last(self) -> bytes:
+        return self.prefixes[-1] if self.prefixes else b""
+
+
+class Judge:
+    """Judges requests in the order of their time."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[tuple[str | None, str | None], deque[_Before]] = OrderedDict()
+
+    def judge(self, asked: Asked) -> Verdict:
+        """The verdict on the next request."""
+        key = (asked.provider, asked.session)
+        history = self._sessions.setdefault(key, deque(maxlen=HISTORY_MAX))
+        self._sessions.move_to_end(key)
+        if len(self._sessions) > SESSIONS_MAX:
+            self._sessions.popitem(last=False)
+        now = _Before(asked)
+        verdict = _verdict(now, history)
+        history.append(now)
+        return verdict
+
+
+def _verdict(now: _Before, history: Sequence[_Before]) -> Verdict:
+    asked = now.asked
+    before = _nearest(now, history)
+    cache = cache_of(asked.dialect, asked.model)
+    if before is None:
+        return Verdict(asked=asked, reason=Reason.HIT if asked.read_tokens else Reason.FIRST)
+    in_cache = _left_by(before.asked)
+    if in_cache and asked.read_tokens >= in_cache - STEPS_TOLERATED * (cache.step - 1):
+        return Verdict(asked=asked, reason=Reason.HIT)
+    if not in_cache:
+        return _never_cached(now, before, cache)
+    reason = _reason(now, before, cache)
+    lost = in_cache - asked.read_tokens
+    if reason is not Reason.CHANGED:
+        return Verdict(asked=asked, reason=reason, lost_tokens=lost)
+    how, kind, name, segment = _difference(before, now)
+    return Verdict(
+        asked=asked,
+        reason=reason,
+        lost_tokens=lost,
+        how=how,
+        kind=kind,
+        name=name,
+        segment=segment,
+    )
+
+
+def _reason(now: _Before, before: _Before, cache: Cache) -> Reason:
+    """Why a request did not read what an earlier one had left."""
+    asked = now.asked
+    if asked.model != before.asked.model:
+        return Reason.MODEL
+    if asked.opened_at - before.asked.opened_at > _lifetime(before.asked, cache):
+        return Reason.EXPIRED
+    if before.last not in now.prefixes:
+        return Reason.CHANGED
+    if cache.is_explicit and not _has_breakpoint(asked.segments):
+        return Reason.NO_BREAKPOINT
+    return Reason.ACCOUNT if asked.key != before.asked.key else Reason.UNEXPLAINED
+
+
+def _never_cached(now: _Before, before: _Before, cache: Cache) -> Verdict:
+    """Nothing was in the cache although the requests share content."""
+    asked = now.asked
+    if asked.read_tokens:
+        return Verdict(asked=asked, reason=Reason.HIT)
+    if min(asked.input_tokens, before.asked.input_tokens) < cache.tokens_min:
+        return Verdict(asked=asked, reason=Reason.TOO_SHORT)
+    if cache.is_explicit and not _has_breakpoint(before.asked.segments):
+        shared = sum(before.sizes[each] for each in before.digests & now.digests)
+        total = sum(each.size for each in before.asked.segments.parts) or 1
+        lost = before.asked.input_tokens * shared // total
+        return Verdict(asked=asked, reason=Reason.NO_BREAKPOINT, lost_tokens=lost)
+    return Verdict(asked=asked, reason=Reason.UNEXPLAINED)
+
+
+def _nearest(now: _Before, history: Sequence[_Before]) -> _Before | None:
+    """The earlier request to compare with: the latest of those that share most content.
+
+    After a request for another model or with another key, it is the one before that, if this one
+    continues it. A side task that shares less than half with this request is no predecessor.
+    """
+    who = (now.asked.model, now.asked.key)
+    best = most = 0
+    found: _Before | None = None
+    ours: _Before | None = None
+    size = sum(now.sizes.values())
+    for each in history:
+        shared = sum(each.sizes[digest] for digest in each.digests & now.digests)
+        if not shared or 2 * shared < min(size, sum(each.sizes.values())):
+            continue
+        if shared >= best:
+            best, found = shared, each
+        if shared >= most and (each.asked.model, each.asked.key) == who:
+            most, ours = shared, each
+    is_another = found is not None and (found.asked.model, found.asked.key) != who
+    return ours if is_another and ours is not None and ours.last in now.prefixes else found
+
+
+def _left_by(asked: Asked) -> int:
+    """The tokens of a request that were in the cache after it."""
+    cache = cache_of(asked.dialect, asked.model)
+    if cache.is_explicit:
+        return asked.read_tokens + asked.write_tokens
+    if asked.input_tokens < cache.tokens_min:
+        return 0
+    return asked.input_tokens // cache.step * cache.step
+
+
+def _has_breakpoint(segments: Segments) -> bool:
+    return bool(segments.automatic) or any(each.breakpoint for each in segments.parts)
+
+
+def _lifetime(asked: Asked, cache: Cache) -> timedelta:
+    marks = [asked.segments.automatic, *(each.breakpoint for each in asked.segments.parts)]
+    return HOUR if cache.is_explicit and max(marks) == 2 else cache.lifetime
+
+
+def _difference(before: _Before, now: _Before) -> tuple[str, str, str, str]:
+    """How the first segment that differs does: (how, kind, name, place)."""
+    known = {prefix: at for at, prefix in enumerate(before.prefixes)}
+    shared = next(
+        (at for at in range(len(now.prefixes) - 1, -1, -1) if now.prefixes[at] in known), None
+    )
+    new_at = 0 if shared is None else shared + 1
+    old_at = 0 if shared is None else known[now.prefixes[shared]] + 1
+    olds, news = before.asked.segments.parts, now.asked.segments.parts
+    old, new = olds[old_at], news[new_at] if new_at < len(news) else None
+    if new is None:
+        return _named("removed", olds, old_at)
+    left = Counter(each.digest for each in olds[old_at:])
+    come = Counter(each.digest for each in news[new_at:])
+    old_stays = come[old.digest] >= left[old.digest]
+    new_was = left[new.digest] >= come[new.digest]
+    if old_stays and new_was:
+        to = _place(news, new_at, old.digest) - new_at
+        since = _place(olds, old_at, new.digest) - old_at
+        return _named("moved", olds, old_at) if to >= since else _named("moved", news, new_at)
+    if old_stays:
+        return _named("added", news, new_at)
+    if new_was:
+        return _named("removed", olds, old_at)
+    return _named("changed", news, new_at)
+
+
+def _place(parts: Sequence[Segment], start: int, digest: bytes) -> int:
+    return next(at for at in range(start, len(parts)) if parts[at].digest == digest)
+
+
+def _named(how: str, parts: Sequence[Segment], at: int) -> tuple[str, str, str, str]:
+    one = parts[at]
+    kind = _KINDS[one.kind]
+    number = sum(each.kind == one.kind for each in parts[:at])
+    name = "older messages" if one.part is Part.JOINED else one.name
+    return how, kind, name, f"{kind}[{number}] {name}".rstrip()
