@@ -23,6 +23,7 @@ PIECES_MAX = 2_000
 """Parts of a request; each costs 2 µs."""
 STEP_BYTES = 256 * 1024
 STEP_PIECES = 250
+_CONTROL = b'"cache_control"'
 _TTL = {"5m": 1, "1h": 2}
 _CALLS = ("tool_use", "function_call", "custom_tool_call", "server_tool_use", "mcp_call")
 _RESULTS = (
@@ -53,22 +54,19 @@ class _Piece(NamedTuple):
 
 
 def segments_in_steps(body: bytes, secret: bytes) -> Generator[None, None, str | None]:
-    """The packed segments of a decoded chat request. With pauses.
+    """The packed segments of a decoded chat request. With pauses: between two, the body is passed
+    once, by native code, or `STEP_PIECES` parts are read.
 
     None: it is no chat request, or it is longer or has more values than is read for this.
     """
     if not secret or not 0 < len(body) <= BODY_BYTES_MAX or body.startswith(b"--"):
         return None
-    if len(body) > PARSED_BYTES_MAX:
-        values_count = 0
-        for mark in (b'":', b"[", b"{"):
-            values_count += body.count(mark)
-            yield
-        if values_count > VALUES_MAX:
-            return None
-    values = json_values.strict_loads(body)
-    if not isinstance(values, dict):
+    if len(body) > PARSED_BYTES_MAX and (yield from _values_in_steps(body)) > VALUES_MAX:
         return None
+    values = json_values.strict_loads(body)
+    yield
+    if not isinstance(values, dict):
+        values = {}
     found: list[Segment] = []
     read = 0
     for piece in _pieces(values):
@@ -76,11 +74,15 @@ def segments_in_steps(body: bytes, secret: bytes) -> Generator[None, None, str |
             if found:
                 found[-1] = found[-1]._replace(breakpoint=1)
             continue
-        content, mark_ = _without_breakpoints(piece.value)
-        data = orjson.dumps(content)
+        try:
+            data, mark = _content_of(piece.value)
+        except TypeError:  # it is nested deeper than orjson writes
+            return None
+        if len(data) > STEP_BYTES:
+            yield
         # SHA-256 takes half of the time of BLAKE2 where the processor has instructions for it.
         digest = hmac.digest(secret, data, "sha256")[:HASH_BYTES]
-        found.append(Segment(piece.kind, piece.part, piece.name, len(data), mark_, digest))
+        found.append(Segment(piece.kind, piece.part, piece.name, len(data), mark, digest))
         if len(found) > PIECES_MAX:
             return None
         read += len(data)
@@ -90,6 +92,23 @@ def segments_in_steps(body: bytes, secret: bytes) -> Generator[None, None, str |
     if not found:
         return None
     return pack(found, automatic=_ttl_of(values.get("cache_control")))
+
+
+def _values_in_steps(body: bytes) -> Generator[None, None, int]:
+    count = 0
+    for mark in (b'":', b"[", b"{"):
+        count += body.count(mark)
+        yield
+    return count
+
+
+def _content_of(piece: Any) -> tuple[bytes, int]:
+    """A part as compact JSON without breakpoints, and the lifetime of its own."""
+    data = orjson.dumps(piece)
+    if _CONTROL not in data:
+        return data, 0
+    content, mark = _without_breakpoints(piece)
+    return orjson.dumps(content), mark
 
 
 def _pieces(values: dict[str, Any]) -> Iterator[_Piece]:
@@ -157,24 +176,25 @@ def _part_of(value: Any, role: str) -> tuple[Part, str]:
     return Part.TEXT, role
 
 
-def _without_breakpoints(value: Any, depth: int = 2) -> tuple[Any, int]:
-    """The value without `cache_control` in it, and its lifetime: 0 none, 1 five minutes, 2 an hour.
+def _without_breakpoints(piece: Any) -> tuple[Any, int]:
+    """A part without `cache_control` in it and in the parts of its content (a tool's result), and
+    its lifetime: 0 none, 1 five minutes, 2 an hour."""
+    has_role = isinstance(piece, list) and len(piece) == 2
+    role, value = piece if has_role else (None, piece)
+    value, mark = _bare(value)
+    if isinstance(value, dict) and isinstance(value.get("content"), list):
+        inner = [_bare(each) for each in value["content"][:PIECES_MAX]]
+        mark = max(mark, *(ttl for _, ttl in inner), 0)
+        rest = value["content"][PIECES_MAX:]
+        value = {**value, "content": [*(each for each, _ in inner), *rest]}
+    return ([role, value] if has_role else value), mark
 
-    Breakpoints stand in a part, or in a part of a tool's result.
-    """
-    if isinstance(value, list) and depth:
-        pairs = [_without_breakpoints(each, depth - 1) for each in value]
-        return [each for each, _ in pairs], max((ttl for _, ttl in pairs), default=0)
-    if not isinstance(value, dict):
+
+def _bare(value: Any) -> tuple[Any, int]:
+    if not isinstance(value, dict) or "cache_control" not in value:
         return value, 0
-    mark = _ttl_of(value.get("cache_control"))
-    if "cache_control" in value:
-        value = {key: each for key, each in value.items() if key != "cache_control"}
-    if isinstance(value.get("content"), list):
-        inner, ttl = _without_breakpoints(value["content"])
-        if ttl:
-            value, mark = {**value, "content": inner}, max(mark, ttl)
-    return value, mark
+    ttl = _ttl_of(value["cache_control"])
+    return {key: each for key, each in value.items() if key != "cache_control"}, ttl
 
 
 def _ttl_of(control: Any) -> int:

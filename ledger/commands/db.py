@@ -129,24 +129,21 @@ def drop(
     from ledger.text import period
 
     moment = period.moment(before, datetime.now(UTC))
+    drop_old = retention.drop_segments_before if segments else retention.drop_before
+    dropping = "segments of {} requests were dropped" if segments else "{} exchanges were dropped"
     with db.disposing(db.ensure(ledger or urls.default_url())) as engine:
-        if segments:
-            _print(f"segments of {retention.drop_segments_before(engine, moment)} requests dropped")
-            return
-        count = retention.count_before(engine, moment)
-        if not yes:
+        if not (yes or segments):
+            count = retention.count_before(engine, moment)
             _print(
                 f"{count} exchanges were opened before {moment:%Y-%m-%d %H:%M} UTC; "
                 "--yes drops them"
             )
             raise typer.Exit(1)
-        dropped = retention.drop_before(engine, moment)
-    _print(f"{dropped} exchanges were dropped")
+        _print(dropping.format(drop_old(engine, moment)))
     path = urls.file_of(engine.url)
     for copy in private_files.copies_of(path) if path else ():
         with db.disposing(db.open_existing(f"sqlite:///{copy}")) as engine:
-            dropped = retention.drop_before(engine, moment)
-        _print(f"{dropped} exchanges were dropped from the copy {copy}")
+            _print(dropping.format(drop_old(engine, moment)) + f" from the copy {copy}")
 
 
 def sync(

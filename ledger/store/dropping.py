@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.store import db
 from ledger.store.keys import Key
 from ledger.store.schema.instants import instant_text
-from ledger.store.tables import charges, exchanges, meta, readings, segments
+from ledger.store.tables import OF_EXCHANGES, exchanges, meta
 
 DROPPED_UNTIL = "dropped_until"
 """The key in `meta` of the moment of the newest dropped exchange: a `duplicate_of` may point at a
@@ -68,7 +68,10 @@ def _delete(connection: Connection, keys: list[Key]) -> None:
         )
     else:
         chosen = "SELECT value ->> 0, value ->> 1 FROM json_each(:keys)"
-    for table in (segments, charges, readings, exchanges):
+    existing = set(sa.inspect(connection).get_table_names())
+    for table in OF_EXCHANGES:
+        if table.name not in existing:
+            continue
         key = "id" if table is exchanges else "exchange_id"
         connection.execute(
             sa.text(f"DELETE FROM {table.name} WHERE (opened_at, {key}) IN ({chosen})"),

@@ -224,6 +224,10 @@ segments = sa.Table(
     sqlite_with_rowid=False,
 )
 
+OF_EXCHANGES = (segments, charges, readings, exchanges)
+"""The tables with rows of an exchange, in the order in which these can be dropped. A copy of a
+ledger with an older schema does not have all of them."""
+
 # Index of the rare lines, so that the views find quickly that an ordinary reading has none.
 for _name, _rule in (
     ("ix_charges_revised", charges.c.revision > 1),

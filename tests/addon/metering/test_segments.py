@@ -1,14 +1,17 @@
 """A chat request is kept as the sizes and keyed hashes of its parts, and nothing of its text."""
 
+import hmac
 import random
 import string
 from datetime import timedelta
+from types import SimpleNamespace
 
 import orjson
 import pytest
 import sqlalchemy as sa
 from msgspec import structs
 
+from addon.metering import segments
 from addon.metering.opening import Rules, open_exchange
 from addon.metering.requests.messages import Body, Request
 from addon.metering.segments import BODY_BYTES_MAX, PIECES_MAX, segments_in_steps
@@ -123,6 +126,61 @@ def test_breakpoints_are_kept_apart_from_content():
     assert read({**bare, "cache_control": {"type": "ephemeral"}}).automatic == 1
 
 
+def test_breakpoints_stand_in_the_parts_of_results_and_after_parts_of_messages():
+    mark = {"cache_control": {"type": "ephemeral"}}
+    text = {"type": "text", "text": TEXT}
+    marked, bare = (
+        {"messages": [{"role": "user", "content": [{"type": "tool_result", "content": content}]}]}
+        for content in ([text, {**text, **mark}], [text, text])
+    )
+    assert [each.breakpoint for each in read(marked).parts] == [1]
+    assert read(marked).prefixes() == read(bare).prefixes()
+    point = {"cachePoint": {"type": "default"}}
+    body = {**CONVERSE, "system": [point], "toolConfig": {"tools": [point]}}
+    body["messages"] = [{"role": "user", "content": [{"text": TEXT}, point, {"text": TEXT}]}]
+    assert [each.breakpoint for each in read(body).parts] == [1, 0]
+
+
+def test_nested_results_are_read_without_recursion():
+    for depth, is_read in ((100, True), (200, False), (500, False)):
+        value = b'[{"cache_control":{},"content":' * depth + b"[]" + b"}]" * depth
+        body = b'{"messages":[{"role":"user","content":' + value + b"}]}"
+        assert (packed(body) is not None) is is_read
+    assert len(read({"tools": [["cache_control", 2, {"cache_control": {}}]]}).parts) == 1
+
+
+def test_large_bodies_are_read_in_steps(monkeypatch):
+    """The work between two pauses: passes of native code over bytes, and parts."""
+    done = [0, 0]
+
+    def counted(work, at):
+        def do(*given):
+            result = work(*given)
+            done[0] += len(result if isinstance(result, bytes) else given[at])
+            done[1] += 1
+            return result
+
+        return do
+
+    monkeypatch.setattr(
+        segments, "json_values", SimpleNamespace(strict_loads=counted(orjson.loads, 0))
+    )
+    monkeypatch.setattr(segments, "orjson", SimpleNamespace(dumps=counted(orjson.dumps, 0)))
+    monkeypatch.setattr(segments, "hmac", SimpleNamespace(digest=counted(hmac.digest, 1)))
+    large = "x" * (BODY_BYTES_MAX - 1_000)
+    for contents in ([large], ["x" * 20_000] * 190, ["x" * 300] * 1_900):
+        body = orjson.dumps({"messages": [{"role": "user", "content": each} for each in contents]})
+        turns = []
+        for _ in segments.segments_in_steps(body, SECRET):
+            turns.append(tuple(done))
+            done[:] = [0, 0]
+        turns.append(tuple(done))
+        done[:] = [0, 0]
+        assert max(size for size, _ in turns) <= BODY_BYTES_MAX
+        assert max(count for _, count in turns) <= 2 * segments.STEP_PIECES
+        assert sum(count for _, count in turns) == 2 * len(contents) + 1
+
+
 def test_a_hash_needs_the_secret():
     ours, others = read(CHAT).parts, read(CHAT, b"another").parts
     assert not {each.digest for each in ours} & {each.digest for each in others}
@@ -149,6 +207,7 @@ def test_older_messages_are_joined_and_a_prefix_stays_the_same():
         {"messages": [{"role": "user", "content": "x"}] * (PIECES_MAX + 1)},
         b'{"messages":["' + b"x" * BODY_BYTES_MAX + b'"]}',
         b'{"messages":[' + b"[{}]," * 100_000 + b"1]}",
+        b'{"messages":[' + b"[{}]," * 240_000 + b"1]}",
         b'{"messages":' + b"[" * 30_000,
     ],
 )

@@ -111,7 +111,12 @@ def test_dropping_reaches_the_copies_of_every_older_schema(tokentee, tmp_path, r
     ended = "SELECT COUNT(*) FROM exchanges WHERE state != 'open'"
     copied = db.open_existing(f"sqlite:///{copy}")
     assert row(copied, ended) != (0,)
-    result = tokentee("db", "drop", "--before", "2100-01-01", "--yes", "--ledger", str(path))
+    words = ("db", "drop", "--before", "2100-01-01", "--ledger", str(path))
+    result = tokentee(*words, "--segments")
+    assert result.exit_code == 0
+    assert f"segments of 0 requests were dropped from the copy {copy}" in result.stderr
+    assert row(copied, ended) != (0,)
+    result = tokentee(*words, "--yes")
     assert result.exit_code == 0
     assert f"exchanges were dropped from the copy {copy}" in result.stderr
     assert row(copied, ended) == (0,)

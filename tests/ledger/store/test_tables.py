@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from ledger.store import db
 from ledger.store.schema.columns import Instant, JsonText
 from ledger.store.schema.instants import instant_text
-from ledger.store.tables import PARTITIONED, exchanges, metadata
+from ledger.store.tables import OF_EXCHANGES, PARTITIONED, exchanges, metadata
 from tests.ledger.written import opened, put, row, settled, whole
 
 PARTITIONED_TABLES = [metadata.tables[name] for name in PARTITIONED]
@@ -27,6 +27,16 @@ def test_money_and_tokens_are_integers_and_constraints_have_names(table):
         if column.name.endswith(("_picousd", "_tokens", "_bytes")):
             assert isinstance(column.type, sa.BigInteger), column.name
     assert all(constraint.name for constraint in table.constraints)
+
+
+def test_every_table_with_rows_of_an_exchange_loses_them_with_it():
+    inner = {"unpriced_lines", "outbox", "set_aside"}  # sums, and what a spool has yet to ship
+    keyed = {
+        table.name
+        for table in metadata.sorted_tables
+        if "opened_at" in table.c and ("exchange_id" in table.c or table is exchanges)
+    }
+    assert keyed - inner == {table.name for table in OF_EXCHANGES}
 
 
 @pytest.mark.parametrize("table", PARTITIONED_TABLES, ids=lambda table: table.name)
