@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from addon.dialects.request import read_request
 from addon.dialects.routes import DIALECTS, match
 from addon.metering.answers.meter import Meter
-from ledger.model.usage import BILLING_FIELDS, SIZE_STEPS
+from ledger.model.usage import BILLING_FIELDS, COUNT_MAX, SIZE_STEPS
 from ledger.pricing import rules
 from ledger.pricing.prices import PriceBook
 from tests.ledger.priced import amounts, cost, exchange, reading
@@ -162,6 +162,22 @@ def test_reasoning_that_is_billed_beside_the_completion(provider, billed):
     assert (usage.output_tokens, usage.reasoning_tokens) == (50, 20)
     read = reading(output_tokens=50, reasoning_tokens=20, tool_units=usage.tool_units)
     assert amounts(PriceBook().price(exchange("gpt-4.1"), read))["output"][0] == billed
+
+
+def test_a_sum_of_completion_and_reasoning_beyond_any_count_is_not_billed():
+    most = COUNT_MAX
+    details = {"reasoning_tokens": 1}
+    usage = {"completion_tokens": most, "completion_tokens_details": details}
+    body = {"choices": [{"message": {"content": "x"}}], "usage": usage}
+    read = metered("openai.chat", body, provider="vercel").usage()
+    assert (read.output_tokens, read.tool_units) == (most, {})
+
+
+@pytest.mark.parametrize("response", ["lost", {"chat_get_completion": "lost"}, {}, None])
+def test_a_page_of_batch_results_without_an_answer_gives_no_figures(response):
+    results = [{"batch_request_id": "a", "batch_result": {"response": response}}]
+    usage = metered("xai.batch_results", {"results": results}).usage()
+    assert (usage.input_tokens, usage.output_tokens) == (None, None)
 
 
 def batch_of(*answers):

@@ -1,4 +1,11 @@
-from addon.dialects.counts import Counts, lookup, object_at, objects_at, unknown_keys
+from addon.dialects.counts import (
+    Counts,
+    lookup,
+    object_at,
+    objects_at,
+    unknown_counts,
+    unknown_keys,
+)
 
 
 def test_the_first_that_is_reported_counts() -> None:
@@ -88,3 +95,14 @@ def test_remarks_are_bounded_and_each_stands_once() -> None:
         counts.first("key0")
     assert len(counts.remarks) == 16
     assert counts.remarks[0] == "key0 is no count: 'x'"
+
+
+def test_unknown_counts_are_bounded_and_leave_out_what_is_no_unit() -> None:
+    usage = {"speed_tokens": 0, "seconds": 4, "made_up": {"tokens": 3, "name": "x"}}
+    assert unknown_counts(usage, frozenset()) == {"made_up_tokens": 3}
+    many = {f"made_up_{n}_tokens": n + 1 for n in range(1_000)}
+    first = {key: value for key, value in many.items() if value <= 16}
+    assert unknown_counts(many, frozenset()) == first
+    assert unknown_counts({"made_up": many}, frozenset()) == {
+        f"made_up_{key}": value for key, value in first.items()
+    }

@@ -102,7 +102,9 @@ def test_what_is_open_when_a_websocket_ends_is_settled_as_it_ended():
     session = MeteredSession(handshake)
     create = {"type": "response.create", "model": "gpt-5", "input": PROMPT}
     session.message(json.dumps(create).encode(), from_client=True, at=AT)
+    assert session.is_open
     (settled,) = session.end(End.CLIENT_LEFT, at=AT)
+    assert not session.is_open
     assert isinstance(settled, Settled)
     assert settled.exchange.outcome is Outcome.CLIENT_LEFT
     assert settled.exchange.degraded == "no capture"

@@ -567,6 +567,7 @@ def test_after_a_turn_of_reading_the_loop_is_left_alone_for_a_while():
 
 OBJECTS_BYTES = 96 * 1024
 """What a tap, its meter and its stripper take beside the bytes that they keep."""
+SHORTEST = 2
 OVERSIZE = 1.25
 """A buffer that grows has room for an eighth more."""
 STREAMS = {
@@ -582,12 +583,14 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("strips", [True, False], ids=["editing", "listening"])
-@pytest.mark.parametrize("size", [2, 1_999])
+@pytest.mark.parametrize("size", [SHORTEST, 1_999])
 @pytest.mark.parametrize("stream", STREAMS)
 def test_what_a_tap_takes_is_counted(stream: str, size: int, strips: bool):
     """Its objects, not only their bytes: upstream chooses how long a chunk is."""
     budget = MemoryBudget()
     body = STREAMS[stream]
+    if size == SHORTEST:
+        body = body[:50_000]  # its objects take many times its bytes
     kind = "text/event-stream" if body.startswith((b"data", b"\n")) else "application/json"
     encoding = "gzip" if stream == "gzip" else ""
     tap = Tap(

@@ -209,7 +209,7 @@ def test_the_cases_of_the_repository(tmp_path: Path, seed: int):
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_the_corpus(tmp_path: Path, seed: int, say_at_end: Say):
     if not CORPUS.is_dir():
         pytest.skip(f"the recorded corpus is not beside the project ({CORPUS})")
