@@ -80,6 +80,18 @@ COMMANDS = (
         summary="What broke prompt caches, and what it cost",
     ),
     Command(
+        name="context",
+        module="ledger.commands.why",
+        attribute="context",
+        summary="What fills the input: tools, messages, images",
+    ),
+    Command(
+        name="what-if",
+        module="ledger.commands.why",
+        attribute="what_if",
+        summary="What another model would have cost",
+    ),
+    Command(
         name="top",
         module="ledger.commands.top",
         attribute="top",

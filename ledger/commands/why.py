@@ -1,5 +1,7 @@
-"""Wiring. `tokentee cache`: what broke prompt caches."""
+"""Wiring. Why requests cost what they cost: `tokentee cache`, `context`, `what-if`."""
 
+import json
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -8,6 +10,7 @@ import typer
 from ledger.commands.options import LedgerOption, NamesOption, Only, Prices, Since, Until
 
 SHOWN_MAX = 10
+"""Rows of a table; JSON has all."""
 
 
 class Form(StrEnum):
@@ -48,9 +51,6 @@ def cache(
     was in the cache, or could have been, and was not read. Requests without segments
     (tee_segments=off, recorded earlier, dropped) are left out.
     """
-    import json
-
-    from ledger.commands.output import console
     from ledger.commands.scope import scope_of
     from ledger.figures.queries import existing_ledger
     from ledger.pricing.prices import PriceBook
@@ -60,18 +60,148 @@ def cache(
     with existing_ledger(ledger) as engine:
         found = reading.priced(engine, scope, session, PriceBook.load(prices))
         rows = reading.rows(found, by and str(by))
+    columns = ("requests", "tokens", "list_value_usd", "first_at", "last_at", "example")
+    head = (str(by),) if by else ("reason", "how", "segment")
+    _print(rows, (*head, *columns), form)
+
+
+def context(
+    *,
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only requests of this session.")
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    only: Only = None,
+    form: Annotated[Form, typer.Option("--format", "-f", help="Output format.")] = Form.TABLE,
+    names: NamesOption = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """What fills the input: system prompt, tool definitions, messages, tool results, images.
+
+    Tokens are shares by bytes of the input that the provider reported; the rows add up to it.
+    Requests without segments (tee_segments=off, recorded earlier, dropped) are left out.
+    """
+    from ledger.commands.scope import scope_of
+    from ledger.figures.queries import existing_ledger
+    from ledger.why import reading
+
+    with existing_ledger(ledger) as engine:
+        found = reading.context(engine, scope_of(since, until, only, names), session)
+    if found.without_segments:
+        typer.echo(f"{found.without_segments} requests have no segments: left out", err=True)
+    if form is Form.TABLE:
+        total = sum(int(str(row["tokens"])) for row in found.rows) or 1
+        for row in found.rows:
+            row["share"] = f"{int(str(row['tokens'])) / total:.1%}"
+    _print(
+        found.rows,
+        ("session", "agent", "part", "name", "bytes", "tokens", "share", "calls", "list_value_usd"),
+        form,
+    )
+    unused = [row for row in found.rows if row["unused"]]
+    if unused and form is Form.TABLE:
+        count, tokens = (
+            len({row["name"] for row in unused}),
+            sum(int(str(row["tokens"])) for row in unused),
+        )
+        usd = sum(float(str(row["list_value_usd"] or 0)) for row in unused)
+        typer.echo(
+            f"tools that were never called: {count}, {tokens} tokens "
+            f"and ${usd:.4f}; {tokens // found.requests} tokens and ${usd / found.requests:.6f} a "
+            f"request, ${usd * found.per_month:.2f} a month at this rate",
+            err=True,
+        )
+
+
+class CacheIs(StrEnum):
+    """Which breakpoints requests are taken to have."""
+
+    ON = "on"
+    OFF = "off"
+
+
+def what_if(
+    *,
+    model: Annotated[str, typer.Option(metavar="MODEL", help="The model to price.")],
+    since: Since = None,
+    until: Until = None,
+    only: Only = None,
+    cache: Annotated[
+        CacheIs | None,
+        typer.Option(
+            help="on: every request asks for caching; off: none is cached; default: as they were "
+            "sent.",
+            show_default=False,
+        ),
+    ] = None,
+    form: Annotated[Form, typer.Option("--format", "-f", help="Output format.")] = Form.TABLE,
+    prices: Prices = None,
+    names: NamesOption = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """What the same tokens would have cost with another model.
+
+    Cached tokens are simulated from segments and times. Another model counts other tokens for the
+    same text, and gives other answers: neither is known.
+    """
+    from ledger.commands.scope import scope_of
+    from ledger.figures.queries import existing_ledger
+    from ledger.pricing.prices import PriceBook
+    from ledger.why import reading
+    from ledger.why.simulation import Breakpoints
+
+    breakpoints = Breakpoints(cache.value) if cache else Breakpoints.AS_SENT
+    with existing_ledger(ledger) as engine:
+        found = reading.what_if(
+            engine,
+            scope_of(since, until, only, names),
+            model,
+            breakpoints,
+            PriceBook.load(prices),
+        )
+    rows = [dict(found.found._asdict())]
+    if form is Form.JSON:
+        typer.echo(json.dumps(rows[0]))
+    else:
+        _print(rows, tuple(rows[0]), form)
+    typer.echo(
+        f"recorded cached tokens: {found.recorded_cached_tokens}. Not known: how {model} counts "
+        "tokens, what it would have answered, and when its provider drops a prefix early"
+        + (
+            f"; {found.without_segments} requests have no segments: their recorded cached tokens"
+            if found.without_segments
+            else ""
+        ),
+        err=True,
+    )
+
+
+def _print(rows: Sequence[Mapping[str, object]], columns: Sequence[str], form: Form) -> None:
     if form is Form.JSON:
         typer.echo(json.dumps(rows))
         return
     from rich.table import Table
 
+    from ledger.commands.output import console
     from ledger.text.printable import printable
 
-    columns = ("requests", "tokens", "list_value_usd", "first_at", "last_at", "example")
-    head = (str(by),) if by else ("reason", "how", "segment")
-    table = Table(*head, *columns, box=None)
+    table = Table(*(_HEADS.get(name, name) for name in columns), box=None)
     for row in rows[:SHOWN_MAX]:
-        table.add_row(
-            *(printable("" if row[name] is None else str(row[name])) for name in (*head, *columns))
-        )
+        table.add_row(*(printable(_cell(row[name])) for name in columns))
     console().print(table)
+
+
+_HEADS = {
+    "list_value_usd": "list $",
+    "recorded_list_value_usd": "recorded $",
+    "cached_tokens": "cached",
+    "first_at": "first",
+    "last_at": "last",
+}
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return "" if value is None else str(value)

@@ -8,17 +8,15 @@ one should have read.
 from collections import Counter, OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from ledger.model.segments import Kind, Part, Segment, Segments
-from ledger.why.caches import HOUR, Cache, cache_of
+from ledger.why.caches import Cache, cache_of
 
 HISTORY_MAX = 32
 """Earlier requests of a session that are compared: side tasks of an agent run in between."""
 SESSIONS_MAX = 5_000
-STEPS_TOLERATED = 2
-"""A provider that counts in steps may leave out the step that a message's end falls into."""
 _KINDS = {Kind.TOOLS: "tools", Kind.SYSTEM: "system", Kind.MESSAGES: "messages"}
 
 
@@ -36,6 +34,17 @@ class Reason(StrEnum):
     UNEXPLAINED = "unexplained"
 
 
+_DIAGNOSES = {
+    "model_changed": (Reason.MODEL, None),
+    "tools_changed": (Reason.CHANGED, "tools"),
+    "system_changed": (Reason.CHANGED, "system"),
+    "messages_changed": (Reason.CHANGED, "messages"),
+}
+"""What Anthropic says (https://platform.claude.com/docs/en/build-with-claude/cache-diagnostics,
+read 2026-11-23); it counts before what the segments show. Its other words say that it does not
+know."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """A request that was answered."""
@@ -51,6 +60,20 @@ class Asked:
     input_tokens: int
     read_tokens: int
     write_tokens: int
+    account: str | None = None
+    """Keyed hash of the organization or workspace that was billed; None: not known."""
+    diagnosis: str | None = None
+    """What the provider says that broke the cache, in its own word."""
+
+    @property
+    def owner(self) -> str | None:
+        """Whose cache it is, as far as it is known."""
+        return self.account or self.key
+
+    @property
+    def cache(self) -> Cache:
+        """The cache that applied."""
+        return cache_of(self.dialect, self.model, self.opened_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,17 +97,28 @@ class Verdict:
 class _Before:
     """An earlier request."""
 
-    __slots__ = ("asked", "digests", "prefixes", "sizes")
+    __slots__ = ("asked", "digests", "marks", "prefixes", "sizes")
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         self.prefixes = asked.segments.prefixes()
         self.sizes = {each.digest: each.size for each in asked.segments.parts}
         self.digests = frozenset(self.sizes)
+        self.marks = marks(asked.segments)
 
     @property
-    def last(self) -> bytes:
-        return self.prefixes[-1] if self.prefixes else b""
+    def kept(self) -> bytes:
+        """The prefix that the request left in the cache."""
+        at = self.marks[-1][0] if self.marks and self.asked.cache.breakpoints else -1
+        return self.prefixes[at] if self.prefixes else b""
+
+
+def marks(segments: Segments) -> list[tuple[int, int]]:
+    """The places of breakpoints, and their lifetimes."""
+    found = [(at, each.breakpoint) for at, each in enumerate(segments.parts) if each.breakpoint]
+    if segments.automatic and segments.parts:
+        found.append((len(segments.parts) - 1, segments.automatic))
+    return found
 
 
 class Judge:
@@ -109,19 +143,21 @@ class Judge:
 def _verdict(now: _Before, history: Sequence[_Before]) -> Verdict:
     asked = now.asked
     before = _nearest(now, history)
-    cache = cache_of(asked.dialect, asked.model)
     if before is None:
         return Verdict(asked=asked, reason=Reason.HIT if asked.read_tokens else Reason.FIRST)
     in_cache = _left_by(before.asked)
-    if in_cache and asked.read_tokens >= in_cache - STEPS_TOLERATED * (cache.step - 1):
-        return Verdict(asked=asked, reason=Reason.HIT)
     if not in_cache:
-        return _never_cached(now, before, cache)
-    reason = _reason(now, before, cache)
+        return _never_cached(now, before)
+    if asked.read_tokens >= in_cache - asked.cache.tolerance:
+        return Verdict(asked=asked, reason=Reason.HIT)
     lost = in_cache - asked.read_tokens
+    reason, told = _DIAGNOSES.get(asked.diagnosis or "", (None, None))
+    reason = reason or _reason(now, before)
     if reason is not Reason.CHANGED:
         return Verdict(asked=asked, reason=reason, lost_tokens=lost)
     how, kind, name, segment = _difference(before, now)
+    if told not in (None, kind):
+        return Verdict(asked=asked, reason=reason, lost_tokens=lost, kind=told)
     return Verdict(
         asked=asked,
         reason=reason,
@@ -133,28 +169,31 @@ def _verdict(now: _Before, history: Sequence[_Before]) -> Verdict:
     )
 
 
-def _reason(now: _Before, before: _Before, cache: Cache) -> Reason:
+def _reason(now: _Before, before: _Before) -> Reason:
     """Why a request did not read what an earlier one had left."""
-    asked = now.asked
+    asked, cache = now.asked, before.asked.cache
     if asked.model != before.asked.model:
         return Reason.MODEL
-    if asked.opened_at - before.asked.opened_at > _lifetime(before.asked, cache):
+    longest = max((mark for _, mark in before.marks), default=0)
+    if asked.opened_at - before.asked.opened_at > cache.lifetime(longest):
         return Reason.EXPIRED
-    if before.last not in now.prefixes:
+    if before.kept not in now.prefixes:
         return Reason.CHANGED
-    if cache.is_explicit and not _has_breakpoint(asked.segments):
-        return Reason.NO_BREAKPOINT
-    return Reason.ACCOUNT if asked.key != before.asked.key else Reason.UNEXPLAINED
+    if cache.breakpoints:
+        end = now.prefixes.index(before.kept)
+        if not any(0 <= at - end < cache.look_back for at, _ in now.marks):
+            return Reason.NO_BREAKPOINT
+    return Reason.ACCOUNT if asked.owner != before.asked.owner else Reason.UNEXPLAINED
 
 
-def _never_cached(now: _Before, before: _Before, cache: Cache) -> Verdict:
+def _never_cached(now: _Before, before: _Before) -> Verdict:
     """Nothing was in the cache although the requests share content."""
     asked = now.asked
     if asked.read_tokens:
         return Verdict(asked=asked, reason=Reason.HIT)
-    if min(asked.input_tokens, before.asked.input_tokens) < cache.tokens_min:
+    if min(asked.input_tokens, before.asked.input_tokens) < asked.cache.tokens_min:
         return Verdict(asked=asked, reason=Reason.TOO_SHORT)
-    if cache.is_explicit and not _has_breakpoint(before.asked.segments):
+    if asked.cache.breakpoints and not before.marks:
         shared = sum(before.sizes[each] for each in before.digests & now.digests)
         total = sum(each.size for each in before.asked.segments.parts) or 1
         lost = before.asked.input_tokens * shared // total
@@ -168,7 +207,7 @@ def _nearest(now: _Before, history: Sequence[_Before]) -> _Before | None:
     After a request for another model or with another key, it is the one before that, if this one
     continues it. A side task that shares less than half with this request is no predecessor.
     """
-    who = (now.asked.model, now.asked.key)
+    who = (now.asked.model, now.asked.owner)
     best = most = 0
     found: _Before | None = None
     ours: _Before | None = None
@@ -179,29 +218,20 @@ def _nearest(now: _Before, history: Sequence[_Before]) -> _Before | None:
             continue
         if shared >= best:
             best, found = shared, each
-        if shared >= most and (each.asked.model, each.asked.key) == who:
+        if shared >= most and (each.asked.model, each.asked.owner) == who:
             most, ours = shared, each
-    is_another = found is not None and (found.asked.model, found.asked.key) != who
-    return ours if is_another and ours is not None and ours.last in now.prefixes else found
+    is_another = found is not None and (found.asked.model, found.asked.owner) != who
+    return ours if is_another and ours is not None and ours.kept in now.prefixes else found
 
 
 def _left_by(asked: Asked) -> int:
     """The tokens of a request that were in the cache after it."""
-    cache = cache_of(asked.dialect, asked.model)
-    if cache.is_explicit:
+    cache = asked.cache
+    if cache.breakpoints:
         return asked.read_tokens + asked.write_tokens
     if asked.input_tokens < cache.tokens_min:
         return 0
     return asked.input_tokens // cache.step * cache.step
-
-
-def _has_breakpoint(segments: Segments) -> bool:
-    return bool(segments.automatic) or any(each.breakpoint for each in segments.parts)
-
-
-def _lifetime(asked: Asked, cache: Cache) -> timedelta:
-    marks = [asked.segments.automatic, *(each.breakpoint for each in asked.segments.parts)]
-    return HOUR if cache.is_explicit and max(marks) == 2 else cache.lifetime
 
 
 def _difference(before: _Before, now: _Before) -> tuple[str, str, str, str]:

@@ -1,49 +1,64 @@
-"""Pure. What is documented about providers' prompt caches.
+"""Pure. What is documented about providers' prompt caches: `caches.toml`, dated, with its pages."""
 
-Minimums: https://docs.litellm.ai/docs/completion/prompt_caching (2026-10-07), and for Claude 3 and
-3.5 Haiku https://docs.orq.ai/docs/proxy/prompt-caching (read 2026-11-23). Lifetimes of five minutes
-since the last use and of an hour (Anthropic): https://portkey.ai/docs/aigw/integrations/llms/
-anthropic/prompt-caching (read 2026-11-23). Steps of 128 tokens: OpenAI's guide to prompt caching.
-"""
+import tomllib
+from datetime import date, datetime, timedelta
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from pathlib import Path
 
-from datetime import timedelta
-from typing import NamedTuple
+import msgspec
 
 HOUR = timedelta(hours=1)
-MINUTES = timedelta(minutes=5)
+CACHES_FILE = Path(__file__).with_name("caches.toml")
+NAMES_MAX = 4096
+"""Names of models come from clients and upstreams."""
 
 
-class Cache(NamedTuple):
-    """How a model's prompts are cached."""
+class Cache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the prompts of some models are cached; the fields are explained in the file."""
 
+    models: list[str]
+    since: date | None = msgspec.field(default=None, name="from")
     tokens_min: int
-    """A shorter prefix is not cached."""
     step: int = 128
-    """Cached tokens are counted in steps of so many."""
-    is_explicit: bool = False
-    """Only prefixes up to a breakpoint are cached."""
-    lifetime: timedelta = HOUR
-    """Since the last use. Where none is documented for sure, the longest that any provider states:
-    a shorter gap is no explanation."""
+    minutes: int = 60
+    breakpoints: bool = False
+    look_back: int = 1
+    pages: list[str]
+    read: date
+
+    @property
+    def tolerance(self) -> int:
+        """Tokens that a provider may count less than were cached: it counts in steps, and may leave
+        out the step that a message's end falls into."""
+        return 0 if self.breakpoints else 2 * (self.step - 1)
+
+    def lifetime(self, breakpoint_: int) -> timedelta:
+        """How long a prefix stays, since its last use; a breakpoint of 2 asks for an hour."""
+        return HOUR if self.breakpoints and breakpoint_ == 2 else timedelta(minutes=self.minutes)
 
 
-_MINIMUMS = (
-    ("claude-opus-5", 512),
-    ("claude-fable-5", 512),
-    ("claude-mythos-5", 512),
-    ("claude-opus-4-5", 4096),
-    ("claude-opus-4-6", 4096),
-    ("claude-haiku-4-5", 4096),
-    ("claude-3-haiku", 2048),
-    ("claude-3-5-haiku", 2048),
-)
-"""Parts of a model's name -> tokens, the first that fits."""
+@cache
+def table() -> tuple[Cache, ...]:
+    """The rows of the file."""
+    rows = tomllib.loads(CACHES_FILE.read_text())["cache"]
+    return tuple(msgspec.convert(rows, list[Cache]))
 
 
-def cache_of(dialect: str, model: str | None) -> Cache:
-    """The cache that applies to a request."""
+def cache_of(dialect: str, model: str | None, at: datetime) -> Cache:
+    """The cache that applied to a request. Anthropic's wire format under another name of a model
+    has Anthropic's."""
     name = (model or "").lower().replace(".", "-")
-    if dialect.startswith("anthropic") or "claude" in name:
-        least = next((tokens for part, tokens in _MINIMUMS if part in name), 1024)
-        return Cache(least, step=1, is_explicit=True, lifetime=MINUTES)
-    return Cache(1024)
+    if dialect.startswith("anthropic") and "claude" not in name:
+        name = "claude"
+    return _cached(name, at.date())
+
+
+@lru_cache(maxsize=NAMES_MAX)
+def _cached(name: str, day: date) -> Cache:
+    return next(
+        row
+        for row in table()
+        if (row.since is None or row.since <= day)
+        and any(fnmatchcase(name, glob) for glob in row.models)
+    )

@@ -1,26 +1,40 @@
-"""Database. Reads requests with their segments, and adds up what cache misses cost."""
+"""Database. Reads requests with their segments, and adds up what cache misses cost, what fills the
+input, and what another model would have cost."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from ledger.model.charge import Charge
+from ledger.model.exchange import Exchange
 from ledger.model.money import PICOUSD_PER_USD
-from ledger.model.segments import unpack
+from ledger.model.providers import VENDOR
+from ledger.model.reading import Reading, UsageSource
+from ledger.model.segments import Segments, unpack
+from ledger.model.usage import Usage
+from ledger.pricing.charges import charge
+from ledger.pricing.price_lines import INPUT_LINES
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
+from ledger.store.current import current_charge
 from ledger.store.requests_view import requests
+from ledger.store.schema.charged import sum_of
 from ledger.store.schema.instants import instant_text
 from ledger.store.scope import Scope, conditions, snapshot
-from ledger.store.tables import segments
+from ledger.store.tables import charges, segments
 from ledger.why.cache import Asked, Judge, Verdict
+from ledger.why.context import Context
+from ledger.why.simulation import Breakpoints, Simulation
 
 BEFORE = timedelta(days=1)
 """Requests of this time before a period are read too, so that its first ones have a predecessor."""
 BY = ("reason", "session", "model", "key")
+NO_SEGMENTS = Segments(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,32 +54,45 @@ class Priced:
 
 def priced(engine: Engine, scope: Scope, session: str | None, book: PriceBook) -> Iterator[Priced]:
     """The verdicts on the requests of a scope, in the order of their time."""
+    judge = Judge()
+    for row, asked in _asked(engine, _wider(scope), session):
+        if not asked.segments.parts:
+            continue
+        verdict = judge.judge(asked)
+        if _is_within(scope, row):
+            yield Priced(verdict, _lost(verdict, row, book))
+
+
+def _wider(scope: Scope) -> Scope:
+    return replace(scope, since=scope.since and scope.since - BEFORE)
+
+
+def _is_within(scope: Scope, row: Any) -> bool:
+    return scope.since is None or row.opened_at >= scope.since
+
+
+def _asked(engine: Engine, scope: Scope, session: str | None) -> Iterator[tuple[Any, Asked]]:
+    """The requests of a scope with reported input, in the order of their time; without segments,
+    if it has none."""
     of = requests.c
-    wider = replace(scope, since=scope.since and scope.since - BEFORE)
     query = (
-        sa.select(
-            *(of.opened_at, of.id, of.provider, of.dialect, of.model, of.key_fingerprint),
-            *(of.session_id, of.input_tokens, of.cache_read_tokens, of.cache_write_tokens),
-            *(of.origin, of.path, of.service_tier, of.response_model, of.request_model),
-            segments.c.packed,
+        sa.select(*(each for each in of if each.name not in _UNREAD), segments.c.packed)
+        .select_from(
+            requests.outerjoin(
+                segments,
+                sa.and_(segments.c.opened_at == of.opened_at, segments.c.exchange_id == of.id),
+            )
         )
-        .join(
-            segments,
-            sa.and_(segments.c.opened_at == of.opened_at, segments.c.exchange_id == of.id),
-        )
-        .where(*conditions(wider, engine.dialect.name), of.usage_source == "reported")
-        .where(of.input_tokens > 0)
+        .where(*conditions(scope, engine.dialect.name), of.usage_source == "reported")
+        .where(of.input_tokens > 0, of.operation == "chat")
         .order_by(of.opened_at, of.id)
     )
     if session is not None:
         query = query.where(of.session_id == session)
-    judge = Judge()
     with snapshot(engine) as connection:
-        for row in connection.execute(query):
-            parts = unpack(row.packed)
-            if parts is None:
-                continue
-            verdict = judge.judge(
+        for row in connection.execution_options(yield_per=1_000).execute(query):
+            yield (
+                row,
                 Asked(
                     id=row.id,
                     opened_at=row.opened_at,
@@ -74,14 +101,16 @@ def priced(engine: Engine, scope: Scope, session: str | None, book: PriceBook) -
                     model=row.model,
                     key=row.key_fingerprint,
                     session=row.session_id,
-                    segments=parts,
+                    segments=(row.packed and unpack(row.packed)) or NO_SEGMENTS,
                     input_tokens=row.input_tokens,
                     read_tokens=row.cache_read_tokens or 0,
                     write_tokens=row.cache_write_tokens or 0,
-                )
+                ),
             )
-            if scope.since is None or row.opened_at >= scope.since:
-                yield Priced(verdict, _lost(verdict, row, book))
+
+
+_UNREAD = frozenset({"error_message", "remarks", "extra_input_tokens", "extra_output_tokens"})
+"""Columns that nothing here needs, and that take time."""
 
 
 def _lost(verdict: Verdict, row: Any, book: PriceBook) -> int | None:
@@ -116,7 +145,7 @@ def rows(found: Iterator[Priced], by: str | None) -> list[dict[str, object]]:
         one = each.verdict
         cause = (str(one.reason), one.how, one.kind, one.segment)
         groups.setdefault((each.value(by),) if by else cause, []).append(each)
-    made = [_row(group) for group in groups.values()]
+    made = [_row(group, by) for group in groups.values()]
 
     def order(row: dict[str, object]) -> tuple[float, int, str]:
         return (-float(str(row["list_value_usd"] or 0)), -int(str(row["tokens"])), str(row))
@@ -124,7 +153,7 @@ def rows(found: Iterator[Priced], by: str | None) -> list[dict[str, object]]:
     return sorted(made, key=order)
 
 
-def _row(group: Sequence[Priced]) -> dict[str, object]:
+def _row(group: Sequence[Priced], by: str | None) -> dict[str, object]:
     verdicts = [each.verdict for each in group]
     lost = [each.lost_picousd for each in group]
     known = [each for each in lost if each is not None]
@@ -133,15 +162,13 @@ def _row(group: Sequence[Priced]) -> dict[str, object]:
         return values[0] if len(set(values)) == 1 else None
 
     dearest = max(verdicts, key=lambda one: one.lost_tokens)
-    return {
+    return ({by: group[0].value(by)} if by else {}) | {
         "reason": fixed([str(one.reason) for one in verdicts]),
         "how": fixed([one.how for one in verdicts]),
         "segment": fixed([one.segment for one in verdicts]),
         "kind": fixed([one.kind for one in verdicts]),
         "name": fixed([one.name for one in verdicts]),
         "session": fixed([one.asked.session for one in verdicts]),
-        "model": fixed([one.asked.model for one in verdicts]),
-        "key": fixed([one.asked.key for one in verdicts]),
         "requests": len(verdicts),
         "tokens": sum(one.lost_tokens for one in verdicts),
         "list_value_usd": sum(known) / PICOUSD_PER_USD if known else None,
@@ -149,3 +176,162 @@ def _row(group: Sequence[Priced]) -> dict[str, object]:
         "last_at": instant_text(max(one.asked.opened_at for one in verdicts)),
         "example": dearest.asked.id,
     }
+
+
+class Filled(NamedTuple):
+    """What fills the input of the requests of a scope."""
+
+    rows: list[dict[str, object]]
+    """As `Context.rows`."""
+    requests: int
+    without_segments: int
+    """Requests that are left out."""
+    per_month: float
+    """How many times the time from the first to the last request, at least a day, fits 30 days."""
+
+
+def context(engine: Engine, scope: Scope, session: str | None) -> Filled:
+    """What fills the input of the requests of a scope."""
+    filled, without, first, last = Context(), 0, None, None
+    amounts = _input_amounts(engine, scope)
+    for row, asked in _asked(engine, scope, session):
+        if not asked.segments.parts:
+            without += 1
+            continue
+        first, last = first or row.opened_at, row.opened_at
+        filled.add(
+            asked.session,
+            row.agent,
+            asked.segments,
+            input_tokens=asked.input_tokens,
+            picousd=amounts.get(row.id),
+        )
+    days = max(1.0, (last - first) / timedelta(days=1)) if first and last else 1.0
+    return Filled(list(filled.rows()), filled.requests(), without, 30 / days)
+
+
+def _input_amounts(engine: Engine, scope: Scope) -> dict[str, int]:
+    """What the input of each request was charged, of those with a price."""
+    c, of = charges.alias("c"), requests.c
+    query = (
+        sa.select(of.id, sa.literal_column(sum_of("c.amount_picousd"), sa.BigInteger))
+        .select_from(
+            requests.join(
+                c,
+                (c.c.opened_at == of.opened_at)
+                & (c.c.exchange_id == of.id)
+                & (c.c.reading_id == of.reading_id),
+            )
+        )
+        .where(*conditions(scope, engine.dialect.name), current_charge(c))
+        .where(c.c.line.in_(INPUT_LINES), c.c.amount_picousd.is_not(None))
+        .group_by(of.id)
+    )
+    with snapshot(engine) as connection:
+        return {name: int(amount) for name, amount in connection.execute(query) if amount}
+
+
+class Alternative(NamedTuple):
+    """What the same tokens cost with another model; the columns of `what-if`."""
+
+    model: str
+    requests: int
+    tokens: int
+    list_value_usd: float | None
+    recorded_list_value_usd: float | None
+    cached_tokens: int
+    unpriced: int
+
+
+class WhatIf(NamedTuple):
+    """An alternative, and what it does not know."""
+
+    found: Alternative
+    recorded_cached_tokens: int
+    without_segments: int
+    """Requests whose recorded cached tokens were taken, as nothing is known to simulate."""
+
+
+def what_if(
+    engine: Engine, scope: Scope, model: str, breakpoints: Breakpoints, book: PriceBook
+) -> WhatIf:
+    """What the requests of a scope would have cost with a model."""
+    simulation = Simulation(model, breakpoints)
+    count = tokens = cached = recorded_cached = unpriced = without = value = recorded = 0
+    is_known = is_recorded = False
+    for row, asked in _asked(engine, _wider(scope), None):
+        if asked.segments.parts or breakpoints is Breakpoints.OFF:
+            read, write, write_1h = simulation.ask(asked)
+        else:
+            read, write, write_1h = asked.read_tokens, asked.write_tokens, 0
+        if not _is_within(scope, row):
+            continue
+        without += not asked.segments.parts
+        count += 1
+        tokens += asked.input_tokens + (row.output_tokens or 0)
+        recorded_cached += asked.read_tokens
+        if row.cost_picousd is not None and row.cost_state != "reported":
+            recorded += row.cost_picousd
+            is_recorded = True
+        cached += read
+        usage = Usage(
+            input_tokens=asked.input_tokens,
+            cache_read_tokens=read,
+            cache_write_tokens=write,
+            cache_write_1h_tokens=write_1h,
+            cache_write_5m_tokens=write - write_1h,
+            output_tokens=row.output_tokens,
+            reasoning_tokens=row.reasoning_tokens,
+            input_audio_tokens=row.input_audio_tokens,
+            output_audio_tokens=row.output_audio_tokens,
+            tool_units=msgspec.json.decode(row.tool_units) if row.tool_units else {},
+        )
+        amounts = [line.amount_picousd for line in _charged(row, model, usage, book)]
+        if not amounts or None in amounts:
+            unpriced += 1
+        value += sum(amount or 0 for amount in amounts)
+        is_known = is_known or any(amount is not None for amount in amounts)
+    return WhatIf(
+        Alternative(
+            model=model,
+            requests=count,
+            tokens=tokens,
+            list_value_usd=value / PICOUSD_PER_USD if is_known else None,
+            recorded_list_value_usd=recorded / PICOUSD_PER_USD if is_recorded else None,
+            cached_tokens=cached,
+            unpriced=unpriced,
+        ),
+        recorded_cached,
+        without,
+    )
+
+
+def _charged(row: Any, model: str, usage: Usage, book: PriceBook) -> tuple[Charge, ...]:
+    """The charges where the request was sent; where that has no price, at the model's vendor."""
+    exchange = Exchange(
+        id=row.id,
+        origin=row.origin,
+        provider=row.provider,
+        dialect=row.dialect,
+        operation=row.operation,
+        path=row.path,
+        opened_at=row.opened_at,
+        request_model=model,
+        response_model=model,
+        service_tier=row.service_tier,
+        node="",
+    )
+    reading = Reading(
+        exchange_id=row.id,
+        opened_at=row.opened_at,
+        meter_version="",
+        usage_source=UsageSource.REPORTED,
+        usage=usage,
+        usage_json=row.usage_json,
+        read_at=row.opened_at,
+    )
+    found = charge(exchange, reading, book)
+    if any(line.amount_picousd is not None for line in found):
+        return found
+    elsewhere = msgspec.structs.replace(exchange, origin="", provider=VENDOR, service_tier=None)
+    return charge(elsewhere, msgspec.structs.replace(reading, usage_json=None), book)

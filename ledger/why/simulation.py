@@ -1,0 +1,123 @@
+"""Pure. What requests would read from a prompt cache, by the rules that are documented for a model.
+
+A prefix is as many tokens as the provider counted when a request ended with it; of any other, its
+share of the request's input by bytes. Nobody else's requests are known, nor when a provider drops a
+prefix early.
+"""
+
+from collections import OrderedDict
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+from ledger.why.cache import Asked, marks
+from ledger.why.caches import Cache, cache_of
+
+ENTRIES_MAX = 500_000
+"""Prefixes that are remembered, about 150 bytes each; the longest unused is forgotten first."""
+
+
+class Breakpoints(StrEnum):
+    """Which breakpoints requests have, where a model wants some."""
+
+    AS_SENT = "as sent"
+    ON = "on"
+    """Those that were sent, and one at the end."""
+    OFF = "off"
+    """None, and nothing is cached."""
+
+
+class Cached(NamedTuple):
+    """The tokens of a request that are read from the cache, and written to it."""
+
+    read: int = 0
+    write: int = 0
+    write_1h: int = 0
+    """Of the written."""
+
+
+class _Entry(NamedTuple):
+    used_at: datetime
+    lifetime: timedelta
+
+
+class Simulation:
+    """The cache of one model. Requests are asked in the order of their time."""
+
+    def __init__(self, model: str, breakpoints: Breakpoints) -> None:
+        self._model = model
+        self._breakpoints = breakpoints
+        self._entries: OrderedDict[tuple[str | None, bytes], _Entry] = OrderedDict()
+        self._tokens: OrderedDict[tuple[str | None, bytes], int] = OrderedDict()
+        """How many tokens a prefix is, by the provider's count."""
+
+    def ask(self, asked: Asked) -> Cached:
+        """What the next request reads and writes."""
+        if self._breakpoints is Breakpoints.OFF or not asked.segments.parts:
+            return Cached()
+        cache = cache_of(asked.dialect, self._model, asked.opened_at)
+        prefixes = asked.segments.prefixes()
+        own = marks(asked.segments)
+        tokens = self._counted(asked, prefixes, own)
+        if not cache.breakpoints:
+            ends = [(at, 0) for at in range(len(prefixes))]
+        elif self._breakpoints is Breakpoints.ON:
+            ends = [*own, (len(prefixes) - 1, max((ttl for _, ttl in own), default=1))]
+        else:
+            ends = own
+        found = self._found(asked, cache, prefixes, ends)
+        kept = [(at, ttl) for at, ttl in ends if tokens[at] >= cache.tokens_min]
+        for at, ttl in kept:
+            lifetime = cache.lifetime(ttl)
+            self._keep((asked.owner, prefixes[at]), _Entry(asked.opened_at, lifetime))
+        read = 0 if found is None else tokens[found] // cache.step * cache.step
+        end = max((tokens[at] for at, _ in kept), default=0) // cache.step * cache.step
+        write = max(0, end - read)
+        ends_1h = max((tokens[at] for at, ttl in kept if ttl == 2), default=0)
+        return Cached(min(read, asked.input_tokens), write, min(write, max(0, ends_1h - read)))
+
+    def _found(
+        self, asked: Asked, cache: Cache, prefixes: list[bytes], ends: list[tuple[int, int]]
+    ) -> int | None:
+        """The place of the longest prefix that is in the cache; it is used again."""
+        places = {
+            at for end, _ in ends for at in range(end, max(-1, end - max(1, cache.look_back)), -1)
+        }
+        for at in sorted(places, reverse=True):
+            key = (asked.owner, prefixes[at])
+            entry = self._entries.get(key)
+            if entry is not None and asked.opened_at - entry.used_at <= entry.lifetime:
+                self._keep(key, entry._replace(used_at=asked.opened_at))
+                return at
+        return None
+
+    def _keep(self, key: tuple[str | None, bytes], entry: _Entry) -> None:
+        self._entries[key] = entry
+        self._entries.move_to_end(key)
+        if len(self._entries) > ENTRIES_MAX:
+            self._entries.popitem(last=False)
+
+    def _counted(
+        self, asked: Asked, prefixes: list[bytes], own: list[tuple[int, int]]
+    ) -> list[int]:
+        """The tokens of each prefix."""
+        owner, total = asked.owner, asked.input_tokens
+        bytes_all = sum(each.size for each in asked.segments.parts) or 1
+        self._count((owner, prefixes[-1]), total)
+        cached = asked.read_tokens + asked.write_tokens
+        if cached and own and asked.cache.breakpoints:
+            self._count((owner, prefixes[own[-1][0]]), cached)
+        found: list[int] = []
+        size = 0
+        for part, prefix in zip(asked.segments.parts, prefixes, strict=True):
+            size += part.size
+            known = self._tokens.get((owner, prefix))
+            tokens = total * size // bytes_all if known is None else min(known, total)
+            found.append(max(tokens, found[-1] if found else 0))
+        return found
+
+    def _count(self, key: tuple[str | None, bytes], tokens: int) -> None:
+        self._tokens[key] = tokens
+        self._tokens.move_to_end(key)
+        if len(self._tokens) > ENTRIES_MAX:
+            self._tokens.popitem(last=False)

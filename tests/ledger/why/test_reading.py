@@ -1,0 +1,148 @@
+"""The commands that say why requests cost what they cost, on a ledger."""
+
+import json
+from typing import Any
+
+import pytest
+import typer
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+from ledger.commands import why
+from ledger.model.segments import pack
+from ledger.pricing.charges import charge
+from ledger.pricing.prices import PriceBook
+from ledger.store import db
+from tests.ledger.why.sessions import PROVIDERS, Provider, Session, changed
+from tests.ledger.written import put, reading, settled
+
+ROW = [
+    *("reason", "how", "segment", "kind", "name", "session", "requests", "tokens"),
+    *("list_value_usd", "first_at", "last_at", "example"),
+]
+ORIGINS = {
+    "openai": ("https://api.openai.com:443", "openai", "/v1/chat/completions"),
+    "anthropic": ("https://api.anthropic.com:443", "anthropic", "/v1/messages"),
+}
+
+
+def recorded(url: str, name: str, turns: int = 5) -> None:
+    """A ledger with a session in which a tool changes, and a request without segments."""
+    provider: Provider = PROVIDERS[name]
+    session = Session(1, provider, turns=turns)
+    origin, vendor, path = ORIGINS[name]
+    book = PriceBook()
+    with db.disposing(db.ensure(url)) as engine:
+        for number in range(turns):
+            if number == 2:
+                changed(session, 4)
+            asked = session.ask()
+            parts = pack(asked.segments.parts) if number < turns - 1 else None
+            exchange = replace(
+                settled(f"e{number}", at=asked.opened_at),
+                origin=origin,
+                provider=vendor,
+                path=path,
+                dialect=provider.dialect,
+                request_model=provider.model,
+                response_model=provider.model,
+                session_id="s",
+                segments=parts,
+            )
+            read = reading(exchange)
+            usage = replace(
+                read.usage,
+                input_tokens=asked.input_tokens,
+                cache_read_tokens=asked.read_tokens,
+                cache_write_tokens=asked.write_tokens,
+            )
+            read = replace(read, usage=usage)
+            put(engine, (exchange, read, charge(exchange, read, book)))
+
+
+@pytest.fixture(scope="module", params=ORIGINS)
+def url(request: Any, tmp_path_factory: Any) -> str:
+    found = f"sqlite:///{tmp_path_factory.mktemp('why') / 'ledger.sqlite3'}"
+    recorded(found, request.param)
+    return found
+
+
+def run(command: Any, *words: str) -> Any:
+    app = typer.Typer()
+    app.command()(command)
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_a_command_prints_the_causes(url):
+    rows = json.loads(run(why.cache, "--ledger", url, "--format", "json").stdout)
+    assert [list(row) for row in rows] == [ROW] * 3
+    found = {(row["reason"], row["segment"], row["requests"]) for row in rows}
+    assert found == {("changed", "tools[4] tool4", 1), ("hit", None, 2), ("first", None, 1)}
+    assert rows[0]["reason"] == "changed"
+    assert rows[0]["example"] == "e2"
+    assert rows[0]["session"] == "s"
+    assert rows[0]["tokens"] > 1_000
+    assert rows[0]["list_value_usd"] > 0
+    assert "changed" in run(why.cache, "--ledger", url, "--by", "reason").stdout
+    by_model = json.loads(run(why.cache, "--ledger", url, "--by", "model", "-f", "json").stdout)
+    assert [list(row) for row in by_model] == [["model", *ROW]]
+    none = run(why.cache, "--ledger", url, "--session", "another", "-f", "json")
+    assert json.loads(none.stdout) == []
+
+
+def test_a_command_prints_what_fills_the_input(url):
+    result = run(why.context, "--ledger", url, "--format", "json")
+    rows = json.loads(result.stdout)
+    assert list(rows[0]) == [
+        *("session", "agent", "part", "name", "bytes", "tokens", "calls", "list_value_usd"),
+        "unused",
+    ]
+    with db.disposing(db.open_existing(url)) as engine, engine.connect() as connection:
+        tokens = connection.exec_driver_sql(
+            "SELECT sum(input_tokens) FROM requests WHERE id <> 'e4'"
+        ).scalar_one()
+        charged = connection.exec_driver_sql(
+            "SELECT sum(amount_picousd) FROM charges WHERE exchange_id <> 'e4' AND "
+            "line NOT IN ('output', 'reasoning')"
+        ).scalar_one()
+    assert sum(row["tokens"] for row in rows) == tokens
+    assert sum(row["list_value_usd"] for row in rows) == pytest.approx(charged / 10**12)
+    assert "1 requests have no segments" in result.stderr
+    table = run(why.context, "--ledger", url, "--session", "s")
+    assert "tools that were never called" in table.stderr
+    assert "share" in table.stdout
+
+
+def test_a_command_prints_what_another_model_would_have_cost(url):
+    def what_if(model: str, *words: str) -> dict[str, Any]:
+        result = run(why.what_if, "--ledger", url, "--model", model, "-f", "json", *words)
+        assert "Not known" in result.stderr
+        found: dict[str, Any] = json.loads(result.stdout)
+        return found
+
+    with db.disposing(db.open_existing(url)) as engine, engine.connect() as connection:
+        model, cached, cost = connection.exec_driver_sql(
+            "SELECT max(model), sum(cache_read_tokens), sum(cost_usd) FROM requests"
+        ).one()
+    same = what_if(model)
+    assert list(same) == [
+        *("model", "requests", "tokens", "list_value_usd", "recorded_list_value_usd"),
+        *("cached_tokens", "unpriced"),
+    ]
+    assert same["cached_tokens"] == pytest.approx(cached, rel=0.05)
+    assert same["list_value_usd"] == pytest.approx(cost, rel=0.05)
+    assert same["recorded_list_value_usd"] == pytest.approx(cost)
+    assert (same["requests"], same["unpriced"]) == (5, 0)
+    off = what_if(model, "--cache", "off")
+    assert off["cached_tokens"] == 0
+    assert off["list_value_usd"] != same["list_value_usd"]
+    for other in ("claude-opus-4-5", "gpt-5-mini", "gemini-2.5-flash"):
+        on = what_if(other, "--cache", "on")
+        assert on["unpriced"] == 0
+        assert on["list_value_usd"] > 0
+        assert on["cached_tokens"] > 0
+    assert what_if("no-such-model")["list_value_usd"] is None
+    assert what_if("no-such-model")["unpriced"] == 5
+    assert "recorded $" in run(why.what_if, "--ledger", url, "--model", model).stdout
