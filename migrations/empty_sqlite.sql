@@ -102,7 +102,7 @@ CREATE TABLE readings (
 	reported_upstream_cost_picousd BIGINT, 
 	is_byok BOOLEAN, 
 	read_at TEXT NOT NULL, 
-	reason TEXT, 
+	reason TEXT, billing TEXT CONSTRAINT ck_readings_billing CHECK (billing IN ('metered', 'plan', 'free')), 
 	CONSTRAINT pk_readings PRIMARY KEY (opened_at, exchange_id, id), 
 	CONSTRAINT fk_readings_exchanges FOREIGN KEY(opened_at, exchange_id) REFERENCES exchanges (opened_at, id), 
 	CONSTRAINT ck_readings_usage_source CHECK (usage_source IN ('reported', 'partial', 'estimated', 'none')), 
@@ -466,7 +466,7 @@ CREATE TABLE daily (
 	generated_tokens BIGINT, 
 	first_token_times TEXT, 
 	duration_times TEXT
-);
+, covered BIGINT NOT NULL DEFAULT 0, unlisted BIGINT NOT NULL DEFAULT 0, list_value_picousd BIGINT, covered_value_picousd BIGINT);
 --
 CREATE INDEX ix_daily_day ON daily (day);
 --
@@ -520,7 +520,7 @@ CREATE TABLE hourly_usage (
 	generated_tokens BIGINT, 
 	first_token_times TEXT, 
 	duration_times TEXT
-);
+, billing TEXT, covered BIGINT NOT NULL DEFAULT 0, unlisted BIGINT NOT NULL DEFAULT 0, list_value_picousd BIGINT, covered_value_picousd BIGINT);
 --
 CREATE INDEX ix_hourly_usage_hour ON hourly_usage (hour);
 --
@@ -560,7 +560,7 @@ CREATE TABLE daily_by (
 	generated_tokens BIGINT, 
 	first_token_times TEXT, 
 	duration_times TEXT
-);
+, covered BIGINT NOT NULL DEFAULT 0, unlisted BIGINT NOT NULL DEFAULT 0, list_value_picousd BIGINT, covered_value_picousd BIGINT);
 --
 CREATE INDEX ix_daily_by_dimension_day ON daily_by (dimension, day);
 --
@@ -592,5 +592,5 @@ CREATE TABLE segments (
 
 ;
 --
-INSERT INTO alembic_version (version_num) VALUES ('0012');
+INSERT INTO alembic_version (version_num) VALUES ('0013');
 --

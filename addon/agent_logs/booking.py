@@ -6,10 +6,14 @@ from datetime import datetime, timedelta
 from itertools import batched
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from addon.agent_logs.call import Booked, Call, booked
 from addon.agent_logs.files import Kind, Skipped, read
 from ledger.maintenance.known import KnownExchanges
 from ledger.maintenance.logged import Logged, recorded
+from ledger.model.exchange import Exchange
+from ledger.model.reading import Billing
 from ledger.store.writing.commits import Commits
 from ledger.store.writing.writer import Ledger
 
@@ -63,6 +67,8 @@ class Booking:
     period: Period
     tags: Mapping[str, str]
     now: datetime
+    billing: Callable[[Exchange], Billing | None] = lambda _: None
+    """The operator's own word on how an exchange is billed: logs do not say it."""
 
     def take(
         self,
@@ -97,6 +103,7 @@ class Booking:
             booked(call, now=self.now, capture=f"{path}#{call.exchange_id}", tags=self.tags)
             for call in batch
         ]
+        made = [(one, replace(read, billing=self.billing(one))) for one, read in made]
         known, live = self._there(made)
         receipts = []
         seen: set[str] = set()

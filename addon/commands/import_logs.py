@@ -58,6 +58,7 @@ def import_command(
     from ledger.model.errors import LedgerError
     from ledger.pricing.prices import PriceBook
     from ledger.reports.progress import console_on_stderr, files_progress
+    from ledger.settings import names_file
     from ledger.store.engines.urls import default_url, shown
     from ledger.store.writing.commits import Commits
 
@@ -104,6 +105,7 @@ def import_command(
                 period=booking.Period(since=scope.since, until=scope.until),
                 tags=tags,
                 now=datetime.now(UTC),
+                billing=names_file.load(None).billing_of,
             ).take(logs, progress=lambda path: advance(path, path.stat().st_size))
     finally:
         if known is not None:

@@ -37,12 +37,13 @@ from ledger.maintenance.corrections import Booked, Further
 from ledger.model.charge import Charge
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange
-from ledger.model.reading import Reading
+from ledger.model.reading import Billing, Reading
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
 from ledger.reports.layout import Cell, Column, Table, short_usd
 from ledger.reports.progress import console_on_stderr, files_progress, rest_line
 from ledger.reports.render import print_table
+from ledger.settings import names_file
 from ledger.store.writing.batch_insert import READING_COLUMNS
 from ledger.text.printable import printable
 
@@ -125,6 +126,7 @@ def main(
     if not files:
         raise LedgerError(f"nothing to read in {', '.join(map(str, paths))}")
     book = PriceBook.load(prices)
+    billing = names_file.load(None).billing_of
     console = console_on_stderr()
     tally, refused = Tally(), list[str]()
     with existing_ledger(ledger) as engine:
@@ -132,14 +134,14 @@ def main(
         add = partial(corrections.add_readings, engine)
         with files_progress(console, "reading", files) as advance:
             items = recordings(files, url=url, seen=tally.seen, advance=advance)
-            deque(differing(find, items, book, tally), maxlen=0)
+            deque(differing(find, items, book, tally, billing), maxlen=0)
         _show(console, tally)
         if dry_run:
             console.print("nothing was written")
         elif tally.changes:
             with files_progress(console, "writing", files) as advance:
                 items = recordings(files, url=url, seen=Seen(), advance=advance)
-                added, refused = write(add, differing(find, items, book, Tally()))
+                added, refused = write(add, differing(find, items, book, Tally(), billing))
             console.print(
                 f"{added} readings were added; the ones before stay in the table readings"
             )
@@ -149,15 +151,20 @@ def main(
 
 
 def differing(
-    find: Find, items: Iterable[Recorded], book: PriceBook, tally: Tally
+    find: Find,
+    items: Iterable[Recorded],
+    book: PriceBook,
+    tally: Tally,
+    billing: Callable[[Exchange], Billing | None] | None = None,
 ) -> Iterator[Further]:
-    """The readings to add, with their charges; `tally` counts the changes."""
+    """The readings to add, with their charges; `tally` counts the changes. `billing`: the
+    operator's own word on how an exchange is billed."""
     for item, booked in pairs(items, find, tally.seen):
         if _is_other_answer(item, booked):
             tally.altered.append(item.name)
             continue
         tally.seen.matched += 1
-        further = _further(item, booked, book)
+        further = _further(item, booked, book, billing)
         if further is None:
             tally.same += 1
         else:
@@ -184,8 +191,13 @@ def write(
     return added, refused
 
 
-def _further(item: Recorded, booked: Booked, book: PriceBook) -> Further | None:
-    again = reread(item, booked.exchange, booked.reading.usage_json)
+def _further(
+    item: Recorded,
+    booked: Booked,
+    book: PriceBook,
+    billing: Callable[[Exchange], Billing | None] | None,
+) -> Further | None:
+    again = reread(item, booked.exchange, booked.reading.usage_json, billing=billing)
     if again is None:
         return None
     reading = replace(

@@ -187,7 +187,8 @@ def _facts(item: Recorded, booked: Exchange, again: Exchange) -> list[str]:
 
 
 def _readings(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    return [_difference(name, booked, now) for name, (booked, now) in found.items()]
+    # The operator's names file may have decided the billing.
+    return [_difference(name, *both) for name, both in found.items() if name != "billing"]
 
 
 def _difference(name: str, booked: object, now: object) -> str:

@@ -9,7 +9,7 @@ Live traffic, `mitmdump -nr`, replay, rebuild and verify all meter an exchange w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -25,6 +25,7 @@ from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.meter import Meter
 from addon.metering.ends import End
 from addon.metering.memory_budget import MemoryBudget
+from addon.metering.requests import billing as wire_billing
 from addon.metering.requests.messages import NOT_KNOWN, Body, RecordedTimes, Response
 from addon.metering.requests.redaction import redact
 from addon.metering.settlement import (
@@ -39,6 +40,7 @@ from addon.metering.troubles import Troubles
 from addon.metering.whole import WholeAnswer
 from addon.usage_opt_in.stripping import Stripper
 from ledger.model.exchange import Exchange, Outcome, Source
+from ledger.model.reading import Billing
 
 REQUEST_PIECES_MAX = 8_192
 """Steps of decoding a request: a request of 32 MB takes as many, of 4 KB each. An empty gzip member
@@ -81,6 +83,9 @@ class MeteredExchange:
     """One open exchange. Only its opener holds it."""
 
     __slots__ = (
+        "_answer_headers",
+        "_billing",
+        "_billing_of",
         "_body",
         "_budget",
         "_content_encoding",
@@ -111,6 +116,8 @@ class MeteredExchange:
         is_confirmed: bool = True,
         troubles: Troubles,
         budget: MemoryBudget | None = None,
+        billing: Billing | None = None,
+        billing_of: Callable[[Exchange], Billing | None] | None = None,
     ) -> None:
         self.opened = opened
         """The exchange as the ledger stores it while it is open."""
@@ -126,6 +133,10 @@ class MeteredExchange:
         self._whole: WholeAnswer | None = None
         self._body = body
         self._budget = budget
+        self._billing = billing
+        """As the request says it; `_billing_of` is the operator's own word."""
+        self._billing_of = billing_of
+        self._answer_headers: Mapping[str, str] = {}
         self._content_encoding = content_encoding
         self._decoded = decoded
         self._credentials = credentials
@@ -227,6 +238,7 @@ class MeteredExchange:
 
     def _record_headers(self, response: Response) -> None:
         self.status = response.status
+        self._answer_headers = response.headers
         content_type = response.headers.get("content-type", "")
         if content_type.lower().startswith(STREAM_TYPES) and not self.opened.streamed:
             self.opened = replace(self.opened, streamed=True)
@@ -254,6 +266,21 @@ class MeteredExchange:
             return False  # its end decides: a part of a result is no result
         return shapes.fits(self.route.dialect.answer_shapes, body)
 
+    def billing_of(self, exchange: Exchange) -> Billing | None:
+        """How this exchange is billed, or a response of its session; None: unknown."""
+        told = self.troubles.attempt(
+            lambda: wire_billing.of_answer(
+                self._billing,
+                self._answer_headers,
+                provider=exchange.provider,
+                models=(exchange.response_model, exchange.request_model),
+            )
+        )
+        billing, is_certain = told or (None, False)
+        if is_certain or self._billing_of is None:
+            return billing
+        return self.troubles.attempt(self._billing_of, exchange) or billing
+
     def settle(
         self,
         end: End,
@@ -273,6 +300,7 @@ class MeteredExchange:
         if settled is None:
             settled = result_without_reading(self.opened, end=end, status=self.status, now=now)
         exchange, reading = settled
+        reading = replace(reading, billing=self.billing_of(exchange))
         if times is not None:
             began_at = times.first_byte_at
             exchange = replace(

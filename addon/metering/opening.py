@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import parse_qs, urlsplit
@@ -13,7 +13,7 @@ from addon.dialects.request import RequestFacts, read_request, short_in_steps
 from addon.metering.answers import estimate
 from addon.metering.exchange import NOT_READ, MeteredExchange, Readable, decoded_body_in_steps
 from addon.metering.memory_budget import MemoryBudget
-from addon.metering.requests import attribution
+from addon.metering.requests import attribution, billing
 from addon.metering.requests.agents import NO_AGENT, agent_of
 from addon.metering.requests.messages import Request
 from addon.metering.requests.path_keys import redacted_path
@@ -22,6 +22,7 @@ from addon.metering.segments import segments_in_steps
 from addon.metering.troubles import Troubles
 from ledger.model.duplicates import request_digest_in_steps
 from ledger.model.exchange import Exchange, Source
+from ledger.model.reading import Billing
 
 PATH_LENGTH_MAX = 512
 HEADER_LENGTH_MAX = 256
@@ -60,6 +61,8 @@ class Rules:
     """The project and branch of every request; None: unknown."""
     git_branch: str | None = None
     upstreams: tuple[Upstream, ...] = ()
+    billing: Callable[[Exchange], Billing | None] | None = None
+    """The operator's own word on how an exchange is billed; None: what the wire says counts."""
     budget: MemoryBudget = field(default_factory=MemoryBudget)
     """The memory that all exchanges of the run may keep."""
 
@@ -138,6 +141,16 @@ def open_exchange(
         source=source,
         node=rules.node,
     )
+    asked = attempt(
+        lambda: billing.of_request(
+            headers,
+            host=request.host,
+            path=path,
+            provider=opened.provider,
+            has_key=fingerprint is not None,
+            redacted=request.redacted,
+        )
+    )
     return MeteredExchange(
         opened,
         route=route,
@@ -150,6 +163,8 @@ def open_exchange(
         is_confirmed=not route.is_fetch and (route.is_confirmed or is_named or facts.is_confirmed),
         troubles=troubles,
         budget=rules.budget,
+        billing=asked,
+        billing_of=rules.billing,
     )
 
 

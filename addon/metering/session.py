@@ -103,9 +103,13 @@ class MeteredSession:
                         cause=None,
                         now=at,
                     )
-                    degraded = self.handshake.troubles.text
                     exchange = self.handshake.without_secrets(settled.exchange, self._said())
+                    billing = self.handshake.billing_of(exchange)
+                    degraded = self.handshake.troubles.text
                     exchanges.append(
-                        settled._replace(exchange=replace(exchange, degraded=degraded))
+                        Settled(
+                            replace(exchange, degraded=degraded),
+                            replace(settled.reading, billing=billing),
+                        )
                     )
         return exchanges

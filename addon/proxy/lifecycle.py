@@ -43,6 +43,7 @@ from addon.telemetry.seat import Seat
 from ledger import recording
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
+from ledger.settings import names_file
 from ledger.store.writing.jobs import Receipt
 
 logger = logging.getLogger(__name__)
@@ -131,7 +132,9 @@ def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running
         raise
     running = Running(
         settings=settings,
-        rules=settings.rules(node=node, secret=ledger.secret),
+        rules=settings.rules(
+            node=node, secret=ledger.secret, billing=names_file.load_valid(_log).billing_of
+        ),
         ledger=ledger,
         price=book.price,
         notes=notes,
@@ -163,7 +166,10 @@ def apply(settings: Settings, running: Running, *, node: str) -> None:
     """Change the settings of a recording; exchanges under way keep theirs."""
     running.settings = settings
     running.rules = settings.rules(
-        node=node, secret=running.ledger.secret, budget=running.rules.budget
+        node=node,
+        secret=running.ledger.secret,
+        budget=running.rules.budget,
+        billing=names_file.load_valid(_log).billing_of,
     )
     set_captures(running, node=node)
 

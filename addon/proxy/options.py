@@ -6,7 +6,7 @@ a typed option is bad, and does not enforce choices.
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +19,8 @@ from addon.metering.memory_budget import MemoryBudget
 from addon.metering.opening import Rules, Upstream
 from addon.metering.requests.attribution import TAG_LENGTH_MAX, TAGS_MAX
 from ledger.model.errors import LedgerError
+from ledger.model.exchange import Exchange
+from ledger.model.reading import Billing
 from ledger.store.engines.urls import default_url, sqlite_path
 from ledger.text.passwords import without_credentials, without_passwords
 
@@ -74,9 +76,16 @@ class Settings:
     otlp: str | None = None
     """Base URL of an OTLP/HTTP receiver; None: nothing is exported."""
 
-    def rules(self, *, node: str, secret: bytes, budget: MemoryBudget | None = None) -> Rules:
+    def rules(
+        self,
+        *,
+        node: str,
+        secret: bytes,
+        budget: MemoryBudget | None = None,
+        billing: Callable[[Exchange], Billing | None] | None = None,
+    ) -> Rules:
         """The rules for every exchange. `secret` is the ledger's; `budget` is that of the exchanges
-        under way, if there are any."""
+        under way, if there are any; `billing`: the operator's own word on it."""
         return Rules(
             node=node,
             secret=secret,
@@ -86,6 +95,7 @@ class Settings:
             project=self.project,
             git_branch=self.git_branch,
             upstreams=self.upstreams,
+            billing=billing,
             budget=budget if budget is not None else MemoryBudget(),
         )
 

@@ -12,6 +12,7 @@ A WebSocket session gives one reading for each of its responses.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from addon.metering.ends import TRANSPORT, End
 from addon.metering.exchange import MeteredExchange, may_refuse
 from addon.metering.opening import Rules, Upstream, open_exchange
 from addon.metering.requests import attribution
+from addon.metering.requests.billing import SENT_KEY
 from addon.metering.requests.messages import (
     RecordedTimes,
     Request,
@@ -36,6 +38,7 @@ from addon.recordings.formats.recorded import Recorded
 from addon.usage_opt_in import asking
 from ledger.model.door import admitted
 from ledger.model.exchange import Exchange, Outcome, Source
+from ledger.model.reading import Billing
 
 _TAG_HEADER = attribution.TAG_HEADER.encode()
 
@@ -57,17 +60,28 @@ def meter(item: Recorded, rules: Rules) -> list[Settled] | None:
 
 
 def reread(
-    item: Recorded, booked: Exchange, usage_json: str | None, *, reached_end: bool = True
+    item: Recorded,
+    booked: Exchange,
+    usage_json: str | None,
+    *,
+    reached_end: bool = True,
+    billing: Callable[[Exchange], Billing | None] | None = None,
 ) -> Settled | None:
     """The result of today's tap and meter for the answer; None if they see no LLM call.
 
     `usage_json` is the booked usage object. `reached_end`: the end of the body came, so the
-    stripper flushed its buffer. For a session, `booked` names the response.
+    stripper flushed its buffer. For a session, `booked` names the response. `billing`: the
+    operator's own word on how an exchange is billed.
     """
     item = _with_booked_counts(item, usage_json)
     upstream = Upstream(host=item.origin.host, port=item.origin.port, provider=booked.provider)
     # The ledger has the key's fingerprint; the recording does not, so no secret is needed.
-    rules = Rules(node="", upstreams=(upstream,))
+    # The ledger knows the key, too, by which the operator tells a plan.
+    told = billing and billing(booked)
+    rules = Rules(node="", upstreams=(upstream,), billing=(lambda _: told) if told else None)
+    if booked.key_fingerprint is not None:
+        sent = item.redacted_request_headers | {SENT_KEY}
+        item = replace(item, redacted_request_headers=sent)
     exchange = _opened(item, rules, is_llm=True, is_injected=booked.usage_injected)
     if exchange is None:
         return None
@@ -109,6 +123,7 @@ def _opened(
         port=item.origin.port,
         path=item.path,
         headers=headers,
+        redacted=item.redacted_request_headers,
         tag_headers=tuple(
             value.decode("utf-8", "replace")
             for name, value in item.request_headers

@@ -224,10 +224,15 @@ class Replay:
         reading that finds all of them known (measured)."""
         from addon.metering.opening import Rules
         from addon.recordings import metered
+        from ledger.settings import names_file
 
-        return partial(
-            metered.meter, rules=Rules(node=self._node, secret=self._secret, keeps_segments=True)
+        rules = Rules(
+            node=self._node,
+            secret=self._secret,
+            keeps_segments=True,
+            billing=names_file.load(None).billing_of,
         )
+        return partial(metered.meter, rules=rules)
 
     def _queue_metered(self) -> None:
         """Queue a batch at once. The writer writes what it finds: one by one, it would write many

@@ -39,6 +39,10 @@ class Figures:
     """Of reported usage; no total includes an estimate."""
     estimated_cost_picousd: int | None = None
     """Of estimated tokens; never part of `cost_picousd`."""
+    list_value_picousd: int | None = None
+    """What the reported tokens cost at list prices, whoever pays them; never added to a cost."""
+    covered_value_picousd: int | None = None
+    """Of this, what plans cover and what is free."""
     saved_picousd: int | None = None
     """The additional cost of the cached tokens if they had been uncached input."""
     reported_cost_picousd: int | None = None
@@ -51,6 +55,10 @@ class Figures:
     unpriced: int = 0
     reported: int = 0
     """Requests whose cost is the provider's figure alone."""
+    covered: int = 0
+    """Requests that a plan covers, or that are free: they have no cost, and none of the states."""
+    unlisted: int = 0
+    """Of these, without a list value, or with one that is a lower bound."""
     generation_ms: int | None = None
     generated_tokens: int | None = None
     """Output of the requests whose generation time is known: the base of the speed."""

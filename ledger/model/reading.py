@@ -22,6 +22,17 @@ class UsageSource(StrEnum):
     NONE = "none"
 
 
+class Billing(StrEnum):
+    """How the provider bills an exchange, told from the wire or from the operator's names file."""
+
+    METERED = "metered"
+    """By tokens, at the prices of an API key."""
+    PLAN = "plan"
+    """By a flat price for a month: none of its tokens has a price of its own."""
+    FREE = "free"
+    """Not at all."""
+
+
 class Reading(Struct, frozen=True, kw_only=True):
     """What the meter read from an exchange; append-only, the highest revision counts."""
 
@@ -45,4 +56,8 @@ class Reading(Struct, frozen=True, kw_only=True):
     read_at: Annotated[datetime, Column("When the reading was made, UTC")]
     reason: Annotated[
         str | None, Column("Why there is a further revision", TEXT_CHARACTERS_MAX)
+    ] = None
+    billing: Annotated[
+        Billing | None,
+        Column("metered (billed by tokens), plan (covered by a flat price) or free; NULL: unknown"),
     ] = None

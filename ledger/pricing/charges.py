@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange
 from ledger.model.money import AMOUNT_MAX, usd_text
-from ledger.model.reading import Reading
+from ledger.model.reading import Billing, Reading
 from ledger.model.usage import Usage
 from ledger.pricing.price_lines import Quantity, Sheet, input_tokens_of_one_request, quantities
 from ledger.pricing.rules import REPORTED_BILL
@@ -38,9 +38,15 @@ class Book(Protocol):
         """The billing fields of a reading's usage object."""
 
     def sheet(
-        self, exchange: Exchange, fields: Mapping[str, str], *, model: str | None = None
+        self,
+        exchange: Exchange,
+        fields: Mapping[str, str],
+        *,
+        model: str | None = None,
+        is_covered: bool = False,
     ) -> Sheet:
-        """The prices for an exchange, or for another model that answered in it."""
+        """The prices for an exchange, or for another model that answered in it; `is_covered`: the
+        list prices of what is not billed by tokens."""
 
 
 def charge(
@@ -50,28 +56,30 @@ def charge(
 
     The cost that the provider reports is the cost, as one line, where the provider's own guide
     says that it is the bill (`Sheet.bill`), and where we know no price at all. Everywhere else it
-    stays in the reading and is never added to our own figures.
+    stays in the reading and is never added to our own figures. What a plan covers, or what is free,
+    is charged at list prices: the lines are its list value, and no cost.
 
     `priced_at` is the time of pricing; by default the time of the reading.
     """
     at = priced_at or reading.read_at
     usage = reading.usage
     fields = book.fields(reading)
-    own = sheet = book.sheet(exchange, fields)
+    is_covered = reading.billing in (Billing.PLAN, Billing.FREE)
+    own = sheet = book.sheet(exchange, fields, is_covered=is_covered)
     lines = [_charge(quantity, usage, sheet, at) for quantity in quantities(usage, sheet.rates)]
     if lines and "requests" in sheet.rates:
         lines.append(_charge(("requests", 1, None), usage, sheet, at))
     if not lines:
         lines = _zero_charges(usage, sheet, at)
     for further in usage.further:
-        sheet = book.sheet(exchange, fields, model=further.model)
+        sheet = book.sheet(exchange, fields, model=further.model, is_covered=is_covered)
         lines += [
             _charge(quantity, further.usage, sheet, at, kind=further.kind, model=further.model)
             for quantity in quantities(further.usage, sheet.rates)
         ]
     if sum(line.amount_picousd or 0 for line in lines) > AMOUNT_MAX:
         lines = [_beyond(line) for line in lines]
-    bill = _bill(usage, own)
+    bill = None if is_covered else _bill(usage, own)
     if bill is not None:
         return (_reported(bill, _list_value(lines, own), at),)
     if all(line.amount_picousd is None for line in lines):

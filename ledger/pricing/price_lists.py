@@ -26,6 +26,8 @@ class PriceQuestion:
     path: str = ""
     request_model: str | None = None
     response_model: str | None = None
+    is_covered: bool = False
+    """By a plan, or free: then the price is what the vendor's list has for the same tokens."""
 
     @property
     def host(self) -> str:
@@ -66,6 +68,8 @@ class Gateway:
 
 
 _FIREWORKS = "accounts/fireworks/models/"
+PLAN_LISTS = frozenset({"github-copilot"})
+"""Lists of what a plan counts against its allowance: no list value."""
 ROUTING_SUFFIXES = frozenset({"nitro", "floor", "online", "exacto", "extended"})
 """Suffixes of a model's name that choose a route (OpenRouter); the list has the name without
 them."""
@@ -79,6 +83,8 @@ def candidates(question: PriceQuestion, gateways: tuple[Gateway, ...] = ()) -> I
             yield from _listed(question, gateway.prices, gateway.models)
             return
     list_id = _list_of_host(question, host)
+    if question.is_covered and list_id in PLAN_LISTS:
+        list_id = VENDOR
     if list_id is not None:
         yield from _listed(question, list_id, {})
         return

@@ -35,7 +35,9 @@ PRELOAD_AFTER_SECONDS = 1.0
 """Reading takes 0.3 s of CPU. `tokentee run -- true`
 ends before it begins, and no model answers sooner."""
 
-type _Key = tuple[str, str, str, str | None, str | None, str | None, frozenset[tuple[str, str]]]
+type _Key = tuple[
+    str, str, str, str | None, str | None, str | None, frozenset[tuple[str, str]], bool
+]
 
 
 class PriceBook:
@@ -83,10 +85,15 @@ class PriceBook:
         return self._rules.fields_of(reading.usage_json)
 
     def sheet(
-        self, exchange: Exchange, fields: Mapping[str, str], *, model: str | None = None
+        self,
+        exchange: Exchange,
+        fields: Mapping[str, str],
+        *,
+        model: str | None = None,
+        is_covered: bool = False,
     ) -> Sheet:
         """The prices in force when the exchange was opened; `model`: of another model than the
-        one that answered (an iteration's)."""
+        one that answered (an iteration's); `is_covered`: nothing of it is billed by tokens."""
         key = (
             exchange.origin,
             exchange.provider,
@@ -95,6 +102,7 @@ class PriceBook:
             exchange.request_model,
             exchange.service_tier,
             frozenset(fields.items()),
+            is_covered,
         )
         sheet = self._sheets.get(key)
         if sheet is None or not sheet.since <= exchange.opened_at < sheet.until:
@@ -107,6 +115,7 @@ class PriceBook:
                     path=exchange.path,
                     response_model=model or exchange.response_model or None,
                     request_model=exchange.request_model or None,
+                    is_covered=is_covered,
                 ),
                 tier=exchange.service_tier,
                 at=exchange.opened_at,

@@ -33,6 +33,7 @@ DROPPED = {
     "Further": 7,
     "Saved": 6,
     "Errors": 5,
+    "Covered": 5,
     "Estimated": 4,
     "Cached": 3,
     "No price": 2,
@@ -133,6 +134,11 @@ def notes(report: Report) -> Iterator[str]:
             f"{counted(total.requests, 'request')}, so the cost is a lower bound; "
             "the view `unpriced` lists them with the reason"
         )
+    if total.covered:
+        yield (
+            f"covered by a plan or free, in no cost: {counted(total.covered, 'request')}, "
+            f"{short_usd(total.covered_value_picousd) or 'unpriced'} at list prices"
+        )
     if total.complete_without_usage or total.estimated or total.estimated_output_tokens:
         yield (
             f"without usage, in no total: {short_count(total.complete_without_usage)} completed, "
@@ -220,6 +226,10 @@ def _figures(row: Row) -> Iterator[tuple[str, Cell]]:
     yield "cost_picousd", f.cost_picousd
     yield "cost_state", f.cost_state
     yield "estimated_cost_usd", usd(f.estimated_cost_picousd)
+    yield "list_value_usd", usd(f.list_value_picousd)
+    yield "list_value_picousd", f.list_value_picousd
+    yield "covered_requests", f.covered
+    yield "covered_list_value_usd", usd(f.covered_value_picousd)
     yield "cache_saved_usd", usd(f.saved_picousd)
     yield "reported_cost_usd", usd(f.reported_cost_picousd)
     yield "cost_difference_usd", usd(f.difference_picousd)
@@ -262,6 +272,7 @@ def _shown(row: Row) -> Iterator[tuple[str, Cell]]:
     yield "Reasoning", f.reasoning_tokens
     yield "Further", plus(f.extra_input_tokens, f.extra_output_tokens)
     yield "Cost", cost_cell(f)
+    yield "Covered", covered_cell(f)
     yield "Estimated", _amount(f.estimated_cost_picousd, "~")
     yield "Saved", _amount(f.saved_picousd)
     yield "No price", f.unpriced + f.partial
@@ -276,6 +287,15 @@ def cost_cell(figures: Figures) -> Cell:
     if figures.cost_picousd is None:
         return "unpriced" if is_missing else None
     return Amount(picousd=figures.cost_picousd, mark="≥ " if is_missing else "")
+
+
+def covered_cell(figures: Figures) -> Cell:
+    """The list value of what plans cover and what is free; a lower bound if prices are missing."""
+    if not figures.covered:
+        return None
+    if figures.covered_value_picousd is None:
+        return "unpriced" if figures.unlisted else None
+    return Amount(picousd=figures.covered_value_picousd, mark="≥ " if figures.unlisted else "")
 
 
 def _amount(picousd: int | None, mark: str = "") -> Amount | None:

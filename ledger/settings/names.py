@@ -13,6 +13,16 @@
     tag = "team=growth*"
     team = "growth"
 
+    [[plan]]                      # a flat price, and what it covers; the first that matches counts
+    name = "Claude Max"
+    usd_per_month = 200
+    key_hint = "1a2b"             # any of key, key_hint, host, agent
+    from = 2026-09-01
+
+A plan says how requests are billed that the wire does not tell, or tells otherwise: as `plan`, or
+with `billing = "free"` or `"metered"`. It is applied when a request is recorded, and to recorded
+ones by `tokentee rebuild`.
+
 An entry matches if all of its conditions match: `key` (a fingerprint, or its first characters),
 `key_hint` (the last characters of the key), `host`, `tag` (`NAME=VALUE`), `session`, `project`. `*`
 and `?` stand for any characters. A list means any of its values.
@@ -21,13 +31,17 @@ and `?` stand for any characters. A list means any of its values.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from fnmatch import translate
 from functools import lru_cache
 from re import Pattern
 from re import compile as compiled
+from urllib.parse import urlsplit
 
 import msgspec
 
+from ledger.model.exchange import Exchange
+from ledger.model.reading import Billing
 from ledger.settings import toml_tables
 from ledger.settings.toml_tables import FaultError, Problem
 
@@ -82,6 +96,50 @@ class Entry(
             raise FaultError("until", "it is not after from")
 
 
+class Plan(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"since": "from"}
+):
+    """One `[[plan]]`."""
+
+    name: str
+    usd_per_month: Decimal | None = None
+    """None: its price is not known."""
+    key: Texts = None
+    key_hint: Texts = None
+    host: Texts = None
+    agent: Texts = None
+    since: date | None = None
+    until: date | None = None
+    billing: Billing = Billing.PLAN
+
+    def __post_init__(self) -> None:
+        """FaultError if the plan has no name, matches nothing, costs no amount, or is never in
+        force."""
+        if not self.name:
+            raise FaultError("name", "empty")
+        facts = {word: getattr(self, word) for word in ("key", "key_hint", "host", "agent")}
+        if not any(map(texts, facts.values())):
+            raise FaultError("plan", f"one of {', '.join(facts)} must say what it covers")
+        for word, value in facts.items():
+            if value is not None and not (texts(value) and all(texts(value))):
+                raise FaultError(word, "empty")
+        price = self.usd_per_month
+        if price is not None and not (price.is_finite() and 0 <= price <= USD_PER_MONTH_MAX):
+            raise FaultError("usd_per_month", f"{price} is not an amount")
+        if self.since and self.until and self.until <= self.since:
+            raise FaultError("until", "it is not after from")
+
+    def covers(self, facts: "Facts") -> bool:
+        """Whether the plan is in force for these requests."""
+        return (
+            (not (self.since or self.until) or _in_force(self, facts.day))
+            and _fits_key(self, facts.key, facts.key_hint)
+            and _any(self.host, facts.host)
+            and _any(self.agent, facts.agent)
+        )
+
+
+USD_PER_MONTH_MAX = 10**9
 FACTS = ("key", "key_hint", "host", "tag", "session", "project")
 """The facts that an entry can match."""
 
@@ -96,6 +154,8 @@ class Facts:
     tags: Mapping[str, str | None] = field(default_factory=dict)
     session: str | None = None
     project: str | None = None
+    agent: str | None = None
+    """Of plans alone."""
     day: date | None = None
     """Any day of the group: no date of the file separates its days."""
 
@@ -105,6 +165,29 @@ class Names:
     """The names file."""
 
     entries: tuple[Entry, ...] = ()
+    plans: tuple[Plan, ...] = ()
+
+    def plan_of(self, facts: "Facts") -> Plan | None:
+        """The plan that covers these requests, or says how else they are billed."""
+        return next((plan for plan in self.plans if plan.covers(facts)), None)
+
+    def billing_of(self, exchange: Exchange) -> Billing | None:
+        """How the operator says that an exchange is billed; None: nothing is said of it."""
+        if not self.plans:
+            return None
+        try:
+            host = urlsplit(exchange.origin).hostname
+        except ValueError:
+            host = None
+        facts = Facts(
+            key=exchange.key_fingerprint,
+            key_hint=exchange.key_hint,
+            host=host,
+            agent=exchange.agent,
+            day=exchange.opened_at.astimezone(UTC).date(),
+        )
+        plan = self.plan_of(facts)
+        return None if plan is None else plan.billing
 
     def word_of(self, word: str, facts: Facts) -> str | None:
         """The `team`, `person`, `cost_centre` or `name` of requests; None: they have none."""
@@ -149,13 +232,17 @@ NO_NAMES = Names()
 def read(text: str) -> tuple[Names, list[Problem]]:
     """The valid names of a TOML text, and each problem."""
     document, problems = toml_tables.parse(text)
-    problems += toml_tables.unknown_tables(text, document, ("name",))
+    problems += toml_tables.unknown_tables(text, document, ("name", "plan"))
     entries, wrong = toml_tables.converted(text, document, "name", Entry)
-    problems += wrong
-    if len(entries) > ENTRIES_MAX:
-        problems.append(Problem(line=None, text=f"more than {ENTRIES_MAX} names"))
+    plans, wrong_plans = toml_tables.converted(text, document, "plan", Plan)
+    problems += [*wrong, *wrong_plans]
+    if len(entries) + len(plans) > ENTRIES_MAX:
+        problems.append(Problem(line=None, text=f"more than {ENTRIES_MAX} names and plans"))
     problems += _never_reached(text, entries)
-    return Names(entries=tuple(entry for _, entry in entries[:ENTRIES_MAX])), problems
+    return Names(
+        entries=tuple(entry for _, entry in entries[:ENTRIES_MAX]),
+        plans=tuple(plan for _, plan in plans[:ENTRIES_MAX]),
+    ), problems
 
 
 def fits(entry: Entry, facts: Facts) -> bool:
@@ -182,7 +269,7 @@ def pattern(glob: str) -> Pattern[str]:
     return compiled(translate(glob.replace("[", "[[]")))
 
 
-def _fits_key(entry: Entry, key: str | None, hint: str | None) -> bool:
+def _fits_key(entry: "Entry | Plan", key: str | None, hint: str | None) -> bool:
     if entry.key and not any((key or "").startswith(each.rstrip("*")) for each in texts(entry.key)):
         return False
     hints = [each.lstrip("….") for each in texts(entry.key_hint)]
@@ -202,7 +289,7 @@ def _any(globs: Texts, value: str | None) -> bool:
     return value is not None and any(pattern(glob).match(value) for glob in texts(globs))
 
 
-def _in_force(entry: Entry, day: date | None) -> bool:
+def _in_force(entry: "Entry | Plan", day: date | None) -> bool:
     since, until = entry.since or date.min, entry.until or date.max
     return day is not None and since <= day < until
 

@@ -1,7 +1,9 @@
 """Edge. Finds and reads the names file."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+from ledger.model.errors import LedgerError
 from ledger.settings import small_files, toml_tables
 from ledger.settings.names import NO_NAMES, Names, read
 from ledger.settings.places import file_in_force
@@ -27,4 +29,19 @@ def load(named: str | None) -> Names:
     names, problems = check(path)
     if problems:
         raise toml_tables.refusal(path, problems, "tokentee names check")
+    return names
+
+
+def load_valid(log: Callable[[str, str], None]) -> Names:
+    """The valid names in force, for a recorder: a wrong line is logged, and stops nothing."""
+    path = path_of(None)
+    if path is None:
+        return NO_NAMES
+    try:
+        names, problems = check(path)
+    except LedgerError as error:
+        log("warning", str(error))
+        return NO_NAMES
+    if problems:
+        log("warning", str(toml_tables.refusal(path, problems, "tokentee names check")))
     return names

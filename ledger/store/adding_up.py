@@ -49,6 +49,9 @@ def charged_requests(scope: Scope, dialect: str) -> sa.Subquery:
             _text(charged.estimated_cost("costs.amount_picousd", "requests")).label(
                 "estimated_cost_picousd"
             ),
+            _text(charged.list_value("costs.list_value_picousd", "requests")).label(
+                "list_value_picousd"
+            ),
             c.saved_picousd,
             c.extra_input_tokens,
             c.extra_output_tokens,

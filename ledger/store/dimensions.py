@@ -32,6 +32,7 @@ COLUMNS = {
     "project": "project",
     "branch": "git_branch",
     "agent": "agent",
+    "billing": "billing",
     "end_user": "end_user",
     "user_agent": "user_agent",
     "source": "source",

@@ -52,6 +52,8 @@ REQUEST_COLUMNS: Mapping[str, str] = {
     "cost_picousd": "integer",
     "estimated_cost_picousd": "integer",
     "cost_state": "text",
+    "billing": "text",
+    "list_value_picousd": "integer",
     "reported_cost_picousd": "integer",
     "reported_upstream_cost_picousd": "integer",
     "is_byok": "boolean",

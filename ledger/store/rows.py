@@ -6,7 +6,7 @@ from typing import Any
 
 from ledger.model.columns import columns_of
 from ledger.model.exchange import Exchange, Outcome, Source, State
-from ledger.model.reading import Reading, UsageSource
+from ledger.model.reading import Billing, Reading, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 
 _EXCHANGE = tuple(columns_of(Exchange))
@@ -44,6 +44,7 @@ def reading_of(row: Mapping[str, Any]) -> Reading:
         estimated_output_tokens=row["estimated_output_tokens"],
         read_at=row["read_at"],
         reason=row["reason"],
+        billing=Billing(row["billing"]) if row["billing"] else None,
     )
 
 

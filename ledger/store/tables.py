@@ -171,6 +171,7 @@ readings = sa.Table(
     sa.PrimaryKeyConstraint("opened_at", "exchange_id", "id"),
     _reference(["opened_at", "exchange_id"], ["exchanges.opened_at", "exchanges.id"]),
     _check("usage_source IN ('reported', 'partial', 'estimated', 'none')", "usage_source"),
+    _check("billing IN ('metered', 'plan', 'free')", "billing"),
     *_not_negative(
         "revision",
         *TOKENS,

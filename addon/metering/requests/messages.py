@@ -45,6 +45,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """With the query."""
     headers: Mapping[str, str]
     """By lower-case name; of several with one name, the last."""
+    redacted: frozenset[str] = frozenset()
+    """Names of headers that were sent, and whose values a recording does not keep."""
     tag_headers: tuple[str, ...] = ()
     """All values of `x-tokentee-tag`."""
     body: Body

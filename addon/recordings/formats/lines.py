@@ -232,6 +232,7 @@ def _exchange(line: _Line, where: str, written_at: datetime) -> Recorded:
         opened_at=opened_at,
         status=response.status,
         response_headers=headers,
+        redacted_request_headers=_redacted(request.headers),
         redacted_headers=_redacted(response.headers),
         response_body=response.body_b64,
         is_exact=is_exact,

@@ -100,6 +100,8 @@ class Recorded(Struct, frozen=True, kw_only=True):
     path: str
     """With its query."""
     request_headers: Fields = ()
+    redacted_request_headers: frozenset[str] = frozenset()
+    """Request headers that were sent but whose values were not recorded, in lower case."""
     request_body: bytes = b""
     """As it went upstream."""
     client_body: bytes | None = None

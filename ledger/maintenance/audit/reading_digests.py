@@ -66,6 +66,7 @@ _FORMS = tuple(
     dict.fromkeys(
         (
             (tuple(READING_COLUMNS), tuple(CHARGE_COLUMNS)),
+            (tuple(name for name in READING_COLUMNS if name != "billing"), tuple(CHARGE_COLUMNS)),
             (_COLUMNS_0_1, _CHARGE_COLUMNS_0_1),
         )
     )

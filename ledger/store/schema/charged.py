@@ -23,6 +23,9 @@ PROVIDER = "provider"
 NO_USAGE = "COALESCE({0}.usage_source, 'none') = 'none'"
 """Neither reported nor estimated; {0} names what has the column."""
 IS_ESTIMATED = "{0}.usage_source = 'estimated'"
+BILLING = "COALESCE({0}.billing, 'unknown')"
+IS_COVERED = "{0}.billing IN ('plan', 'free')"
+"""Nothing of it is billed by tokens."""
 
 # Lines of a further iteration: its kind, a dot, the line. The first condition selects an index.
 FURTHER_INPUT = (
@@ -54,6 +57,10 @@ TERMS: Mapping[str, str] = {
     "priced_lines": "COUNT(c.amount_picousd)",
     "provider_lines": f"COUNT(CASE WHEN c.price_source = '{PROVIDER}' THEN 1 END)",
     "amount_picousd": sum_of("c.amount_picousd"),
+    # A provider's own figure is no list price.
+    "list_value_picousd": sum_of(
+        f"CASE WHEN c.price_source <> '{PROVIDER}' THEN c.amount_picousd END"
+    ),
     # What the cached tokens would have cost as uncached input, less what they cost.
     "saved_picousd": f"SUM(CASE WHEN {_CACHED} THEN c.quantity END) * MAX(CASE WHEN c.line = "
     f"'uncached_input' AND c.unit_picousd <= {TOKENS_MAX} THEN c.unit_picousd END) "
@@ -75,10 +82,19 @@ def cost_state(lines: str, priced: str, provider: str, no_usage: str) -> str:
 
 
 def cost(amount: str, name: str) -> str:
-    """The cost of a request: of reported usage. An estimate is part of no total."""
-    return f"CASE WHEN {IS_ESTIMATED.format(name)} THEN NULL ELSE {amount} END"
+    """The cost of a request: of reported usage that is billed by tokens. An estimate is part of no
+    total, and neither is what a plan covers."""
+    not_billed = f"{IS_ESTIMATED.format(name)} OR {IS_COVERED.format(name)}"
+    return f"CASE WHEN {not_billed} THEN NULL ELSE {amount} END"
 
 
 def estimated_cost(amount: str, name: str) -> str:
     """The cost of a request whose usage is our estimate."""
-    return f"CASE WHEN {IS_ESTIMATED.format(name)} THEN {amount} END"
+    is_billed = f"({IS_COVERED.format(name)}) IS NOT TRUE"
+    return f"CASE WHEN {IS_ESTIMATED.format(name)} AND {is_billed} THEN {amount} END"
+
+
+def list_value(amount: str, name: str) -> str:
+    """What the reported tokens of a request cost at list prices, whoever pays them: it stands
+    beside the cost, and is never added to it."""
+    return f"CASE WHEN {IS_ESTIMATED.format(name)} THEN NULL ELSE {amount} END"

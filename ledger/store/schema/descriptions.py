@@ -33,11 +33,16 @@ _DERIVED: dict[str, dict[str, str]] = {
         "uncached_input_tokens": "input_tokens without cache reads and writes",
         "extra_input_tokens": "Input tokens of further iterations, billed beside input_tokens",
         "extra_output_tokens": "Output tokens of further iterations, billed beside output_tokens",
-        "cost_picousd": "Sum of the priced lines of reported usage, in pico-USD; NULL: none is "
-        "priced, or the usage is an estimate",
+        "cost_picousd": "Sum of the priced lines of reported usage that is billed by tokens, in "
+        "pico-USD; NULL: none is priced, the usage is an estimate, or billing is plan or free",
         "cost_usd": "cost_picousd in USD",
         "estimated_cost_picousd": "The same of estimated usage; part of no total",
         "estimated_cost_usd": "estimated_cost_picousd in USD",
+        "billing": "metered (billed by tokens), plan (covered by a flat price), free, or unknown: "
+        "then it counts as billed by tokens",
+        "list_value_picousd": "What the reported tokens cost at list prices, in pico-USD, whoever "
+        "pays them: beside cost_picousd, never to be added to it; NULL: no price is known",
+        "list_value_usd": "list_value_picousd in USD",
         "cost_state": "priced, partial (some lines have no price), unpriced, or reported (the "
         "provider's own figure); NULL: no usage to price",
         "reported_cost_usd": "reported_cost_picousd in USD",
@@ -62,7 +67,12 @@ _DERIVED: dict[str, dict[str, str]] = {
         "estimated": "Of these, with estimated usage, which is in no total",
         "estimated_cost_picousd": "Cost of estimated usage, in pico-USD; beside cost_picousd",
         "estimated_cost_usd": "estimated_cost_picousd in USD",
-        "unpriced": "Requests with reported usage of which a line, or every line, has no price",
+        "unpriced": "Requests with reported usage, billed by tokens, of which a line, or every "
+        "line, has no price",
+        "covered": "Requests that a plan covers, or that are free: their cost is NULL",
+        "list_value_picousd": "What the reported tokens cost at list prices, in pico-USD; beside "
+        "cost_picousd, never to be added to it",
+        "list_value_usd": "list_value_picousd in USD",
     },
     "unpriced": {
         "exchange_id": "The exchange",

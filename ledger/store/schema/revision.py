@@ -2,7 +2,7 @@
 
 from ledger.model.errors import LedgerError
 
-REVISION = "0012"
+REVISION = "0013"
 """The migration that this code needs; a test compares it with the newest one."""
 
 

@@ -10,7 +10,7 @@ Figures hold only usage that providers reported. Estimates have figures of their
 from collections.abc import Mapping
 
 from ledger.model import usage
-from ledger.store.schema.charged import NO_USAGE
+from ledger.store.schema.charged import IS_COVERED, NO_USAGE
 
 DIMENSIONS = (
     "provider",
@@ -27,6 +27,7 @@ DIMENSIONS = (
     "project",
     "git_branch",
     "agent",
+    "billing",
     "end_user",
     "user_agent",
     "tags",
@@ -41,6 +42,7 @@ ALONE = (*(name for name in DIMENSIONS if name != "key_hint"), EVERYTHING)
 """The dimensions of `daily_by`, each by itself."""
 
 IS_REPORTED = "e.usage_source <> 'estimated'"
+IS_BILLED = f"{IS_REPORTED} AND e.billing NOT IN ('plan', 'free')"
 HAS_NO_USAGE = NO_USAGE.format("e")
 IS_BYOK = "e.is_byok AND e.reported_upstream_cost_picousd <= 9223372036854775807 - "
 IS_BYOK += "COALESCE(e.reported_cost_picousd, 0)"
@@ -54,12 +56,16 @@ CONDITIONS: Mapping[str, str] = {
     "without_usage": HAS_NO_USAGE,
     "complete_without_usage": f"e.outcome = 'complete' AND {HAS_NO_USAGE}",
     "estimated": "e.usage_source = 'estimated'",
-    "priced": f"e.cost_state = 'priced' AND {IS_REPORTED}",
-    "partial": f"e.cost_state = 'partial' AND {IS_REPORTED}",
-    "reported": f"e.cost_state = 'reported' AND {IS_REPORTED}",
-    "unpriced": f"e.cost_state IN ('unpriced', 'partial') AND {IS_REPORTED}",
+    "priced": f"e.cost_state = 'priced' AND {IS_BILLED}",
+    "partial": f"e.cost_state = 'partial' AND {IS_BILLED}",
+    "reported": f"e.cost_state = 'reported' AND {IS_BILLED}",
+    "unpriced": f"e.cost_state IN ('unpriced', 'partial') AND {IS_BILLED}",
+    "covered": IS_COVERED.format("e"),
+    "unlisted": f"{IS_COVERED.format('e')} AND {IS_REPORTED} "
+    "AND e.cost_state IN ('unpriced', 'partial')",
 }
-"""Name of a count -> the requests that it counts. `unpriced` includes `partial`."""
+"""Name of a count -> the requests that it counts. `unpriced` includes `partial`. `covered`: by a
+plan, or free; `unlisted` of these have no list value, or one that is a lower bound."""
 COUNTS: Mapping[str, str] = {
     name: f"COUNT(CASE WHEN {condition} THEN 1 END)" if name != "requests" else "COUNT(*)"
     for name, condition in CONDITIONS.items()
@@ -80,12 +86,14 @@ SHOWN: Mapping[str, str] = {
     "AND e.cache_read_tokens IS NOT NULL THEN e.input_tokens END",
     "cost_picousd": "e.cost_picousd",
     "estimated_cost_picousd": "e.estimated_cost_picousd",
+    "list_value_picousd": "e.list_value_picousd",
 }
 """Name of a sum -> the term that is summed. `usage_daily` is made of these."""
 SUMS: Mapping[str, str] = {
     **SHOWN,
+    "covered_value_picousd": f"CASE WHEN {IS_COVERED.format('e')} THEN e.list_value_picousd END",
     "reported_cost_picousd": REPORTED_COST,
-    "saved_picousd": f"CASE WHEN {IS_REPORTED} THEN e.saved_picousd END",
+    "saved_picousd": f"CASE WHEN {IS_BILLED} THEN e.saved_picousd END",
     # own_cost_picousd: where every line has a price of ours
     "difference_picousd": f"e.own_cost_picousd - ({REPORTED_COST})",
     "generation_ms": f"CASE WHEN {IS_TIMED} THEN e.duration_ms - e.first_token_ms END",

@@ -103,8 +103,14 @@ _SHOWN_COUNTS = (
     "unpriced",
     "complete_without_usage",
     "estimated",
+    "covered",
 )
-_SHOWN_ELSEWHERE = ("cacheable_input_tokens", "cost_picousd", "estimated_cost_picousd")
+_SHOWN_ELSEWHERE = (
+    "cacheable_input_tokens",
+    "cost_picousd",
+    "estimated_cost_picousd",
+    "list_value_picousd",
+)
 """Sums that `usage_daily` shows in another place, or only as a part of a ratio."""
 
 
@@ -126,6 +132,7 @@ def requests(dialect: str) -> str:
 
     amount = of_charges("amount_picousd")
     cost, estimated = charged.cost(amount, "r"), charged.estimated_cost(amount, "r")
+    value = charged.list_value(of_charges("list_value_picousd"), "r")
     state = cost_state(
         TERMS["lines"], TERMS["priced_lines"], TERMS["provider_lines"], NO_USAGE.format("r")
     )
@@ -155,6 +162,9 @@ SELECT
   {spelling.integer.format(estimated)} AS estimated_cost_picousd,
   {spelling.usd.format(estimated)} AS estimated_cost_usd,
   (SELECT {state} {CHARGES}) AS cost_state,
+  {charged.BILLING.format("r")} AS billing,
+  {spelling.integer.format(value)} AS list_value_picousd,
+  {spelling.usd.format(value)} AS list_value_usd,
   r.reported_cost_picousd, {spelling.usd.format("r.reported_cost_picousd")} AS reported_cost_usd,
   r.reported_upstream_cost_picousd, r.is_byok,
   r.usage_json, r.remarks, r.id AS reading_id, r.revision AS reading_revision, r.meter_version,
@@ -248,7 +258,8 @@ SELECT day, provider, model, key_fingerprint, key_hint, requests, errors, withou
   {spelling.ratio.format("cache_read_tokens", "cacheable_input_tokens")} AS cache_hit_rate,
   cost_picousd, {spelling.usd.format("cost_picousd")} AS cost_usd, unpriced,
   complete_without_usage, estimated,
-  estimated_cost_picousd, {spelling.usd.format("estimated_cost_picousd")} AS estimated_cost_usd
+  estimated_cost_picousd, {spelling.usd.format("estimated_cost_picousd")} AS estimated_cost_usd,
+  covered, list_value_picousd, {spelling.usd.format("list_value_picousd")} AS list_value_usd
 FROM (
 SELECT d.day, {columns} FROM daily d WHERE {_FRESH}
 UNION ALL

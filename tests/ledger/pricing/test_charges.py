@@ -31,7 +31,7 @@ class Book:
     def fields(self, reading):
         return {}
 
-    def sheet(self, exchange, fields, *, model=None):
+    def sheet(self, exchange, fields, *, model=None, is_covered=False):
         return self.by_model[model] if model else self.own
 
 

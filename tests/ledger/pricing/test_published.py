@@ -43,7 +43,7 @@ class Book:
     def fields(self, reading):
         return {}
 
-    def sheet(self, exchange, fields, *, model=None):
+    def sheet(self, exchange, fields, *, model=None, is_covered=False):
         return Sheet(covered(self.period.rates), self.period.absent)
 
 

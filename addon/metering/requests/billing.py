@@ -1,0 +1,93 @@
+"""Pure. How an exchange is billed: by tokens, by a plan, or not at all, as the wire says it.
+
+Never a guess: a credential of an unknown kind, or a host of no known provider, leaves it unknown.
+
+    Claude        an OAuth token with the beta header `oauth-…` is a plan's (Claude Code 2); an API
+                  key is metered; `anthropic-ratelimit-unified-overage-in-use: true` says that the
+                  plan is used up and tokens are billed from credits
+    Codex         the ChatGPT backend, `/backend-api/codex/`, which `x-codex-*` limits confirm
+    Copilot       its own hosts
+    Gemini        `cloudcode-pa.googleapis.com` is Code Assist, which is billed by the seat
+    OpenRouter    models whose name ends in `:free`
+    coding plans  paths that Z.ai, BigModel and Kimi keep for them
+"""
+
+from collections.abc import Mapping
+
+from ledger.model.providers import TABLE
+from ledger.model.reading import Billing
+
+PLAN_HOSTS = ("chatgpt.com", "githubcopilot.com", "cloudcode-pa.googleapis.com")
+"""Hosts that no API key is for; a name matches its subdomains, too."""
+PLAN_PATHS = ("/backend-api/codex/", "/api/coding/", "/coding/")
+"""Beginnings of paths that are for plans alone: of ChatGPT, of Z.ai and BigModel, of Kimi."""
+KIMI = "kimi.com"
+LOCAL = ("ollama",)
+"""Providers of models that also run at home, where nobody bills them."""
+OAUTH_BETA = "oauth-"
+OAUTH_TOKEN = "sk-ant-oat"  # noqa: S105  # how such tokens begin
+OVERAGE = "anthropic-ratelimit-unified-overage-in-use"
+PLAN_LIMITS = (
+    "anthropic-ratelimit-unified-status",
+    "x-codex-primary-used-percent",
+    "x-codex-plan-type",
+)
+"""Headers of answers that only plans get."""
+FREE_MODEL = ":free"
+SENT_KEY = "key"
+"""Stands among redacted names for a key that the ledger knows was sent."""
+_KEYS = frozenset({SENT_KEY, "authorization", "x-api-key", "api-key", "x-goog-api-key"})
+
+
+def of_request(
+    headers: Mapping[str, str],
+    *,
+    host: str,
+    path: str,
+    provider: str,
+    has_key: bool,
+    redacted: frozenset[str] = frozenset(),
+) -> Billing | None:
+    """How a request is billed; None: it does not say. `headers` are by lower-case name; `redacted`
+    are the names of others, whose values a recording does not keep."""
+    host = host.lower().rstrip(".")
+    if any(host == each or host.endswith(f".{each}") for each in PLAN_HOSTS):
+        return Billing.PLAN
+    if _is_plan_path(host, path) or _is_claude_plan(headers, redacted):
+        return Billing.PLAN
+    has_key = has_key or not redacted.isdisjoint(_KEYS)
+    if has_key and provider not in LOCAL and TABLE.named(provider) is not None:
+        return Billing.METERED
+    return None
+
+
+def of_answer(
+    asked: Billing | None,
+    headers: Mapping[str, str],
+    *,
+    provider: str,
+    models: tuple[str | None, ...],
+) -> tuple[Billing | None, bool]:
+    """How an exchange is billed, and whether its answer says so for certain: then no file of the
+    operator overrides it. `headers` are the answer's; `models` those of answer and request."""
+    if headers.get(OVERAGE, "").strip().lower() == "true":
+        return Billing.METERED, True
+    if any(name in headers for name in PLAN_LIMITS):
+        return Billing.PLAN, False
+    if provider == "openrouter" and any(name and name.endswith(FREE_MODEL) for name in models):
+        return Billing.FREE, False
+    return asked, False
+
+
+def _is_plan_path(host: str, path: str) -> bool:
+    found = path.startswith(PLAN_PATHS[:2])
+    return found or (host.endswith(KIMI) and path.startswith(PLAN_PATHS[2]))
+
+
+def _is_claude_plan(headers: Mapping[str, str], redacted: frozenset[str]) -> bool:
+    if "x-api-key" in headers or "x-api-key" in redacted:
+        return False
+    if OAUTH_BETA not in headers.get("anthropic-beta", ""):
+        return False
+    token = headers.get("authorization", "").partition(" ")[2].lstrip()
+    return token.startswith(OAUTH_TOKEN) or "authorization" in redacted
