@@ -9,29 +9,38 @@ PANELS = (
         title="Cost",
         kind="stat",
         unit="currencyUSD",
-        width=6,
+        width=4,
         query="SELECT sum(cost_usd) AS cost FROM requests WHERE $__timeFilter(opened_at)",
+    ),
+    Panel(
+        title="Covered by plans or free, at list prices",
+        kind="stat",
+        unit="currencyUSD",
+        width=5,
+        query="SELECT sum(list_value_usd) AS list_value FROM requests "
+        "WHERE $__timeFilter(opened_at) AND billing IN ('plan', 'free')",
     ),
     Panel(
         title="Requests",
         kind="stat",
-        width=6,
+        width=5,
         query="SELECT count(*) AS requests FROM requests WHERE $__timeFilter(opened_at)",
     ),
     Panel(
         title="Without usage, unpriced, lost",
         kind="stat",
-        width=6,
+        width=5,
         query="SELECT count(*) FILTER (WHERE coalesce(usage_source, 'none') = 'none') "
-        "AS without_usage, count(*) FILTER (WHERE cost_state IN ('unpriced', 'partial')) "
-        "AS unpriced, count(*) FILTER (WHERE state = 'lost') AS lost "
+        "AS without_usage, count(*) FILTER (WHERE cost_state IN ('unpriced', 'partial') "
+        "AND usage_source <> 'estimated' AND billing NOT IN ('plan', 'free')) AS unpriced, "
+        "count(*) FILTER (WHERE state = 'lost') AS lost "
         "FROM requests WHERE $__timeFilter(opened_at)",
     ),
     Panel(
         title="Input served from cache",
         kind="stat",
         unit="percentunit",
-        width=6,
+        width=5,
         query="SELECT sum(cache_read_tokens)::float / nullif(sum(input_tokens), 0) AS hit_rate "
         "FROM requests WHERE $__timeFilter(opened_at)",
     ),

@@ -5,25 +5,32 @@ from typing import Any
 from addon.deploy.dashboards import Panel, dashboard
 
 PANELS = (
-    Panel(title="Ready", kind="stat", width=6, query="min(tokentee_ready)"),
+    Panel(title="Ready", kind="stat", width=4, query="min(tokentee_ready)"),
     Panel(
         title="Cost, last 24 hours",
         kind="stat",
         unit="currencyUSD",
-        width=6,
+        width=5,
         query="sum(increase(tokentee_cost_usd_total[24h]))",
+    ),
+    Panel(
+        title="Covered by plans or free, at list prices, last 24 hours",
+        kind="stat",
+        unit="currencyUSD",
+        width=5,
+        query='sum(increase(tokentee_list_value_usd_total{billing=~"plan|free"}[24h]))',
     ),
     Panel(
         title="Unpriced or without usage, last 24 hours",
         kind="stat",
-        width=6,
+        width=5,
         query="(sum(increase(tokentee_unpriced_total[24h])) or vector(0)) "
         "+ (sum(increase(tokentee_without_usage_total[24h])) or vector(0))",
     ),
     Panel(
         title="Dropped",
         kind="stat",
-        width=6,
+        width=5,
         query="sum(tokentee_dropped_total)",
     ),
     Panel(

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from addon.telemetry.health import Health, problems
 from addon.telemetry.observed import Observed
+from ledger.model.money import PICOUSD_PER_USD
 
 MODELS_MAX = 200
 PROVIDERS_MAX = 50
@@ -22,7 +23,6 @@ LABEL_LENGTH_MAX = 100
 OTHER = "other"
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
 """Buckets for durations: a cached answer takes 50 ms, a long reasoning stream minutes."""
-PICOUSD_PER_USD = 10**12
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -48,7 +48,14 @@ class Metrics:
             "tokens", "Tokens that providers reported, by type", (*by_model, "type")
         )
         self._cost = self._counter("cost_usd", "Cost of priced lines, USD", by_model)
-        self._unpriced = self._counter("unpriced", "Exchanges with a line without price", by_model)
+        self._list_value = self._counter(
+            "list_value_usd",
+            "Reported tokens at list prices, USD; never to be added to the cost",
+            (*by_model, "billing"),
+        )
+        self._unpriced = self._counter(
+            "unpriced", "Exchanges billed by tokens with a line without price", by_model
+        )
         self._without_usage = self._counter(
             "without_usage", "Exchanges whose provider reported no usage", by_model
         )
@@ -83,6 +90,9 @@ class Metrics:
                     self._tokens.labels(provider, model, kind).inc(count)
             if one.cost_picousd is not None:
                 self._cost.labels(provider, model).inc(one.cost_picousd / PICOUSD_PER_USD)
+            if one.list_value_picousd is not None:
+                value = one.list_value_picousd / PICOUSD_PER_USD
+                self._list_value.labels(provider, model, one.billing).inc(value)
         if one.is_unpriced:
             self._unpriced.labels(provider, model).inc()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from ledger.model.charge import Charge
+from ledger.model.charge import Charge, amounts_of
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import Reading, UsageSource
 
@@ -41,10 +41,14 @@ class Observed:
     """The figures are our estimate: no counter of tokens includes them."""
     has_usage: bool
     is_degraded: bool
+    billing: str
+    """metered, plan, free or unknown."""
     cost_picousd: int | None
-    """The sum of the priced lines; None: no line is priced."""
+    """Of reported usage that is billed by tokens; None: no line is priced, or nothing is billed."""
+    list_value_picousd: int | None
+    """What the reported tokens cost at list prices, whoever pays them."""
     is_unpriced: bool
-    """Usage was reported and some line of it has no price."""
+    """Usage was reported and is billed by tokens, and some line of it has no price."""
 
     @property
     def model(self) -> str:
@@ -69,7 +73,12 @@ def observed(exchange: Exchange, reading: Reading, charges: Sequence[Charge]) ->
     assert exchange.settled_at is not None, exchange.id
     assert exchange.outcome is not None, exchange.id
     usage = reading.usage
-    amounts = [line.amount_picousd for line in charges if line.amount_picousd is not None]
+    amounts = amounts_of(
+        reading.usage_source,
+        reading.billing,
+        ((line.amount_picousd, line.price_source) for line in charges),
+    )
+    is_estimated = reading.usage_source is UsageSource.ESTIMATED
     has_usage = reading.usage_source is not UsageSource.NONE
     address, port = _server(exchange.origin)
     return Observed(
@@ -92,11 +101,13 @@ def observed(exchange: Exchange, reading: Reading, charges: Sequence[Charge]) ->
         cache_write_tokens=usage.cache_write_tokens,
         output_tokens=usage.output_tokens,
         reasoning_tokens=usage.reasoning_tokens,
-        is_estimated=reading.usage_source is UsageSource.ESTIMATED,
+        is_estimated=is_estimated,
         has_usage=has_usage,
         is_degraded=exchange.degraded is not None,
-        cost_picousd=sum(amounts) if amounts else None,
-        is_unpriced=has_usage and (not charges or len(amounts) < len(charges)),
+        billing=reading.billing or "unknown",
+        cost_picousd=amounts.cost_picousd,
+        list_value_picousd=amounts.list_value_picousd,
+        is_unpriced=not (amounts.is_complete or is_estimated or amounts.is_covered),
     )
 
 

@@ -24,6 +24,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from addon.telemetry.observed import Observed
+from ledger.model.money import PICOUSD_PER_USD
 
 logger = logging.getLogger(__name__)
 
@@ -140,8 +141,11 @@ def _of_span(one: Observed) -> Attributes:
         attributes["gen_ai.response.finish_reasons"] = [one.finish_reason]
     if one.session_id:
         attributes["gen_ai.conversation.id"] = one.session_id
-    if one.cost_picousd is not None and not one.is_estimated:
-        attributes["tokentee.cost_usd"] = one.cost_picousd / 10**12
+    attributes["tokentee.billing"] = one.billing
+    if one.cost_picousd is not None:
+        attributes["tokentee.cost_usd"] = one.cost_picousd / PICOUSD_PER_USD
+    if one.list_value_picousd is not None:
+        attributes["tokentee.list_value_usd"] = one.list_value_picousd / PICOUSD_PER_USD
     if one.is_estimated or not one.has_usage:
         return attributes
     for name, count in (

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.budgets.budgets import Budget
-from ledger.reports.layout import Amount, Cell, Column, Table, counted
+from ledger.reports.layout import Amount, Cell, Column, Table, counted, short_usd
 from ledger.reports.render import usd
 from ledger.text.period import Span
 
@@ -31,6 +31,8 @@ class Status:
     estimated_picousd: int
     """Never part of `spent_picousd`."""
     requests_without_price: int
+    covered_value_picousd: int = 0
+    """What plans cover, at list prices: never part of `spent_picousd`."""
 
     @property
     def used_percent(self) -> Decimal:
@@ -99,6 +101,7 @@ def document(statuses: list[Status]) -> dict[str, Any]:
                 "limit_usd": usd(status.budget.limit_picousd),
                 "spent_usd": usd(status.spent_picousd),
                 "estimated_usd": usd(status.estimated_picousd),
+                "covered_list_value_usd": usd(status.covered_value_picousd),
                 "used_percent": status.used_percent.quantize(Decimal("0.1")),
                 "forecast_usd": usd(status.forecast_picousd),
                 "thresholds": list(status.budget.thresholds),
@@ -119,6 +122,12 @@ def notes(statuses: list[Status]) -> list[str]:
         "price, so what is spent is a lower bound"
         for status in statuses
         if status.requests_without_price
+    ]
+    told += [
+        f"{status.budget.name}: plans cover another {short_usd(status.covered_value_picousd)} at "
+        "list prices, which no budget counts"
+        for status in statuses
+        if status.covered_value_picousd
     ]
     return [*told, "budgets are advisory: they never stop traffic"] if statuses else told
 

@@ -37,7 +37,12 @@ NO_INVOICES: Invoices = {}
 NAMED = ("name", "team", "cost_centre")
 """Words of the names file that a FOCUS row carries."""
 
-IN_USD = ("cost_picousd", "estimated_cost_picousd", "reported_cost_picousd")
+IN_USD = (
+    "cost_picousd",
+    "estimated_cost_picousd",
+    "list_value_picousd",
+    "reported_cost_picousd",
+)
 """Columns of a request that are written in USD, too."""
 CHARGE_COLUMNS: Mapping[str, str] = {
     "opened_at": "instant",
@@ -150,6 +155,7 @@ def _focus(connection: Connection, scope: Scope, invoices: Invoices) -> Rows:
         "origin": r.origin,
         "operation": r.operation,
         "service_tier": r.service_tier,
+        "billing": r.billing,
         "key_fingerprint": r.key_fingerprint,
         "key_hint": r.key_hint,
         "tags": _text(r.tags),

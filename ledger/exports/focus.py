@@ -60,6 +60,7 @@ COLUMNS: Mapping[str, str] = {
     "SubAccountName": "text",
     "SubAccountType": "text",
     "Tags": "text",
+    "x_Billing": "text",
     "x_CostCentre": "text",
     "x_Model": "text",
     "x_Origin": "text",
@@ -86,10 +87,14 @@ def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
     line, model, provider = charge["line"], charge["model"] or "unknown", charge["provider"]
     is_tokens = is_token_line(line)
     per = MILLION if is_tokens else 1
-    cost = _usd(charge["amount_picousd"])
+    # What a plan covers, or what is free, has a list cost alone.
+    is_billed = charge["billing"] not in ("plan", "free")
+    amount = _usd(charge["amount_picousd"])
+    cost = amount if is_billed else Decimal(0)
     unit = charge["unit_picousd"]
+    contracted = _usd(unit * per) if is_billed else Decimal(0)
     listed = charge["list_unit_picousd"]
-    list_cost = cost if listed is None else _usd(listed * charge["quantity"])
+    list_cost = amount if listed is None else _usd(listed * charge["quantity"])
     sku = f"{provider}/{model}/{line}"
     # FOCUS reserves plain key names for itself; all other keys begin with x_.
     details = {"x_Model": model, "x_ServiceTier": charge["service_tier"]}
@@ -109,7 +114,7 @@ def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
         "ConsumedQuantity": Decimal(charge["quantity"]),
         "ConsumedUnit": "Tokens" if is_tokens else "Units",
         "ContractedCost": cost,
-        "ContractedUnitPrice": _usd(unit * per),
+        "ContractedUnitPrice": contracted,
         "EffectiveCost": cost,
         "InvoiceId": charge["invoice_id"],
         "InvoiceIssuerName": _ascii(provider),
@@ -117,7 +122,7 @@ def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
         "ListUnitPrice": _usd((unit if listed is None else listed) * per),
         "PricingCategory": "Standard",
         "PricingCurrency": "USD",
-        "PricingCurrencyContractedUnitPrice": _usd(unit * per),
+        "PricingCurrencyContractedUnitPrice": contracted,
         "PricingCurrencyEffectiveCost": cost,
         "PricingCurrencyListUnitPrice": _usd((unit if listed is None else listed) * per),
         "PricingQuantity": Decimal(charge["quantity"]) / per,
@@ -133,6 +138,7 @@ def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
         "SkuPriceId": f"{sku}/{unit}",
         **_sub_account(charge),
         "Tags": charge["tags"],
+        "x_Billing": charge["billing"],
         "x_CostCentre": charge["cost_centre"],
         "x_Model": charge["model"],
         "x_Origin": charge["origin"],

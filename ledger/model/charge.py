@@ -1,11 +1,17 @@
 """Pure. A charge: one priced line of a reading. Charges are append-only."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
 from msgspec import Struct
 
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
+from ledger.model.reading import Billing, UsageSource
+
+PROVIDER = "provider"
+"""The price source of a cost that the provider reports."""
 
 
 class Charge(Struct, frozen=True, kw_only=True):
@@ -34,3 +40,45 @@ class Charge(Struct, frozen=True, kw_only=True):
     reason: Annotated[
         str | None, Column("Why there is no price, or why it was priced again", TEXT_CHARACTERS_MAX)
     ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """What one exchange costs, as the view `requests` has it (`ledger.store.schema.charged`)."""
+
+    cost_picousd: int | None = None
+    """Of reported usage that is billed by tokens; None: no price is known, or nothing is billed."""
+    estimated_cost_picousd: int | None = None
+    list_value_picousd: int | None = None
+    """What its reported tokens cost at list prices, whoever pays them."""
+    is_covered: bool = False
+    """By a plan, or free."""
+    is_complete: bool = True
+    """Every line has a price, and there is one for reported usage."""
+
+    @property
+    def shown_picousd(self) -> int | None:
+        """The one amount to show of an exchange: its cost, its estimate, or what a plan covers."""
+        if self.is_covered:
+            return self.list_value_picousd
+        return self.estimated_cost_picousd if self.cost_picousd is None else self.cost_picousd
+
+
+def amounts_of(
+    usage_source: str | None, billing: str | None, lines: Iterable[tuple[int | None, str]]
+) -> Amounts:
+    """The amounts of one exchange; `lines` are amount and price source of its current charges."""
+    lines = tuple(lines)
+    known = [amount for amount, _ in lines if amount is not None]
+    listed = [each for each, source in lines if each is not None and source != PROVIDER]
+    is_estimated = usage_source == UsageSource.ESTIMATED
+    is_covered = billing in (Billing.PLAN, Billing.FREE)
+    amount = sum(known) if known and not is_covered else None
+    has_usage = usage_source not in (None, UsageSource.NONE)
+    return Amounts(
+        cost_picousd=None if is_estimated else amount,
+        estimated_cost_picousd=amount if is_estimated else None,
+        list_value_picousd=sum(listed) if listed and not is_estimated else None,
+        is_covered=is_covered,
+        is_complete=len(known) == len(lines) and (bool(lines) or not has_usage),
+    )

@@ -32,6 +32,9 @@ COLUMNS = (
     "output_tokens",
     "cost_picousd",
     "cost_state",
+    "billing",
+    "list_value_picousd",
+    "estimated_cost_picousd",
     "first_token_ms",
     "duration_ms",
     "key_fingerprint",
@@ -74,6 +77,9 @@ class Request:
     output_tokens: int | None
     cost_picousd: int | None
     cost_state: str | None
+    billing: str
+    list_value_picousd: int | None
+    estimated_cost_picousd: int | None
     first_token_ms: int | None
     duration_ms: int | None
     key_fingerprint: str | None

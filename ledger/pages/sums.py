@@ -47,6 +47,13 @@ class Sums:
     cacheable_input_tokens: int | None = None
     output_tokens: int | None = None
     cost_picousd: int | None = None
+    covered: int = 0
+    """Requests that a plan covers, or that are free."""
+    unlisted: int = 0
+    """Of these, without a list value, or with one that is a lower bound."""
+    list_value_picousd: int | None = None
+    covered_value_picousd: int | None = None
+    """The list value of these: beside the cost, and never added to it."""
 
     def __add__(self, other: "Sums") -> "Sums":
         return total_of((self, other))

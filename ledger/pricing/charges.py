@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from ledger.model.charge import Charge
+from ledger.model.charge import PROVIDER, Charge
 from ledger.model.exchange import Exchange
 from ledger.model.money import AMOUNT_MAX, usd_text
 from ledger.model.reading import Billing, Reading
@@ -21,8 +21,6 @@ from ledger.pricing.rules import REPORTED_BILL
 
 NO_SOURCE = "none"
 """The price source of a line without a price."""
-PROVIDER = "provider"
-"""The price source of a cost that the provider reports."""
 REPORTED = "reported_cost"
 """The single line of a reading that costs what the provider reports."""
 BILLING_FIELD = "billing_field"

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from ledger.model.charge import Amounts, amounts_of
 from ledger.model.money import usd_text
 from ledger.model.usage import TOKENS
 from ledger.pricing.price_lines import TOKEN_LINES
@@ -37,18 +38,24 @@ def document(found: Found) -> dict[str, Any]:
     return {
         "exchange": _members(found.exchange),
         "duplicates": list(found.duplicates),
-        "cost_usd": usd(cost_of(found)),
+        "billing": (found.readings[0]["billing"] if found.readings else None) or "unknown",
+        "cost_usd": usd(amounts(found).cost_picousd),
+        "estimated_cost_usd": usd(amounts(found).estimated_cost_picousd),
+        "list_value_usd": usd(amounts(found).list_value_picousd),
         "readings": [_members(reading) for reading in found.readings],
         "charges": [_charge_members(line) for line in found.charges],
         "past_charges": [_charge_members(line) for line in found.past_charges],
     }
 
 
-def cost_of(found: Found) -> int | None:
-    """The sum of the current charges; None if none has a price."""
-    amounts = [line["amount_picousd"] for line in found.charges]
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if known else None
+def amounts(found: Found) -> Amounts:
+    """What the exchange costs, by its current reading and charges."""
+    reading = found.readings[0] if found.readings else {"usage_source": None, "billing": None}
+    return amounts_of(
+        reading["usage_source"],
+        reading["billing"],
+        ((line["amount_picousd"], line["price_source"]) for line in found.charges),
+    )
 
 
 def facts(found: Found) -> Iterator[tuple[str, str]]:
@@ -85,10 +92,17 @@ def facts(found: Found) -> Iterator[tuple[str, str]]:
     yield from _known("Capture", e["capture"])
 
 
+BILLINGS = {
+    "plan": "covered by a flat price: its lines are its list value, and no cost",
+    "free": "nothing is billed: its lines are its list value, and no cost",
+}
+
+
 def reading_facts(reading: Facts) -> Iterator[tuple[str, str]]:
     """The facts of one reading; the provider's own values verbatim."""
     about = f"revision {reading['revision']}, meter {reading['meter_version']}"
     yield "Reading", f"{reading['usage_source']}; {about}, {_instant(reading['read_at'])}"
+    yield from _known("  billing", reading["billing"], BILLINGS.get(reading["billing"] or "", ""))
     for name in TOKENS:
         if reading[name] is not None:
             yield f"  {name.removesuffix('_tokens').replace('_', ' ')}", short_count(reading[name])

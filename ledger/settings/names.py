@@ -102,7 +102,7 @@ class Plan(
     """One `[[plan]]`."""
 
     name: str
-    usd_per_month: Decimal | None = None
+    usd_per_month: Decimal | int | None = None
     """None: its price is not known."""
     key: Texts = None
     key_hint: Texts = None
@@ -124,7 +124,9 @@ class Plan(
             if value is not None and not (texts(value) and all(texts(value))):
                 raise FaultError(word, "empty")
         price = self.usd_per_month
-        if price is not None and not (price.is_finite() and 0 <= price <= USD_PER_MONTH_MAX):
+        if price is not None and not (
+            Decimal(price).is_finite() and 0 <= price <= USD_PER_MONTH_MAX
+        ):
             raise FaultError("usd_per_month", f"{price} is not an amount")
         if self.since and self.until and self.until <= self.since:
             raise FaultError("until", "it is not after from")

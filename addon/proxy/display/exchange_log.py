@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from addon.metering.settlement import Settled
-from ledger.model.charge import Charge
+from ledger.model.charge import Charge, amounts_of
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Reading
 from ledger.text.printable import printable
@@ -14,7 +14,8 @@ PICOUSD_PER_MICROUSD = 1_000_000
 
 
 def line_of(settled: Settled, price: Price) -> str:
-    """Model, tokens, cost, outcome and milliseconds. A dash: not reported, or not known."""
+    """Model, tokens, cost or what a plan covers, outcome and milliseconds. A dash: not reported, or
+    not known."""
     exchange, reading = settled
     usage = reading.usage
     model = exchange.response_model or exchange.request_model or exchange.dialect
@@ -26,19 +27,24 @@ def line_of(settled: Settled, price: Price) -> str:
     )
     return (
         f"{printable(model)} in {_shown(usage.input_tokens)}{cached} "
-        f"out {_shown(usage.output_tokens)} {_cost(price(exchange, reading))} "
+        f"out {_shown(usage.output_tokens)} {_cost(reading, price(exchange, reading))} "
         f"{exchange.outcome} {_shown(milliseconds)} ms"
     )
 
 
-def _cost(charges: tuple[Charge, ...]) -> str:
-    amounts = [charge.amount_picousd for charge in charges]
-    known = [amount for amount in amounts if amount is not None]
-    if not known:
-        return "unpriced" if amounts else "-"
-    microusd = round(sum(known) / PICOUSD_PER_MICROUSD)
-    more = ">= " if len(known) < len(amounts) else ""
-    return f"{more}${microusd // 1_000_000}.{microusd % 1_000_000:06}"
+def _cost(reading: Reading, charges: tuple[Charge, ...]) -> str:
+    found = amounts_of(
+        reading.usage_source,
+        reading.billing,
+        ((charge.amount_picousd, charge.price_source) for charge in charges),
+    )
+    amount = found.shown_picousd
+    plan = f"{reading.billing} " if found.is_covered else ""
+    if amount is None:
+        return plan.strip() or ("unpriced" if charges else "-")
+    microusd = round(amount / PICOUSD_PER_MICROUSD)
+    more = "" if found.is_complete else ">= "
+    return f"{plan}{more}${microusd // 1_000_000}.{microusd % 1_000_000:06}"
 
 
 def _shown(figure: int | None) -> str:

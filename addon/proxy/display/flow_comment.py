@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from addon.metering.answers.transcript import Transcript
-from ledger.model.charge import Charge
+from ledger.model.charge import Charge, amounts_of
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.money import usd_text
 from ledger.model.reading import Reading, UsageSource
@@ -104,19 +104,27 @@ def _tokens(booked: Sequence[Booked]) -> str:
 
 
 def _cost(booked: Sequence[Booked]) -> str:
-    """A cost with lines missing is a lower bound; one with none known is not zero."""
-    charges = [charge for each in booked for charge in each.charges]
-    known = [each.amount_picousd for each in charges if each.amount_picousd is not None]
+    """A cost with lines missing is a lower bound; one with none known is not zero. What a plan
+    covers has its list value."""
+    found = [
+        amounts_of(
+            each.reading.usage_source,
+            each.reading.billing,
+            ((line.amount_picousd, line.price_source) for line in each.charges),
+        )
+        for each in booked
+    ]
+    amount = _sum([each.shown_picousd for each in found])
+    plan = f"{booked[-1].reading.billing} " if found[-1].is_covered else ""
     has_usage = any(each.reading.usage_source is not UsageSource.NONE for each in booked)
-    if not known:
-        return "unpriced" if has_usage else ""
-    amount = sum(known)
+    if amount is None:
+        return plan.strip() or ("unpriced" if has_usage else "")
     places = 4 if amount >= CENT // 10 else 6
     exact = Decimal(amount).scaleb(-12)
     text = f"{exact:.{places}f}" if amount >= 10**6 else usd_text(amount)
-    bound = "≥ " if len(known) < len(charges) else ""
+    bound = "" if all(each.is_complete for each in found) else "≥ "
     estimated = any(each.reading.usage_source is UsageSource.ESTIMATED for each in booked)
-    return f"{bound}{'~' if estimated else ''}${text}"
+    return f"{plan}{bound}{'~' if estimated else ''}${text}"
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:

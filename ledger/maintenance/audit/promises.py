@@ -161,18 +161,25 @@ WHERE shown <> there""",
     ),
     Promise(
         "cost",
-        "the cost of a request is the sum of its charges that none supersedes",
+        "the cost of a request is the sum of its charges that none supersedes, unless a plan "
+        "covers it; so is its list value, without the provider's own figures",
         f"""
-SELECT id, 'requests says ' || shown || ', its charges ' || charged AS detail FROM (
+SELECT id, 'requests says ' || shown || ', its charges ' || charged || '; list value '
+  || listed || ', its charges ' || charged_listed AS detail FROM (
   SELECT v.id, COALESCE(v.cost_picousd, v.estimated_cost_picousd, -1) AS shown,
-    COALESCE(s.charged, -1) AS charged
+    COALESCE(s.charged, -1) AS charged,
+    COALESCE(v.list_value_picousd, -1) AS listed, COALESCE(s.listed, -1) AS charged_listed
   FROM requests v LEFT JOIN (
-    SELECT r.opened_at, r.exchange_id, SUM(c.amount_picousd) AS charged
+    SELECT r.opened_at, r.exchange_id,
+      SUM(CASE WHEN COALESCE(r.billing, 'metered') = 'metered' THEN c.amount_picousd END)
+        AS charged,
+      SUM(CASE WHEN r.usage_source = 'estimated' OR c.price_source = 'provider' THEN NULL
+        ELSE c.amount_picousd END) AS listed
     FROM {CURRENT_READINGS} r JOIN {CURRENT_CHARGES} c ON {CHARGE_OF_READING}
     GROUP BY r.opened_at, r.exchange_id) s
   ON s.opened_at = v.opened_at AND s.exchange_id = v.id
   WHERE v.opened_at >= :since) costs
-WHERE shown <> charged""",
+WHERE shown <> charged OR listed <> charged_listed""",
     ),
     Promise(
         "duplicates",

@@ -154,6 +154,7 @@ def _is_as_written(row: Any, lines: Sequence[Any]) -> bool:
     return any(
         row["id"] == _digest(row, lines, columns, charge_columns, usage_json)
         for columns, charge_columns in _FORMS
+        if "billing" in columns or row["billing"] is None
         for usage_json in _spellings(row["usage_json"])
     )
 

@@ -47,7 +47,9 @@ _DAILY = {
     "requests": "COUNT(*)",
     "errors": "COUNT(CASE WHEN v.outcome IN ('error_frame', 'http_error') THEN 1 END)",
     "unpriced": "COUNT(CASE WHEN v.cost_state IN ('unpriced', 'partial') "
-    "AND v.usage_source <> 'estimated' THEN 1 END)",
+    "AND v.usage_source <> 'estimated' AND v.billing IN ('metered', 'unknown') THEN 1 END)",
+    "covered": "SUM(CASE v.billing WHEN 'plan' THEN 1 WHEN 'free' THEN 1 ELSE 0 END)",
+    "list_value_picousd": f"SUM({_REPORTED.format('list_value_picousd')})",
     "cost_picousd": f"SUM({_REPORTED.format('cost_picousd')})",
 } | {
     name: f"SUM({_REPORTED.format(name)})"

@@ -288,7 +288,7 @@ class Pages:
             readings=[list(explain.reading_facts(one)) for one in found.readings],
             charges=[_line(each) for each in found.charges],
             past=[_line(each) for each in found.past_charges],
-            cost=explain.cost_of(found),
+            amounts=explain.amounts(found),
         )
 
     def _message(self, text: str) -> str:

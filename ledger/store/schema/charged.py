@@ -10,6 +10,8 @@ rules a second time, on purpose, to compare.
 
 from collections.abc import Mapping
 
+from ledger.model.charge import PROVIDER
+
 PART = 10**9
 """A sum is the sum of its upper and lower part, so that no amount from an upstream overflows."""
 PARTS_MAX = 9 * 10**9
@@ -17,8 +19,6 @@ PARTS_MAX = 9 * 10**9
 TOKENS_MAX = 10**9
 """No real request has more, and no token costs a thousandth of a USD. Upstream figures are
 untrusted: larger ones are left out where a product would overflow 64 bits."""
-PROVIDER = "provider"
-"""`price_source` of a provider's own figure (`ledger.pricing.charges`)."""
 
 NO_USAGE = "COALESCE({0}.usage_source, 'none') = 'none'"
 """Neither reported nor estimated; {0} names what has the column."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from addon.cli import application
@@ -23,6 +24,7 @@ from addon.recordings.reread import Seen
 from ledger.maintenance import corrections, reprice, rollup
 from ledger.maintenance.audit.checking import verify as promises_of
 from ledger.model.exchange import Exchange
+from ledger.model.reading import Billing
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
 from ledger.store.engines import migration
@@ -216,7 +218,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     wrong = exchange("misread", response_id="r-4")
     put(
         engine,
-        entry(live, reading(live), prices),
+        entry(live, replace(reading(live), billing=Billing.METERED), prices),
         entry(degraded, reading(degraded), prices),
         entry(wrong, misread(wrong), prices),
     )

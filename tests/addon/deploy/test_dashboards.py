@@ -47,7 +47,7 @@ def test_queries_read_public_views_alone():
     for panel in ledger_dashboard.PANELS:
         assert set(re.findall(r"FROM (\w+)", panel.query)) == {"requests"}
         named = set(re.findall(r"sum\((\w+)\)", panel.query))
-        assert named <= set(requests.c.keys()) | {"cost_usd"}
+        assert named <= set(requests.c.keys()) | {"cost_usd", "list_value_usd"}
 
 
 def test_every_metric_that_is_asked_for_is_exposed():

@@ -99,6 +99,8 @@ def test_a_call_is_one_span_with_the_conventions_names(receiver):
     assert span.end_time_unix_nano - span.start_time_unix_nano == 2 * 10**9
     assert span.start_time_unix_nano == int(NOON.timestamp()) * 10**9
     assert attributes(span.attributes) == {
+        "tokentee.billing": "unknown",
+        "tokentee.list_value_usd": 0.0031,
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": "gpt-4.1",
@@ -150,6 +152,7 @@ def test_errors_and_what_is_not_reported(receiver):
     (span,) = spans(receiver)
     assert span.status.code == 2  # error
     assert attributes(span.attributes) == {
+        "tokentee.billing": "unknown",
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
         "error.type": "429",

@@ -26,6 +26,7 @@ CHARGE = {
     "origin": "https://api.openai.com:443",
     "operation": "chat",
     "service_tier": "flex",
+    "billing": "metered",
     "key_fingerprint": "k1",
     "key_hint": "wxyz",
     "tags": '{"team":"a"}',

@@ -7,9 +7,9 @@ import pytest
 
 from ledger.reports.explain import (
     Found,
+    amounts,
     charge_table,
     charge_title,
-    cost_of,
     document,
     facts,
     is_token_line,
@@ -222,8 +222,8 @@ def test_no_price_at_all_has_no_total():
     total = charge_table((line("output", 1, None),)).total
     assert total is not None
     assert total[4] is None
-    assert cost_of(found(charges=(line("output", 1, None),))) is None
-    assert cost_of(found(charges=(line("output", 1, 0),))) == 0
+    assert amounts(found(charges=(line("output", 1, None),))).cost_picousd is None
+    assert amounts(found(charges=(line("output", 1, 0),))).cost_picousd == 0
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from ledger.settings.names import ENTRIES_MAX, NO_NAMES, Facts, pattern, read
+from tests.ledger.written import opened
 
 FILE = """
 [[name]]
@@ -146,9 +147,68 @@ def test_there_is_a_bound():
     entry = '[[name]]\nhost = "h{0}"\nteam = "x"\n'
     found, problems = read("".join(entry.format(n) for n in range(ENTRIES_MAX + 1)))
     assert len(found.entries) == ENTRIES_MAX
-    assert str(problems[0]) == "more than 10000 names"
+    assert str(problems[0]) == "more than 10000 names and plans"
 
 
 def test_brackets_are_no_pattern():
     assert pattern("[a]*").match("[a]b")
     assert not pattern("[a]*").match("ab")
+
+
+PLANS = """
+[[plan]]
+name = "Max"
+usd_per_month = 200
+key_hint = "1a2b"
+from = 2026-11-01
+until = 2026-12-01
+
+[[plan]]
+name = "Lab"
+host = "*.lab.example"
+agent = ["codex", "aider"]
+billing = "free"
+"""
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"key_hint": "1a2b"}, "plan"),
+        ({"key_hint": "1a2b", "opened_at": datetime(2026, 12, 1, tzinfo=UTC)}, None),
+        ({"origin": "https://x.lab.example:443", "agent": "codex"}, "free"),
+        ({"origin": "https://x.lab.example:443", "agent": "cline"}, None),
+        ({"origin": "http://[bad"}, None),
+        ({}, None),
+    ],
+)
+def test_how_the_operator_says_that_an_exchange_is_billed(facts, expected):
+    names, problems = read(PLANS)
+    assert problems == []
+    assert names.billing_of(opened("a", **facts)) == expected
+    assert names.plans[0].usd_per_month == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[[plan]]\nname = "a"\n', "line 1: plan 1: plan: one of key, key_hint, host, agent must"),
+        ('[[plan]]\nname = ""\nhost = "a"\n', "line 2: plan 1: name: empty"),
+        ('[[plan]]\nname = "a"\nhost = ""\nagent = "x"\n', "line 3: plan 1: host: empty"),
+        (
+            '[[plan]]\nname = "a"\nhost = "a"\nusd_per_month = -1\n',
+            "line 4: plan 1: usd_per_month: -1 is not an amount",
+        ),
+        (
+            '[[plan]]\nname = "a"\nhost = "a"\nusd_per_month = inf\n',
+            "line 4: plan 1: usd_per_month: Infinity is not an amount",
+        ),
+        (
+            '[[plan]]\nname = "a"\nhost = "a"\nfrom = 2026-11-02\nuntil = 2026-11-02\n',
+            "line 5: plan 1: until: it is not after from",
+        ),
+        ('[[plan]]\nname = "a"\nhost = "a"\nbilling = "paid"\n', "line 4: plan 1: billing:"),
+    ],
+)
+def test_what_is_wrong_with_a_plan(text, problem):
+    assert str(read(text)[1][0]).startswith(problem)

@@ -342,7 +342,7 @@ def test_sums_of_days_that_are_over(engine):
             "SUM(c.amount_picousd %",
             "MAX(c.amount_picousd %",
             "cost",
-            ("a", f"requests says 1000, its charges {COST}"),
+            ("a", f"requests says 1000, its charges {COST}; list value {COST}, its charges {COST}"),
             id="cost",
         ),
         pytest.param(
