@@ -179,6 +179,22 @@ IO_MODULES = {
     "urllib.request",
 }
 SQL_MODULES = {"sqlalchemy", "alembic", "psycopg"}
+EFFECTS = (
+    (IO_MODULES - {"io", "pathlib"})
+    | SQL_MODULES
+    | {"logging", "mitmproxy", "random", "rich.console", "secrets", "shutil", "signal", "sys"}
+)
+"""Modules that no pure module imports, unless for a type."""
+EFFECT_METHODS = {
+    *("now", "today", "utcnow", "monotonic", "getenv", "exists", "is_file", "is_dir", "stat"),
+    *("read_text", "read_bytes", "write_text", "write_bytes", "mkdir", "unlink", "resolve"),
+}
+WITHOUT_EFFECT = {
+    "ledger.pages.sums.ranked_names",
+    "ledger.reports.render.usd",
+    "ledger.why.caches.cache_of",  # of a file that comes with the package, read once
+}
+"""Functions of modules of another kind that touch nothing outside."""
 KINDS = ("Pure", "Edge", "Wiring", "Database")
 UNKNOWN_TO_READERS = re.compile(r"\b(DESIGN|FIELD|FINDINGS|MITMPROXY|STYLE|WIRE)(\.md| §| ?\d)")
 """Documents that are neither in the repository nor on the web."""
@@ -211,12 +227,17 @@ def imports_of(path: Path) -> list[tuple[str, int]]:
     return list(_imports_of(path))
 
 
-def statements_of(node: ast.AST) -> Iterator[ast.AST]:
-    """Every statement within, at any depth; not the expressions, which are far more."""
+def statements_of(node: ast.AST, *, types: bool = True) -> Iterator[ast.AST]:
+    """Every statement within, at any depth; not the expressions, which are far more.
+
+    Without `types`: not those under `TYPE_CHECKING`.
+    """
     for field in ("body", "orelse", "handlers", "finalbody", "cases"):
         for inner in getattr(node, field, ()):
-            yield inner
-            yield from statements_of(inner)
+            is_typing = isinstance(inner, ast.If) and ast.unparse(inner.test) == "TYPE_CHECKING"
+            if types or not is_typing:
+                yield inner
+                yield from statements_of(inner, types=types)
 
 
 def _imports_of(path: Path) -> Iterator[tuple[str, int]]:
@@ -305,6 +326,44 @@ def test_a_module_states_its_kind_and_stays_small():
         if len(path.read_text().splitlines()) > LINES_MAX:
             wrong.append(f"{ids(path)} has more than {LINES_MAX} lines")
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_pure_module_touches_nothing_outside():
+    """Neither itself nor through a function of a module of another kind; paths are values."""
+    kinds = {name_of(path): kind_of(path) for path in MODULES}
+    wrong = []
+    for path in MODULES:
+        if kinds[name_of(path)] == "Pure":
+            wrong += [f"{ids(path)}:{line} {what}" for line, what in effects_of(path, kinds)]
+    assert not wrong, "\n".join(wrong)
+
+
+def kind_of(path: Path) -> str:
+    """The first word of a module's docstring."""
+    return (ast.get_docstring(parsed(path)) or "").split(" ")[0].rstrip(".:,")
+
+
+def effects_of(path: Path, kinds: dict[str, str]) -> Iterator[tuple[int, str]]:
+    for node in statements_of(parsed(path), types=False):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if EFFECTS & {alias.name, alias.name.split(".")[0]}:
+                    yield node.lineno, f"imports {alias.name}"
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None
+            if EFFECTS & {node.module, node.module.split(".")[0]}:
+                yield node.lineno, f"imports {node.module}"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                kind = kinds.get(inner) or kinds.get(node.module, "Pure")
+                is_value = alias.name[0].isupper() and inner not in kinds
+                if kind in KINDS[1:] and not is_value and inner not in WITHOUT_EFFECT:
+                    yield node.lineno, f"uses {inner}, which is {kind}"
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called in ("open", "print", "input") or called.rpartition(".")[2] in EFFECT_METHODS:
+                yield node.lineno, f"calls {called}"
 
 
 @pytest.mark.parametrize("folder", ["addon", "ledger", "migrations", "tests"])

@@ -1,4 +1,4 @@
-"""Pure. The errors of our own code during one exchange.
+"""Edge (the log). The errors of our own code during one exchange.
 
 Decoder, framing, meter, tap, capture and hooks all report here. `degraded` in the row is built from
 this list once, when the exchange ends.

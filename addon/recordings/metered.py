@@ -1,4 +1,4 @@
-"""Pure but for the clock. Passes a recorded exchange through the one meter: values in, readings
+"""Edge (the clock). Passes a recorded exchange through the one meter: values in, readings
 out.
 
     meter    as if it passed now: for exchanges that the ledger does not have

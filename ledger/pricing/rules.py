@@ -1,4 +1,4 @@
-"""Pure. Billing rules that providers publish beyond a price per model, as data.
+"""Edge (the file of rules). Billing rules that providers publish beyond a price per model, as data.
 
 `billing_rules.toml` beside this module is the table; a price file may have `[[rule]]` tables of its
 own, which come after these. A rule has conditions, as they stand on the wire, and effects. All of

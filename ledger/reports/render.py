@@ -1,4 +1,4 @@
-"""Pure. Tables as text: for a terminal, CSV, JSON and Markdown.
+"""Edge (the terminal). Tables as text: for a terminal, CSV, JSON and Markdown.
 
 Every output passes text from the wire through `printable`; CSV contains no formulas and Markdown no
 markup. JSON is ASCII and exact. Amounts are exact decimals in CSV and JSON.

@@ -1,4 +1,5 @@
-"""Pure. What is documented about providers' prompt caches: `caches.toml`, dated, with its pages."""
+"""Edge (the file of lifetimes). What providers document of their prompt caches: `caches.toml`,
+dated, with its pages."""
 
 import tomllib
 from datetime import date, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Pure. Turns a driver's error into advice for the operator."""
+"""Database. Turns a driver's error into advice for the operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pure. The jobs of the writer, and the receipts that tell its callers the result."""
+"""Edge (the clock). The jobs of the writer, and the receipts that tell its callers the result."""
 
 import time
 from collections.abc import Callable, Sequence
