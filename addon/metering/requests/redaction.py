@@ -4,8 +4,8 @@ Providers repeat what they refuse: `Incorrect API key provided: sk-...`, or a wh
 validation error quotes. Three things are redacted from a text before it is stored or logged:
 
 - every run of 8 characters or more that occurs in a credential of the request;
-- every run of 24 characters or more that occurs in the request's body, as it is or as JSON
-  escapes it;
+- every run of 16 characters or more that occurs in the request's body, as it is or as JSON
+  escapes it, but for names: keys of the body, and error types that are known;
 - every word with the form of a key, even if it is not the request's.
 
 The work is bounded: a text has at most `TEXT_LENGTH_MAX` characters, and at most
@@ -18,7 +18,7 @@ import base64
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import unquote_plus
 
 from addon.metering.requests.messages import Body
@@ -28,16 +28,40 @@ TEXT_LENGTH_MAX = 2_000
 """Characters of an error text that are searched; a row keeps half of that."""
 CREDENTIAL_RUN = 8
 """A shorter piece of a key reveals nothing; providers themselves show some characters."""
-BODY_RUN = 24
-"""Shorter runs are words that any two texts share: field names, model names, phrases."""
+BODY_RUN = 16
+"""Shorter runs are words that any two texts share: model names, short phrases."""
+_PUBLISHED_TYPES = (
+    "invalid_request_error authentication_error permission_denied_error rate_limit_exceeded "
+    "context_length_exceeded insufficient_quota internal_server_error service_unavailable "
+    "service_unavailable_error unsupported_parameter missing_required_parameter unknown_parameter "
+    "unsupported_value string_above_max_length request_too_large content_policy_violation "
+    "billing_hard_limit_reached model_not_found_error not_found_error overloaded_error "
+    "tokens_limit_reached previous_response_not_found UNAUTHENTICATED PERMISSION_DENIED "
+    "RESOURCE_EXHAUSTED INVALID_ARGUMENT FAILED_PRECONDITION DEADLINE_EXCEEDED "
+    "ThrottlingException ValidationException AccessDeniedException ServiceQuotaExceededException "
+    "ModelErrorException ModelTimeoutException ModelNotReadyException ModelStreamErrorException "
+    "InternalServerException ServiceUnavailableException ResourceNotFoundException"
+)
+KNOWN_WORDS = frozenset(_PUBLISHED_TYPES.split())
+"""Error types and codes of the published APIs: they repeat nothing of a request."""
 SEARCHED_BYTES_MAX = 64 * 1024 * 1024
-"""About 30 ms. A message of 100 characters takes ten searches of the request's body."""
+"""About 30 ms. A message of 100 characters takes twenty searches of the request's body."""
 SPELLED_BYTES = 100
 """To spell a character in all ways takes as long as to search so many bytes."""
 CREDENTIALS_LENGTH_MAX = 64 * 1024
 """Bound on the characters of a request's credentials to search for, and on those of a query or a
 header to search for credentials."""
 
+ESCAPES_DEPTH_MAX = 2
+"""Layers of escapes in an error text that are undone: JSON in the text of JSON."""
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[\"'\\/bfnrt])"
+)
+_SHORT_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+AROUND_MAX = 4
+"""Quotes and brackets around a word that is kept."""
+_AROUND_WORDS = " \"'`.,:;()[]{}"
 _WINDOW = BODY_RUN // 2
 """If a text is cut into windows of this length, every run of `BODY_RUN` includes a whole one."""
 _CREDENTIAL_HEADER = re.compile(
@@ -89,6 +113,8 @@ def redact(
     them: the name of the model.
     """
     text = text[:TEXT_LENGTH_MAX]
+    if text in KNOWN_WORDS:
+        return text
     if not body.is_whole and len(text) >= BODY_RUN:
         return REDACTED
     hidden = bytearray(len(text))
@@ -98,10 +124,15 @@ def redact(
         _hide(hidden, start, end)
     if body.data:
         kept = tuple(keep)
-        for start, end in _body_runs(text, body.data):
-            run = text[start:end].strip(" \"'`.,:;()[]{}")
-            if not any(run in word for word in kept):
-                _hide(hidden, start, end)
+        search = _Search(body.data)
+        for plain, places in _plain_forms(text):
+            for start, end in _body_runs(plain, search):
+                word = plain[start:end].strip(_AROUND_WORDS)
+                is_name = end - start - len(word) <= AROUND_MAX and (
+                    any(word in each for each in kept) or search.has_key(word)
+                )
+                if not is_name:
+                    _hide(hidden, places[start], places[end])
     return _without(text, hidden)
 
 
@@ -159,10 +190,17 @@ class _Search:
                 return True
         return False
 
+    def has_key(self, word: str) -> bool:
+        """Whether this is a key of an object in the body; False when the bound is reached."""
+        self._left -= 2 * len(self._body)
+        if self._left < 0 or not word.isascii() or not word.isidentifier():
+            return False
+        key = b'"' + word.encode() + b'"'
+        return key + b":" in self._body or key + b" :" in self._body
 
-def _body_runs(text: str, body: bytes) -> Iterator[tuple[int, int]]:
+
+def _body_runs(text: str, search: _Search) -> Iterator[tuple[int, int]]:
     """Spans of the text with `BODY_RUN` characters or more that the body has too."""
-    search = _Search(body)
     done = 0
     for at in range(0, len(text) - _WINDOW + 1, _WINDOW):
         end = at + _WINDOW
@@ -196,6 +234,36 @@ def _longest(limit: int, holds: Callable[[int], bool]) -> int:
             step = 1
             limit = probe - 1
     return low
+
+
+def _plain_forms(text: str) -> Iterator[tuple[str, Sequence[int]]]:
+    """The text, and again with each layer of escapes undone, as a provider may quote what was not
+    escaped in the request: with the place in the text of each of its characters and of its end."""
+    places: Sequence[int] = range(len(text) + 1)
+    yield text, places
+    for _ in range(ESCAPES_DEPTH_MAX):
+        if "\\" not in text:
+            return
+        pieces: list[str] = []
+        kept: list[int] = []
+        at = 0
+        for found in _ESCAPE.finditer(text):
+            pieces += [text[at : found.start()], _unescaped(found[0])]
+            kept += [*places[at : found.start()], places[found.start()]]
+            at = found.end()
+        kept += places[at:]
+        text, places = "".join([*pieces, text[at:]]), kept
+        yield text, places
+
+
+def _unescaped(escape: str) -> str:
+    """The character of one escape, of JSON or of Python."""
+    if escape[1] == "u" and len(escape) > len("\\u0000"):
+        high, low = int(escape[2:6], 16) - 0xD800, int(escape[8:], 16) - 0xDC00
+        return chr(0x10000 + (high << 10) + low)
+    return (
+        chr(int(escape[2:], 16)) if escape[1] in "ux" else _SHORT_ESCAPES.get(escape[1], escape[1])
+    )
 
 
 def _spellings(text: str) -> Iterator[bytes]:

@@ -1,14 +1,20 @@
 """What a provider repeats in an error stands in no row: neither key nor prompt, over HTTP or
 WebSocket."""
 
+import gzip
 import json
+import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from addon.metering.ends import End
 from addon.metering.opening import Rules, open_exchange
-from addon.metering.requests.messages import Body, Request, Response
+from addon.metering.requests.messages import NOT_KNOWN, Body, Request, Response
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
@@ -21,9 +27,13 @@ PROMPT = "Our merger with Globex closes on Friday; tell nobody before that."
 
 def opened(path: str = "/v1/chat/completions", **headers: str):
     body = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": PROMPT}]})
+    return opened_with(Body(body.encode()), headers, path)
+
+
+def opened_with(body: Body, headers: dict[str, str], path: str = "/v1/chat/completions"):
     request = Request(
         method="POST", scheme="https", host="api.openai.com", port=443, path=path,
-        headers={"authorization": f"Bearer {KEY}", **headers}, body=Body(body.encode()), began_at=AT,
+        headers={"authorization": f"Bearer {KEY}", **headers}, body=body, began_at=AT,
     )  # fmt: skip
     exchange = open_exchange(
         request, Rules(node="n"), exchange_id="e", source=Source.LIVE, troubles=Troubles()
@@ -109,3 +119,113 @@ def test_what_is_open_when_a_websocket_ends_is_settled_as_it_ended():
     assert settled.exchange.outcome is Outcome.CLIENT_LEFT
     assert settled.exchange.degraded == "no capture"
     assert session.end(End.CLIENT_LEFT, at=AT) == []
+
+
+RUN = 16
+"""So many characters of a prompt in a row are told to nobody."""
+PROMPTS = st.text('abcdefgh XYZ.,;-_éß"\\\n/<>&😀', min_size=RUN, max_size=80)
+BODIES: dict[str, Callable[[str], bytes]] = {
+    "chat": lambda text: _json({"model": "m", "messages": [{"role": "user", "content": text}]}),
+    "parts": lambda text: _json({"messages": [{"content": [{"type": "text", "text": text}]}]}),
+    "tools": lambda text: _json({"tools": [{"description": text}], "input": ["x", {"a": text}]}),
+    "wide": lambda text: json.dumps({"prompt": text}, ensure_ascii=False).encode(),
+    "form": lambda text: b'--b\r\nname="prompt"\r\n\r\n' + text.encode() + b"\r\n--b--",
+    "text": lambda text: text.encode(),
+}
+KNOWN: dict[str, Callable[[bytes], tuple[Body, dict[str, str]]]] = {
+    "whole": lambda body: (Body(body), {}),
+    "not known": lambda _: (NOT_KNOWN, {}),
+    "a prefix": lambda body: (Body(body[: len(body) // 3], is_whole=False), {}),
+    "gzip": lambda body: (Body(gzip.compress(body)), {"content-encoding": "gzip"}),
+    "broken gzip": lambda body: (Body(gzip.compress(body)[:-9]), {"content-encoding": "gzip"}),
+    "no gzip": lambda body: (Body(body), {"content-encoding": "gzip"}),
+    "unknown encoding": lambda body: (Body(body), {"content-encoding": "rot13"}),
+    "gzip that is not known": lambda _: (NOT_KNOWN, {"content-encoding": "gzip"}),
+}
+ERRORS: dict[str, Callable[[str], tuple[int, str, bytes]]] = {
+    "message": lambda said: (400, "application/json", _json({"error": {"message": said}})),
+    "type": lambda said: (400, "application/json", _json({"error": {"type": said, "code": said}})),
+    "text": lambda said: (422, "application/json", _json({"error": said})),
+    "detail": lambda said: (422, "application/json", _json({"detail": said})),
+    "errors": lambda said: (400, "application/json", _json({"errors": [{"message": said}]})),
+    "plain": lambda said: (500, "text/plain", said.encode()),
+    "in a stream": lambda said: (
+        200, "text/event-stream", b"data: " + _json({"error": {"message": said}}) + b"\n\n"
+    ),
+    "in a document": lambda said: (
+        200, "application/json", _json({"error": {"message": said, "code": said}})
+    ),
+}  # fmt: skip
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def runs(text: str) -> set[str]:
+    return {text[at : at + RUN] for at in range(len(text) - RUN + 1)}
+
+
+ESCAPES = re.compile(r'(?:\\u[0-9a-fA-F]{4})+|\\["\\/bfnrt]')
+
+
+def told(prompt: str, *stored: msgspec.Struct) -> set[str]:
+    """What stands of a prompt in stored texts, as it is or escaped."""
+    texts = [
+        text for one in stored for text in msgspec.structs.astuple(one) if isinstance(text, str)
+    ]
+    texts += [ESCAPES.sub(lambda found: json.loads(f'"{found[0]}"'), text) for text in texts]
+    return runs(prompt) & {run for text in texts for run in runs(text)}
+
+
+@st.composite
+def quotes(draw: st.DrawFn) -> tuple[str, str]:
+    """A prompt, and a text that repeats a part of it."""
+    prompt = draw(PROMPTS)
+    start = draw(st.integers(0, len(prompt) - RUN))
+    end = draw(st.integers(start + RUN, len(prompt)))
+    said = draw(st.sampled_from([prompt[start:end], json.dumps(prompt[start:end])[1:-1]]))
+    return prompt, draw(st.text(max_size=30)) + said + draw(st.text(max_size=30))
+
+
+@given(
+    quoted=quotes(),
+    body=st.sampled_from(sorted(BODIES)),
+    known=st.sampled_from(sorted(KNOWN)),
+    error=st.sampled_from(sorted(ERRORS)),
+    is_streamed=st.booleans(),
+)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_run_of_a_prompt_is_stored(quoted, body: str, known: str, error: str, is_streamed: bool):
+    prompt, said = quoted
+    sent, headers = KNOWN[known](BODIES[body](prompt))
+    exchange = opened_with(sent, headers)
+    status, kind, answer = ERRORS[error](said)
+    response = Response(status=status, headers={"content-type": kind})
+    tap = exchange.answer(response, edits=is_streamed, clock=lambda: 0.0)
+    tap.callable(answer)
+    row, reading = exchange.settle(End.FINISHED, cause=None, now=AT)
+    assert told(prompt, row, reading) == set()
+
+
+@given(
+    quoted=quotes(),
+    before=st.lists(st.sampled_from([0, 10, 70_000, 300_000, 600_000]), max_size=3),
+    behind=st.lists(st.sampled_from([0, 10, 300_000, 600_000]), max_size=6),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_run_of_a_prompt_in_a_websocket_is_stored(quoted, before: list[int], behind: list[int]):
+    prompt, said = quoted
+    handshake = opened("/v1/responses", upgrade="websocket")
+    handshake.status = 101
+    session = MeteredSession(handshake)
+    for text in (*("x" * size for size in before), prompt, *("y" * size for size in behind)):
+        create = {"type": "response.create", "model": "gpt-5", "input": text}
+        session.message(_json(create), from_client=True, at=AT)
+    error = {"type": "error", "error": {"type": said, "code": said, "message": said}}
+    stored = session.message(_json(error), from_client=False, at=AT)
+    stored += session.end(End.CLIENT_LEFT, at=AT)
+    settled = [one for one in stored if isinstance(one, Settled)]
+    assert settled
+    for row, reading in settled:
+        assert told(prompt, row, reading) == set()

@@ -21,7 +21,8 @@ from tests.addon.linear import assert_linear
 
 KEY = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
 PROMPT = "Our merger with Globex closes on Friday; tell nobody before that."
-BODY = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": PROMPT}]}).encode()
+BODY = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": PROMPT}],
+                   "tools": [{"additionalProperties": True}]}).encode()  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,12 @@ BODY = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": P
             "api_version_not_supported: use 2024-10-21",
             id="words-that-begin-like-keys",
         ),
+        pytest.param(
+            "'additionalProperties' is required to be supplied and to be false",
+            "'additionalProperties' is required to be supplied and to be false",
+            id="a-key-of-the-body",
+        ),
+        pytest.param("invalid_request_error", "invalid_request_error", id="a-known-type"),
     ],
 )
 def test_what_providers_repeat(text: str, expected: str):
@@ -158,7 +165,7 @@ def test_the_work_is_linear(unit: str):
 
 
 def test_a_run_of_the_request_that_is_too_short_to_tell_anything_stays():
-    before, word, behind = "it is said: ", "quarterly ok", " has arrived"
+    before, word, behind = "he says:", "quarters", " arrived"
     assert len(before) == len(word) == _WINDOW < BODY_RUN
     text = f"{before}{word}{behind}"
     assert redact(text, body=Body(f"no; {word}? yes".encode())) == text
