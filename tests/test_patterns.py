@@ -48,7 +48,6 @@ INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
         estimate._texts((b'"content"', b'"text"', b'"arguments"')),
     ),
     ("addon/metering/requests/path_keys.py", "looks_like_key"): (re.compile(r"[^A-Za-z0-9]+"),),
-    ("addon/metering/requests/redaction.py", "_spellings"): (re.compile(r"\\u[0-9a-f]{4}"),),
     ("ledger/model/providers.py", "__init__"): tuple(
         pattern for pattern, _ in providers.TABLE._globs
     ),

@@ -366,7 +366,8 @@ def may_refuse(response: Response, *, injected: bool) -> bool:
 
 
 def decoded_body(body: Body, content_encoding: str, troubles: Troubles) -> Body:
-    """A decoded request body; not known, with a note, if it cannot be decoded to its end."""
+    """A decoded request body; not whole if its encoding has no end; not known, with a note, if it
+    cannot be decoded."""
     steps = decoded_body_in_steps(body, content_encoding, troubles)
     while True:
         try:
@@ -398,4 +399,4 @@ def decoded_body_in_steps(
     if decoder.trouble is not None:
         troubles.add(f"request: {decoder.trouble}")
         return NOT_KNOWN
-    return Body(b"".join(pieces))
+    return Body(b"".join(pieces), is_whole=decoder.is_whole)

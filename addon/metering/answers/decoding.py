@@ -39,12 +39,14 @@ _ZSTD_PIECE_BYTES = 16 * 1024
 """The output of those slices is joined up to this size."""
 
 Decode = Callable[[bytes], Iterator[bytes]]
+Ended = Callable[[], bool]
+"""Whether the bytes so far are a whole body of an encoding, with nothing behind it."""
 
 
 class Decoder:
     """Undoes one `content-encoding`; never raises."""
 
-    __slots__ = ("_given_bytes", "_layers", "_wire_bytes", "trouble")
+    __slots__ = ("_ends", "_given_bytes", "_layers", "_wire_bytes", "trouble")
 
     def __init__(self, content_encoding: str) -> None:
         self._wire_bytes = 0
@@ -57,7 +59,9 @@ class Decoder:
             self.trouble = f"content-encoding {content_encoding[:64]!r} is not one we undo"
             names = []
         # The last encoding in the header was applied last.
-        self._layers: list[Decode] = [_LAYERS[name]() for name in reversed(names)]
+        layers = [_LAYERS[name]() for name in reversed(names)]
+        self._layers = [decode for decode, _ in layers]
+        self._ends = [has_ended for _, has_ended in layers]
         self._given_bytes = [0] * len(self._layers)
         """Output bytes of each layer."""
 
@@ -70,6 +74,11 @@ class Decoder:
     def kept_bytes(self) -> int:
         """Bytes of the layers' windows in memory: at most their output."""
         return sum(min(given, _WINDOW_BYTES_MAX) for given in self._given_bytes)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every layer has come to its end, so that nothing is missing."""
+        return self.trouble is None and all(has_ended() for has_ended in self._ends)
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         """The decoded pieces of `data`; none after the first trouble.
@@ -106,35 +115,38 @@ class Decoder:
         return self.trouble is not None
 
 
-def _gzip_layer() -> Decode:
+def _gzip_layer() -> tuple[Decode, Ended]:
     """Any number of members, one after the other (RFC 1952 §2.2)."""
     inflater = zlib.decompressobj(_GZIP_WBITS)
+    has_more = False
 
     def decode(data: bytes) -> Iterator[bytes]:
         for start in range(0, len(data), _GZIP_SLICE_BYTES):
             yield from decode_slice(data[start : start + _GZIP_SLICE_BYTES])
 
     def decode_slice(data: bytes) -> Iterator[bytes]:
-        nonlocal inflater
+        nonlocal inflater, has_more
         while data:
             if inflater.eof:
                 # Another member, or bytes that begin no member: padding and garbage are ignored.
                 if not data.startswith(b"\x1f"):
+                    has_more = has_more or bool(data.strip(b"\0"))
                     return
                 inflater = zlib.decompressobj(_GZIP_WBITS)
             yield inflater.decompress(data, PIECE_BYTES_MAX)
             data = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
 
-    return decode
+    return decode, lambda: inflater.eof and not has_more
 
 
-def _deflate_layer() -> Decode:
+def _deflate_layer() -> tuple[Decode, Ended]:
     """`deflate` is zlib by RFC 9110, but some servers send raw deflate."""
     begun = b""
     inflater = None
+    has_more = False
 
     def decode(data: bytes) -> Iterator[bytes]:
-        nonlocal begun, inflater
+        nonlocal begun, inflater, has_more
         if inflater is None:
             begun += data
             if len(begun) < 2:
@@ -147,18 +159,22 @@ def _deflate_layer() -> Decode:
             while left and not inflater.eof:
                 yield inflater.decompress(left, PIECE_BYTES_MAX)
                 left = inflater.unconsumed_tail
+            has_more = has_more or bool(left or inflater.unused_data)
 
-    return decode
+    return decode, lambda: inflater is not None and inflater.eof and not has_more
 
 
 def _has_zlib_header(begun: bytes) -> bool:
     return begun[0] & 15 == 8 and int.from_bytes(begun[:2], "big") % 31 == 0
 
 
-def _brotli_layer() -> Decode:
+def _brotli_layer() -> tuple[Decode, Ended]:
     inflater = brotli.Decompressor()
+    has_more = False
 
     def decode(data: bytes) -> Iterator[bytes]:
+        nonlocal has_more
+        has_more = has_more or (inflater.is_finished() and bool(data))
         # The decoder keeps output beyond the limit; a call without input returns it.
         while not inflater.is_finished():
             piece = inflater.process(data, output_buffer_limit=PIECE_BYTES_MAX)
@@ -167,30 +183,36 @@ def _brotli_layer() -> Decode:
             yield piece
             data = b""
 
-    return decode
+    return decode, lambda: inflater.is_finished() and not has_more
 
 
-def _zstd_layer() -> Decode:
-    inflater = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES_MAX).decompressobj(
-        read_across_frames=True
-    )
+def _zstd_layer() -> tuple[Decode, Ended]:
+    """Any number of frames, one after the other (RFC 8878 §3)."""
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES_MAX)
+    inflater = decompressor.decompressobj()
 
     def decode(data: bytes) -> Iterator[bytes]:
+        nonlocal inflater
         given: list[bytes] = []
         given_bytes = 0
         for start in range(0, len(data), _ZSTD_SLICE_BYTES):
-            given.append(inflater.decompress(data[start : start + _ZSTD_SLICE_BYTES]))
-            given_bytes += len(given[-1])
+            left = data[start : start + _ZSTD_SLICE_BYTES]
+            while left:
+                if inflater.eof:
+                    inflater = decompressor.decompressobj()
+                given.append(inflater.decompress(left))
+                given_bytes += len(given[-1])
+                left = inflater.unused_data if inflater.eof else b""
             if given_bytes >= _ZSTD_PIECE_BYTES:
                 yield b"".join(given)
                 given.clear()
                 given_bytes = 0
         yield b"".join(given)
 
-    return decode
+    return decode, lambda: inflater.eof
 
 
-_LAYERS: dict[str, Callable[[], Decode]] = {
+_LAYERS: dict[str, Callable[[], tuple[Decode, Ended]]] = {
     "gzip": _gzip_layer,
     "x-gzip": _gzip_layer,
     "deflate": _deflate_layer,

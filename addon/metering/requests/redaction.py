@@ -8,8 +8,8 @@ validation error quotes. Three things are redacted from a text before it is stor
   escapes it, but for names: keys of the body, and error types that are known;
 - every word with the form of a key, even if it is not the request's.
 
-The work is bounded: a text has at most `TEXT_LENGTH_MAX` characters, and at most
-`SEARCHED_BYTES_MAX` bytes of request bodies are searched for it. Text beyond that is redacted too.
+The work is bounded: a text has at most `TEXT_LENGTH_MAX` characters, a body at most
+`BODY_BYTES_MAX` bytes beside pictures and documents. Of a longer one no text is kept.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from urllib.parse import unquote_plus
 from addon.metering.requests.messages import Body
 
 REDACTED = "<redacted>"
-TEXT_LENGTH_MAX = 2_000
-"""Characters of an error text that are searched; a row keeps half of that."""
+TEXT_LENGTH_MAX = 1_000
+"""Characters of an error text; a row keeps as many."""
 CREDENTIAL_RUN = 8
 """A shorter piece of a key reveals nothing; providers themselves show some characters."""
 BODY_RUN = 16
@@ -44,10 +44,22 @@ _PUBLISHED_TYPES = (
 )
 KNOWN_WORDS = frozenset(_PUBLISHED_TYPES.split())
 """Error types and codes of the published APIs: they repeat nothing of a request."""
-SEARCHED_BYTES_MAX = 64 * 1024 * 1024
-"""About 30 ms. A message of 100 characters takes twenty searches of the request's body."""
-SPELLED_BYTES = 100
-"""To spell a character in all ways takes as long as to search so many bytes."""
+BODY_BYTES_MAX = 4 * 1024 * 1024
+"""Of a request body without its data. One pass over so many takes 25 ms at worst. Of a request that
+is longer no error text is kept, but for known words."""
+DATA_BLOCK_BYTES = 4 * 1024
+DATA_BYTES_MAX = 16 * 1024 * 1024
+"""Of a body that is searched for blocks of base64, 15 ms at worst; a multiple of that many bytes
+without another character is a picture or a document."""
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_"
+GRAM_BYTES = BODY_RUN // 2
+"""The bytes of one look into a table, 8 as a machine word has. Among any 15 bytes in a row is one
+that begins at a multiple of 8."""
+SEARCHED_BYTES_MAX = 4 * 1024 * 1024
+"""Searched to see how far a run goes, once a part of one is found: 10 ms at worst. What is found
+beyond that counts as a run."""
+SEARCH_BYTES = 100
+"""To make a search takes as long as to search so many bytes."""
 CREDENTIALS_LENGTH_MAX = 64 * 1024
 """Bound on the characters of a request's credentials to search for, and on those of a query or a
 header to search for credentials."""
@@ -62,8 +74,7 @@ _SHORT_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 AROUND_MAX = 4
 """Quotes and brackets around a word that is kept."""
 _AROUND_WORDS = " \"'`.,:;()[]{}"
-_WINDOW = BODY_RUN // 2
-"""If a text is cut into windows of this length, every run of `BODY_RUN` includes a whole one."""
+_HEXADECIMAL = re.compile(r"\\u[0-9a-f]{4}")
 _CREDENTIAL_HEADER = re.compile(
     r"auth|cookie|key|token|secret|credential|signature|session|jwt|password|assertion|protocol",
     re.IGNORECASE,
@@ -125,8 +136,11 @@ def redact(
     if body.data:
         kept = tuple(keep)
         search = _Search(body.data)
-        for plain, places in _plain_forms(text):
-            for start, end in _body_runs(plain, search):
+        if search.is_too_long and len(text) >= BODY_RUN:
+            return REDACTED
+        for depth, (plain, places) in enumerate(_plain_forms(text)):
+            # Where an escape begins may be ambiguous, and cost a run its first character.
+            for start, end in _body_runs(plain, search, BODY_RUN - bool(depth)):
                 word = plain[start:end].strip(_AROUND_WORDS)
                 is_name = end - start - len(word) <= AROUND_MAX and (
                     any(word in each for each in kept) or search.has_key(word)
@@ -178,38 +192,70 @@ class _Search:
     """Searches of one request body, with a bound over all of them."""
 
     def __init__(self, body: bytes) -> None:
-        self._body = body
+        self._body = _without_data(body)
         self._left = SEARCHED_BYTES_MAX
+        self.is_too_long = len(self._body) > BODY_BYTES_MAX
+
+    def candidates(self, text: str) -> list[tuple[int, int]]:
+        """Spans of a text with a gram that the body has, in any spelling, at a multiple of
+        `GRAM_BYTES`. Every run of twice that length has one. One pass over the body, and a look
+        into a table for each gram: no text and no body makes it longer."""
+        found: dict[int, list[tuple[list[int], int]]] = {}
+        for spelled, owners in _spelled_whole(text):
+            for shift in range(min(GRAM_BYTES, len(spelled) - GRAM_BYTES + 1)):
+                for number, gram in enumerate(_grams(spelled[shift:])):
+                    found.setdefault(gram, []).append((owners, shift + number * GRAM_BYTES))
+        return sorted(
+            {
+                (owners[at], owners[at + GRAM_BYTES - 1] + 1)
+                for gram in set(found).intersection(_grams(self._body))
+                for owners, at in found[gram]
+            }
+        )
 
     def holds(self, text: str) -> bool:
         """Whether the body has a text in any spelling; True when the bound is reached."""
-        self._left -= SPELLED_BYTES * len(text)
-        for spelling in _spellings(text):
-            self._left -= len(self._body)
-            if self._left < 0 or spelling in self._body:
-                return True
-        return False
+        return any(self._has(spelled) for spelled in dict.fromkeys(_spellings(text)))
 
     def has_key(self, word: str) -> bool:
         """Whether this is a key of an object in the body; False when the bound is reached."""
-        self._left -= 2 * len(self._body)
-        if self._left < 0 or not word.isascii() or not word.isidentifier():
+        if not word.isascii() or not word.isidentifier():
             return False
         key = b'"' + word.encode() + b'"'
-        return key + b":" in self._body or key + b" :" in self._body
+        return (self._has(key + b":") or self._has(key + b" :")) and self._left >= 0
+
+    def _has(self, spelled: bytes) -> bool:
+        if self._left < 0:
+            return True
+        at = self._body.find(spelled)
+        self._left -= SEARCH_BYTES + (at if at >= 0 else len(self._body))
+        return at >= 0
 
 
-def _body_runs(text: str, search: _Search) -> Iterator[tuple[int, int]]:
-    """Spans of the text with `BODY_RUN` characters or more that the body has too."""
+def _grams(data: bytes) -> Sequence[int]:
+    """The bytes at each multiple of `GRAM_BYTES`, as numbers."""
+    whole = memoryview(data)[: len(data) // GRAM_BYTES * GRAM_BYTES]
+    return whole.cast("Q") if whole else ()
+
+
+def _without_data(body: bytes) -> bytes:
+    """A body without its blocks of base64 alone: pictures and documents."""
+    if len(body) < 2 * DATA_BLOCK_BYTES or len(body) > DATA_BYTES_MAX:
+        return body
+    starts = range(0, len(body), DATA_BLOCK_BYTES)
+    blocks = (body[at : at + DATA_BLOCK_BYTES] for at in starts)
+    return b"".join(block for block in blocks if block.translate(None, _BASE64))
+
+
+def _body_runs(text: str, search: _Search, run: int) -> Iterator[tuple[int, int]]:
+    """Spans of the text with `run` characters or more that the body has too."""
     done = 0
-    for at in range(0, len(text) - _WINDOW + 1, _WINDOW):
-        end = at + _WINDOW
-        if end <= done or not search.holds(text[at:end]):
-            continue
-        start, stop = _extent(search, text, at, end)
-        if stop - start >= BODY_RUN:
-            yield start, stop
-            done = stop
+    for at, end in search.candidates(text):
+        if end > done and search.holds(text[at:end]):
+            start, stop = _extent(search, text, at, end)
+            if stop - start >= run:
+                yield start, stop
+                done = stop
 
 
 def _extent(search: _Search, text: str, at: int, end: int) -> tuple[int, int]:
@@ -266,29 +312,27 @@ def _unescaped(escape: str) -> str:
     )
 
 
-def _spellings(text: str) -> Iterator[bytes]:
-    """How a body may spell a text: as it is, and as JSON encoders escape it."""
-    plain = text.encode("utf-8", "surrogatepass")
-    seen = {plain}
-    yield plain
-    wide = json.dumps(text, ensure_ascii=False)[1:-1]
-    narrow = json.dumps(text)[1:-1]
-    upper = re.sub(r"\\u[0-9a-f]{4}", lambda found: "\\u" + found[0][2:].upper(), narrow)
-    for spelling in (wide, narrow, upper, _spelled_by_go(wide), _spelled_by_php(narrow)):
-        data = spelling.encode("utf-8", "surrogatepass")
+def _spelled_whole(text: str) -> Iterator[tuple[bytes, list[int]]]:
+    """Each spelling of a text, with the place in the text of each of its bytes."""
+    characters = [_spellings(character) for character in text]
+    seen = set()
+    for spelling in zip(*characters, strict=True):
+        data = b"".join(spelling)
         if data not in seen:
             seen.add(data)
-            yield data
+            yield data, [at for at, piece in enumerate(spelling) for _ in piece]
 
 
-def _spelled_by_go(text: str) -> str:
-    """Go's encoder escapes the characters that are special in HTML."""
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _spelled_by_php(text: str) -> str:
-    """PHP's encoder escapes slashes."""
-    return text.replace("/", "\\/")
+@functools.lru_cache(maxsize=1024)
+def _spellings(text: str) -> tuple[bytes, ...]:
+    """How a body may spell a text: as it is, and as JSON encoders escape it, character by
+    character: Go's escapes what is special in HTML, PHP's escapes slashes."""
+    wide = json.dumps(text, ensure_ascii=False)[1:-1]
+    narrow = json.dumps(text)[1:-1]
+    upper = _HEXADECIMAL.sub(lambda found: "\\u" + found[0][2:].upper(), narrow)
+    for_html = wide.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    spellings = (text, wide, narrow, upper, for_html, narrow.replace("/", "\\/"))
+    return tuple(spelling.encode("utf-8", "surrogatepass") for spelling in spellings)
 
 
 def _hide(hidden: bytearray, start: int, end: int) -> None:

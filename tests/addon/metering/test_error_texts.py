@@ -137,11 +137,14 @@ KNOWN: dict[str, Callable[[bytes], tuple[Body, dict[str, str]]]] = {
     "not known": lambda _: (NOT_KNOWN, {}),
     "a prefix": lambda body: (Body(body[: len(body) // 3], is_whole=False), {}),
     "gzip": lambda body: (Body(gzip.compress(body)), {"content-encoding": "gzip"}),
+    "half a gzip": lambda body: (
+        Body(gzip.compress(body)[: 10 + len(body) // 2]), {"content-encoding": "gzip"}
+    ),
     "broken gzip": lambda body: (Body(gzip.compress(body)[:-9]), {"content-encoding": "gzip"}),
     "no gzip": lambda body: (Body(body), {"content-encoding": "gzip"}),
     "unknown encoding": lambda body: (Body(body), {"content-encoding": "rot13"}),
     "gzip that is not known": lambda _: (NOT_KNOWN, {"content-encoding": "gzip"}),
-}
+}  # fmt: skip
 ERRORS: dict[str, Callable[[str], tuple[int, str, bytes]]] = {
     "message": lambda said: (400, "application/json", _json({"error": {"message": said}})),
     "type": lambda said: (400, "application/json", _json({"error": {"type": said, "code": said}})),

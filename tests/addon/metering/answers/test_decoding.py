@@ -56,6 +56,26 @@ def test_what_was_encoded_comes_back_in_any_cut(encoding: str, compress, size: i
     decoder = Decoder(encoding)
     assert decoded(decoder, pieces(encoded, range(0, len(encoded), size))) == BODY
     assert decoder.trouble is None
+    assert decoder.is_whole
+
+
+@given(
+    encoding=st.sampled_from(
+        [each.values for each in (*ENCODINGS[:1], *ENCODINGS[5:9], ENCODINGS[10])]
+    ),
+    body=st.binary(min_size=1, max_size=300),
+    data=st.data(),
+)
+def test_a_beginning_is_not_whole(encoding, body: bytes, data: st.DataObject) -> None:
+    """Also one that holds all of the content; and bytes behind an end are not known either."""
+    name, compress = encoding
+    encoded = compress(body)
+    decoder = Decoder(name)
+    decoded(decoder, [encoded[: data.draw(st.integers(1, len(encoded) - 1))]])
+    assert not decoder.is_whole
+    behind = Decoder(name)
+    decoded(behind, [encoded, b"behind the end"])
+    assert not behind.is_whole
 
 
 def test_nothing_to_undo_is_said() -> None:

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from addon.metering.requests.messages import NOT_KNOWN, Body
 from addon.metering.requests.redaction import (
-    _WINDOW,
+    BODY_BYTES_MAX,
     BODY_RUN,
     CREDENTIAL_RUN,
+    GRAM_BYTES,
     REDACTED,
     TEXT_LENGTH_MAX,
     credentials_of,
@@ -150,7 +151,7 @@ def test_long_texts_are_cut():
 
 
 def test_beyond_the_bound_nothing_is_kept():
-    body = b"x" * (70 * 1024 * 1024)
+    body = b"x " * (BODY_BYTES_MAX // 2 + 1)
     assert redact("the quick brown fox jumps over the lazy dog", body=Body(body)) == REDACTED
 
 
@@ -166,7 +167,7 @@ def test_the_work_is_linear(unit: str):
 
 def test_a_run_of_the_request_that_is_too_short_to_tell_anything_stays():
     before, word, behind = "he says:", "quarters", " arrived"
-    assert len(before) == len(word) == _WINDOW < BODY_RUN
+    assert len(before) == len(word) == GRAM_BYTES < BODY_RUN
     text = f"{before}{word}{behind}"
     assert redact(text, body=Body(f"no; {word}? yes".encode())) == text
     assert redact(text, body=Body(text.encode())) == REDACTED
@@ -182,3 +183,11 @@ def test_a_text_is_redacted_as_a_whole_if_the_body_cannot_be_searched():
     assert redact(message, body=NOT_KNOWN) == REDACTED
     assert redact("invalid_request_error", body=NOT_KNOWN) == "invalid_request_error"
     assert redact(f"{KEY[:23]}", body=NOT_KNOWN) == REDACTED
+
+
+def test_pictures_beside_a_prompt_do_not_count():
+    picture = base64.b64encode(bytes(range(256)) * 20_000).decode()
+    body = json.dumps({"messages": [{"content": [picture, PROMPT, picture]}]}).encode()
+    assert len(body) > BODY_BYTES_MAX
+    text = f"the image is larger than 5 MB; '{PROMPT}'"
+    assert redact(text, body=Body(body)) == f"the image is larger than 5 MB; '{REDACTED}'"
