@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
+from addon.metering.quotas import is_quota_header
 from addon.metering.requests.path_keys import looks_like_key, redacted_path
 from addon.metering.requests.redaction import REDACTED
 
@@ -26,16 +27,12 @@ KEPT_HEADERS = frozenset(
     accept accept-encoding accept-language accept-ranges age ai-embedding-model-id
     ai-language-model-id alt-svc anthropic-beta
     anthropic-dangerous-direct-browser-access anthropic-organization-id anthropic-version
-    anthropic-ratelimit-input-tokens-limit anthropic-ratelimit-input-tokens-remaining
-    anthropic-ratelimit-output-tokens-limit anthropic-ratelimit-output-tokens-remaining
-    anthropic-ratelimit-requests-limit anthropic-ratelimit-requests-remaining
-    anthropic-ratelimit-tokens-limit anthropic-ratelimit-tokens-remaining
     apim-request-id azureml-model-deployment azureml-model-session cache-control cf-cache-status
     cf-ray connection content-disposition content-encoding content-language content-length
     content-range content-type date etag expect expires fireworks-server-processing-time
     host idempotency-key keep-alive last-modified openai-beta openai-model
     openai-organization openai-processing-ms openai-project openai-version pragma priority
-    request-id retry-after retry-after-ms server server-timing strict-transport-security te
+    request-id server server-timing strict-transport-security te
     trailer transfer-encoding upgrade user-agent vary via warning x-accel-buffering
     x-amzn-bedrock-accept x-amzn-bedrock-cache-read-input-token-count
     x-amzn-bedrock-cache-write-input-token-count x-amzn-bedrock-content-type
@@ -47,17 +44,14 @@ KEPT_HEADERS = frozenset(
     x-generated-tokens x-prompt-tokens
     x-goog-api-client x-groq-region x-llm-proxy-cost x-litellm-call-id x-litellm-model-id
     x-litellm-response-cost x-litellm-version x-model x-ms-client-request-id x-ms-region
-    x-ms-rai-invoked x-openrouter-title x-powered-by x-ratelimit-limit
-    x-ratelimit-limit-requests x-ratelimit-limit-tokens x-ratelimit-remaining
-    x-ratelimit-remaining-requests x-ratelimit-remaining-tokens x-ratelimit-reset
-    x-ratelimit-reset-requests x-ratelimit-reset-tokens x-request-id x-robots-tag
+    x-ms-rai-invoked x-openrouter-title x-powered-by x-request-id x-robots-tag
     x-served-by x-should-retry x-stainless-arch x-stainless-async x-stainless-helper-method
     x-stainless-lang x-stainless-os x-stainless-package-version x-stainless-read-timeout
     x-stainless-retry-count x-stainless-runtime x-stainless-runtime-version x-stainless-timeout
     x-title x-vercel-cache x-xss-protection sec-websocket-version sec-websocket-extensions
     """.split()  # noqa: SIM905
 )
-"""Headers whose values are kept."""
+"""Headers whose values are kept, beside those of quotas (`is_quota_header`)."""
 KEPT_TOKENS_OF = {
     "sec-websocket-protocol": frozenset({"realtime", "openai-beta.realtime-v1", "json", "mcp"}),
 }
@@ -104,6 +98,8 @@ def redacted_value(name: str, value: str) -> str:
     """A header's value for a capture. `name` is in lower case."""
     value = value[:HEADER_LENGTH_MAX]
     if name in KEPT_HEADERS:
+        return value
+    if is_quota_header(name) and not looks_like_key(value):
         return value
     if name in URL_HEADERS:
         return redacted_url(value)

@@ -95,3 +95,21 @@ def test_the_work_is_linear(unit: str):
             redacted_url(url)
 
     assert_linear(work, 500)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("anthropic-ratelimit-unified-5h-utilization", "0.42"),
+        ("anthropic-ratelimit-unified-overage-in-use", "true"),
+        ("anthropic-ratelimit-requests-reset", "2026-09-30T20:00:01Z"),
+        ("x-codex-secondary-window-minutes", "10080"),
+        ("x-quota-snapshot-premium_interactions",
+         "ent=300&ov=0.0&ovPerm=false&rem=80.1&rst=2026-10-01T00%3A00%3A00Z"),
+        ("x-ratelimit-remaining-tokens-minute", "499000"),
+        ("retry-after", "Wed, 30 Sep 2026 20:01:00 GMT"),
+    ],
+)  # fmt: skip
+def test_headers_of_quotas_are_kept_unless_they_hold_a_key(name: str, value: str):
+    assert redacted_value(name, value) == value
+    assert redacted_value(name, KEY) == REDACTED
