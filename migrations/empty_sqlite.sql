@@ -51,7 +51,7 @@ CREATE TABLE exchanges (
 	session_id TEXT, 
 	tags TEXT NOT NULL, 
 	node TEXT, 
-	capture TEXT, request_digest TEXT, project TEXT, git_branch TEXT, agent TEXT, parent_session_id TEXT, tool_calls BIGINT CONSTRAINT ck_exchanges_tool_calls_not_negative CHECK (tool_calls >= 0), 
+	capture TEXT, request_digest TEXT, project TEXT, git_branch TEXT, agent TEXT, parent_session_id TEXT, tool_calls BIGINT CONSTRAINT ck_exchanges_tool_calls_not_negative CHECK (tool_calls >= 0), purpose TEXT, cache_diagnosis TEXT, 
 	CONSTRAINT pk_exchanges PRIMARY KEY (opened_at, id), 
 	CONSTRAINT ck_exchanges_state CHECK (state IN ('open', 'settled', 'lost')), 
 	CONSTRAINT ck_exchanges_source CHECK (source IN ('live', 'replay', 'import')), 
@@ -520,7 +520,7 @@ CREATE TABLE hourly_usage (
 	generated_tokens BIGINT, 
 	first_token_times TEXT, 
 	duration_times TEXT
-, billing TEXT, covered BIGINT NOT NULL DEFAULT 0, unlisted BIGINT NOT NULL DEFAULT 0, list_value_picousd BIGINT, covered_value_picousd BIGINT);
+, billing TEXT, covered BIGINT NOT NULL DEFAULT 0, unlisted BIGINT NOT NULL DEFAULT 0, list_value_picousd BIGINT, covered_value_picousd BIGINT, request_model TEXT, purpose TEXT);
 --
 CREATE INDEX ix_hourly_usage_hour ON hourly_usage (hour);
 --
@@ -592,5 +592,5 @@ CREATE TABLE segments (
 
 ;
 --
-INSERT INTO alembic_version (version_num) VALUES ('0013');
+INSERT INTO alembic_version (version_num) VALUES ('0014');
 --

@@ -66,6 +66,7 @@ _FACTS = (
     "error_code",
     "error_message",
     "service_tier",
+    "cache_diagnosis",
     "request_bytes",
     "request_digest",
     "response_bytes",

@@ -58,6 +58,8 @@ class Facts:
     """Billable units outside the usage object (server tools that an answer ran)."""
     further: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     """Kind, model and usage object of what another model did for the answer (an image tool)."""
+    cache_diagnosis: str | None = None
+    """Why the prompt cache was not used to the end of what it held, in the provider's word."""
     cost: object = None
     """The cost in USD beside the usage object (Venice)."""
 

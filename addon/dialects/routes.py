@@ -257,24 +257,23 @@ DIALECTS: dict[str, Dialect] = {
     if dialect is not None
 }
 _ANSWER_KEYS = frozenset(
-    b"__type action alternatives audio body bot_usage candidates chatResponse Choices choices "
-    b"classifications Code code completion completionReason completions Content content "
-    b"conversation_id copilot_usage Created created created_at createTime custom_id data Delta "
-    b"delta detail details done done_reason embedding error error_message error_msg error_type "
-    b"errorMessage ErrorMsg errors event event_id event_type final_result finish finish_reason "
-    b"finishReason gateway generated_text generatedTexts generation_id groundingMetadata Id id "
-    b"image_gen image_tokens images incomplete_details inferenceResponse inlinedResponses "
-    b"input interrupted item_id key last_error Message message message_id meta metadata "
-    b"metrics modality model model_id model_instance_id modelId modelTurn modelVersion Msg "
-    b"num_requests object orchestration_result output outputs outputTranscription parts "
+    b"__type action alternatives audio body bot_usage cache_miss_reason candidates chatResponse "
+    b"Choices choices classifications Code code completion completionReason completions Content "
+    b"content conversation_id copilot_usage Created created created_at createTime custom_id data "
+    b"Delta delta detail details diagnostics done done_reason embedding error error_message "
+    b"error_msg error_type errorMessage ErrorMsg errors event event_id event_type final_result "
+    b"finish finish_reason finishReason gateway generated_text generatedTexts generation_id "
+    b"groundingMetadata Id id image_gen image_tokens images incomplete_details inferenceResponse "
+    b"inlinedResponses input interrupted item_id key last_error Message message message_id meta "
+    b"metadata metrics modality model model_id model_instance_id modelId modelTurn modelVersion "
+    b"Msg num_requests object orchestration_result output outputs outputTranscription parts "
     b"predictions promptFeedback providerMetadata reason reasoning_content ReasoningContent "
-    b"request_id Response response response_id responseId result role search_units "
-    b"serverContent service_tier serviceTier session setup status status_details stop_reason "
-    b"stop_type stopReason success token tokenCount tool_calls tool_usage toolCall ToolCalls "
-    b"toolCalls total_cost total_nano_aiu trafficType ttl turnComplete turnCompleteReason type "
-    b"unified units upstream_inference_cost usage usd web_fetch_requests web_search "
-    b"web_search_requests web_searches webSearchQueries webSearchRequests workflow_run_id "
-    b"x_groq".split()
+    b"request_id Response response response_id responseId result role search_units serverContent "
+    b"service_tier serviceTier session setup status status_details stop_reason stop_type "
+    b"stopReason success token tokenCount tool_calls tool_usage toolCall ToolCalls toolCalls "
+    b"total_cost total_nano_aiu trafficType ttl turnComplete turnCompleteReason type unified units "
+    b"upstream_inference_cost usage usd web_fetch_requests web_search web_search_requests "
+    b"web_searches webSearchQueries webSearchRequests workflow_run_id x_groq".split()
 )
 """The keys that dialects read around a usage object and in it, in the spellings of all formats."""
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")

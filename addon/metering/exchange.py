@@ -28,6 +28,8 @@ from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests import billing as wire_billing
 from addon.metering.requests.messages import NOT_KNOWN, Body, RecordedTimes, Response
 from addon.metering.requests.redaction import redact
+from addon.metering.segments import NOT_READ as NO_CHAT
+from addon.metering.segments import ChatRequest
 from addon.metering.settlement import (
     NOTHING_PASSED,
     Settled,
@@ -72,8 +74,8 @@ class Readable:
     """Of the body as the client sent it; None: not known."""
     input_tokens: int | None = None
     """Estimate for an encoded body, which may be too long to be decoded again."""
-    segments: str | None = None
-    """Of a chat request, packed (`segments.py`)."""
+    chat: ChatRequest = NO_CHAT
+    """Of a chat request: its segments, and the shape that tells its purpose."""
 
 
 NOT_READ = Readable(data=b"", decoded_bytes=0)

@@ -17,8 +17,10 @@ from addon.metering.requests import attribution, billing
 from addon.metering.requests.agents import NO_AGENT, agent_of
 from addon.metering.requests.messages import Request
 from addon.metering.requests.path_keys import redacted_path
+from addon.metering.requests.purpose import purpose_of
 from addon.metering.requests.redaction import credentials_of
-from addon.metering.segments import segments_in_steps
+from addon.metering.segments import NOT_READ as NO_CHAT
+from addon.metering.segments import read_in_steps
 from addon.metering.troubles import Troubles
 from ledger.model.duplicates import request_digest_in_steps
 from ledger.model.exchange import Exchange, Source
@@ -126,7 +128,8 @@ def open_exchange(
         request_bytes=len(request.body.data) if request.body.is_whole else None,
         # A handshake has no body.
         request_digest=None if is_handshake else readable.digest,
-        segments=readable.segments if route.dialect.operation == "chat" else None,
+        segments=readable.chat.segments if route.dialect.operation == "chat" else None,
+        purpose=attempt(purpose_of, agent.agent, headers, path, readable.chat.shape),
         usage_asked=facts.usage_asked,
         key_fingerprint=fingerprint,
         key_hint=hint,
@@ -189,15 +192,15 @@ def readable_in_steps(
     short = yield from short_in_steps(body.data)
     if short.lost is not None:
         troubles.add(short.lost)
-    segments = None
+    chat = NO_CHAT
     if rules.keeps_segments and _is_chat(request, rules):
-        segments = yield from segments_in_steps(body.data, rules.secret)
+        chat = yield from read_in_steps(body.data, rules.secret)
     return Readable(
         data=short.data,
         decoded_bytes=len(body.data),
         digest=digest,
         input_tokens=estimate.input_tokens_of(body.data) if encoding and body.is_whole else None,
-        segments=segments,
+        chat=chat,
     )
 
 

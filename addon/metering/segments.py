@@ -1,4 +1,5 @@
-"""Pure. The parts of a chat request in wire order, without their text (`ledger/model/segments.py`).
+"""Pure. The parts of a chat request in wire order, without their text (`ledger/model/segments.py`),
+and the shape that tells its purpose (`requests/purpose.py`), in one reading.
 
 A part's hash leaves out cache breakpoints, which clients move with each turn. Shapes that are read:
 OpenAI chat and Responses, Anthropic messages, Bedrock Converse, Gemini.
@@ -13,6 +14,7 @@ import orjson
 from addon.dialects.facts import clean
 from addon.dialects.request import PARSED_BYTES_MAX
 from addon.framing import json_values
+from addon.metering.requests.purpose import Shape, shape_of
 from ledger.model.segments import HASH_BYTES, NAME_MAX, Kind, Part, Segment, pack
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
@@ -53,20 +55,33 @@ class _Piece(NamedTuple):
     value: Any
 
 
-def segments_in_steps(body: bytes, secret: bytes) -> Generator[None, None, str | None]:
-    """The packed segments of a decoded chat request. With pauses: between two, the body is passed
-    once, by native code, or `STEP_PIECES` parts are read.
+class ChatRequest(NamedTuple):
+    """What is read of a chat request."""
 
-    None: it is no chat request, or it is longer or has more values than is read for this.
-    """
+    segments: str | None = None
+    """Packed. None: it is no chat request, or it is longer or has more values than is read."""
+    shape: Shape | None = None
+    """For its purpose; None: the body is not read."""
+
+
+NOT_READ = ChatRequest()
+
+
+def read_in_steps(body: bytes, secret: bytes) -> Generator[None, None, ChatRequest]:
+    """What is kept of a decoded chat request. With pauses: between two, the body is passed once, by
+    native code, or `STEP_PIECES` parts are read."""
     if not secret or not 0 < len(body) <= BODY_BYTES_MAX or body.startswith(b"--"):
-        return None
+        return NOT_READ
     if len(body) > PARSED_BYTES_MAX and (yield from _values_in_steps(body)) > VALUES_MAX:
-        return None
+        return NOT_READ
     values = json_values.strict_loads(body)
     yield
     if not isinstance(values, dict):
-        values = {}
+        return NOT_READ
+    return ChatRequest((yield from _segments_in_steps(values, secret)), shape_of(values))
+
+
+def _segments_in_steps(values: dict[str, Any], secret: bytes) -> Generator[None, None, str | None]:
     found: list[Segment] = []
     read = 0
     for piece in _pieces(values):

@@ -86,6 +86,7 @@ def result_of(
         error_code=facts.error_code,
         error_message=facts.error_message or (clean(cause, 1000) if cause else None),
         service_tier=facts.service_tier,
+        cache_diagnosis=facts.cache_diagnosis,
         first_byte_at=passed.first_byte_at,
         first_token_at=passed.first_token_at,
         settled_at=now,

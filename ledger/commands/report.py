@@ -27,9 +27,9 @@ def report(
             "--by",
             metavar="WORD",
             help="model, provider, key, team, person, cost_centre, session, project, branch, "
-            "agent, tag:NAME, day, week, month, hour, origin, dialect, operation, tier, outcome, "
-            "end_user, user_agent, source or tag; several make a row of each combination.  "
-            "[default: model]",
+            "agent, purpose, request_model, tag:NAME, day, week, month, hour, origin, dialect, "
+            "operation, tier, outcome, end_user, user_agent, source or tag; several make a row of "
+            "each combination.  [default: model]",
             show_default=False,
         ),
     ] = None,

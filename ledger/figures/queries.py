@@ -122,6 +122,12 @@ def timed_groups(connection: Connection, by: tuple[str, ...], scope: Scope) -> d
     return _groups(connection, by, scope, with_times=True)
 
 
+def counted_groups(connection: Connection, by: tuple[str, ...], scope: Scope) -> dict[Key, int]:
+    """How many requests each group has."""
+    found = _groups(connection, by, scope)
+    return {key: group.figures.requests for key, group in found.items()}
+
+
 def totals(engine: Engine, scope: Scope) -> Figures:
     """The figures of all requests of a scope, without their times."""
     return total_of(groups_of(engine, (), scope).values())

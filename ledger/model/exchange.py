@@ -106,6 +106,10 @@ class Exchange(Struct, frozen=True, kw_only=True):
         str | None, Column("The agent that made the request: claude-code, codex, …")
     ] = None
     parent_session_id: Annotated[str | None, Column("The session that started this session")] = None
+    purpose: Annotated[
+        str | None,
+        Column("What the client's request was for: turn, title, compaction, …; NULL: not known"),
+    ] = None
     segments: str | None = None
     """The packed segments of the request (`segments.py`); a table of their own keeps them."""
 
@@ -176,4 +180,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
     ] = None
     tool_calls: Annotated[
         int | None, Column("Number of tool calls in the answer; NULL: not read")
+    ] = None
+    cache_diagnosis: Annotated[
+        str | None,
+        Column("What the provider says that broke the prompt cache; NULL: it says nothing"),
     ] = None

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from ledger.pages import figures
 from ledger.pages.sums import Counts, Sums
@@ -45,16 +46,31 @@ def problems(
     *,
     now: datetime,
     unknown_fields: Sequence[str] = (),
+    other_models: Mapping[tuple[str, str], int] = MappingProxyType({}),
 ) -> list[Problem]:
     """The problems of a period, the worst first. `unknown_fields`: billing fields whose value no
-    rule knows, as reasons."""
+    rule knows, as reasons. `other_models`: (asked for, answered) -> requests."""
     order = {"bad": 0, "look": 1, "note": 2}
     found = [
         *_of_shipping(shipping, now),
         *_of_counts(counts),
         *_of_sums(total, by_model, unknown_fields),
+        *_of_models(other_models),
     ]
     return sorted(found, key=lambda each: order[each.level])
+
+
+def _of_models(other_models: Mapping[tuple[str, str], int]) -> Iterator[Problem]:
+    if count := sum(other_models.values()):
+        most = sorted(other_models, key=lambda pair: (-other_models[pair], pair))[:NAMED_MAX]
+        yield Problem(
+            kind="other model",
+            level="look",
+            count=count,
+            headline=f"{figures.requests(count)} answered by another model than asked for",
+            advice=", ".join(f"{answered} for {asked}" for asked, answered in most)
+            + "; `tokentee report --by request_model --by model` has them, by key and week too",
+        )
 
 
 def _of_shipping(shipping: Sequence[Shipping], now: datetime) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ ones at once and the slow ones when they are ready.
     sessions   the costliest sessions                                              from the sums
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -18,7 +18,8 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.figures.figures import total_of
 from ledger.figures.percentiles import Pool
-from ledger.figures.queries import Group, timed_groups
+from ledger.figures.queries import Group, counted_groups, timed_groups
+from ledger.model.aliases import is_another
 from ledger.pages import charts, figures, sums
 from ledger.pages.exchanges import Request, latest
 from ledger.pages.period import DAY, Period
@@ -33,6 +34,8 @@ ROWS_MAX = 25
 SESSIONS_MAX = 15
 TEAM = "tag:team"
 TITLES = {"model": "Models", "key": "Keys", "provider": "Providers", "team": "Teams"}
+OTHER_MODELS = timedelta(days=31)
+"""Substitutions of models are looked for in so many days; all dimensions together are many sums."""
 REQUESTS_IN_ROW = 5
 """The latest requests shown below a line of a table."""
 
@@ -134,6 +137,22 @@ class Speed:
     charts: tuple[charts.Lines, ...]
 
 
+def _other_models(
+    connection: Connection, question: Question, period: Period
+) -> dict[tuple[str, str], int]:
+    """(asked for, answered) -> requests that another model answered, of the last days."""
+    begin = period.now - OTHER_MODELS
+    since = max(period.since, begin) if period.since else begin
+    scope = replace(question.scope, since=since, until=period.until)
+    found: Counter[tuple[str, str]] = Counter()
+    for (provider, asked, answered), count in counted_groups(
+        connection, ("provider", "request_model", "model"), scope
+    ).items():
+        if asked and answered and is_another(provider or "", asked, answered):
+            found[asked, answered] += count
+    return dict(found)
+
+
 def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = ()) -> Overview:
     """The parts of the first screen."""
     with snapshot(engine) as connection:
@@ -145,6 +164,7 @@ def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = 
         past = sums.read(connection, earlier, question.scope) if earlier else None
         counts = sums.count_troubles(connection, period)
         unknown = sums.unknown_fields(connection, period) if table.total().unpriced else []
+        others = _other_models(connection, question, period)
     total = table.total()
     labels = {"key": key_labels(table.hints, question.names)}
     return Overview(
@@ -160,6 +180,7 @@ def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = 
                 tuple(shipping),
                 now=period.now,
                 unknown_fields=unknown,
+                other_models=others,
             )
         ),
         stacks=tuple(

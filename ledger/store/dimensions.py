@@ -21,6 +21,7 @@ from ledger.text.origins import stored_origin
 
 COLUMNS = {
     "model": "model",
+    "request_model": "request_model",
     "provider": "provider",
     "origin": "origin",
     "dialect": "dialect",
@@ -33,6 +34,7 @@ COLUMNS = {
     "branch": "git_branch",
     "agent": "agent",
     "billing": "billing",
+    "purpose": "purpose",
     "end_user": "end_user",
     "user_agent": "user_agent",
     "source": "source",

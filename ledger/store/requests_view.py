@@ -68,6 +68,8 @@ REQUEST_COLUMNS: Mapping[str, str] = {
     "project": "text",
     "git_branch": "text",
     "agent": "text",
+    "purpose": "text",
+    "cache_diagnosis": "text",
     "parent_session_id": "text",
     "tool_calls": "integer",
     "usage_asked": "boolean",

@@ -105,6 +105,7 @@ def _asked(engine: Engine, scope: Scope, session: str | None) -> Iterator[tuple[
                     input_tokens=row.input_tokens,
                     read_tokens=row.cache_read_tokens or 0,
                     write_tokens=row.cache_write_tokens or 0,
+                    diagnosis=row.cache_diagnosis,
                 ),
             )
 
@@ -270,8 +271,8 @@ def what_if(
         count += 1
         tokens += asked.input_tokens + (row.output_tokens or 0)
         recorded_cached += asked.read_tokens
-        if row.cost_picousd is not None and row.cost_state != "reported":
-            recorded += row.cost_picousd
+        if row.list_value_picousd is not None:
+            recorded += row.list_value_picousd
             is_recorded = True
         cached += read
         usage = Usage(

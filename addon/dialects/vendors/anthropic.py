@@ -18,7 +18,7 @@ from addon.dialects.costs import costs_of
 from addon.dialects.counts import Counts, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
-from addon.dialects.facts import Facts
+from addon.dialects.facts import Facts, clean
 from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
 
 KNOWN_KEYS = frozenset(
@@ -82,6 +82,10 @@ def _read_message(facts: Facts, message: dict[str, Any], *, final: bool) -> None
     facts.record_model(message.get("model"))
     facts.record_finish(message.get("stop_reason"))
     _overlay(facts, message.get("usage"), final=final)
+    # https://platform.claude.com/docs/en/build-with-claude/cache-diagnostics
+    cause = object_at(object_at(message, "diagnostics") or {}, "cache_miss_reason") or {}
+    if isinstance(cause.get("type"), str):
+        facts.cache_diagnosis = clean(cause["type"], 64)
 
 
 def _overlay(facts: Facts, usage: object, *, final: bool) -> None:

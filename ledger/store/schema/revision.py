@@ -2,7 +2,7 @@
 
 from ledger.model.errors import LedgerError
 
-REVISION = "0013"
+REVISION = "0014"
 """The migration that this code needs; a test compares it with the newest one."""
 
 

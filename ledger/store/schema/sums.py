@@ -15,6 +15,7 @@ from ledger.store.schema.charged import IS_COVERED, NO_USAGE
 DIMENSIONS = (
     "provider",
     "model",
+    "request_model",
     "key_fingerprint",
     "key_hint",
     "origin",
@@ -28,6 +29,7 @@ DIMENSIONS = (
     "git_branch",
     "agent",
     "billing",
+    "purpose",
     "end_user",
     "user_agent",
     "tags",

@@ -172,7 +172,8 @@ SELECT
   e.usage_asked, e.usage_injected, e.usage_stripped, e.resent, e.degraded,
   e.request_bytes, e.response_bytes, e.client_bytes, e.removed_bytes, e.events,
   e.id_unstable, e.id_collision, e.node, e.capture,
-  e.project, e.git_branch, e.agent, e.parent_session_id, e.tool_calls, e.request_digest
+  e.project, e.git_branch, e.agent, e.parent_session_id, e.tool_calls, e.request_digest,
+  e.purpose, e.cache_diagnosis
 FROM exchanges e
 LEFT {joined_reading(dialect)}
 WHERE {IS_COUNTED}

@@ -58,6 +58,7 @@ NOT_FOUND = {
     "exchanges.tags": "the header is removed before the capture; options are not recorded",
     "exchanges.session_id": "the header is removed before the capture",
     "exchanges.parent_session_id": "agents' headers are redacted in a capture",
+    "exchanges.purpose": "agents' headers are redacted in a capture",
     "exchanges.project": "the folder that a command ran in is not recorded",
     "exchanges.git_branch": "the folder that a command ran in is not recorded",
     "exchanges.tool_calls": "only agents' own logs have it",
@@ -102,6 +103,7 @@ CLAUDE = {
     "model": "m-1",
     "content": [{"type": "tool_use", "id": "t", "name": "look", "input": {}}],
     "stop_reason": "tool_use",
+    "diagnostics": {"cache_miss_reason": {"type": "tools_changed"}},
     "usage": {
         "input_tokens": 5,
         "cache_read_input_tokens": 7,

@@ -14,7 +14,7 @@ from msgspec import structs
 from addon.metering import segments
 from addon.metering.opening import Rules, open_exchange
 from addon.metering.requests.messages import Body, Request
-from addon.metering.segments import BODY_BYTES_MAX, PIECES_MAX, segments_in_steps
+from addon.metering.segments import BODY_BYTES_MAX, PIECES_MAX, read_in_steps
 from addon.metering.troubles import Troubles
 from ledger.maintenance import retention
 from ledger.model.exchange import Source
@@ -28,12 +28,12 @@ SECRET = b"the ledger's secret"
 
 
 def packed(body: object, secret: bytes = SECRET) -> str | None:
-    steps = segments_in_steps(body if isinstance(body, bytes) else orjson.dumps(body), secret)
+    steps = read_in_steps(body if isinstance(body, bytes) else orjson.dumps(body), secret)
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            return end.value
+            return end.value.segments
 
 
 def read(body: object, secret: bytes = SECRET) -> Segments:
@@ -171,7 +171,7 @@ def test_large_bodies_are_read_in_steps(monkeypatch):
     for contents in ([large], ["x" * 20_000] * 190, ["x" * 300] * 1_900):
         body = orjson.dumps({"messages": [{"role": "user", "content": each} for each in contents]})
         turns = []
-        for _ in segments.segments_in_steps(body, SECRET):
+        for _ in segments.read_in_steps(body, SECRET):
             turns.append(tuple(done))
             done[:] = [0, 0]
         turns.append(tuple(done))

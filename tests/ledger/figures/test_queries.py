@@ -341,7 +341,7 @@ def test_top_rows_add_up_with_the_rest(engine):
 
 @pytest.mark.parametrize("word", ["colour", "tag:", 'tag:a"b', "id"])
 def test_what_nothing_is_by(engine, word):
-    with pytest.raises(LedgerError, match=r"nothing is by .*; by one of model, provider"):
+    with pytest.raises(LedgerError, match=r"nothing is by .*; by one of model, request_model"):
         report(engine, [word], Scope())
 
 

@@ -49,6 +49,19 @@ def test_every_kind_is_counted_and_the_worst_comes_first():
     assert "a (2), (no model) (1)" in texts["without usage"]
 
 
+def test_other_models_than_asked_for_are_named():
+    (one,) = problems(
+        Sums(requests=9),
+        {},
+        Counts(),
+        (),
+        now=NOW,
+        other_models={("gpt-5", "gpt-5-nano"): 2, ("gpt-5", "gpt-4o"): 3},
+    )
+    assert (one.kind, one.level, one.count) == ("other model", "look", 5)
+    assert one.advice.startswith("gpt-4o for gpt-5, gpt-5-nano for gpt-5; `tokentee report")
+
+
 def test_many_models_are_cut():
     models = {f"m{n}": Sums(unpriced=10 - n) for n in range(6)}
     (one,) = found(Sums(requests=9, unpriced=9), models)

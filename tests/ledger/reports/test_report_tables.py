@@ -51,6 +51,19 @@ def make(*rows, by=("model",), **more):
     )
 
 
+def test_another_model_than_was_asked_for_is_noted():
+    by = ("provider", "request_model", "model")
+    rows = [
+        Row(key=("openai", "gpt-5", "gpt-5-2025-08-07"), figures=GPT),
+        Row(key=("openai", "gpt-5", "gpt-5-nano"), figures=GPT),
+        Row(key=("azure.ai.openai", "mine", "gpt-5"), figures=GPT),
+        Row(key=(None, None, None), figures=GPT, merged=4),
+    ]
+    (note,) = [note for note in notes(make(*rows, by=by)) if note.startswith("another model")]
+    assert note == "another model: gpt-5-nano answered 3 requests for gpt-5"
+    assert not [note for note in notes(make(*rows[:3])) if "another" in note]
+
+
 def test_a_report_for_machines():
     times = Times(first_token_ms_p50=5, first_token_ms_p95=9)
     found = document(make(Row(key=("gpt-5",), figures=GPT, times=times)))

@@ -1,0 +1,261 @@
+"""Pure. What an agent's request is for, told from its shape; no text of it is kept.
+
+Agents ask for more than turns of a conversation: titles, summaries of a conversation that got too
+long, checks of commands. The beginnings of their own prompts tell these apart. They are read from
+the published packages and sources of Claude Code, Codex, Gemini CLI and OpenCode (November 2026);
+a request of another client, or one that no rule fits, has no purpose.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+TEXT_CHARACTERS = 1_024
+"""Of one text of a request; the prompts of agents say at their beginning what they are for."""
+TEXTS_MAX = 4
+TURN = "turn"
+
+
+class Shape(NamedTuple):
+    """What is looked at in the body of a chat request."""
+
+    system: tuple[str, ...] = ()
+    """The beginnings of the first texts of the system prompt."""
+    last: tuple[str, ...] = ()
+    """The beginnings of the last texts of the last message."""
+    max_tokens: int | None = None
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """What must be so for a purpose; each field that is given."""
+
+    purpose: str
+    agents: tuple[str, ...] = ()
+    """Empty: any client."""
+    system: tuple[str, ...] = ()
+    """How a text of the system prompt begins, one of these."""
+    last: tuple[str, ...] = ()
+    """What a text of the last message has in its beginning, one of these."""
+    header: str = ""
+    values: tuple[str, ...] = ()
+    """Values of the header; empty: any but 0."""
+    paths: tuple[str, ...] = ()
+    """How the path ends."""
+    max_tokens: int = 0
+    """At most so many tokens are asked for."""
+    source: str
+
+    def fits(self, headers: Mapping[str, str], path: str, shape: Shape | None) -> bool:
+        """Whether a request of one of the agents is what the rule describes."""
+        if self.paths and not path.endswith(self.paths):
+            return False
+        if self.header:
+            value = headers.get(self.header, "")
+            if not (value in self.values if self.values else value not in ("", "0")):
+                return False
+        return self._fits_shape(shape or Shape())
+
+    def _fits_shape(self, shape: Shape) -> bool:
+        if self.system and not any(text.startswith(self.system) for text in shape.system):
+            return False
+        if self.last and not any(word in text for text in shape.last for word in self.last):
+            return False
+        return not self.max_tokens or 0 < (shape.max_tokens or 0) <= self.max_tokens
+
+
+_CLAUDE_CODE = ("claude-code",)
+_CODEX = ("codex",)
+_GEMINI_CLI = ("gemini-cli", "qwen-code")
+_OPENCODE = ("opencode",)
+
+RULES = (
+    Rule(
+        purpose="count-only",
+        paths=("/count_tokens", ":countTokens", "/responses/input_tokens"),
+        source="https://docs.claude.com/en/api/messages-count-tokens",
+    ),
+    Rule(
+        purpose="compaction",
+        paths=("/responses/compact",),
+        source="https://platform.openai.com/docs/api-reference/responses/compact",
+    ),
+    Rule(
+        purpose="compaction",
+        agents=_CLAUDE_CODE + _OPENCODE,
+        system=("You are a helpful AI assistant tasked with summarizing conversations",),
+        source="Claude Code 2.1.156; opencode src/agent/prompt/compaction.txt",
+    ),
+    Rule(
+        purpose="compaction",
+        agents=_CLAUDE_CODE,
+        last=("Your task is to create a detailed summary of the conversation",),
+        source="Claude Code 2.1.156",
+    ),
+    Rule(
+        purpose="compaction",
+        agents=_OPENCODE,
+        system=("You are an anchored context summarization assistant",),
+        source="opencode src/agent/prompt/compaction.txt",
+    ),
+    Rule(
+        purpose="compaction",
+        agents=_CODEX,
+        last=("You are performing a CONTEXT CHECKPOINT COMPACTION",),
+        source="codex-rs/core/templates/compact/prompt.md",
+    ),
+    Rule(
+        purpose="compaction",
+        agents=_CODEX,
+        header="x-openai-subagent",
+        values=("compact",),
+        source="codex-rs, the header x-openai-subagent",
+    ),
+    Rule(
+        purpose="compaction",
+        agents=_GEMINI_CLI,
+        system=(
+            "You are the component that summarizes internal chat history into a given structure",
+            "You are a specialized system component responsible for distilling chat history",
+        ),
+        source="gemini-cli packages/core/src/core/prompts.ts and prompts/snippets.ts",
+    ),
+    Rule(
+        purpose="title",
+        agents=_CLAUDE_CODE,
+        system=(
+            "Analyze if this message indicates a new conversation topic",
+            "Summarize this coding conversation in under 50 characters",
+            "Please write a 5-10 word title for the following conversation",
+            "Generate a concise, sentence-case title",
+        ),
+        source="Claude Code 1.0 to 2.1",
+    ),
+    Rule(
+        purpose="title",
+        agents=_OPENCODE,
+        system=("You are a title generator",),
+        source="opencode src/agent/prompt/title.txt",
+    ),
+    Rule(
+        purpose="title",
+        agents=_GEMINI_CLI,
+        last=("Summarize the user's primary intent or goal in this conversation in ONE sentence",),
+        source="gemini-cli packages/core/src/services/sessionSummaryService.ts",
+    ),
+    Rule(
+        purpose="safety check",
+        agents=_CLAUDE_CODE,
+        system=(
+            "Your task is to process Bash commands that an AI coding agent wants to run",
+            "Extract any file paths that this command reads or modifies",
+        ),
+        source="Claude Code 1.0 to 2.1",
+    ),
+    Rule(
+        purpose="safety check",
+        agents=_GEMINI_CLI,
+        system=("You are a sophisticated AI diagnostic agent",),
+        source="gemini-cli packages/core/src/services/loopDetectionService.ts",
+    ),
+    Rule(
+        purpose="safety check",
+        agents=_GEMINI_CLI,
+        last=("You are a sophisticated AI diagnostic agent",),
+        source="gemini-cli packages/core/src/services/loopDetectionService.ts, until 0.8",
+    ),
+    Rule(
+        purpose="probe",
+        agents=_GEMINI_CLI,
+        last=("Analyze *only* the content and structure of your immediately preceding response",),
+        source="gemini-cli packages/core/src/utils/nextSpeakerChecker.ts",
+    ),
+    Rule(
+        purpose="probe",
+        agents=_CLAUDE_CODE,
+        max_tokens=1,
+        source="Claude Code 2.1: its question for the quota asks for one token",
+    ),
+    Rule(
+        purpose="retry",
+        header="x-stainless-retry-count",
+        source="https://github.com/openai/openai-python and the other SDKs that Stainless makes",
+    ),
+    Rule(
+        purpose="subagent",
+        agents=_CLAUDE_CODE,
+        header="x-claude-code-agent-id",
+        source="Claude Code 2.1",
+    ),
+    Rule(
+        purpose="subagent",
+        agents=_CODEX,
+        header="x-openai-subagent",
+        source="codex-rs, the header x-openai-subagent",
+    ),
+    Rule(
+        purpose="subagent",
+        agents=_CODEX,
+        header="x-codex-parent-thread-id",
+        source="codex-rs, the header of a spawned thread",
+    ),
+    Rule(
+        purpose="subagent",
+        agents=_OPENCODE,
+        header="x-parent-session-id",
+        source="opencode, the header of a child session",
+    ),
+)
+"""In this order; the first that fits names the purpose."""
+_OF_ANY = tuple(rule for rule in RULES if not rule.agents)
+_OF_AGENT = {
+    agent: tuple(rule for rule in RULES if not rule.agents or agent in rule.agents)
+    for agent in _CLAUDE_CODE + _CODEX + _GEMINI_CLI + _OPENCODE
+}
+
+
+def purpose_of(
+    agent: str | None, headers: Mapping[str, str], path: str, shape: Shape | None
+) -> str | None:
+    """What a request is for; None: nothing tells.
+
+    `headers`: by lower-case name. `path`: without the query. `shape`: None if the body is not read;
+    then a request of an agent need not be a turn.
+    """
+    rules = _OF_AGENT.get(agent or "")
+    for rule in rules or _OF_ANY:
+        if rule.fits(headers, path, shape):
+            return rule.purpose
+    return TURN if rules and shape is not None else None
+
+
+def shape_of(values: Mapping[str, Any]) -> Shape:
+    """The shape of a chat request, in any wire format of `segments.py`."""
+    messages = values.get("messages", values.get("contents", values.get("input")))
+    if not isinstance(messages, list):
+        messages = [messages]
+    system: list[str] = []
+    for name in ("system", "instructions", "systemInstruction", "system_instruction"):
+        system += _texts(values.get(name))
+    for message in messages[:TEXTS_MAX]:
+        if isinstance(message, dict) and message.get("role") in ("system", "developer"):
+            system += _texts(message)
+    most = values.get("max_tokens", values.get("max_output_tokens"))
+    return Shape(
+        tuple(system[: 2 * TEXTS_MAX]),
+        tuple(_texts(messages[-1], is_last=True)) if messages else (),
+        most if type(most) is int else None,
+    )
+
+
+def _texts(value: Any, *, is_last: bool = False) -> list[str]:
+    """The texts of a message, or of a system prompt."""
+    if isinstance(value, dict):
+        value = value.get("content", value.get("parts", value.get("text")))
+    if isinstance(value, str):
+        return [value[:TEXT_CHARACTERS].strip()]
+    if not isinstance(value, list):
+        return []
+    parts = value[-TEXTS_MAX:] if is_last else value[:TEXTS_MAX]
+    found = (part.get("text") if isinstance(part, dict) else part for part in parts)
+    return [text[:TEXT_CHARACTERS].strip() for text in found if isinstance(text, str)]

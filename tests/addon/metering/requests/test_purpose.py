@@ -1,0 +1,125 @@
+"""What agents' requests are for. The bodies have the shapes of the agents' own, with other words."""
+
+from typing import Any
+
+import orjson
+import pytest
+from msgspec import structs
+
+from addon.metering.opening import Rules, open_exchange
+from addon.metering.requests.messages import Body
+from addon.metering.requests.purpose import RULES, Shape, purpose_of, shape_of
+from addon.metering.troubles import Troubles
+from ledger.model.exchange import Source
+from tests.addon.metering.test_opening import REQUEST
+
+IDENTITY = {"type": "text", "text": "You are Claude Code, Anthropic's official CLI for Claude."}
+
+
+def claude(system: str = "", last: str = "Mend the tests", **more: Any) -> dict[str, Any]:
+    texts = [IDENTITY, *([{"type": "text", "text": system}] if system else [])]
+    content = [{"type": "text", "text": "<system-reminder>"}, {"type": "text", "text": last}]
+    messages = [{"role": "user", "content": "Hello"}, {"role": "user", "content": content}]
+    return {"max_tokens": 32_000, "system": texts, "messages": messages, **more}
+
+
+def codex(last: str = "Mend the tests") -> dict[str, Any]:
+    content = [{"type": "input_text", "text": last}]
+    return {
+        "instructions": "You are a coding agent",
+        "input": [{"type": "message", "role": "user", "content": content}],
+    }
+
+
+def gemini(system: str = "You are an agent", last: str = "Mend the tests") -> dict[str, Any]:
+    return {
+        "systemInstruction": {"parts": [{"text": f"\n{system} and more."}]},
+        "contents": [{"role": "user", "parts": [{"text": last}]}],
+    }
+
+
+def opencode(system: str = "You are opencode") -> dict[str, Any]:
+    messages = [{"role": "system", "content": f"{system}. More."}, {"role": "user", "content": "x"}]
+    return {"messages": messages}
+
+
+MAKERS: dict[str, Any] = {
+    "claude-code": claude,
+    "codex": codex,
+    "gemini-cli": gemini,
+    "qwen-code": gemini,
+    "opencode": opencode,
+}
+SUMMARY = (
+    "Respond with text only.\n\nYour task is to create a detailed summary of the conversation."
+)
+EXAMPLES: list[tuple[str | None, str, dict[str, str], dict[str, Any] | None, str | None]] = [
+    ("claude-code", "/v1/messages", {}, claude(), "turn"),
+    ("claude-code", "/v1/messages", {}, claude("Generate a concise, sentence-case title"), "title"),
+    ("claude-code", "/v1/messages", {}, claude(last=SUMMARY), "compaction"),
+    ("claude-code", "/v1/messages", {}, claude(last="quota", max_tokens=1), "probe"),
+    ("claude-code", "/v1/messages", {"x-claude-code-agent-id": "a1"}, claude(), "subagent"),
+    ("claude-code", "/v1/messages", {"x-stainless-retry-count": "1"}, claude(), "retry"),
+    ("claude-code", "/v1/messages", {"x-stainless-retry-count": "0"}, claude(), "turn"),
+    ("claude-code", "/v1/messages", {}, None, None),
+    ("claude-code", "/v1/messages/count_tokens", {}, None, "count-only"),
+    ("codex", "/v1/responses", {}, codex(), "turn"),
+    ("codex", "/v1/responses/compact", {}, codex(), "compaction"),
+    ("codex", "/v1/responses", {"x-openai-subagent": "compact"}, codex(), "compaction"),
+    ("codex", "/v1/responses", {"x-openai-subagent": "review"}, codex(), "subagent"),
+    ("codex", "/v1/responses", {"x-codex-parent-thread-id": "t"}, codex(), "subagent"),
+    ("gemini-cli", "/v1beta/models/gemini:streamGenerateContent", {}, gemini(), "turn"),
+    ("opencode", "/v1/chat/completions", {}, opencode(), "turn"),
+    ("opencode", "/v1/chat/completions", {"x-parent-session-id": "p"}, opencode(), "subagent"),
+    (None, "/v1/chat/completions", {}, opencode("You are a title generator"), None),
+    (None, "/v1/chat/completions", {"x-stainless-retry-count": "2"}, opencode(), "retry"),
+    ("aider", "/v1/chat/completions", {}, opencode(), None),
+]
+
+
+@pytest.mark.parametrize(("agent", "path", "headers", "body", "purpose"), EXAMPLES)
+def test_what_a_request_is_for(agent, path, headers, body, purpose):
+    shape = None if body is None else shape_of(body)
+    assert purpose_of(agent, headers, path, shape) == purpose
+
+
+def test_every_rule_names_a_purpose_for_what_it_describes():
+    purposes = set()
+    for rule in RULES:
+        assert rule.source
+        headers = {rule.header: (*rule.values, "1")[0]} if rule.header else {}
+        path = (*rule.paths, "/v1")[0]
+        for agent in rule.agents or (None,):
+            make = MAKERS[agent or "claude-code"]
+            given: list[dict[str, Any]] = [{"system": text} for text in rule.system]
+            given += [{"last": text} for text in rule.last]
+            for more in given or [{"max_tokens": rule.max_tokens} if rule.max_tokens else {}]:
+                shape = shape_of(make(**more))
+                assert purpose_of(agent, headers, path, shape) == rule.purpose, (rule, more)
+        purposes.add(rule.purpose)
+    assert purposes | {"turn"} == {
+        *("turn", "title", "compaction", "safety check", "retry", "subagent", "count-only"),
+        "probe",
+    }
+
+
+def test_odd_bodies_have_a_shape():
+    values: list[Any] = [None, 1, "x", [], [None], {}, {"content": 3}, [{"content": [None, 1, {}]}]]
+    for value in values:
+        for name in ("messages", "system", "input", "systemInstruction"):
+            assert isinstance(shape_of({name: value, "max_tokens": value}), Shape)
+    long = shape_of({"system": "x" * 9_000, "messages": [{"content": ["y" * 9_000] * 99}]})
+    assert sum(map(len, (*long.system, *long.last))) <= 5 * 1_024
+
+
+def test_the_purpose_of_an_exchange():
+    headers = {**REQUEST.headers, "user-agent": "opencode/1.0"}
+    body = Body(orjson.dumps({"model": "m", **opencode("You are a title generator")}))
+    request = structs.replace(REQUEST, headers=headers, body=body)
+    for keeps, purpose in ((True, "title"), (False, None)):
+        rules = Rules(node="n", secret=b"s", keeps_segments=keeps)
+        found = open_exchange(
+            request, rules, exchange_id="e", source=Source.LIVE, troubles=Troubles()
+        )
+        assert found is not None
+        assert found.opened.purpose == purpose
