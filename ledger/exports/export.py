@@ -11,7 +11,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
@@ -27,6 +26,7 @@ from ledger.store.requests_view import REQUEST_COLUMNS, requests
 from ledger.store.schema.columns import Instant
 from ledger.store.scope import Scope, conditions, snapshot
 from ledger.store.tables import charges
+from ledger.text.origins import host_of
 
 type Columns = tuple[tuple[str, str], ...]
 type Rows = Iterator[tuple[date, tuple[Any, ...]]]
@@ -200,7 +200,7 @@ def _named(names: Names, known: Mapping[str, Any]) -> dict[str, str | None]:
     facts = Facts(
         key=known["key_fingerprint"],
         key_hint=known["key_hint"],
-        host=urlsplit(known["origin"]).hostname,
+        host=host_of(known["origin"]),
         tags=json.loads(known["tags"]),
         session=known.get("session_id"),
         project=known["project"],

@@ -59,7 +59,7 @@ def report(
     """
     words = tuple(by)
     with snapshot(engine) as connection:
-        groups = _groups(connection, words, scope, is_exact=is_exact, with_times=True)
+        by_key = groups(connection, words, scope, is_exact=is_exact, with_times=True)
         still_open = connection.execute(_still_open(scope)).scalar_one()
         first, last = _extent(connection, scope)
         stale_days = 0 if is_exact else stale_count(connection)
@@ -74,7 +74,7 @@ def report(
             hint=group.hint,
             name=_key_name(words, key, group.hint, scope),
         )
-        for key, group in groups.items()
+        for key, group in by_key.items()
     ]
     total = total_of(row.figures for row in rows)
     rows.sort(key=order(words, TIMES))
@@ -114,17 +114,12 @@ class Group:
 def groups_of(engine: Engine, by: tuple[str, ...], scope: Scope) -> dict[Key, Figures]:
     """The figures of each group, without times."""
     with snapshot(engine) as connection:
-        return {key: group.figures for key, group in _groups(connection, by, scope).items()}
-
-
-def timed_groups(connection: Connection, by: tuple[str, ...], scope: Scope) -> dict[Key, Group]:
-    """The figures of each group, with the times of its requests."""
-    return _groups(connection, by, scope, with_times=True)
+        return {key: group.figures for key, group in groups(connection, by, scope).items()}
 
 
 def counted_groups(connection: Connection, by: tuple[str, ...], scope: Scope) -> dict[Key, int]:
     """How many requests each group has."""
-    found = _groups(connection, by, scope)
+    found = groups(connection, by, scope)
     return {key: group.figures.requests for key, group in found.items()}
 
 
@@ -143,7 +138,7 @@ def existing_ledger(url: str | None) -> Iterator[Engine]:
         yield engine
 
 
-def _groups(
+def groups(
     connection: Connection,
     by: tuple[str, ...],
     scope: Scope,
@@ -151,6 +146,7 @@ def _groups(
     is_exact: bool = False,
     with_times: bool = False,
 ) -> dict[Key, Group]:
+    """The figures of each group; with the times of its requests if they are asked for."""
     dialect = connection.dialect.name
     keys = _Keys(by, scope, dialect)
     wanted = Wanted(
@@ -160,7 +156,7 @@ def _groups(
         scope=keys.rest,
         is_exact=is_exact,
     )
-    groups: dict[Key, Group] = {}
+    found: dict[Key, Group] = {}
     everything: list[Figures] = []
     is_split = None
     for row in sums.grouped(connection, wanted):
@@ -172,9 +168,9 @@ def _groups(
         if key is None:
             continue
         hint = keys.hint_of(row)
-        group = groups.get(key)
+        group = found.get(key)
         if group is None:
-            group = groups[key] = Group(figures=figures, hint=hint)
+            group = found[key] = Group(figures=figures, hint=hint)
         else:
             group.figures += figures
             group.hint = max((each for each in (hint, group.hint) if each), default=None)
@@ -184,7 +180,7 @@ def _groups(
                     group.times.setdefault(name, []).append(text)
     if is_exact:
         _compare(connection, total_of(everything), conditions(keys.rest, dialect))
-    return groups
+    return found
 
 
 def _times_of(first_token: Percentiles, duration: Percentiles) -> Times:

@@ -16,9 +16,10 @@ from decimal import Decimal
 
 from sqlalchemy.engine import Connection, Engine
 
+from ledger.figures import queries
 from ledger.figures.figures import total_of
 from ledger.figures.percentiles import Pool
-from ledger.figures.queries import Group, counted_groups, timed_groups
+from ledger.figures.queries import Group, counted_groups
 from ledger.model.aliases import is_another
 from ledger.pages import charts, figures, sums
 from ledger.pages.exchanges import Request, latest
@@ -238,7 +239,7 @@ def speed(engine: Engine, question: Question) -> Speed:
         if period.since is None:
             period = period.starting(sums.first_request(connection))
         word = "hour" if period.bar == "hour" else "day"
-        groups = timed_groups(connection, (word,), question.scope)
+        groups = queries.groups(connection, (word,), question.scope, with_times=True)
     by_time = {key[0] or "": group for key, group in groups.items()}
     total = total_of(group.figures for group in groups.values())
     first_token, first_chart = _spread("Time to first token", by_time, "first_token_times")

@@ -36,7 +36,6 @@ from fnmatch import translate
 from functools import lru_cache
 from re import Pattern
 from re import compile as compiled
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -44,6 +43,7 @@ from ledger.model.exchange import Exchange
 from ledger.model.reading import Billing
 from ledger.settings import toml_tables
 from ledger.settings.toml_tables import FaultError, Problem
+from ledger.text.origins import host_of
 
 WORDS = ("team", "person", "cost_centre")
 """The dimensions that the names file adds to reports."""
@@ -177,14 +177,10 @@ class Names:
         """How the operator says that an exchange is billed; None: nothing is said of it."""
         if not self.plans:
             return None
-        try:
-            host = urlsplit(exchange.origin).hostname
-        except ValueError:
-            host = None
         facts = Facts(
             key=exchange.key_fingerprint,
             key_hint=exchange.key_hint,
-            host=host,
+            host=host_of(exchange.origin),
             agent=exchange.agent,
             day=exchange.opened_at.astimezone(UTC).date(),
         )

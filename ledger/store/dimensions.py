@@ -8,7 +8,6 @@ groups. Where single rows are chosen (`--only team=…` of an export), it is a C
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from typing import Any
-from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
@@ -17,7 +16,7 @@ from ledger.settings.names import WORDS, Entry, Facts, Names, pattern, texts
 from ledger.store.requests_view import requests
 from ledger.store.schema.columns import Instant
 from ledger.text.nearest import suggestion
-from ledger.text.origins import stored_origin
+from ledger.text.origins import host_of, stored_origin
 
 COLUMNS = {
     "model": "model",
@@ -141,20 +140,13 @@ class NameFacts:
     def _facts_of(self, values: tuple[Any, ...]) -> Facts:
         known: dict[str, Any] = dict(zip(self._kept, values, strict=False))
         if known.get("host"):
-            known["host"] = _host_of(known["host"])
+            known["host"] = host_of(known["host"])
         tags = values[len(self._kept) : len(self._kept) + len(self._tags)]
         day = None
         if self._boundaries:
             passed = values[-1]
             day = self._boundaries[passed - 1].date() if passed else date.min
         return Facts(**known, tags=dict(zip(self._tags, tags, strict=True)), day=day)
-
-
-def _host_of(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).hostname
-    except ValueError:
-        return None
 
 
 def matches(value: str | None, wanted: Sequence[str]) -> bool:

@@ -1,5 +1,7 @@
 """Pure. Origins: stored with their port, shown without the default port of their scheme."""
 
+from urllib.parse import urlsplit
+
 DEFAULT_PORTS = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
 
 
@@ -18,3 +20,11 @@ def stored_origin(origin: str) -> str:
 
 def _default_port(origin: str) -> str:
     return DEFAULT_PORTS.get(origin.partition("://")[0], "")
+
+
+def host_of(origin: str) -> str | None:
+    """The host of an origin; None if it is not a URL."""
+    try:
+        return urlsplit(origin).hostname
+    except ValueError:
+        return None

@@ -203,3 +203,40 @@ def test_wrong_calls(rebuild, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(LedgerError, match="nothing to read"):
         rebuild(tmp_path / "empty")
+
+
+def test_how_an_exchange_is_billed_is_read_again(engine, book, rebuild, tmp_path, monkeypatch):
+    """By what the recording says, by the key that the ledger knows, and by the operator's file."""
+    names = tmp_path / "names.toml"
+    names.write_text('[[plan]]\nname = "Lab"\nkey_hint = "1a2b"\n')
+    monkeypatch.setenv("TOKENTEE_NAMES", str(names))
+    hinted = exchange("named", provider="openai", key_fingerprint="k1", key_hint="1a2b")
+    overage = exchange("overage", provider="openai", key_fingerprint="k2", key_hint="1a2b")
+    metered = exchange("metered", provider="openai", key_fingerprint="k3")
+    plan = exchange("plan", provider="openai", key_fingerprint="k4")
+    unknown = exchange("unknown")
+    for one in (hinted, overage, metered, plan, unknown):
+        book((one, reading(one)))
+    limits = {"content-type": "text/event-stream", "anthropic-ratelimit-unified-status": "allowed"}
+    spent = limits | {"anthropic-ratelimit-unified-overage-in-use": "true"}
+    folder = captures(
+        tmp_path / "captures",
+        recording("named"),
+        recording("metered"),
+        recording("unknown"),
+        recording("plan", headers=limits),
+        recording("overage", headers=spent),
+    )
+    assert rebuild(folder).exit_code == 0
+    query = "SELECT id, billing, cost_picousd, list_value_picousd FROM requests ORDER BY id"
+    once = rows(engine, query)
+    assert once == [
+        ("metered", "metered", 42_000_000, 42_000_000),
+        ("named", "plan", None, 42_000_000),
+        ("overage", "metered", 42_000_000, 42_000_000),
+        ("plan", "plan", None, 42_000_000),
+        ("unknown", "unknown", 42_000_000, 42_000_000),
+    ]
+    rebuild(folder)
+    assert rows(engine, query) == once
+    assert row(engine, "SELECT MAX(revision) FROM readings") == (2,)

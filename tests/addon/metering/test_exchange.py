@@ -15,7 +15,7 @@ from addon.metering.requests.messages import NOT_KNOWN, Body, RecordedTimes, Res
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Outcome, Source
-from ledger.model.reading import UsageSource
+from ledger.model.reading import Billing, UsageSource
 from tests.addon.metering.test_opening import REQUEST, RULES
 
 NOW = datetime(2026, 11, 20, 0, 0, 9, tzinfo=UTC)
@@ -257,3 +257,27 @@ def test_an_edited_answer_that_is_encoded_is_metered_as_decoded():
     assert b"usage" not in b"".join(sent if isinstance(sent, list) else [sent])
     _, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
     assert reading.usage.output_tokens == 2
+
+
+def test_how_it_is_billed_is_told_by_request_answer_and_operator():
+    def billed(headers, answer, billing=None):
+        exchange = open_exchange(
+            structs.replace(REQUEST, headers=headers),
+            replace(RULES, billing=billing),
+            exchange_id="e",
+            source=Source.LIVE,
+            troubles=Troubles(),
+        )
+        assert exchange is not None
+        passed(exchange, replace(SSE, headers={**SSE.headers, **answer}))
+        return exchange.settle(End.FINISHED, cause=None, now=NOW)[1].billing
+
+    key = {"authorization": "Bearer sk-0123456789abcdef"}
+    spent = {"anthropic-ratelimit-unified-overage-in-use": "true"}
+    assert billed({}, {}) is None
+    assert billed(key, {}) is Billing.METERED
+    assert billed(key, {"x-codex-plan-type": "plus"}) is Billing.PLAN
+    assert billed(key, {}, lambda _: Billing.FREE) is Billing.FREE
+    assert billed(key, {}, lambda _: None) is Billing.METERED
+    assert billed(key, spent, lambda _: Billing.PLAN) is Billing.METERED
+    assert billed(key, {}, lambda _: 1 / 0) is Billing.METERED

@@ -1,0 +1,178 @@
+"""Database. Flat plans by month: what each covered, at list prices, against its price.
+
+The list value is what the same tokens would have cost at list prices. A request belongs to the
+first `[[plan]]` of the names file that covers it, or else to its provider's plan, whose price is
+not known. A window was hit where an answer said that it was used up, or refused for it; a window
+that was hit several times before its reset counts once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.figures.figures import Figures
+from ledger.figures.queries import groups
+from ledger.model.money import PICOUSD_PER_USD
+from ledger.settings.names import Facts, Plan
+from ledger.store.scope import Scope, snapshot
+from ledger.store.tables import exchanges
+from ledger.text.origins import host_of
+
+METHOD = (
+    "ratio: list value of a month / price of the plan; list value: what its tokens cost at list "
+    "prices, by the prices of their own day"
+)
+USED_UP_PPM = 1_000_000
+_BY = ("day", "provider", "key", "origin", "agent")
+
+type _Month = tuple[str, str]
+"""Plan and month, `2026-11`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanMonth:
+    """One plan in one month."""
+
+    plan: str
+    month: str
+    picousd_per_month: int | None
+    """None: the names file gives no price."""
+    list_value_picousd: int | None
+    """None: nothing that it covered has a price."""
+    is_lower_bound: bool
+    """Something that it covered has no price."""
+    requests: int
+    windows_hit: int | None
+    """None: this ledger keeps no quotas."""
+
+    @property
+    def ratio(self) -> Decimal | None:
+        """List value per price; None if either is unknown, or the price is 0."""
+        if not self.picousd_per_month or self.list_value_picousd is None:
+            return None
+        return Decimal(self.list_value_picousd) / self.picousd_per_month
+
+
+def plan_months(engine: Engine, scope: Scope) -> list[PlanMonth]:
+    """Each plan of a scope by month, in the order of names and months. A month between the first
+    and the last with requests has a row without them while its plan is in force."""
+    scope = Scope(
+        since=scope.since,
+        until=scope.until,
+        only=(*scope.only, ("billing", "plan")),
+        names=scope.names,
+    )
+    found: dict[_Month, Figures] = {}
+    known = {plan.name: plan for plan in reversed(scope.names.plans)}
+    with snapshot(engine) as connection:
+        for key, group in groups(connection, _BY, scope).items():
+            day, provider, fingerprint, origin, agent = key
+            plan = scope.names.plan_of(_facts(str(day), fingerprint, group.hint, origin, agent))
+            month = (plan.name if plan else str(provider), str(day)[:7])
+            found[month] = found.get(month, Figures()) + group.figures
+        hit = _windows_hit(connection, scope)
+    for name in {name for name, _ in found}:
+        for month in _between(sorted(month for each, month in found if each == name)):
+            if (name, month) not in found and name in known and _is_in_force(known[name], month):
+                found[name, month] = Figures()
+    return [
+        PlanMonth(
+            plan=name,
+            month=month,
+            picousd_per_month=_price_of(known.get(name)),
+            list_value_picousd=figures.covered_value_picousd,
+            is_lower_bound=bool(figures.unlisted),
+            requests=figures.requests,
+            windows_hit=None if hit is None else hit.get((name, month), 0),
+        )
+        for (name, month), figures in sorted(found.items())
+    ]
+
+
+def _facts(
+    day: str, fingerprint: str | None, hint: str | None, origin: str | None, agent: str | None
+) -> Facts:
+    return Facts(
+        key=fingerprint,
+        key_hint=hint,
+        host=host_of(origin or ""),
+        agent=agent,
+        day=date.fromisoformat(day[:10]),
+    )
+
+
+def _windows_hit(connection: Connection, scope: Scope) -> Mapping[_Month, int] | None:
+    """Windows that were used up, by plan and month; None without a table `quotas`."""
+    if not sa.inspect(connection).has_table("quotas"):
+        return None
+    e = exchanges.c
+    quotas = sa.table(
+        "quotas",
+        *(sa.column(name) for name in ("exchange_id", "window", "kind", "used_ppm", "status")),
+        sa.column("opened_at", e.opened_at.type),
+        sa.column("resets_at", e.opened_at.type),
+    )
+    q = quotas.c
+    period = [q.opened_at >= scope.since] if scope.since else []
+    period += [q.opened_at < scope.until] if scope.until else []
+    rows = connection.execute(
+        sa.select(
+            q.opened_at,
+            q.window,
+            q.resets_at,
+            e.provider,
+            e.key_fingerprint,
+            e.key_hint,
+            e.origin,
+            e.agent,
+        )
+        .select_from(quotas.join(exchanges, (e.opened_at == q.opened_at) & (e.id == q.exchange_id)))
+        .where(
+            q.kind == "plan",
+            sa.or_(q.used_ppm >= USED_UP_PPM, q.status == "rejected"),
+            *period,
+        )
+    )
+    seen: set[tuple[Any, ...]] = set()
+    found: dict[_Month, int] = {}
+    for row in rows:
+        day = row.opened_at.astimezone(UTC).date()
+        plan = scope.names.plan_of(
+            _facts(str(day), row.key_fingerprint, row.key_hint, row.origin, row.agent)
+        )
+        name = plan.name if plan else str(row.provider)
+        # The key of a login changes every day, and the plan does not.
+        window = (name, row.window, row.resets_at or day)
+        if window not in seen:
+            seen.add(window)
+            month = (name, f"{day:%Y-%m}")
+            found[month] = found.get(month, 0) + 1
+    return found
+
+
+def _between(months: Sequence[str]) -> list[str]:
+    """Every month from the first to the last."""
+    at, found = months[0], [months[0]]
+    while at < months[-1]:
+        year, month = int(at[:4]), int(at[5:])
+        at = f"{year + month // 12:04}-{month % 12 + 1:02}"
+        found.append(at)
+    return found
+
+
+def _is_in_force(plan: Plan, month: str) -> bool:
+    """Whether a plan is in force on some day of a month."""
+    first = datetime.fromisoformat(f"{month}-01").date()
+    until = plan.until or date.max
+    return first < until and (plan.since or date.min).isoformat()[:7] <= month
+
+
+def _price_of(plan: Plan | None) -> int | None:
+    if plan is None or plan.usd_per_month is None:
+        return None
+    return int(Decimal(plan.usd_per_month) * PICOUSD_PER_USD)

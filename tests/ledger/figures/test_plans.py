@@ -1,0 +1,84 @@
+"""Plans by month, against figures worked out by hand."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from ledger.figures.plans import plan_months
+from ledger.maintenance import rollup
+from ledger.model.reading import Billing, UsageSource
+from ledger.settings.names import read
+from ledger.store import db
+from ledger.store.scope import Scope
+from tests.ledger.written import COST, charge, put, reading, settled, whole
+
+NAMES, _ = read(
+    """
+[[plan]]
+name = "Max"
+usd_per_month = 0.000001
+key_hint = "1a2b"
+from = 2026-07-15
+
+[[plan]]
+name = "Nameless price"
+agent = "codex"
+"""
+)
+
+
+def moment(month, day=3):
+    return datetime(2026, month, day, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def ledger(engine):
+    entries = [
+        # Covered by Max from 15 July on; before, by a plan whose price is not known.
+        ("a", moment(7, 3), {"key_hint": "1a2b", "key_fingerprint": "k1"}, Billing.PLAN),
+        ("b", moment(7, 20), {"key_hint": "1a2b", "key_fingerprint": "k2"}, Billing.PLAN),
+        ("c", moment(9, 1), {"key_hint": "1a2b", "key_fingerprint": "k3"}, Billing.PLAN),
+        ("d", moment(9, 2), {"key_hint": "1a2b", "key_fingerprint": "k3"}, Billing.PLAN),
+        # Beyond the plan, from credits; and with a key.
+        ("e", moment(9, 2), {"key_hint": "1a2b", "key_fingerprint": "k3"}, Billing.METERED),
+        ("f", moment(9, 2), {}, None),
+        ("g", moment(9, 2), {}, Billing.FREE),
+        ("h", moment(9, 4), {"agent": "codex"}, Billing.PLAN),
+    ]
+    for name, at, facts, billing in entries:
+        put(engine, whole(settled(name, at=at, **facts), billing=billing))
+    unpriced = settled("i", at=moment(9, 5), agent="codex")
+    put(
+        engine,
+        (unpriced, reading(unpriced, billing=Billing.PLAN), [charge("output", 1, None)]),
+        whole(
+            settled("j", at=moment(9, 6), agent="codex"),
+            billing=Billing.PLAN,
+            usage_source=UsageSource.ESTIMATED,
+        ),
+    )
+    return engine
+
+
+@pytest.mark.parametrize("is_rolled", [False, True])
+def test_plans_by_month(ledger, is_rolled):
+    if is_rolled:
+        rollup.roll(ledger, now=moment(10))
+    found = [
+        (one.plan, one.month, one.requests, one.list_value_picousd, one.ratio, one.is_lower_bound)
+        for one in plan_months(ledger, Scope(names=NAMES))
+    ]
+    price = 10**6
+    assert found == [
+        ("Max", "2026-07", 1, COST, Decimal(COST) / price, False),
+        ("Max", "2026-08", 0, None, None, False),
+        ("Max", "2026-09", 2, 2 * COST, Decimal(2 * COST) / price, False),
+        ("Nameless price", "2026-09", 3, COST, None, True),
+        ("example", "2026-07", 1, COST, None, False),
+    ]
+
+
+def test_a_ledger_without_plans(new_sqlite):
+    with db.disposing(db.open_engine(new_sqlite())) as engine:
+        assert plan_months(engine, Scope()) == []
