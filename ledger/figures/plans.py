@@ -73,8 +73,8 @@ def plan_months(engine: Engine, scope: Scope) -> list[PlanMonth]:
         for key, group in groups(connection, _BY, scope).items():
             day, provider, fingerprint, origin, agent = key
             plan = scope.names.plan_of(_facts(str(day), fingerprint, group.hint, origin, agent))
-            month = (plan.name if plan else str(provider), str(day)[:7])
-            found[month] = found.get(month, Figures()) + group.figures
+            row = (plan.name if plan else str(provider), str(day)[:7])
+            found[row] = found.get(row, Figures()) + group.figures
         hit = _windows_hit(connection, scope)
     for name in {name for name, _ in found}:
         for month in _between(sorted(month for each, month in found if each == name)):

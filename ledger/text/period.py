@@ -1,5 +1,8 @@
 """Pure. Words for periods: `2026-11`, `2026-11-01`, `last-month`, `this-week`, `7d`, ISO times.
 
+Days are calendar days in UTC: `7d` are seven of them, today included, on pages and in commands
+alike. `12h` is rolling; so is `30x24h`, thirty times 24 hours that end now.
+
 A word names a span of time. For an option that takes one moment (`--since`, `--until`) it means the
 first instant of that span, so `--since last-month --until this-month` is exactly the last month.
 All times are UTC. Weeks begin on Monday, as in ISO 8601.
@@ -24,7 +27,7 @@ NAMED = (
     "last-year",
 )
 ACCEPTED = (
-    "2026-11, 2026-11-01, 2026-11-01T12:00:00Z, 12h, 30d, 1w, today, yesterday, "
+    "2026-11, 2026-11-01, 2026-11-01T12:00:00Z, 12h, 30d, 1w, 30x24h, today, yesterday, "
     "this-week, last-week, this-month or last-month"
 )
 """The accepted words, as an error and `--help` list them."""
@@ -32,8 +35,8 @@ ACCEPTED = (
 DAY = timedelta(days=1)
 WEEK = timedelta(weeks=1)
 
-_AGO = re.compile(r"(\d{1,6})-?(m|h|d|w)")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_AGO = re.compile(r"(\d{1,6})-?(m|h|d|w|x24h)")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks", "x24h": "days"}
 _YEAR = re.compile(r"\d{4}")
 _MONTH = re.compile(r"(\d{4})-(\d{2})")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}")
@@ -57,8 +60,8 @@ def moment(text: str, now: datetime) -> datetime:
 
 
 def span(text: str, now: datetime) -> Span:
-    """The span that the word names: a day, week, month or year; `7d` and a single moment end
-    now."""
+    """The span that the word names: a day, week, month or year; `7d` ends with today, `12h`,
+    `30x24h` and a single moment end now."""
     now = now.astimezone(UTC)
     word = re.sub(r"[\s_]+", "-", text.strip().lower())
     try:
@@ -103,7 +106,11 @@ SPANS = {"day": day_of, "week": week_of, "month": month_of, "year": year_of}
 
 def _named(word: str, now: datetime) -> Span | None:
     if ago := _AGO.fullmatch(word):
-        return Span(start=now - timedelta(**{_UNITS[ago[2]]: int(ago[1])}), end=now)
+        length = timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        if ago[2] in ("d", "w"):
+            today = day_of(now)
+            return Span(start=min(today.end - length, today.start), end=today.end)
+        return Span(start=now - length, end=now)
     if word not in NAMED:
         return None
     if word == "now":

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def moment(month, day=3):
 
 @pytest.fixture
 def ledger(engine):
-    entries = [
+    entries: list[Any] = [
         # Covered by Max from 15 July on; before, by a plan whose price is not known.
         ("a", moment(7, 3), {"key_hint": "1a2b", "key_fingerprint": "k1"}, Billing.PLAN),
         ("b", moment(7, 20), {"key_hint": "1a2b", "key_fingerprint": "k2"}, Billing.PLAN),

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ledger.pages.period import Period, bar_name, last_days
+from ledger.text.period import moment
 
 NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)
 MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -65,3 +66,8 @@ def test_a_period_is_written_as_people_say_it(since, until, text):
 def test_a_week_is_named_by_its_monday():
     assert bar_name("2026-11-22", "week") == "2026-11-16"
     assert bar_name("2026-11-22 07", "day") == "2026-11-22"
+
+
+@pytest.mark.parametrize("days", [1, 7, 30, 90])
+def test_days_are_the_same_days_as_in_commands(days):
+    assert last_days(days, NOW).since == moment(f"{days}d", NOW)
