@@ -31,6 +31,9 @@ Options:
                          ./tokentee.toml may do unasked: tokentee config trust --help.
   --unrecorded-ok        If the recorder cannot start (a ledger that cannot be opened,
                          say), start the command without it. Default: do not start.
+  --expect FILE          Compare requests, tokens and list value with those that FILE
+                         expects (costs.toml); exit code 1 if they differ.
+  --expect-update        Write FILE.
   --everything           Decrypt all TLS connections of the command, not only
                          those to LLM hosts.
   --listen HOST[:PORT]   Without a command: where to listen [127.0.0.1:8080].

@@ -65,6 +65,10 @@ def run_around(call: Call) -> int:
 
     Prints the command's usage, and warnings about bypassed requests, to stderr.
     """
+    if call.expect and not call.expect_update:
+        from addon.run import expect
+
+        expect.read(Path(call.expect))  # an error in it is said before the command runs
     try:
         way_out = outbound.outbound_of(os.environ)
     except outbound.BadProxyError as error:
@@ -113,7 +117,23 @@ def run_around(call: Call) -> int:
         _print("no LLM request passed")
     for line in around.warnings:
         _print(line)
+    if call.expect is not None and not around.exit_code:
+        return _compared(call, ran.options.ledger_url or default_url(), run_id)
     return around.exit_code
+
+
+def _compared(call: Call, ledger_url: str, run_id: str) -> int:
+    """The exit code of what was used against what was expected."""
+    from addon.run import expect
+
+    assert call.expect is not None
+
+    differences = expect.check(ledger_url, run_id, Path(call.expect), update=call.expect_update)
+    for line in differences:
+        _print(f"not as {call.expect} expects: {line}")
+    if call.expect_update:
+        _print(f"{call.expect} is written")
+    return 1 if differences else 0
 
 
 def _without_recorder(call: Call) -> int:

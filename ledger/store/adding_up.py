@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Engine
 
-from ledger.store.current import current_charge
+from ledger.store.current import current_charge, joined_reading
 from ledger.store.requests_view import requests
 from ledger.store.schema import charged
 from ledger.store.schema.charged import NO_USAGE, PART, TERMS, cost_state
 from ledger.store.schema.sums import COUNTS, DIMENSIONS, REQUEST_TOKENS, SUMS, TIMES
+from ledger.store.schema.views import CHARGES, MODEL
 from ledger.store.scope import Scope, conditions, within
 from ledger.store.tables import charges
 
@@ -83,6 +85,21 @@ def added_up(
             yield joined(sa.cast(term, sa.Text), dialect).label(name)
         else:
             yield from summed(sa.literal_column(f"({SUMS[name]})"), name, is_split=is_split)
+
+
+def seen_by_model(engine: Engine, run: str, tokens: Sequence[str]) -> Sequence[sa.Row[Any]]:
+    """(model, requests, sums of these reported tokens, list value in pico-USD) of the exchanges of
+    a run in a SQLite ledger. Answers that were seen before count here, too."""
+    value = charged.list_value(f"(SELECT {TERMS['list_value_picousd']} {CHARGES})", "r")
+    estimated = charged.IS_ESTIMATED.format("r")
+    sums = (f"SUM(CASE WHEN NOT {estimated} THEN r.{name} END)" for name in tokens)
+    query = sa.text(
+        f"SELECT {MODEL} AS model, COUNT(*), {', '.join(sums)}, SUM({value}) "
+        f"FROM exchanges e LEFT {joined_reading('sqlite')} "
+        "WHERE e.state <> 'open' AND json_extract(e.tags, '$.run') = :run GROUP BY 1"
+    )
+    with engine.connect() as connection:
+        return connection.execute(query, {"run": run}).all()
 
 
 def summed(

@@ -30,8 +30,10 @@ VALUES = frozenset(
     }
 )  # fmt: skip
 """mitmdump's options with a value."""
-OUR_VALUES = frozenset({"--listen", "--config", "--workers"})
-OUR_FLAGS = frozenset({"--everything", "--live", "--unrecorded-ok", "--help", "-h"})
+OUR_VALUES = frozenset({"--listen", "--config", "--workers", "--expect"})
+OUR_FLAGS = frozenset(
+    {"--everything", "--live", "--unrecorded-ok", "--expect-update", "--help", "-h"}
+)
 OURS = OUR_VALUES | OUR_FLAGS
 FILTER_SIGNS = "~!("
 """First characters of mitmproxy's filter expressions; no command begins with them."""
@@ -57,6 +59,10 @@ class Call:
     """None: one process without a supervisor."""
     unrecorded_ok: bool = False
     """Start the command without a recorder if that cannot start."""
+    expect: str | None = None
+    """The file with what the command is expected to use; None: nothing is expected."""
+    expect_update: bool = False
+    """Write that file."""
     live: bool = False
     """Show the requests that are running."""
     is_help: bool = False
@@ -118,6 +124,8 @@ def parse(words: Sequence[str]) -> Call:
         config=ours.get("--config"),
         workers=workers_of(ours["--workers"], "--workers") if "--workers" in ours else None,
         unrecorded_ok="--unrecorded-ok" in flags,
+        expect=ours.get("--expect"),
+        expect_update="--expect-update" in flags,
         live="--live" in flags,
         is_help=bool({"--help", "-h"} & flags),
         filters=tuple(filters),
@@ -131,6 +139,10 @@ def _refuse_contradictions(call: Call) -> None:
         raise WrongCallError("--listen is for a proxy without a command")
     if call.unrecorded_ok and not call.command:
         raise WrongCallError("--unrecorded-ok is for a command: tokentee run -- COMMAND ...")
+    if call.expect and not call.command:
+        raise WrongCallError("--expect is for a command: tokentee run --expect FILE -- COMMAND ...")
+    if call.expect_update and not call.expect:
+        raise WrongCallError("--expect-update writes the file that --expect names")
     if call.workers and call.command:
         raise WrongCallError(
             "--workers is for a proxy without a command: tokentee run --workers 4 --listen 8080, "

@@ -65,6 +65,8 @@ def test_where_to_listen(value: str, listen: tuple[str, int | None]):
         ("--workers=0", "--workers: '0' is not a number"),
         ("--workers 65", "--workers: '65' is not a number"),
         ("--worker 2", "did you mean --workers?"),
+        ("--expect costs.toml", "--expect is for a command"),
+        ("--expect-update -- true", "--expect-update writes the file that --expect names"),
         ("--live -- true", "--live shows what runs already"),
         ("--live --workers 2", "--live shows what runs already"),
         ("--liv", "did you mean --live?"),

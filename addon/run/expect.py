@@ -1,0 +1,153 @@
+"""Edge. Compares what a command used with what is written in a file: `tokentee run --expect`.
+
+    tolerance = 0.05              # each figure may be 5 % more or less; default: 0
+
+    [total]                       # a table or a figure that is not written is not compared
+    requests = 3
+    input_tokens = 4200
+    cache_read_tokens = 1024
+    output_tokens = 310
+    list_value_usd = 0.0123
+
+    [models."gpt-5"]              # if a model is written, every model that answers has to be
+    requests = 3
+
+An answer that was recorded before counts like any other here: a served recording answers each run
+with the same one.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ledger.model.errors import LedgerError
+from ledger.model.money import PICOUSD_PER_USD
+from ledger.settings import small_files
+from ledger.store import db
+from ledger.store.adding_up import seen_by_model
+from ledger.store.engines import urls
+from ledger.sync.spool import path_for
+from ledger.text.printable import printable
+
+NO_MODEL = "(no model)"
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What some requests used. None: not written, or not known."""
+
+    requests: int | None = None
+    input_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    output_tokens: int | None = None
+    list_value_usd: Decimal | None = None
+
+    def __add__(self, other: "Figures") -> "Figures":
+        sums: dict[str, Any] = {
+            name: (getattr(self, name) or 0) + (getattr(other, name) or 0)
+            for name in self.__struct_fields__
+        }
+        return Figures(**sums)
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a file says."""
+
+    tolerance: Decimal = Decimal(0)
+    total: Figures | None = None
+    models: Mapping[str, Figures] = {}
+
+
+def read(path: Path) -> Expected:
+    """The file. LedgerError if it cannot be read, or says what is not known."""
+    text = small_files.read_text(path, "file of expected costs")
+    try:
+        found = msgspec.convert(tomllib.loads(text, parse_float=Decimal), Expected, strict=False)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
+        raise LedgerError(f"{path}: {error}") from None
+    if not (found.tolerance.is_finite() and 0 <= found.tolerance <= 1):
+        raise LedgerError(f"{path}: tolerance {found.tolerance} is not from 0 to 1")
+    for each in (found.total or Figures(), *found.models.values()):
+        if each.list_value_usd is not None and not each.list_value_usd.is_finite():
+            raise LedgerError(f"{path}: list_value_usd {each.list_value_usd} is not a number")
+    return found
+
+
+def used(ledger_url: str, run_id: str) -> dict[str, Figures]:
+    """Model -> what the requests of a run used. LedgerError if the ledger cannot be read."""
+    parsed = urls.parse_url(ledger_url)
+    # As for the summary: the spool holds all requests of the run.
+    local = parsed if urls.file_of(parsed) else f"sqlite:///{path_for(parsed)}"
+    with db.disposing(db.open_engine(local)) as engine:
+        rows = seen_by_model(engine, run_id, _TOKENS)
+    found = {}
+    for row in rows:
+        model, requests, *tokens, picousd = tuple(row)
+        found[model or NO_MODEL] = Figures(
+            requests=requests,
+            list_value_usd=None if picousd is None else Decimal(picousd) / PICOUSD_PER_USD,
+            **{name: each or 0 for name, each in zip(_TOKENS, tokens, strict=True)},
+        )
+    return found
+
+
+_TOKENS = ("input_tokens", "cache_read_tokens", "output_tokens")
+
+
+def differences(expected: Expected, found: Mapping[str, Figures]) -> Iterator[str]:
+    """A line for each figure that is further off than the tolerance."""
+    if expected.total is not None:
+        total = sum(found.values(), Figures())
+        yield from _differences("total", expected.total, total, expected.tolerance)
+    if expected.models:
+        for model in sorted(expected.models.keys() | found.keys()):
+            want = expected.models.get(model, Figures(requests=0))
+            got = found.get(model, Figures()) + Figures()
+            yield from _differences(printable(model), want, got, expected.tolerance)
+
+
+def _differences(name: str, want: Figures, got: Figures, tolerance: Decimal) -> Iterator[str]:
+    for figure in Figures.__struct_fields__:
+        expected, used_ = getattr(want, figure), getattr(got, figure) or 0
+        if expected is None or abs(used_ - expected) <= tolerance * expected:
+            continue
+        change = f", {(used_ - expected) / Decimal(expected):+.1%}" if expected else ""
+        yield f"{name}: {figure} {_text(used_)}, expected {_text(expected)}{change}"
+
+
+def write(path: Path, expected: Expected, found: Mapping[str, Figures]) -> None:
+    """Write what was used, under the tolerance that the file had."""
+    lines = [f"tolerance = {_text(expected.tolerance)}", "", "[total]"]
+    lines += _lines(sum(found.values(), Figures()))
+    for model in sorted(found):
+        lines += ["", f"[models.{json.dumps(model)}]", *_lines(found[model])]
+    try:
+        path.write_text("\n".join(lines) + "\n")
+    except OSError as error:
+        raise LedgerError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _lines(figures: Figures) -> Iterator[str]:
+    for name in Figures.__struct_fields__:
+        value = getattr(figures, name)
+        if value is not None:
+            yield f"{name} = {_text(value)}"
+
+
+def _text(value: int | Decimal) -> str:
+    return str(value) if isinstance(value, int) else f"{value.normalize():f}"
+
+
+def check(ledger_url: str, run_id: str, path: Path, *, update: bool) -> list[str]:
+    """The differences of a run from a file, or that it was written. LedgerError if the file or the
+    ledger cannot be read."""
+    expected = read(path) if path.exists() or not update else Expected()
+    found = used(ledger_url, run_id)
+    if update:
+        write(path, expected, found)
+        return []
+    return list(differences(expected, found))
