@@ -190,3 +190,13 @@ def test_bedrock_by_what_is_known():
 
 def test_an_origin_that_is_no_url_is_a_host_of_its_own():
     assert PriceQuestion(origin="https://[x", provider="p").host == "https://[x"
+
+
+def test_what_a_plan_covers_has_the_list_value_of_the_vendor():
+    question = PriceQuestion(
+        origin="https://api.githubcopilot.com",
+        provider="github-copilot",
+        response_model="gpt-5",
+        is_covered=True,
+    )
+    assert list(candidates(question)) == [Candidate("openai", "gpt-5", own=False)]

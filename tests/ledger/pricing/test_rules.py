@@ -177,6 +177,7 @@ BOOK = PriceBook()
     [
         ('[[rule]]\nname = "x"', "line 1: rule 1: page: missing"),
         ('[[rule]]\nname = "x"\npage = "p"', "line 1: rule 1: factor: the rule has no effect"),
+        ('[[rule]]\nname = ""\npage = "p"\nfree = true', "line 2: rule 1: name: empty"),
         ('[[rule]]\nname = "x"\npage = "p"\nfactor = -1', "line 4: rule 1: factor: -1 is not"),
         ('[[rule]]\nname = "x"\npage = "p"\nfactor = inf', "line 4: rule 1: factor: Infinity"),
         ('[[rule]]\nname = "x"\npage = "p"\nfactr = 2', "line 4: rule 1: factr: unknown"),
@@ -238,3 +239,30 @@ def test_a_sheet_is_remembered_no_longer_than_its_rules_hold(book, monkeypatch):
     fresh = [amount(charged({**row, "at": at}, PriceBook())) for at in moments]
     assert [amount(charged({**row, "at": at}, book)) for at in moments] == fresh
     assert len(set(fresh)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        (None, {}),
+        ('{"input_tokens": 1}', {}),
+        ('{"speed": "slow", "inference_geo": 7}', {"speed": "slow"}),
+        ('{"speed": ', {}),
+        ('["speed"]', {}),
+        ('{"speed": "' + "x" * 100 + '"}', {"speed": "x" * rules.FIELDS_LENGTH_MAX}),
+    ],
+)
+def test_billing_fields_are_the_texts_of_the_usage_object(text, fields):
+    assert PUBLISHED.fields_of(text) == fields
+
+
+def test_rules_that_multiply_what_has_no_price_do_nothing(tmp_path):
+    """Neither a multiple of a price that the list has not, nor what is billed once without one."""
+    path = tmp_path / "prices.toml"
+    path.write_text(
+        '[[rule]]\nname = "r"\npage = "p"\nmodels = ["nobody-*"]\n'
+        'times_input = { cache_write_12h = 2 }\nonce = ["web_searches"]\n'
+    )
+    own = PriceBook.load(str(path))
+    read = reading(input_tokens=5, tool_units={"web_searches": 2})
+    assert state_of(own.price(exchange("nobody-1"), read)) == "unpriced"

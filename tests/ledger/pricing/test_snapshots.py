@@ -1,0 +1,118 @@
+"""Price lists in a folder: what is kept, and what is refused; the commands' tests have the rest."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from ledger.model.errors import LedgerError
+from ledger.pricing import snapshots
+from ledger.pricing.snapshots import Snapshots, read
+
+NOW = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
+LITELLM = {
+    "gpt-99": {
+        "litellm_provider": "openai",
+        "input_cost_per_token": 3e-06,
+        "mode": "chat",
+        "is_cost": True,
+    },
+    "sample_spec": "text",
+}
+MODELS_DEV = {
+    "openai": {
+        "models": {
+            "gpt-99": {
+                "cost": {"input": 3, "output": True, "context_over_200k": {"input": 6}},
+            },
+            "gpt-96": {"cost": {"output": 6}},
+            "gpt-98": {"cost": "free"},
+            "gpt-97": "text",
+        }
+    },
+    "acme": {"models": []},
+    "text": "text",
+}
+
+
+def listed(document):
+    return read(json.dumps(document).encode(), "list.json")
+
+
+def test_figures_are_the_costs_that_are_numbers():
+    three, six = Decimal("0.000003"), Decimal("0.000006")
+    assert listed(LITELLM).figures(NOW) == {"gpt-99": {"input_cost_per_token": three}}
+    assert listed(MODELS_DEV).figures(NOW) == {
+        "openai/gpt-99": {
+            "input_cost_per_token": three,
+            "input_cost_per_token_above_200k_tokens": six,
+        },
+        "openai/gpt-96": {"output_cost_per_token": six},
+    }
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        (7, "list.json is not a price list: it has not the form of"),
+        ("text", "list.json is not a price list: it has not the form of"),
+        ([], "list.json is not a price list: it has not the form of"),
+        ([{"id": "x"}], "list.json is not a price list: it has not the form of"),
+        ({}, "list.json is not a price list: it has not the form of"),
+        ({"a": {"models": {}}}, "list.json has no prices of models.dev"),
+        ([{"models": [], "id": 7}], "list.json is not a price list of genai-prices: "),
+    ],
+)
+def test_what_is_no_list_is_one_line(document, problem):
+    with pytest.raises(LedgerError) as caught:
+        listed(document)
+    assert str(caught.value).startswith(problem)
+    assert "\n" not in str(caught.value)
+
+
+def test_lists_in_a_folder(tmp_path):
+    first, second = listed(LITELLM), listed(MODELS_DEV)
+    kept = Snapshots(tmp_path / "prices")
+    with pytest.raises(LedgerError, match="nothing to undo"):
+        kept.rollback(now=NOW)
+    kept.install(first, source="one", now=NOW)
+    kept.install(second, source="two", now=NOW + timedelta(minutes=1))
+    assert kept.rollback(now=NOW + timedelta(minutes=2)).digest == first.digest
+    assert kept.rollback(now=NOW + timedelta(minutes=3)).digest is None
+    with pytest.raises(LedgerError, match="nothing to undo"):
+        kept.rollback(now=NOW + timedelta(minutes=4))
+    again = Snapshots(tmp_path / "prices")
+    assert [entry.digest for entry in again.entries] == [
+        first.digest,
+        second.digest,
+        first.digest,
+        None,
+    ]
+    found, since, until = again.at(NOW + timedelta(seconds=90))
+    assert found is not None
+    assert (found.digest, found.kind) == (second.digest, "models.dev")
+    assert (since, until) == (NOW + timedelta(minutes=1), NOW + timedelta(minutes=2))
+    assert again.newest() is None
+    with pytest.raises(LedgerError, match="the clock is before the last update"):
+        again.install(first, source="one", now=NOW)
+    (tmp_path / "prices" / f"{first.digest}.json").write_text("{}")
+    with pytest.raises(LedgerError, match="was changed; go back with"):
+        again.at(NOW)
+
+
+def test_an_index_has_an_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshots, "ENTRIES_MAX", 1)
+    kept = Snapshots(tmp_path)
+    kept.install(listed(LITELLM), source="one", now=NOW)
+    with pytest.raises(LedgerError, match="has 1 updates; remove its index"):
+        kept.install(listed(MODELS_DEV), source="two", now=NOW)
+
+
+def test_a_damaged_index_and_a_folder_that_is_a_file_are_one_line_each(tmp_path):
+    (tmp_path / "index.json").write_text('[{"digest": 7}]')
+    with pytest.raises(LedgerError, match=r"is damaged: .*; remove it"):
+        Snapshots(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LedgerError, match="cannot write to"):
+        Snapshots(tmp_path / "file").install(listed(LITELLM), source="one", now=NOW)
