@@ -4,6 +4,7 @@ The convention is OpenTelemetry GenAI's: `input_tokens` is all input, cached inc
 `output_tokens` all output, reasoning included. Each dialect converts to it, once.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -20,7 +21,9 @@ SIZE_STEPS = (32_000, 100_000, 128_000, 199_999, 200_000, 256_000, 272_000, 512_
 """Input tokens above which some published price rises. Requests that are summed (a batch's) are
 summed by the steps between which they lie, so that each is priced by its own size."""
 BILLING_FIELDS = ("inference_geo", "speed", "search_context_size")
-"""Texts of a usage object on which prices depend; `ledger.pricing.rules` has their values."""
+"""Fields of a usage object on which prices depend; `ledger.pricing.rules` has their values."""
+BILLING_VALUE_LENGTH_MAX = 64
+"""Characters of a billing field's value that are kept: it stands in a charge's reason."""
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -95,6 +98,12 @@ def count_of(value: object) -> int | None:
     if type(value) is int and 0 <= value <= COUNT_MAX:
         return value
     return None
+
+
+def billing_value(value: object) -> str | None:
+    """A billing field's value as a text, what is no text as JSON; None: absent or null."""
+    text = value if isinstance(value, str) or value is None else json.dumps(value)
+    return text and text[:BILLING_VALUE_LENGTH_MAX]
 
 
 def sum_of(*parts: int | None) -> int | None:

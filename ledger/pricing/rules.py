@@ -49,6 +49,7 @@ from typing import Any
 
 import msgspec
 
+from ledger.model.usage import billing_value
 from ledger.pricing.override_tables import FiguresTable, moment_of, rates_of
 from ledger.pricing.price_lines import NO_TIME, TOKEN_LINES, Rate
 from ledger.settings import toml_tables
@@ -57,8 +58,6 @@ from ledger.settings.toml_tables import FaultError, Problem
 RULES_FILE = Path(__file__).with_name("billing_rules.toml")
 REPORTED_BILL = "reported"
 """`bill` of a rule: the cost that the provider reports is what it bills."""
-FIELDS_LENGTH_MAX = 64
-"""Characters of a field's value that are kept: it stands in a charge's reason."""
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
 
@@ -191,7 +190,7 @@ class Rules:
         return Rules(rules=self.rules + other.rules, known={**self.known, **other.known})
 
     def fields_of(self, usage_json: str | None) -> dict[str, str]:
-        """The billing fields of a usage object that are texts."""
+        """The billing fields of a usage object and their values; what is no text is as JSON."""
         if not usage_json or not any(name in usage_json for name in self.known):
             return {}
         try:
@@ -200,11 +199,8 @@ class Rules:
             return {}
         if not isinstance(usage, dict):
             return {}
-        return {
-            name: usage[name][:FIELDS_LENGTH_MAX]
-            for name in self.known
-            if isinstance(usage.get(name), str)
-        }
+        values = ((name, billing_value(usage.get(name))) for name in self.known)
+        return {name: value for name, value in values if value is not None}
 
     def effect(self, case: Case, at: datetime, rates: Mapping[str, Rate]) -> "Effect":
         """What the rules for a request make of the list's rates at a moment in UTC."""

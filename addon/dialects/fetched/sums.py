@@ -18,7 +18,14 @@ from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.openai import chat, endpoints, responses
 from addon.dialects.vendors import anthropic, gemini
-from ledger.model.usage import BILLING_FIELDS, SIZE_STEPS, TOKENS, FurtherUsage, Usage
+from ledger.model.usage import (
+    BILLING_FIELDS,
+    SIZE_STEPS,
+    TOKENS,
+    FurtherUsage,
+    Usage,
+    billing_value,
+)
 
 BATCH = "batch"
 """The service tier for batches in price lists."""
@@ -60,8 +67,8 @@ def add(facts: Facts, answer: dict[str, Any]) -> None:
     assert sums is not None
     sums["results"] += 1
     for name in BILLING_FIELDS:
-        value = alone.usage.get(name)
-        if isinstance(value, str) and value != sums.setdefault(name, value[:64]):
+        value = billing_value(alone.usage.get(name))
+        if value is not None and value != sums.setdefault(name, value):
             sums[name] = "mixed"
     usage = dialect.figures(alone.usage, alone)
     model = alone.response_model or ""

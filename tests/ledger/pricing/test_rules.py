@@ -15,20 +15,29 @@ from typing import Any
 
 import msgspec
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ledger.model.providers import provider_of
-from ledger.pricing import prices, rules
+from ledger.maintenance import reprice
+from ledger.model.providers import TABLE, provider_of
+from ledger.model.usage import BILLING_VALUE_LENGTH_MAX, TOKENS
+from ledger.pricing import prices, published, rules
 from ledger.pricing.charges import NO_SOURCE
 from ledger.pricing.overrides import check
+from ledger.pricing.price_lines import BILLED_WHERE_PRICED, CONTAINED_UNITS, TOKEN_LINES
 from ledger.pricing.prices import PriceBook
+from ledger.pricing.published import PRICE_KEYS
 from ledger.pricing.rules import Rules
-from tests.ledger.priced import exchange, reading
+from ledger.store import db
+from ledger.store.requests_view import requests
+from ledger.store.scope import Scope
+from tests.ledger.priced import exchange, fill, reading, settled
 
 pytestmark = pytest.mark.large
 
+LATER = datetime(2026, 12, 1, tzinfo=UTC)
 TABLE_FILE = Path(__file__).with_name("billed.csv")
 ROWS = list(csv.DictReader(TABLE_FILE.read_text(encoding="utf-8").splitlines()))
 PUBLISHED = rules.published()
@@ -246,13 +255,14 @@ def test_a_sheet_is_remembered_no_longer_than_its_rules_hold(book, monkeypatch):
     [
         (None, {}),
         ('{"input_tokens": 1}', {}),
-        ('{"speed": "slow", "inference_geo": 7}', {"speed": "slow"}),
+        ('{"speed": "slow", "inference_geo": 7}', {"speed": "slow", "inference_geo": "7"}),
+        ('{"speed": null, "inference_geo": ["us"]}', {"inference_geo": '["us"]'}),
         ('{"speed": ', {}),
         ('["speed"]', {}),
-        ('{"speed": "' + "x" * 100 + '"}', {"speed": "x" * rules.FIELDS_LENGTH_MAX}),
+        ('{"speed": "' + "x" * 100 + '"}', {"speed": "x" * BILLING_VALUE_LENGTH_MAX}),
     ],
 )
-def test_billing_fields_are_the_texts_of_the_usage_object(text, fields):
+def test_billing_fields_and_their_values(text, fields):
     assert PUBLISHED.fields_of(text) == fields
 
 
@@ -266,3 +276,88 @@ def test_rules_that_multiply_what_has_no_price_do_nothing(tmp_path):
     own = PriceBook.load(str(path))
     read = reading(input_tokens=5, tool_units={"web_searches": 2})
     assert state_of(own.price(exchange("nobody-1"), read)) == "unpriced"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=80),
+    lambda each: (
+        st.lists(each, max_size=2) | st.dictionaries(st.text(max_size=4), each, max_size=2)
+    ),
+    max_leaves=4,
+)
+SOME = [row for row in ROWS if row["state"] == "priced"][::7]
+
+
+@given(row=st.sampled_from(SOME), name=st.sampled_from(sorted(PUBLISHED.known)), value=VALUES)
+def test_no_value_of_a_billing_field_that_no_rule_knows_is_priced(row, name, value):
+    of_rules = {
+        rule.table.fields[name] for rule in PUBLISHED.rules if name in rule.table.fields
+    } | PUBLISHED.known[name]
+    read = reading_of(row)
+    fields = msgspec.json.decode(read.usage_json or "{}") | {name: value}
+    charges = BOOK.price(
+        exchange_of(row), replace(read, usage_json=msgspec.json.encode(fields).decode())
+    )
+    if value is None:
+        assert state_of(charges) == "priced" or name in row["fields"]
+    elif str(value).lower() not in of_rules:
+        assert state_of(charges) in ("partial", "reported")
+        assert state_of(charges) == "reported" or any(
+            (each.reason or "").startswith(f"usage.{name} ") for each in charges
+        )
+
+
+EVERY = [
+    (f"https://{row.hosts[0].replace('*', 'x')}:443", row.name, model.id)
+    for row in TABLE.rows
+    if row.hosts and (listed := published.installed().providers.get(row.prices)) is not None
+    for model in listed.models
+]
+
+
+@given(
+    asked=st.sampled_from(EVERY),
+    tier=st.sampled_from([None, "batch", "flex", "priority"]),
+    counts=st.fixed_dictionaries({}, optional={name: st.integers(0, 10**6) for name in TOKENS}),
+    units=st.dictionaries(
+        st.sampled_from([*PRICE_KEYS, *CONTAINED_UNITS, "storage_hours", "requests"]),
+        st.integers(0, 1000),
+        max_size=3,
+    ),
+    at=st.datetimes(datetime(2025, 1, 1), datetime(2027, 1, 1), timezones=st.just(UTC)),
+)
+def test_every_amount_has_a_quantity_a_price_and_a_source(asked, tier, counts, units, at):
+    """Of any listed model: the cost is the sum of its lines, and no line is without a source."""
+    origin, provider, model = asked
+    about = exchange(model, origin=origin, provider=provider, at=at, service_tier=tier)
+    charges = BOOK.price(about, reading(**counts, tool_units=units))
+    for each in charges:
+        if each.amount_picousd is None:
+            assert each.reason
+            assert each.unit_picousd is None
+        else:
+            assert each.amount_picousd == each.quantity * (each.unit_picousd or 0)
+            assert each.price_source.startswith(("genai-prices ", "rule "))
+    billed = {each.line for each in charges}
+    for unit, count in units.items():
+        is_inside = unit in CONTAINED_UNITS or unit in BILLED_WHERE_PRICED or unit in TOKEN_LINES
+        assert not count or is_inside or unit in billed
+
+
+def test_what_a_rule_needs_is_kept_so_that_a_price_is_the_same_later(tmp_path):
+    """Host, tier and billing fields are columns: repricing every row of the table changes none."""
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    fill(
+        url,
+        [(settled(replace(exchange_of(row), id=row["name"])), reading_of(row)) for row in ROWS],
+    )
+    engine = db.ensure(url)
+    with engine.connect() as connection:
+        booked = connection.execute(
+            sa.select(requests.c.id, requests.c.cost_picousd, requests.c.cost_state)
+        ).all()
+    assert {name: (cost or 0, status) for name, cost, status in booked} == {
+        row["name"]: (worked_out(row), row["state"]) for row in ROWS
+    }
+    assert reprice.changes(engine, PriceBook(), Scope(), now=LATER) == {}
+    engine.dispose()
