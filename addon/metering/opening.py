@@ -25,6 +25,7 @@ from addon.metering.troubles import Troubles
 from ledger.model.duplicates import request_digest_in_steps
 from ledger.model.exchange import Exchange, Source
 from ledger.model.reading import Billing
+from ledger.model.segments import OPERATIONS
 
 PATH_LENGTH_MAX = 512
 HEADER_LENGTH_MAX = 256
@@ -128,7 +129,7 @@ def open_exchange(
         request_bytes=len(request.body.data) if request.body.is_whole else None,
         # A handshake has no body.
         request_digest=None if is_handshake else readable.digest,
-        segments=readable.chat.segments if route.dialect.operation == "chat" else None,
+        segments=readable.chat.segments if route.dialect.operation in OPERATIONS else None,
         purpose=attempt(purpose_of, agent.agent, headers, path, readable.chat.shape),
         usage_asked=facts.usage_asked,
         key_fingerprint=fingerprint,
@@ -206,7 +207,7 @@ def readable_in_steps(
 
 def _is_chat(request: Request, rules: Rules) -> bool:
     route = _route_of(request, is_named=_upstream_of(request, rules) is not None)
-    return route is not None and route.dialect.operation == "chat"
+    return route is not None and route.dialect.operation in OPERATIONS
 
 
 def _readable(request: Request, troubles: Troubles, rules: Rules) -> Readable:

@@ -6,13 +6,13 @@ OpenAI chat and Responses, Anthropic messages, Bedrock Converse, Gemini.
 """
 
 import hmac
+import re
 from collections.abc import Generator, Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import orjson
 
-from addon.dialects.facts import clean
 from addon.dialects.request import PARSED_BYTES_MAX
 from addon.framing import json_values
 from addon.metering.requests.purpose import Shape, shape_of
@@ -29,6 +29,9 @@ STEP_PIECES = 250
 SHORT_BYTES = 4_096
 MAX_KEY_SIZE = blake2b.MAX_KEY_SIZE
 _CONTROL = b'"cache_control"'
+_HELD = ("previous_response_id", "conversation", "cachedContent", "cached_content")
+"""What names a conversation, or the beginning of one, that the provider has."""
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_.:/@-]+")
 _TTL = {"5m": 1, "1h": 2}
 _CALLS = ("tool_use", "function_call", "custom_tool_call", "server_tool_use", "mcp_call")
 _RESULTS = (
@@ -62,7 +65,8 @@ class ChatRequest(NamedTuple):
     """What is read of a chat request."""
 
     segments: str | None = None
-    """Packed. None: it is no chat request, or it is longer or has more values than is read."""
+    """Packed. None: it is no chat request, it is longer or has more values than is read, or the
+    provider has a part of the conversation and the request has not."""
     shape: Shape | None = None
     """For its purpose; None: the body is not read."""
 
@@ -81,6 +85,8 @@ def read_in_steps(body: bytes, secret: bytes) -> Generator[None, None, ChatReque
     yield
     if not isinstance(values, dict):
         return NOT_READ
+    if not _messages_of(values) or any(values.get(name) for name in _HELD):
+        return ChatRequest(None, shape_of(values))
     return ChatRequest((yield from _segments_in_steps(values, secret)), shape_of(values))
 
 
@@ -151,12 +157,16 @@ def _pieces(values: dict[str, Any]) -> Iterator[_Piece]:
             given = given.get("parts")
         for each in _parts(given):
             yield _Piece(Kind.SYSTEM, Part.TEXT, "system", each)
-    messages = values.get("messages", values.get("contents", values.get("input")))
+    messages = _messages_of(values)
     is_head = True
     for message in _parts(messages):
         role = _name(message.get("role")) if isinstance(message, dict) else "user"
         is_head = is_head and role in ("system", "developer")
         yield from _of_message(message, role, Kind.SYSTEM if is_head else Kind.MESSAGES)
+
+
+def _messages_of(values: dict[str, Any]) -> Any:
+    return values.get("messages", values.get("contents", values.get("input")))
 
 
 def _of_message(message: Any, role: str, kind: Kind) -> Iterator[_Piece]:
@@ -239,7 +249,10 @@ def _tool_name(tool: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    return (clean(value, NAME_MAX) or "") if isinstance(value, str) else ""
+    """A name as every API wants it; anything else may be text, of which nothing is kept."""
+    if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value[:NAME_MAX]):
+        return ""
+    return value[:NAME_MAX]
 
 
 def _list(value: Any) -> list[Any]:

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
+OPERATIONS = ("chat", "generate_content")
+"""The operations whose requests have segments: OpenTelemetry's names of a chat, and of Gemini's."""
 HASH_BYTES = 8
 NAME_MAX = 64
 """Characters of a role or of a tool's name."""

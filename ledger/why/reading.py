@@ -15,7 +15,7 @@ from ledger.model.exchange import Exchange
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.model.providers import VENDOR
 from ledger.model.reading import Reading, UsageSource
-from ledger.model.segments import Segments, unpack
+from ledger.model.segments import OPERATIONS, Segments, unpack
 from ledger.model.usage import Usage
 from ledger.pricing.charges import charge
 from ledger.pricing.price_lines import INPUT_LINES
@@ -84,7 +84,7 @@ def _asked(engine: Engine, scope: Scope, session: str | None) -> Iterator[tuple[
             )
         )
         .where(*conditions(scope, engine.dialect.name), of.usage_source == "reported")
-        .where(of.input_tokens > 0, of.operation == "chat")
+        .where(of.input_tokens > 0, of.operation.in_(OPERATIONS))
         .order_by(of.opened_at, of.id)
     )
     if session is not None:

@@ -1,15 +1,21 @@
 """A chat request is kept as the sizes and keyed hashes of its parts, and nothing of its text."""
 
+import base64
 import random
 import string
+import zlib
 from datetime import timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import orjson
 import pytest
 import sqlalchemy as sa
 from msgspec import structs
+from typer.testing import CliRunner
 
+from addon.cli import application
+from addon.dialects.routes import DIALECTS
 from addon.metering import segments
 from addon.metering.opening import Rules, open_exchange
 from addon.metering.requests.messages import Body, Request
@@ -17,7 +23,7 @@ from addon.metering.segments import BODY_BYTES_MAX, PIECES_MAX, read_in_steps
 from addon.metering.troubles import Troubles
 from ledger.maintenance import retention
 from ledger.model.exchange import Source
-from ledger.model.segments import SEGMENTS_MAX, Kind, Part, Segments, unpack
+from ledger.model.segments import OPERATIONS, SEGMENTS_MAX, Kind, Part, Segments, unpack
 from ledger.store import db
 from ledger.sync import merging
 from tests.addon.metering.test_opening import REQUEST
@@ -145,7 +151,8 @@ def test_nested_results_are_read_without_recursion():
         value = b'[{"cache_control":{},"content":' * depth + b"[]" + b"}]" * depth
         body = b'{"messages":[{"role":"user","content":' + value + b"}]}"
         assert (packed(body) is not None) is is_read
-    assert len(read({"tools": [["cache_control", 2, {"cache_control": {}}]]}).parts) == 1
+    tools = [["cache_control", 2, {"cache_control": {}}]]
+    assert len(read({"tools": tools, "messages": ["x"]}).parts) == 2
 
 
 def test_large_bodies_are_read_in_steps(monkeypatch):
@@ -208,6 +215,10 @@ def test_older_messages_are_joined_and_a_prefix_stays_the_same():
         b"no json",
         b'--form\r\n{"messages":[]}',
         {"model": "x"},
+        {"tools": [{"name": "grep"}], "message": "x", "chat_history": []},
+        {**RESPONSES, "previous_response_id": "resp_1"},
+        {**RESPONSES, "conversation": {"id": "conv_1"}},
+        {**GEMINI, "cachedContent": "cachedContents/1"},
         {"messages": [{"role": "user", "content": "x"}] * (PIECES_MAX + 1)},
         b'{"messages":["' + b"x" * BODY_BYTES_MAX + b'"]}',
         b'{"messages":[' + b"[{}]," * 100_000 + b"1]}",
@@ -260,7 +271,7 @@ def test_a_rule_keeps_them_or_not():
 
 def test_no_text_of_a_prompt_stands_in_the_ledger_and_segments_are_shipped_and_dropped(tmp_path):
     chance = random.Random(7)
-    prompt = "".join(chance.choices(string.ascii_letters + " ", k=5_000))
+    prompt = "".join(chance.choices(string.ascii_letters + " ", k=200))
     body = {**CHAT, "messages": [{"role": "user", "content": prompt}]}
     text = packed(body)
     source, target = (f"sqlite:///{tmp_path / name}.sqlite3" for name in ("one", "two"))
@@ -278,9 +289,76 @@ def test_no_text_of_a_prompt_stands_in_the_ledger_and_segments_are_shipped_and_d
                 for path in file_of(url).parent.glob(f"{file_of(url).name}*")
                 if path.is_file()
             )
-            assert not any(prompt[at : at + 16].encode() in data for at in range(4_984))
+            assert not any(prompt[at : at + 16].encode() in data for at in range(184))
             assert b"openai" in data
             before = exchange.opened_at
             assert retention.drop_segments_before(engine, before) == 0
             assert retention.drop_segments_before(engine, before + timedelta(seconds=1)) == 1
             assert retention.count_before(engine, before + timedelta(seconds=1)) == 1
+
+
+def test_every_operation_has_segments_or_is_no_conversation():
+    others = {
+        *("text_completion", "embeddings", "image_generation", "audio", "text_to_speech"),
+        *("moderation", "batch", "rerank", "invoke_agent", "unknown"),
+    }
+    assert {dialect.operation for dialect in DIALECTS.values()} == others | {*OPERATIONS}
+
+
+def test_no_sixteen_characters_of_a_prompt_stand_in_a_ledger(tmp_path):
+    """Every wire format, with text in every place that takes some, and an answer that repeats it."""
+    chance = random.Random(16)
+    texts: list[str] = []
+
+    def text(size: int = 300) -> str:
+        words = ("".join(chance.choices(string.ascii_letters, k=9)) for _ in range(size // 10))
+        texts.append(" ".join(words))
+        return texts[-1]
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, list):
+            return [filled(each) for each in value]
+        if isinstance(value, dict):
+            return {key: filled(each) for key, each in value.items()}
+        return text() if value in (TEXT, "AAAA", "data:", "{}") else value
+
+    paths = {
+        "anthropic": "https://api.anthropic.com/v1/messages",
+        "chat": "https://api.openai.com/v1/chat/completions",
+        "responses": "https://api.openai.com/v1/responses",
+        "gemini": "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-pro:generateContent",
+        "converse": "https://bedrock-runtime.us-east-1.amazonaws.com/model/amazon.nova-pro-v1/converse",
+    }
+    lines: list[bytes] = []
+    for name, shape in zip(NAMES, SHAPES, strict=True):
+        body = {"model": "m-1", **filled(shape)}
+        tools = body.get("tools") or body["toolConfig"]["tools"]
+        tools += [{"name": text(), "description": text()}, {text(): text()}, {"type": text()}]
+        body["messages" if "messages" in body else "input"] = [
+            *body.get("messages", body.get("input", [])),
+            {"role": text(), "content": [{"type": "tool_use", "name": text(), "input": text()}]},
+            {"type": "function_call", "name": text(), "arguments": text()},
+            text(),
+        ]
+        for answer in ({"error": {"message": f"bad: {texts[-1]}", "type": texts[-2]}}, {}):
+            raw = base64.b64encode(orjson.dumps(answer)).decode()
+            headers = {"content-type": "application/json", "user-agent": "claude-cli/2.0"}
+            request = {"method": "POST", "url": paths[name], "headers": headers, "body": body}
+            response = {"status": 400, "headers": headers, "body_b64": raw}
+            row = {"name": f"{name}{len(lines)}", "request": request, "response": response}
+            lines.append(orjson.dumps(row))
+    (tmp_path / "lines.jsonl").write_bytes(b"\n".join(lines))
+    ledger = tmp_path / "ledger.sqlite3"
+    words = ["replay", str(tmp_path / "lines.jsonl"), "--ledger", str(ledger)]
+    done = CliRunner().invoke(application(), words)
+    assert done.exit_code == 0, done.output
+    with db.disposing(db.open_existing(f"sqlite:///{ledger}")) as engine:
+        with engine.connect() as connection:
+            packed_rows = connection.execute(sa.text("SELECT packed FROM segments")).scalars().all()
+        data = b"".join(
+            path.read_bytes() for path in tmp_path.glob("ledger.sqlite3*") if path.is_file()
+        )
+    assert len(packed_rows) == 2 * len(SHAPES)
+    data += b"".join(zlib.decompress(base64.b64decode(each)) for each in packed_rows)
+    windows = {one[at : at + 16].encode() for one in texts for at in range(len(one) - 15)}
+    assert not [data[at : at + 16] for at in range(len(data) - 15) if data[at : at + 16] in windows]
