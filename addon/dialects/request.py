@@ -53,13 +53,20 @@ class RequestFacts(Struct, frozen=True, kw_only=True):
 
 
 def read_request(
-    route: Route, body: bytes, headers: Mapping[str, str] = MappingProxyType({})
+    route: Route,
+    body: bytes,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    parsed: dict[str, Any] | None = None,
 ) -> RequestFacts:
     """Read the facts of a request. Never raises: an unreadable body has no facts.
 
-    `body` is decoded, and short (`short_in_steps`). `headers` are by lower-case name.
+    `body` is decoded, and short (`short_in_steps`). `headers` are by lower-case name. `parsed`: the
+    body as orjson reads it, if the caller has that already.
     """
-    values = _form(body) if body.startswith(b"--") else json_values.loads(body) or {}
+    if parsed is not None:
+        values = json_values.exact(parsed, body)
+    else:
+        values = _form(body) if body.startswith(b"--") else json_values.loads(body) or {}
     dialect = route.dialect
     streamed = route.path_streamed
     if streamed is None:

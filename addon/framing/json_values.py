@@ -36,8 +36,11 @@ def loads(data: bytes) -> dict[str, Any] | None:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
         value = _slowly(data)
-    if type(value) is not dict:
-        return None
+    return exact(value, data) if type(value) is dict else None
+
+
+def exact(value: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """An object that orjson made of these bytes, with integers of any size as `loads` has them."""
     return (_slowly(data) or value) if _has_rounded(value, _DEPTH_MAX) else value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from urllib.parse import parse_qs, urlsplit
 
@@ -107,7 +107,9 @@ def open_exchange(
     encoding = headers.get("content-encoding", "").strip()
     if readable is None:
         readable = attempt(_readable, request, troubles, rules) or NOT_READ
-    facts = attempt(read_request, route, readable.data, headers) or RequestFacts()
+    facts = (
+        attempt(read_request, route, readable.data, headers, readable.chat.values) or RequestFacts()
+    )
     model = facts.model
     if is_handshake and model is None and query:
         model = attempt(_model_in, query)
@@ -161,7 +163,7 @@ def open_exchange(
         request=facts,
         body=request.body,
         content_encoding="" if encoding.lower() == "identity" else encoding,
-        decoded=readable,
+        decoded=replace(readable, chat=NO_CHAT),
         credentials=attempt(credentials_of, headers, request.path) or (),
         is_handshake=is_handshake,
         is_confirmed=not route.is_fetch and (route.is_confirmed or is_named or facts.is_confirmed),

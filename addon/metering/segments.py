@@ -69,6 +69,8 @@ class ChatRequest(NamedTuple):
     provider has a part of the conversation and the request has not."""
     shape: Shape | None = None
     """For its purpose; None: the body is not read."""
+    values: dict[str, Any] | None = None
+    """The parsed body, if it is short enough to be read as a whole by others, too."""
 
 
 NOT_READ = ChatRequest()
@@ -85,9 +87,10 @@ def read_in_steps(body: bytes, secret: bytes) -> Generator[None, None, ChatReque
     yield
     if not isinstance(values, dict):
         return NOT_READ
+    kept = values if len(body) <= PARSED_BYTES_MAX else None
     if not _messages_of(values) or any(values.get(name) for name in _HELD):
-        return ChatRequest(None, shape_of(values))
-    return ChatRequest((yield from _segments_in_steps(values, secret)), shape_of(values))
+        return ChatRequest(None, shape_of(values), kept)
+    return ChatRequest((yield from _segments_in_steps(values, secret)), shape_of(values), kept)
 
 
 def _segments_in_steps(values: dict[str, Any], secret: bytes) -> Generator[None, None, str | None]:

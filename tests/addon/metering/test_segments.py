@@ -362,3 +362,23 @@ def test_no_sixteen_characters_of_a_prompt_stand_in_a_ledger(tmp_path):
     data += b"".join(zlib.decompress(base64.b64decode(each)) for each in packed_rows)
     windows = {one[at : at + 16].encode() for one in texts for at in range(len(one) - 15)}
     assert not [data[at : at + 16] for at in range(len(data) - 15) if data[at : at + 16] in windows]
+
+
+def test_a_body_that_was_parsed_is_read_as_it_was_written():
+    """The facts of a request are the same with and without segments; integers of any size, too."""
+    for body in (
+        b'{"model":"m","messages":[{"role":"user","content":"x"}],"user":12345678901234567890123}',
+        b'{"model":"m","messages":[{"role":"user","content":"x"}],"user":"u","seed":NaN}',
+        orjson.dumps({"model": "m", **CHAT, "user": "u", "stream": True}),
+        b'{"model":"m","messages":[' + b'{"role":"user","content":"x"},' * 50_000 + b"1]}",
+    ):
+        request = structs.replace(REQUEST, body=Body(body))
+        found = []
+        for keeps in (True, False):
+            rules = Rules(node="n", secret=SECRET, keeps_segments=keeps)
+            opened = open_exchange(
+                request, rules, exchange_id="e", source=Source.LIVE, troubles=Troubles()
+            )
+            assert opened is not None
+            found.append((opened.request, structs.replace(opened.opened, segments=None)))
+        assert found[0] == found[1]
