@@ -35,13 +35,17 @@ def read(ledger: Path) -> list[Row]:
 
 def _row(row: sqlite3.Row) -> Row:
     values = {name: row[name] for name in _COLUMNS}
+    if values["usage_source"] == "estimated":
+        values |= {name: row[f"estimated_{name}"] for name in ("input_tokens", "output_tokens")}
     for name in _TRUTHS:
         values[name] = None if values[name] is None else bool(values[name])
     return Row(
         session_id=row["session_id"],
         provider=row["provider"],
         figures=Figures(**values),
-        cost_picousd=row["cost_picousd"],
+        cost_picousd=row["cost_picousd"]
+        if row["estimated_cost_picousd"] is None
+        else row["estimated_cost_picousd"],
         cost_state=row["cost_state"],
     )
 

@@ -30,8 +30,9 @@ PANELS = (
         title="Without usage, unpriced, lost",
         kind="stat",
         width=5,
-        query="SELECT count(*) FILTER (WHERE coalesce(usage_source, 'none') = 'none') "
-        "AS without_usage, count(*) FILTER (WHERE cost_state IN ('unpriced', 'partial') "
+        query="SELECT count(*) FILTER (WHERE coalesce(usage_source, 'none') = 'none' "
+        "AND outcome NOT IN ('error_frame', 'http_error')) AS without_usage, "
+        "count(*) FILTER (WHERE cost_state IN ('unpriced', 'partial') "
         "AND usage_source <> 'estimated' AND billing NOT IN ('plan', 'free')) AS unpriced, "
         "count(*) FILTER (WHERE state = 'lost') AS lost "
         "FROM requests WHERE $__timeFilter(opened_at)",
@@ -41,7 +42,8 @@ PANELS = (
         kind="stat",
         unit="percentunit",
         width=5,
-        query="SELECT sum(cache_read_tokens)::float / nullif(sum(input_tokens), 0) AS hit_rate "
+        query="SELECT sum(cache_read_tokens)::float / nullif(sum(input_tokens) "
+        "FILTER (WHERE cache_read_tokens IS NOT NULL), 0) AS hit_rate "
         "FROM requests WHERE $__timeFilter(opened_at)",
     ),
     Panel(

@@ -33,7 +33,7 @@ def show_summary(ledger_url: str, run_id: str) -> None:
         console.print("tokentee: no LLM request passed")
         return
     sys.stderr.write("\n")
-    title = f"This run by model, {report_tables.period_text(found)}"
+    title = "This run by model"
     render.print_table(report_tables.screen(found), console, title)
     for note in report_tables.notes(found):
         console.print(escape(note))

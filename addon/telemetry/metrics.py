@@ -57,7 +57,10 @@ class Metrics:
             "unpriced", "Exchanges billed by tokens with a line without price", by_model
         )
         self._without_usage = self._counter(
-            "without_usage", "Exchanges whose provider reported no usage", by_model
+            "without_usage", "Exchanges without usage, errors left out", by_model
+        )
+        self._estimated = self._counter(
+            "estimated", "Exchanges whose usage is an estimate: in no other counter", by_model
         )
         self._degraded = self._counter(
             "degraded", "Exchanges that were passed on partly unread", ("provider",)
@@ -76,9 +79,11 @@ class Metrics:
             self._first_token.labels(provider).observe(one.seconds_to_first_token)
         if one.is_degraded:
             self._degraded.labels(provider).inc()
-        if not one.has_usage or one.is_estimated:
+        if one.is_without_usage:
             self._without_usage.labels(provider, model).inc()
-        else:
+        if one.is_estimated:
+            self._estimated.labels(provider, model).inc()
+        elif one.has_usage:
             for kind, count in (
                 ("input", one.input_tokens),
                 ("cache_read", one.cache_read_tokens),

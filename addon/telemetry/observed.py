@@ -51,6 +51,11 @@ class Observed:
     """Usage was reported and is billed by tokens, and some line of it has no price."""
 
     @property
+    def is_without_usage(self) -> bool:
+        """As in the ledger's views: neither reported nor estimated, and no error."""
+        return not self.has_usage and self.outcome not in (Outcome.ERROR_FRAME, Outcome.HTTP_ERROR)
+
+    @property
     def model(self) -> str:
         """The model that answered, otherwise the requested one."""
         return self.response_model or self.request_model or "unknown"

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from ledger.model.charge import PROVIDER
 from ledger.reports.explain import is_token_line
 
 COLUMNS: Mapping[str, str] = {
@@ -94,6 +95,8 @@ def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
     unit = charge["unit_picousd"]
     contracted = _usd(unit * per) if is_billed else Decimal(0)
     listed = charge["list_unit_picousd"]
+    if not is_billed and charge["price_source"] == PROVIDER:
+        listed = 0  # a provider's own figure is no list price
     list_cost = amount if listed is None else _usd(listed * charge["quantity"])
     sku = f"{provider}/{model}/{line}"
     # FOCUS reserves plain key names for itself; all other keys begin with x_.

@@ -112,7 +112,6 @@ def _speed(connection: Connection, now: datetime) -> tuple[int, int]:
         sa.select(sa.func.count(), sa.func.sum(sa.cast(r.output_tokens, sa.BigInteger))).where(
             r.opened_at >= now - timedelta(hours=SPEED_HOURS_MAX),
             r.settled_at >= now - timedelta(seconds=SPEED_SECONDS),
-            r.usage_source != "estimated",
         )
     ).one()
     return row[0], int(row[1] or 0)

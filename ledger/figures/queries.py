@@ -32,10 +32,10 @@ from ledger.figures.sums import Wanted
 from ledger.settings.names import WORDS
 from ledger.store import db
 from ledger.store.adding_up import SPLIT, whole
-from ledger.store.dimensions import TIMES, NameFacts, dimension, matches
+from ledger.store.dimensions import TIMES, NameFacts, dimension, effective, matches
 from ledger.store.engines import urls
 from ledger.store.requests_view import requests
-from ledger.store.schema.sums import COUNTS
+from ledger.store.schema.sums import COUNTS, DIMENSIONS
 from ledger.store.scope import Scope, conditions, snapshot, within
 from ledger.store.tables import exchanges
 
@@ -60,7 +60,7 @@ def report(
     words = tuple(by)
     with snapshot(engine) as connection:
         by_key = groups(connection, words, scope, is_exact=is_exact, with_times=True)
-        still_open = connection.execute(_still_open(scope)).scalar_one()
+        still_open = connection.execute(_still_open(scope, connection.dialect.name)).scalar_one()
         first, last = _extent(connection, scope)
         stale_days = 0 if is_exact else stale_count(connection)
     pools = {name: Pool() for name in _TIMES}
@@ -148,6 +148,7 @@ def groups(
 ) -> dict[Key, Group]:
     """The figures of each group; with the times of its requests if they are asked for."""
     dialect = connection.dialect.name
+    by = tuple(effective(word, scope.names) for word in by)
     keys = _Keys(by, scope, dialect)
     wanted = Wanted(
         by=keys.columns,
@@ -266,9 +267,7 @@ def _compare(
 ) -> None:
     """Check that the sum of the groups equals the sum of the view."""
     r = requests.c
-    is_reported = r.usage_source != "estimated"
-    tokens = {name: sa.case((is_reported, r[name])) for name in ("input_tokens", "output_tokens")}
-    values = {**tokens, "cost_picousd": r.cost_picousd}
+    values = {name: r[name] for name in ("input_tokens", "output_tokens", "cost_picousd")}
     row = connection.execute(
         sa.select(sa.func.count().label("requests"), *_split(values)).where(*where)
     ).one()
@@ -279,12 +278,19 @@ def _compare(
         assert found == getattr(total, name), name
 
 
-def _still_open(scope: Scope) -> sa.Select[Any]:
-    return (
-        sa.select(sa.func.count())
-        .select_from(exchanges)
-        .where(exchanges.c.state == "open", *within(scope, exchanges.c.opened_at))
-    )
+def _still_open(scope: Scope, dialect: str) -> sa.Select[Any]:
+    """The requests of a scope that have no end yet; nothing is known of how they are billed."""
+    unknown: dict[str, sa.ColumnElement[Any]] = {
+        name: sa.cast(sa.null(), sa.Text) for name in DIMENSIONS if name not in exchanges.c
+    }
+    unknown["model"] = exchanges.c.request_model
+    of = sa.select(
+        exchanges.c.opened_at,
+        *(exchanges.c[name] for name in DIMENSIONS if name in exchanges.c),
+        *(value.label(name) for name, value in unknown.items()),
+    ).where(exchanges.c.state == "open")
+    opened = of.subquery("opened")
+    return sa.select(sa.func.count()).select_from(opened).where(*conditions(scope, dialect, opened))
 
 
 def _key_name(by: tuple[str, ...], key: Key, hint: str | None, scope: Scope) -> str | None:

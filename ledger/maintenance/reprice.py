@@ -72,12 +72,12 @@ class Change:
 
 
 def changes(
-    engine: Engine, book: PriceBook, scope: Scope, *, now: datetime
+    engine: Engine, book: PriceBook, scope: Scope, *, now: datetime, only_unpriced: bool = False
 ) -> dict[str | None, Change]:
     """What would change, by model; writes nothing."""
     found: dict[str | None, Change] = defaultdict(Change)
     with engine.connect() as connection:
-        for repriced in _all(connection, book, scope, now):
+        for repriced in _all(connection, book, scope, now, only_unpriced=only_unpriced):
             if repriced.appended:
                 found[repriced.model] += Change(
                     requests=1,
@@ -88,12 +88,20 @@ def changes(
     return dict(found)
 
 
-def apply(engine: Engine, book: PriceBook, scope: Scope, *, now: datetime, reason: str) -> int:
+def apply(
+    engine: Engine,
+    book: PriceBook,
+    scope: Scope,
+    *,
+    now: datetime,
+    reason: str,
+    only_unpriced: bool = False,
+) -> int:
     """Append the superseding charges; how many there were."""
     added = 0
     with engine.connect() as reader:
         batch: list[Row] = []
-        for repriced in _all(reader, book, scope, now):
+        for repriced in _all(reader, book, scope, now, only_unpriced=only_unpriced):
             batch += [_with_reason(row, reason) for row in repriced.appended]
             if len(batch) >= BATCH:
                 added += _append(engine, batch)
@@ -142,15 +150,17 @@ class _Repriced:
 
 
 def _all(
-    connection: Connection, book: PriceBook, scope: Scope, now: datetime
+    connection: Connection, book: PriceBook, scope: Scope, now: datetime, *, only_unpriced: bool
 ) -> Iterator[_Repriced]:
-    for batch in _batches(connection, scope):
+    for batch in _batches(connection, scope, only_unpriced=only_unpriced):
         booked = _booked(connection, batch)
         for row in batch:
             yield _reprice(row, booked[row["reading_id"]], book, now)
 
 
-def _batches(connection: Connection, scope: Scope) -> Iterator[Sequence[Row]]:
+def _batches(
+    connection: Connection, scope: Scope, *, only_unpriced: bool
+) -> Iterator[Sequence[Row]]:
     """Exchanges with their current reading, in the order of their keys."""
     r = requests.c
     names = [r[name].label(f"exchange_{name}") for name in _PRICED_BY]
@@ -169,6 +179,8 @@ def _batches(connection: Connection, scope: Scope) -> Iterator[Sequence[Row]]:
         .order_by(r.opened_at, r.id)
         .limit(BATCH)
     )
+    if only_unpriced:
+        query = query.where(r.cost_state.in_(("unpriced", "partial")))
     rows = connection.execute(query).mappings().all()
     while rows:
         yield rows

@@ -30,6 +30,8 @@ COLUMNS = (
     "input_tokens",
     "cache_read_tokens",
     "output_tokens",
+    "estimated_input_tokens",
+    "estimated_output_tokens",
     "cost_picousd",
     "cost_state",
     "billing",
@@ -75,6 +77,8 @@ class Request:
     input_tokens: int | None
     cache_read_tokens: int | None
     output_tokens: int | None
+    estimated_input_tokens: int | None
+    estimated_output_tokens: int | None
     cost_picousd: int | None
     cost_state: str | None
     billing: str

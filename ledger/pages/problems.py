@@ -145,7 +145,7 @@ def _of_sums(
             count=total.unpriced,
             headline=f"{figures.requests(total.unpriced)} without a price",
             advice=f"so the cost is a lower bound: {models}; add the price to your price file, "
-            "then run `tokentee reprice`",
+            "then run `tokentee reprice --unpriced`",
         )
     if total.complete_without_usage:
         yield Problem(

@@ -28,12 +28,12 @@ from ledger.pages.problems import Problem, Shipping, problems
 from ledger.pages.sums import Sums
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
 from ledger.settings.names import NO_NAMES, Names
+from ledger.store.dimensions import effective
 from ledger.store.scope import Scope, snapshot
 
 ROWS_MAX = 25
 """Lines of a table; the rest is one line."""
 SESSIONS_MAX = 15
-TEAM = "tag:team"
 TITLES = {"model": "Models", "key": "Keys", "provider": "Providers", "team": "Teams"}
 OTHER_MODELS = timedelta(days=31)
 """Substitutions of models are looked for in so many days; all dimensions together are many sums."""
@@ -290,8 +290,7 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
         if period.since is None:
             period = period.starting(sums.first_request(connection))
     word = "hour" if period.bar == "hour" else "day"
-    is_named = bool(question.names.for_words(("team",)))
-    team = "team" if is_named else TEAM
+    team = effective("team", question.names)
     with snapshot(engine) as connection:
         groups = sums.read_by(connection, question.scope, team, time=word)
     by_name: dict[str | None, Sums] = defaultdict(Sums)
@@ -305,7 +304,7 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
         name="team",
         title="Teams",
         rows=rows,
-        note="by the names file" if is_named else "by the tag `team`",
+        note="by the names file" if team == "team" else "by the tag `team`",
     )
 
 

@@ -22,6 +22,7 @@ from ledger.pricing.charges import BILLING_FIELD
 from ledger.settings.names import WORDS
 from ledger.store.adding_up import whole
 from ledger.store.dimensions import dimension, named
+from ledger.store.schema.views import HOURLY
 from ledger.store.scope import Scope
 from ledger.store.tables import exchanges, hourly
 
@@ -327,17 +328,9 @@ def _troubles(span: Span, names: Sequence[str]) -> sa.Executable:
         return sa.select(*(sa.func.sum(hourly.c[name]).label(name) for name in names)).where(
             *_between(hourly.c.hour, span)
         )
-    e = exchanges.c
-    return (
-        sa.select(
-            sa.func.count(sa.case((e.state == "lost", 1))).label("lost"),
-            sa.func.count(e.degraded).label("degraded"),
-            sa.func.count(e.duplicate_of).label("duplicates"),
-            sa.func.count(sa.case((e.state == "open", 1))).label("still_open"),
-        )
-        .select_from(exchanges)
-        .where(*_between(e.opened_at, span))
-    )
+    e = exchanges.alias("e")
+    counts = (sa.literal_column(HOURLY[name], sa.BigInteger).label(name) for name in names)
+    return sa.select(*counts).select_from(e).where(*_between(e.c.opened_at, span))
 
 
 def _wanted(by: By, words: Sequence[str], scope: Scope) -> Wanted:

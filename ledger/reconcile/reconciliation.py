@@ -21,7 +21,7 @@ from ledger.reports.explain import is_token_line
 from ledger.store.adding_up import SPLIT
 from ledger.store.current import current_charge
 from ledger.store.dimensions import dimension
-from ledger.store.requests_view import requests
+from ledger.store.requests_view import is_billed, requests
 from ledger.store.scope import Scope, conditions, snapshot
 from ledger.store.tables import charges
 
@@ -110,7 +110,7 @@ def _items(engine: Engine, scope: Scope) -> list[Line]:
                     & current_charge(charges),
                 )
             )
-            .where(charges.c.amount_picousd.is_not(None), *conditions(scope, dialect))
+            .where(charges.c.amount_picousd.is_not(None), is_billed(), *conditions(scope, dialect))
             .group_by(*names)
         ).all()
     return [

@@ -232,7 +232,9 @@ def _times(exchange: Facts) -> Iterator[str]:
         ("first_token_at", "first token"),
         ("settled_at", "end"),
     ):
-        if exchange[name] is not None:
+        # A recording or log without times is written with the begin as its end.
+        is_known = exchange["source"] == "live" or exchange[name] != exchange["opened_at"]
+        if exchange[name] is not None and is_known:
             after = exchange[name] - exchange["opened_at"]
             yield f"{heading} after {short_count(after // timedelta(milliseconds=1))} ms"
 

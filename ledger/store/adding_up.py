@@ -26,6 +26,7 @@ _NO_USAGE = NO_USAGE.format("requests")
 _READ = (
     "usage_source",
     *REQUEST_TOKENS,
+    "estimated_input_tokens",
     "estimated_output_tokens",
     "reported_cost_picousd",
     "reported_upstream_cost_picousd",

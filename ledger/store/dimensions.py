@@ -49,6 +49,12 @@ KEY_CHARACTERS_MIN = 6
 """The shortest prefix of a fingerprint that names a key."""
 
 
+def effective(word: str, names: Names) -> str:
+    """The dimension that a word stands for: the words of the names file stand for the tags of the
+    same name where the file decides none of them."""
+    return f"tag:{word}" if word in WORDS and not names.for_words((word,)) else word
+
+
 def known_words() -> tuple[str, ...]:
     """The words that `--by` and `--only` take."""
     return (*COLUMNS, *WORDS, "tag:NAME", *TIMES)

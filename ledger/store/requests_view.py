@@ -45,6 +45,7 @@ REQUEST_COLUMNS: Mapping[str, str] = {
     "reasoning_tokens": "integer",
     "input_audio_tokens": "integer",
     "output_audio_tokens": "integer",
+    "estimated_input_tokens": "integer",
     "estimated_output_tokens": "integer",
     "tool_units": "text",
     "extra_input_tokens": "integer",
@@ -104,3 +105,9 @@ requests = sa.table(
     "requests",
     *(sa.column(name, _SQL_TYPES[kind]) for name, kind in REQUEST_COLUMNS.items()),
 )
+
+
+def is_billed(of: sa.FromClause = requests) -> sa.ColumnElement[bool]:
+    """Whether the charges of a request are part of its cost: its usage was reported, and is billed
+    by tokens (`ledger.store.schema.charged.cost`)."""
+    return (of.c.usage_source != "estimated") & of.c.billing.not_in(("plan", "free"))

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.settings.names import NO_NAMES, Names
-from ledger.store.dimensions import condition
+from ledger.store.dimensions import condition, effective
 from ledger.store.requests_view import requests
 
 
@@ -29,7 +29,7 @@ class Scope:
         """Dimension -> the values of which a request must have one."""
         found: dict[str, list[str]] = {}
         for word, value in self.only:
-            found.setdefault(word, []).append(value)
+            found.setdefault(effective(word, self.names), []).append(value)
         return found
 
 

@@ -73,7 +73,7 @@ def update(
     It is genai-prices', LiteLLM's or models.dev's.
 
     It is in force for requests from now on, and from the next start of a proxy. What is booked
-    stays as it is; `tokentee reprice` prices what had no price.
+    stays as it is; `tokentee reprice --unpriced` prices what had no price.
     """
     from ledger.pricing import snapshots
     from ledger.pricing.snapshots import Snapshots
@@ -295,4 +295,7 @@ def _would_price(
         before, after = (each.look_up(question, tier=tier, at=at) for each in (old, new))
         if after.rates.keys() - before.rates.keys():
             priced += count
-    return f"unpriced requests: {total}; with a price in this list: {priced} (tokentee reprice)"
+    return (
+        f"unpriced requests: {total}; with a price in this list: {priced} "
+        "(tokentee reprice --unpriced)"
+    )

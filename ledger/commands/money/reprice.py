@@ -18,6 +18,9 @@ def reprice(
     reason: Annotated[
         str, typer.Option(metavar="TEXT", help="The reason, stored with every added charge.")
     ] = "repriced",
+    unpriced: Annotated[
+        bool, typer.Option("--unpriced", help="Only requests with a line without a price.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the changes without making them.")
     ] = False,
@@ -35,7 +38,7 @@ def reprice(
     book = PriceBook.load(prices)
     scope, now = scope_of(since, until, only, names), datetime.now(UTC)
     with existing_ledger(ledger) as engine:
-        changes = repricing.changes(engine, book, scope, now=now)
+        changes = repricing.changes(engine, book, scope, now=now, only_unpriced=unpriced)
         if not changes:
             print_line("nothing changes: every line has the price it would get today")
             return
@@ -43,7 +46,7 @@ def reprice(
         if dry_run:
             print_line("nothing was written")
             return
-        added = repricing.apply(engine, book, scope, now=now, reason=reason)
+        added = repricing.apply(engine, book, scope, now=now, reason=reason, only_unpriced=unpriced)
         print_line(
             f"added: {counted(added, 'charge')}; the ones they replace stay in the table charges"
         )

@@ -42,17 +42,16 @@ PARTS_BEYOND_TOTALS = " ".join(
 )
 """Of a reading `r`: the branches of a CASE, each with a text for a part that exceeds its total."""
 
-_REPORTED = "CASE WHEN v.usage_source <> 'estimated' THEN v.{0} END"
 _DAILY = {
     "requests": "COUNT(*)",
     "errors": "COUNT(CASE WHEN v.outcome IN ('error_frame', 'http_error') THEN 1 END)",
     "unpriced": "COUNT(CASE WHEN v.cost_state IN ('unpriced', 'partial') "
     "AND v.usage_source <> 'estimated' AND v.billing IN ('metered', 'unknown') THEN 1 END)",
     "covered": "SUM(CASE v.billing WHEN 'plan' THEN 1 WHEN 'free' THEN 1 ELSE 0 END)",
-    "list_value_picousd": f"SUM({_REPORTED.format('list_value_picousd')})",
-    "cost_picousd": f"SUM({_REPORTED.format('cost_picousd')})",
+    "list_value_picousd": "SUM(v.list_value_picousd)",
+    "cost_picousd": "SUM(v.cost_picousd)",
 } | {
-    name: f"SUM({_REPORTED.format(name)})"
+    name: f"SUM(v.{name})"
     for name in (
         "input_tokens",
         "cache_read_tokens",

@@ -22,6 +22,7 @@ untrusted: larger ones are left out where a product would overflow 64 bits."""
 
 NO_USAGE = "COALESCE({0}.usage_source, 'none') = 'none'"
 """Neither reported nor estimated; {0} names what has the column."""
+IS_ERROR = "{0}.outcome IN ('error_frame', 'http_error')"
 IS_ESTIMATED = "{0}.usage_source = 'estimated'"
 BILLING = "COALESCE({0}.billing, 'unknown')"
 IS_COVERED = "{0}.billing IN ('plan', 'free')"
@@ -79,6 +80,16 @@ def cost_state(lines: str, priced: str, provider: str, no_usage: str) -> str:
      WHEN {priced} < {lines} THEN 'partial'
      WHEN {provider} = {lines} THEN 'reported'
      ELSE 'priced' END"""
+
+
+def without_usage(exchange: str, reading: str) -> str:
+    """An answer whose usage is unknown. Of an error none is expected: it counts as an error."""
+    return f"{NO_USAGE.format(reading)} AND NOT {IS_ERROR.format(exchange)}"
+
+
+def reported(column: str, name: str) -> str:
+    """A figure of reported usage; NULL of an estimate, which has columns of its own."""
+    return f"CASE WHEN {IS_ESTIMATED.format(name)} THEN NULL ELSE {name}.{column} END"
 
 
 def cost(amount: str, name: str) -> str:

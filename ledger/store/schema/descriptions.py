@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from ledger.model.usage import TOKENS
 from ledger.store.tables import charges, exchanges, metadata, readings
 
 PUBLIC_TABLES = ("exchanges", "readings", "charges")
@@ -31,6 +32,12 @@ _DERIVED: dict[str, dict[str, str]] = {
         "first_token_ms": "From opened_at to first_token_at",
         "duration_ms": "From opened_at to settled_at",
         "uncached_input_tokens": "input_tokens without cache reads and writes",
+        **{
+            name: f"{readings.c[name].comment}; NULL where the usage is an estimate"
+            for name in TOKENS
+        },
+        "estimated_input_tokens": "Estimate of the input where no usage was reported",
+        "estimated_output_tokens": "Estimate of the output that was not reported",
         "extra_input_tokens": "Input tokens of further iterations, billed beside input_tokens",
         "extra_output_tokens": "Output tokens of further iterations, billed beside output_tokens",
         "cost_picousd": "Sum of the priced lines of reported usage that is billed by tokens, in "
@@ -55,7 +62,7 @@ _DERIVED: dict[str, dict[str, str]] = {
         "model": "The model that answered, or was asked for",
         "requests": "Requests that count",
         "errors": "Of these, ended in an HTTP error or an error frame",
-        "without_usage": "Of these, neither reported nor estimated",
+        "without_usage": "Of these, neither errors nor with reported or estimated usage",
         "estimated_input_tokens": "Estimates for requests without reported usage; in no other "
         "column",
         "estimated_output_tokens": "Estimates of output that was not reported; in no other column",
@@ -87,8 +94,9 @@ _DERIVED: dict[str, dict[str, str]] = {
         "still_open": "Of these, open",
         "settled": "Of these, ended",
         "lost": "Of these, lost: the recording process died before the end",
-        "without_usage": "Ended or lost, and neither reported nor estimated",
-        "estimated": "Of these, estimated",
+        "without_usage": "Ended without an error or lost, and neither reported nor estimated; "
+        "without duplicates, as in usage_daily",
+        "estimated": "Ended, and their usage is an estimate",
         "errors": "Ended in an HTTP error or an error frame",
         "degraded": "Exchanges that were not read or edited to the end",
         "duplicates": "The same billed response seen again; in no total",

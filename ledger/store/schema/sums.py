@@ -10,7 +10,7 @@ Figures hold only usage that providers reported. Estimates have figures of their
 from collections.abc import Mapping
 
 from ledger.model import usage
-from ledger.store.schema.charged import IS_COVERED, NO_USAGE
+from ledger.store.schema.charged import IS_COVERED, IS_ERROR, NO_USAGE, without_usage
 
 DIMENSIONS = (
     "provider",
@@ -45,18 +45,17 @@ ALONE = (*(name for name in DIMENSIONS if name != "key_hint"), EVERYTHING)
 
 IS_REPORTED = "e.usage_source <> 'estimated'"
 IS_BILLED = f"{IS_REPORTED} AND e.billing NOT IN ('plan', 'free')"
-HAS_NO_USAGE = NO_USAGE.format("e")
 IS_BYOK = "e.is_byok AND e.reported_upstream_cost_picousd <= 9223372036854775807 - "
 IS_BYOK += "COALESCE(e.reported_cost_picousd, 0)"
 REPORTED_COST = f"""CASE WHEN {IS_BYOK} THEN COALESCE(e.reported_cost_picousd, 0)
     + e.reported_upstream_cost_picousd ELSE e.reported_cost_picousd END"""
-IS_TIMED = f"{IS_REPORTED} AND e.output_tokens IS NOT NULL AND e.duration_ms > e.first_token_ms"
+IS_TIMED = "e.output_tokens IS NOT NULL AND e.duration_ms > e.first_token_ms"
 
 CONDITIONS: Mapping[str, str] = {
     "requests": "true",
-    "errors": "e.outcome IN ('error_frame', 'http_error')",
-    "without_usage": HAS_NO_USAGE,
-    "complete_without_usage": f"e.outcome = 'complete' AND {HAS_NO_USAGE}",
+    "errors": IS_ERROR.format("e"),
+    "without_usage": without_usage("e", "e"),
+    "complete_without_usage": f"e.outcome = 'complete' AND {NO_USAGE.format('e')}",
     "estimated": "e.usage_source = 'estimated'",
     "priced": f"e.cost_state = 'priced' AND {IS_BILLED}",
     "partial": f"e.cost_state = 'partial' AND {IS_BILLED}",
@@ -79,13 +78,9 @@ REQUEST_TOKENS = (_SUMMED[0], "uncached_input_tokens", *_SUMMED[1:])
 """The summed columns of view `requests` for the tokens of the answer itself."""
 TOKENS = (*REQUEST_TOKENS, "extra_input_tokens", "extra_output_tokens")
 SHOWN: Mapping[str, str] = {
-    name: f"CASE WHEN {IS_REPORTED} THEN e.{name} END" for name in TOKENS
+    name: f"e.{name}" for name in (*TOKENS, "estimated_input_tokens", "estimated_output_tokens")
 } | {
-    "estimated_input_tokens": "CASE WHEN e.usage_source = 'estimated' THEN e.input_tokens END",
-    "estimated_output_tokens": "CASE WHEN e.usage_source = 'estimated' "
-    "THEN e.output_tokens ELSE e.estimated_output_tokens END",
-    "cacheable_input_tokens": f"CASE WHEN {IS_REPORTED} "
-    "AND e.cache_read_tokens IS NOT NULL THEN e.input_tokens END",
+    "cacheable_input_tokens": "CASE WHEN e.cache_read_tokens IS NOT NULL THEN e.input_tokens END",
     "cost_picousd": "e.cost_picousd",
     "estimated_cost_picousd": "e.estimated_cost_picousd",
     "list_value_picousd": "e.list_value_picousd",

@@ -11,9 +11,17 @@ stale days, and the days that are not over yet.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ledger.model import usage
 from ledger.store.current import is_current_charge, joined_reading
 from ledger.store.schema import charged
-from ledger.store.schema.charged import NO_USAGE, TERMS, cost_state, sum_of
+from ledger.store.schema.charged import (
+    IS_ERROR,
+    IS_ESTIMATED,
+    NO_USAGE,
+    TERMS,
+    cost_state,
+    sum_of,
+)
 from ledger.store.schema.sums import COUNTS, DAILY_DIMENSIONS, SHOWN
 
 VIEWS = (
@@ -83,15 +91,20 @@ MODEL = "COALESCE(NULLIF(e.response_model, ''), NULLIF(e.request_model, ''))"
 UNCACHED = "r.input_tokens - COALESCE(r.cache_read_tokens, 0) - COALESCE(r.cache_write_tokens, 0)"
 
 
+def _counted(condition: str) -> str:
+    """Of the exchanges that count: not of those that are open, and not of duplicates."""
+    return f"COUNT(CASE WHEN {IS_COUNTED} AND {condition} THEN 1 END)"
+
+
 HOURLY = {
     "opened": "COUNT(*)",
     "still_open": "COUNT(CASE WHEN e.state = 'open' THEN 1 END)",
     "settled": "COUNT(CASE WHEN e.state = 'settled' THEN 1 END)",
     "lost": "COUNT(CASE WHEN e.state = 'lost' THEN 1 END)",
-    "without_usage": f"COUNT(CASE WHEN e.state <> 'open' AND {NO_USAGE.format('r')} THEN 1 END)",
-    "estimated": "COUNT(CASE WHEN r.usage_source = 'estimated' THEN 1 END)",
-    "errors": "COUNT(CASE WHEN e.outcome IN ('error_frame', 'http_error') THEN 1 END)",
-    "degraded": "COUNT(e.degraded)",
+    "without_usage": _counted(charged.without_usage("e", "r")),
+    "estimated": _counted(IS_ESTIMATED.format("r")),
+    "errors": _counted(IS_ERROR.format("e")),
+    "degraded": _counted("e.degraded IS NOT NULL"),
     "duplicates": "COUNT(e.duplicate_of)",
 }
 
@@ -130,6 +143,8 @@ def requests(dialect: str) -> str:
     def of_charges(term: str, index: str = "") -> str:
         return f"(SELECT {TERMS[term]} {CHARGES}{index})"
 
+    tokens = ", ".join(f"{charged.reported(name, 'r')} AS {name}" for name in usage.TOKENS)
+    estimated_usage = charged.IS_ESTIMATED.format("r")
     amount = of_charges("amount_picousd")
     cost, estimated = charged.cost(amount, "r"), charged.estimated_cost(amount, "r")
     value = charged.list_value(of_charges("list_value_picousd"), "r")
@@ -149,12 +164,16 @@ SELECT
   e.http_status, e.finish_reason, e.error_type, e.error_code, e.error_message, e.service_tier,
   e.first_byte_at, e.first_token_at, e.settled_at,
   {_duration(spelling, "e.first_token_at")} AS first_token_ms,
-  {_duration(spelling, "e.settled_at")} AS duration_ms,
-  r.usage_source, r.input_tokens,
-  CASE WHEN {UNCACHED} < 0 THEN 0 ELSE {UNCACHED} END AS uncached_input_tokens,
-  r.cache_read_tokens, r.cache_write_tokens, r.cache_write_5m_tokens, r.cache_write_1h_tokens,
-  r.output_tokens, r.reasoning_tokens, r.input_audio_tokens, r.output_audio_tokens,
-  r.estimated_output_tokens, r.tool_units,
+  {_duration(spelling, "e.settled_at", "e.settled_at > e.opened_at OR e.source = 'live'")}
+    AS duration_ms,
+  r.usage_source,
+  {tokens},
+  CASE WHEN {estimated_usage} THEN NULL WHEN {UNCACHED} < 0 THEN 0 ELSE {UNCACHED} END
+    AS uncached_input_tokens,
+  CASE WHEN {estimated_usage} THEN r.input_tokens END AS estimated_input_tokens,
+  CASE WHEN {estimated_usage} THEN r.output_tokens ELSE r.estimated_output_tokens END
+    AS estimated_output_tokens,
+  r.tool_units,
   {spelling.integer.format(extra_input)} AS extra_input_tokens,
   {spelling.integer.format(extra_output)} AS extra_output_tokens,
   {spelling.integer.format(cost)} AS cost_picousd,
@@ -180,10 +199,11 @@ WHERE {IS_COUNTED}
 """
 
 
-def _duration(spelling: Spelling, until: str) -> str:
-    """Milliseconds since the request was seen; NULL where the clock was set back meanwhile."""
+def _duration(spelling: Spelling, until: str, is_known: str = "true") -> str:
+    """Milliseconds since the request was seen; NULL where the clock was set back meanwhile, or a
+    recording or log has no time of the end: then it is written as the begin."""
     milliseconds = spelling.milliseconds.format("e.opened_at", until)
-    return f"CASE WHEN {until} >= e.opened_at THEN {milliseconds} END"
+    return f"CASE WHEN {until} >= e.opened_at AND ({is_known}) THEN {milliseconds} END"
 
 
 _UNPRICED = (

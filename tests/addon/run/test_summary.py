@@ -24,7 +24,7 @@ def test_a_completed_stream_without_usage_is_counted_and_estimated_beside(tmp_pa
     show_summary(url, "r1")
     shown = capsys.readouterr().err
     lines = shown.splitlines()
-    assert lines[1].startswith("This run by model, all time")
+    assert lines[1].startswith("This run by model")
     assert lines[2].split()[:3] == ["Model", "Requests", "No"]
     (row,) = [line.split() for line in lines if line.startswith("gpt-4.1")]
     assert row[:4] == ["gpt-4.1", "2", "1", "10"]

@@ -56,7 +56,8 @@ def test_estimates_are_in_no_counter_of_tokens_or_cost(metrics):
     metrics.observe(one(reading(UsageSource.ESTIMATED, output_tokens=10), (line(),)))
     metrics.observe(one(reading(UsageSource.NONE), ()))
     found = samples(metrics)
-    assert found["tokentee_without_usage_total", MODEL, "openai"] == 2
+    assert found["tokentee_without_usage_total", MODEL, "openai"] == 1
+    assert found["tokentee_estimated_total", MODEL, "openai"] == 1
     assert not any(name.startswith(("tokentee_tokens", "tokentee_cost")) for name, *_ in found)
 
 

@@ -16,7 +16,9 @@ from ledger.settings.names import NO_NAMES, read
 from ledger.store import db
 from ledger.store.requests_view import requests
 from ledger.store.scope import Scope, conditions
+from tests.ledger import written
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled
+from tests.ledger.written import opened, put, whole
 
 DAY = timedelta(days=1)
 
@@ -113,7 +115,7 @@ def test_the_total_of_a_ledger(engine):
     b3_to_b6 = 5_000_000 + 3 * 5_000_000
     assert total.cost_picousd == a1 + a2 + b1 + b3_to_b6
     assert total.estimated_cost_picousd == a4  # beside, never inside
-    assert (total.requests, total.errors, total.without_usage, total.estimated) == (10, 1, 1, 1)
+    assert (total.requests, total.errors, total.without_usage, total.estimated) == (10, 1, 0, 1)
     assert (total.input_tokens, total.output_tokens) == (4520, 165)
     assert (total.estimated_input_tokens, total.estimated_output_tokens) == (10, 20)
     assert total.uncached_input_tokens == 600 + 500 + 1000 + 10 + 10
@@ -391,3 +393,39 @@ def test_more_than_64_bits(tmp_path):
     engine.dispose()
     assert total.cost_picousd == total.reported_cost_picousd == 10**19
     assert total.input_tokens == total.output_tokens == 100 * COUNT_MAX
+
+
+def test_open_requests_are_those_of_the_scope(new_sqlite):
+    """The bill of a run counts no request of another one."""
+    with db.disposing(db.open_engine(new_sqlite())) as engine:
+        put(
+            engine,
+            (opened("a", tags={"run": "1"}), None, ()),
+            (opened("b", tags={"run": "2"}, request_model="model-2"), None, ()),
+        )
+        for only, count in (
+            ((), 2),
+            ((("tag:run", "1"),), 1),
+            ((("model", "model-2"),), 1),
+            ((("model", "model-2"), ("tag:run", "1")), 0),
+            ((("team", "x"),), 0),
+            ((("billing", "plan"),), 0),
+        ):
+            assert report(engine, ["model"], Scope(only=only)).open_requests == count
+
+
+def test_a_word_that_the_names_file_does_not_decide_is_the_tag(new_sqlite):
+    named, _ = read('[[name]]\nhost = "api.example.com"\nteam = "everybody"\n')
+    with db.disposing(db.open_engine(new_sqlite())) as engine:
+        put(
+            engine,
+            whole(written.settled("a", tags={"team": "search"})),
+            whole(written.settled("b")),
+        )
+        for names, only, expected in (
+            (NO_NAMES, (), {("search",): 1, (None,): 1}),
+            (NO_NAMES, (("team", "search"),), {("search",): 1}),
+            (named, (), {("everybody",): 2}),
+        ):
+            rows = report(engine, ["team"], Scope(only=only, names=names)).rows
+            assert {row.key: row.figures.requests for row in rows} == expected

@@ -14,7 +14,9 @@ from ledger.pricing.prices import PriceBook
 from ledger.reports.lookup import find
 from ledger.store import db
 from ledger.store.scope import Scope
+from tests.ledger import written
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled
+from tests.ledger.written import put, whole
 
 LATER = NOVEMBER + timedelta(days=10)
 EVERYTHING = Scope()
@@ -203,3 +205,20 @@ def test_the_exchanges_own_time_decides_and_not_that_of_repricing(ledger, book_o
         '[[price]]\nmodel = "gpt-4.1"\nfrom = 2026-11-05\nusd_per_mtok = { output = 9 }\n'
     )
     assert reprice.changes(ledger, book, EVERYTHING, now=LATER) == {}
+
+
+def test_only_what_has_no_price(new_sqlite, book_of):
+    with db.disposing(db.open_engine(new_sqlite())) as engine:
+        known, unknown = written.settled("known"), written.settled("unknown")
+        line = written.charge("output", 20, None)
+        put(engine, whole(known), (unknown, written.reading(unknown), [line]))
+        book = book_of(
+            '[[price]]\nmodel = "model-1"\n'
+            "usd_per_mtok = { uncached_input = 9, cache_read = 9, output = 9 }\n"
+        )
+        found = reprice.changes(engine, book, EVERYTHING, now=LATER, only_unpriced=True)
+        assert found["model-1"].requests == 1
+        assert reprice.changes(engine, book, EVERYTHING, now=LATER)["model-1"].requests == 2
+        reprice.apply(engine, book, EVERYTHING, now=LATER, reason="x", only_unpriced=True)
+        assert reprice.changes(engine, book, EVERYTHING, now=LATER, only_unpriced=True) == {}
+        assert reprice.changes(engine, book, EVERYTHING, now=LATER)["model-1"].requests == 1

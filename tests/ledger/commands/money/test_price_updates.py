@@ -153,7 +153,10 @@ def test_the_unpriced_requests_that_it_would_price_are_counted(update, tmp_path)
     known, unknown = exchange("gpt-99"), exchange("gpt-100", id="e2")
     fill(url, [(settled(each), reading(input_tokens=10)) for each in (known, unknown)])
     result = update(genai(2), url=url)
-    assert "unpriced requests: 2; with a price in this list: 1 (tokentee reprice)" in result.stderr
+    assert (
+        "unpriced requests: 2; with a price in this list: 1 (tokentee reprice --unpriced)"
+        in result.stderr
+    )
 
 
 def test_a_rollback_is_in_force_from_now_on_and_moves_nothing_before(update, run, monkeypatch):

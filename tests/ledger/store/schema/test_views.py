@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from ledger.maintenance import rollup
-from ledger.model.exchange import Outcome, State
+from ledger.model.exchange import Outcome, Source, State
 from ledger.model.money import AMOUNT_MAX
 from ledger.model.reading import Billing, UsageSource
 from ledger.model.usage import Usage
@@ -223,13 +223,13 @@ def test_usage_by_day(engine):
         "output_tokens, estimated_input_tokens, estimated_output_tokens, cost_picousd, unpriced "
         "FROM usage_daily ORDER BY day, key_fingerprint",
     )
-    # e: 30 in, 1 out; h: as the others; f: nothing; i: a duplicate of h; d: estimated, in no total
+    # e: 30 in, 1 out; h: as the others; f: an error; i: a duplicate of h; d: estimated, in no total
     costs = 30 * 10 + 1 * 50 + COST
     first, second = ("2026-11-02", "2026-11-03")
     expected = [
         (first, "model-1", "k1", "abcd", 2, 0, 0, 200, 120, 80, None, 40, None, None, 2 * COST, 0),
         (first, "model-2", "k2", None, 1, 0, 0, 100, 60, 40, None, 20, None, None, COST, 0),
-        (second, "model-1", None, None, 4, 1, 1, 130, 90, 40, None, 21, 8, 21, costs, 0),
+        (second, "model-1", None, None, 4, 1, 0, 130, 90, 40, None, 21, 8, 21, costs, 0),
     ]
     assert [tuple(map(str_of_day, line)) for line in found] == expected
 
@@ -251,7 +251,7 @@ def test_completeness(engine):
     fill_days(engine)
     names = "opened, still_open, settled, lost, without_usage, estimated, errors, degraded"
     found = rows(engine, f"SELECT {names}, duplicates FROM completeness ORDER BY hour")
-    assert found == [(3, 0, 3, 0, 0, 0, 0, 0, 0), (6, 1, 5, 0, 1, 1, 1, 1, 1)]
+    assert found == [(3, 0, 3, 0, 0, 0, 0, 0, 0), (6, 1, 5, 0, 0, 1, 1, 1, 1)]
 
 
 def test_what_is_unpriced(engine):
@@ -350,3 +350,14 @@ def test_what_a_plan_covers_has_a_list_value_and_no_cost(engine):
     assert before == (6, 3, 0, 2 * COST + 7, 4 * COST)
     rollup.roll(engine, now=NOON + timedelta(2))
     assert tuple(row(engine, of_day)) == before
+
+
+def test_a_log_without_a_time_of_the_end_has_no_duration(engine):
+    put(
+        engine,
+        whole(settled("live", seconds=0)),
+        whole(settled("log", seconds=0, source=Source.IMPORT)),
+        whole(settled("recording", seconds=2, source=Source.REPLAY)),
+    )
+    query = "SELECT id, duration_ms FROM requests ORDER BY id"
+    assert rows(engine, query) == [("live", 0), ("log", None), ("recording", 2000)]
