@@ -97,13 +97,14 @@ class Verdict:
 class _Before:
     """An earlier request."""
 
-    __slots__ = ("asked", "digests", "marks", "prefixes", "sizes")
+    __slots__ = ("asked", "digests", "marks", "prefixes", "size", "sizes")
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         self.prefixes = asked.segments.prefixes()
         self.sizes = {each.digest: each.size for each in asked.segments.parts}
         self.digests = frozenset(self.sizes)
+        self.size = sum(self.sizes.values())
         self.marks = marks(asked.segments)
 
     @property
@@ -208,20 +209,28 @@ def _nearest(now: _Before, history: Sequence[_Before]) -> _Before | None:
     continues it. A side task that shares less than half with this request is no predecessor.
     """
     who = (now.asked.model, now.asked.owner)
+    prefixes = set(now.prefixes)
+    longest = max(reversed(history), key=lambda each: each.size, default=None)
+    if (
+        longest is not None
+        and (longest.asked.model, longest.asked.owner) == who
+        and longest.prefixes
+        and longest.prefixes[-1] in prefixes
+    ):
+        return longest  # as most times; no other shares more than all of the longest
     best = most = 0
     found: _Before | None = None
     ours: _Before | None = None
-    size = sum(now.sizes.values())
     for each in history:
         shared = sum(each.sizes[digest] for digest in each.digests & now.digests)
-        if not shared or 2 * shared < min(size, sum(each.sizes.values())):
+        if not shared or 2 * shared < min(now.size, each.size):
             continue
         if shared >= best:
             best, found = shared, each
         if shared >= most and (each.asked.model, each.asked.owner) == who:
             most, ours = shared, each
     is_another = found is not None and (found.asked.model, found.asked.owner) != who
-    return ours if is_another and ours is not None and ours.kept in now.prefixes else found
+    return ours if is_another and ours is not None and ours.kept in prefixes else found
 
 
 def _left_by(asked: Asked) -> int:

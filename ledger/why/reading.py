@@ -55,7 +55,7 @@ class Priced:
 def priced(engine: Engine, scope: Scope, session: str | None, book: PriceBook) -> Iterator[Priced]:
     """The verdicts on the requests of a scope, in the order of their time."""
     judge = Judge()
-    for row, asked in _asked(engine, _wider(scope), session):
+    for row, asked in _asked(engine, _wider(scope), session, *_PRICED):
         if not asked.segments.parts:
             continue
         verdict = judge.judge(asked)
@@ -71,12 +71,14 @@ def _is_within(scope: Scope, row: Any) -> bool:
     return scope.since is None or row.opened_at >= scope.since
 
 
-def _asked(engine: Engine, scope: Scope, session: str | None) -> Iterator[tuple[Any, Asked]]:
+def _asked(
+    engine: Engine, scope: Scope, session: str | None, *names: str
+) -> Iterator[tuple[Any, Asked]]:
     """The requests of a scope with reported input, in the order of their time; without segments,
-    if it has none."""
+    if it has none. `names`: columns that are read beside those of `Asked`; some take time."""
     of = requests.c
     query = (
-        sa.select(*(each for each in of if each.name not in _UNREAD), segments.c.packed)
+        sa.select(*(of[name] for name in (*_READ, *names)), segments.c.packed)
         .select_from(
             requests.outerjoin(
                 segments,
@@ -110,8 +112,15 @@ def _asked(engine: Engine, scope: Scope, session: str | None) -> Iterator[tuple[
             )
 
 
-_UNREAD = frozenset({"error_message", "remarks", "extra_input_tokens", "extra_output_tokens"})
-"""Columns that nothing here needs, and that take time."""
+_READ = (
+    *("opened_at", "id", "provider", "dialect", "model", "key_fingerprint", "session_id"),
+    *("input_tokens", "cache_read_tokens", "cache_write_tokens", "cache_diagnosis"),
+)
+_PRICED = ("origin", "path", "service_tier", "response_model", "request_model")
+_USED = (
+    *("operation", "output_tokens", "reasoning_tokens", "input_audio_tokens"),
+    *("output_audio_tokens", "tool_units", "usage_json", "list_value_picousd"),
+)
 
 
 def _lost(verdict: Verdict, row: Any, book: PriceBook) -> int | None:
@@ -195,7 +204,7 @@ def context(engine: Engine, scope: Scope, session: str | None) -> Filled:
     """What fills the input of the requests of a scope."""
     filled, without, first, last = Context(), 0, None, None
     amounts = _input_amounts(engine, scope)
-    for row, asked in _asked(engine, scope, session):
+    for row, asked in _asked(engine, scope, session, "agent"):
         if not asked.segments.parts:
             without += 1
             continue
@@ -260,7 +269,7 @@ def what_if(
     simulation = Simulation(model, breakpoints)
     count = tokens = cached = recorded_cached = unpriced = without = value = recorded = 0
     is_known = is_recorded = False
-    for row, asked in _asked(engine, _wider(scope), None):
+    for row, asked in _asked(engine, _wider(scope), None, *_PRICED, *_USED):
         if asked.segments.parts or breakpoints is Breakpoints.OFF:
             read, write, write_1h = simulation.ask(asked)
         else:
