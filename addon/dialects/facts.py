@@ -132,6 +132,11 @@ class Facts:
         if isinstance(tier, str) and tier:
             self.service_tier = clean(tier, 64)
 
+    def record_diagnosis(self, word: object) -> None:
+        """What the provider says that broke the prompt cache."""
+        if isinstance(word, str) and word:
+            self.cache_diagnosis = clean(word, 64)
+
     def record_usage(self, usage: object, *, final: bool) -> None:
         """Keep a usage object in place of the previous one; `usage: null` is ignored."""
         if isinstance(usage, dict):

@@ -267,13 +267,14 @@ _ANSWER_KEYS = frozenset(
     b"inlinedResponses input interrupted item_id key last_error Message message message_id meta "
     b"metadata metrics modality model model_id model_instance_id modelId modelTurn modelVersion "
     b"Msg num_requests object orchestration_result output outputs outputTranscription parts "
-    b"predictions promptFeedback providerMetadata reason reasoning_content ReasoningContent "
-    b"request_id Response response response_id responseId result role search_units serverContent "
-    b"service_tier serviceTier session setup status status_details stop_reason stop_type "
-    b"stopReason success token tokenCount tool_calls tool_usage toolCall ToolCalls toolCalls "
-    b"total_cost total_nano_aiu trafficType ttl turnComplete turnCompleteReason type unified units "
-    b"upstream_inference_cost usage usd web_fetch_requests web_search web_search_requests "
-    b"web_searches webSearchQueries webSearchRequests workflow_run_id x_groq".split()
+    b"predictions prompt_cache_diagnostics promptFeedback providerMetadata reason "
+    b"reasoning_content ReasoningContent request_id Response response response_id responseId "
+    b"result role search_units serverContent service_tier serviceTier session setup status "
+    b"status_details stop_reason stop_type stopReason success token tokenCount tool_calls "
+    b"tool_usage toolCall ToolCalls toolCalls total_cost total_nano_aiu trafficType ttl "
+    b"turnComplete turnCompleteReason type unified units upstream_inference_cost usage usd "
+    b"web_fetch_requests web_search web_search_requests web_searches webSearchQueries "
+    b"webSearchRequests workflow_run_id x_groq".split()
 )
 """The keys that dialects read around a usage object and in it, in the spellings of all formats."""
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")

@@ -39,10 +39,12 @@ _DIAGNOSES = {
     "tools_changed": (Reason.CHANGED, "tools"),
     "system_changed": (Reason.CHANGED, "system"),
     "messages_changed": (Reason.CHANGED, "messages"),
+    "input_changed": (Reason.CHANGED, None),
 }
-"""What Anthropic says (https://platform.claude.com/docs/en/build-with-claude/cache-diagnostics,
-read 2026-11-23); it counts before what the segments show. Its other words say that it does not
-know."""
+"""What Anthropic and OpenAI say (https://platform.claude.com/docs/en/build-with-claude/
+cache-diagnostics, https://developers.openai.com/api/docs/guides/prompt-caching/diagnostics.md, read
+2026-11-23); it counts before what the segments show. Other words say that they do not know, or name
+what no segment shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,8 @@ def read_response(facts: Facts, response: dict[str, Any]) -> None:
     facts.record_model(response.get("model"))
     facts.record_created(response.get("created_at"))
     facts.record_tier(response.get("service_tier"))
+    # https://developers.openai.com/api/docs/guides/prompt-caching/diagnostics.md
+    facts.record_diagnosis(lookup(response, "prompt_cache_diagnostics.reason"))
     status = response.get("status")
     if status == "incomplete":
         reason = lookup(response, "incomplete_details.reason")

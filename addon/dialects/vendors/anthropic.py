@@ -15,10 +15,10 @@ from typing import Any
 
 from addon.dialects import shapes
 from addon.dialects.costs import costs_of
-from addon.dialects.counts import Counts, object_at, objects_at
+from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
-from addon.dialects.facts import Facts, clean
+from addon.dialects.facts import Facts
 from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
 
 KNOWN_KEYS = frozenset(
@@ -83,9 +83,7 @@ def _read_message(facts: Facts, message: dict[str, Any], *, final: bool) -> None
     facts.record_finish(message.get("stop_reason"))
     _overlay(facts, message.get("usage"), final=final)
     # https://platform.claude.com/docs/en/build-with-claude/cache-diagnostics
-    cause = object_at(object_at(message, "diagnostics") or {}, "cache_miss_reason") or {}
-    if isinstance(cause.get("type"), str):
-        facts.cache_diagnosis = clean(cause["type"], 64)
+    facts.record_diagnosis(lookup(message, "diagnostics.cache_miss_reason.type"))
 
 
 def _overlay(facts: Facts, usage: object, *, final: bool) -> None:

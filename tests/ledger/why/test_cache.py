@@ -73,6 +73,7 @@ def test_what_the_provider_says_counts():
         ("system_changed", Reason.CHANGED, "system"),
         ("messages_changed", Reason.CHANGED, "messages"),
         ("model_changed", Reason.MODEL, None),
+        ("input_changed", Reason.CHANGED, "tools"),
         ("unavailable", Reason.CHANGED, "tools"),
         ("previous_message_not_found", Reason.CHANGED, "tools"),
     ):
