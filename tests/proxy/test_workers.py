@@ -150,8 +150,11 @@ def is_counted(port: int, requests: int, workers: Workers) -> bool:
     """
 
     def counted() -> float:
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answered:
-            lines = answered.read().decode().splitlines()
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answered:
+                lines = answered.read().decode().splitlines()
+        except OSError:  # the worker that answered is being replaced
+            return 0.0
         return sum(
             float(line.rpartition(" ")[2])
             for line in lines
