@@ -74,6 +74,12 @@ COMMANDS = (
         summary="Budgets: spent, forecast; check exits 1 when over",
     ),
     Command(
+        name="limits",
+        module="ledger.commands.limits",
+        attribute="limits",
+        summary="Limits of plans and keys, and who used them",
+    ),
+    Command(
         name="cache",
         module="ledger.commands.why",
         attribute="cache",

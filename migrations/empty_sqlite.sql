@@ -51,7 +51,7 @@ CREATE TABLE exchanges (
 	session_id TEXT, 
 	tags TEXT NOT NULL, 
 	node TEXT, 
-	capture TEXT, request_digest TEXT, project TEXT, git_branch TEXT, agent TEXT, parent_session_id TEXT, tool_calls BIGINT CONSTRAINT ck_exchanges_tool_calls_not_negative CHECK (tool_calls >= 0), purpose TEXT, cache_diagnosis TEXT, 
+	capture TEXT, request_digest TEXT, project TEXT, git_branch TEXT, agent TEXT, parent_session_id TEXT, tool_calls BIGINT CONSTRAINT ck_exchanges_tool_calls_not_negative CHECK (tool_calls >= 0), purpose TEXT, cache_diagnosis TEXT, account TEXT, retry_after_ms BIGINT CONSTRAINT ck_exchanges_retry_after_ms_not_negative CHECK (retry_after_ms >= 0), 
 	CONSTRAINT pk_exchanges PRIMARY KEY (opened_at, id), 
 	CONSTRAINT ck_exchanges_state CHECK (state IN ('open', 'settled', 'lost')), 
 	CONSTRAINT ck_exchanges_source CHECK (source IN ('live', 'replay', 'import')), 
@@ -592,5 +592,31 @@ CREATE TABLE segments (
 
 ;
 --
-INSERT INTO alembic_version (version_num) VALUES ('0014');
+CREATE TABLE quotas (
+	opened_at TEXT NOT NULL, 
+	exchange_id TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	window TEXT NOT NULL, 
+	window_name TEXT NOT NULL, 
+	window_minutes BIGINT, 
+	provider TEXT NOT NULL, 
+	key_fingerprint TEXT, 
+	account TEXT, 
+	holder TEXT NOT NULL, 
+	limit_value BIGINT, 
+	remaining BIGINT, 
+	used_ppm BIGINT, 
+	status TEXT, 
+	resets_at TEXT, 
+	observed_at TEXT NOT NULL, 
+	CONSTRAINT pk_quotas PRIMARY KEY (opened_at, exchange_id, kind, window), 
+	CONSTRAINT ck_quotas_kind CHECK (kind IN ('plan', 'rate'))
+)
+ WITHOUT ROWID
+
+;
+--
+CREATE INDEX ix_quotas_holder ON quotas (provider, holder, kind, window, observed_at);
+--
+INSERT INTO alembic_version (version_num) VALUES ('0015');
 --

@@ -67,6 +67,7 @@ _FACTS = (
     "error_message",
     "service_tier",
     "cache_diagnosis",
+    "retry_after_ms",
     "request_bytes",
     "request_digest",
     "response_bytes",

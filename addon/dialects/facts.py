@@ -60,6 +60,8 @@ class Facts:
     """Kind, model and usage object of what another model did for the answer (an image tool)."""
     cache_diagnosis: str | None = None
     """Why the prompt cache was not used to the end of what it held, in the provider's word."""
+    rate_limits: dict[str, Any] | None = None
+    """The event of the stream that states quotas (Codex)."""
     cost: object = None
     """The cost in USD beside the usage object (Venice)."""
 

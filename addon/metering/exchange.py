@@ -20,6 +20,7 @@ from addon.dialects import shapes
 from addon.dialects.facts import Facts
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
+from addon.metering import quotas
 from addon.metering.answers import estimate
 from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.meter import Meter
@@ -85,6 +86,7 @@ class MeteredExchange:
     """One open exchange. Only its opener holds it."""
 
     __slots__ = (
+        "_account_of",
         "_answer_headers",
         "_billing",
         "_billing_of",
@@ -120,6 +122,7 @@ class MeteredExchange:
         budget: MemoryBudget | None = None,
         billing: Billing | None = None,
         billing_of: Callable[[Exchange], Billing | None] | None = None,
+        account_of: Callable[[Mapping[str, str]], str | None] = lambda _: None,
     ) -> None:
         self.opened = opened
         """The exchange as the ledger stores it while it is open."""
@@ -138,6 +141,8 @@ class MeteredExchange:
         self._billing = billing
         """As the request says it; `_billing_of` is the operator's own word."""
         self._billing_of = billing_of
+        self._account_of = account_of
+        """The account that an answer's headers name, or that the request named."""
         self._answer_headers: Mapping[str, str] = {}
         self._content_encoding = content_encoding
         self._decoded = decoded
@@ -283,6 +288,29 @@ class MeteredExchange:
             return billing
         return self.troubles.attempt(self._billing_of, exchange) or billing
 
+    def with_limits(
+        self, exchange: Exchange, event: object, arrived_at: datetime, *, in_headers: bool = True
+    ) -> Exchange:
+        """The exchange with what its answer's headers, and an event of its stream, say of limits
+        and of the account that has them. Headers of a handshake belong to its first response."""
+        headers = self._answer_headers if in_headers else {}
+        limits = self.troubles.attempt(
+            lambda: quotas.limits_of(
+                headers, status=self.status, event=event, arrived_at=arrived_at
+            )
+        )
+        limits = limits or quotas.Limits()
+        return replace(
+            exchange,
+            quotas=limits.quotas,
+            retry_after_ms=limits.retry_after_ms,
+            account=self.troubles.attempt(self._account_of, self._answer_headers),
+        )
+
+    def _rate_limits(self) -> object:
+        answer = self.tap or self._whole
+        return answer.meter.facts.rate_limits if answer else None
+
     def settle(
         self,
         end: End,
@@ -311,6 +339,8 @@ class MeteredExchange:
                 first_token_at=None,
                 settled_at=times.ended_at or exchange.opened_at,
             )
+        arrived_at = exchange.first_byte_at or (now if times is None else exchange.opened_at)
+        exchange = self.with_limits(exchange, self._rate_limits(), arrived_at)
         if finish is not None:
             finished = self.troubles.attempt(finish, Settled(exchange, reading))
             exchange, reading = finished or (exchange, reading)

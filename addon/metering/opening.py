@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from urllib.parse import parse_qs, urlsplit
 
 from addon.dialects import routes
@@ -36,6 +36,9 @@ LARGE_BYTES = 256 * 1024
 """A body up to this size is read in one step, in 5 ms at worst."""
 QUERY_LENGTH_MAX = 4_096
 """Characters of a query that are searched for `model=`."""
+
+ACCOUNT_HEADERS = ("anthropic-organization-id", "openai-organization")
+"""Response headers that name the organization whose quotas and prompt cache a request used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +174,26 @@ def open_exchange(
         budget=rules.budget,
         billing=asked,
         billing_of=rules.billing,
+        account_of=partial(
+            _account_of, rules.secret, headers.get("chatgpt-account-id"), opened.provider
+        ),
     )
+
+
+def _account_of(
+    secret: bytes, asked: str | None, provider: str, answer: Mapping[str, str]
+) -> str | None:
+    """Keyed hash of the account or organization that an answer names, or its request.
+
+    Keys of one account share its quotas and its prompt cache. Anthropic's and OpenAI's answers name
+    the organization; Codex names the ChatGPT account in its request.
+    """
+    named = [answer.get(name) for name in ACCOUNT_HEADERS]
+    name = next(filter(None, [*named, asked]), None)
+    if name is None:
+        return None
+    fingerprint, _ = attribution.fingerprint_of(f"{provider} {name[:HEADER_LENGTH_MAX]}", secret)
+    return fingerprint
 
 
 def is_read_in_steps(request: Request, rules: Rules) -> bool:

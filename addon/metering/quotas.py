@@ -21,6 +21,8 @@ from itertools import islice
 from typing import Any
 from urllib.parse import parse_qsl
 
+from msgspec import Struct
+
 from ledger.model.money import decimal_of
 from ledger.model.quota import Quota, QuotaKind
 
@@ -34,6 +36,7 @@ COUNT_MAX = 2**63 - 1
 """What a 64-bit column holds."""
 USED_PPM_MAX = 10**9
 """A thousand times the limit. More is not a figure."""
+ERROR_STATUS_MIN = 400
 AHEAD_MAX = timedelta(days=400)
 """The latest reset that is believed: the longest known window is a year."""
 RETRY_AFTER_MAX = timedelta(days=31)
@@ -91,6 +94,29 @@ _WINDOW_NAME = re.compile(r"(\d{1,3})([mhd])", re.ASCII)
 _STATUS = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
 
 type _Fields = dict[str, str]
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What one answer states of limits."""
+
+    quotas: tuple[Quota, ...] = ()
+    retry_after_ms: int | None = None
+    """Of an error answer."""
+
+
+def limits_of(
+    headers: Mapping[str, str], *, status: int | None, event: object, arrived_at: datetime
+) -> Limits:
+    """The limits in the headers of an answer, and in the event of its stream that states them.
+
+    An event is newer than the headers of its answer, so its figures win.
+    """
+    found = {(each.kind, each.window): each for each in quotas_of(headers, arrived_at=arrived_at)}
+    for each in quotas_of_event(event, arrived_at=arrived_at):
+        found[each.kind, each.window] = each
+    is_error = status is not None and status >= ERROR_STATUS_MIN
+    wait = retry_after_ms(headers, arrived_at=arrived_at) if is_error else None
+    return Limits(quotas=tuple(found.values())[:QUOTAS_MAX], retry_after_ms=wait)
 
 
 def is_quota_header(name: str) -> bool:

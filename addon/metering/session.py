@@ -10,7 +10,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from addon.dialects.openai import responses
 from addon.dialects.vendors import gemini_live
+from addon.framing.json_values import loads
 from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
 from addon.metering.live_turns import LiveTurns
@@ -23,13 +25,24 @@ ASKED_BYTES_MAX = 512 * 1024
 """Size of the client messages that are kept to redact what errors repeat of them. Once a session
 has sent more, what it said is not known whole, and no long error text is kept."""
 ASKED_BYTES_EACH = 64
+RATE_LIMITS = responses.RATE_LIMITS.encode()
+RATE_LIMITS_BYTES_MAX = 16 * 1024
+"""Of a message that states quotas; Codex's are 400 bytes long."""
 """What Python needs for a message beside its bytes."""
 
 
 class MeteredSession:
     """Takes each message of either side; returns the exchanges that it opens and settles."""
 
-    __slots__ = ("_asked", "_asked_bytes", "_open", "_wire", "handshake")
+    __slots__ = (
+        "_asked",
+        "_asked_bytes",
+        "_has_ended",
+        "_open",
+        "_rate_limits",
+        "_wire",
+        "handshake",
+    )
 
     def __init__(self, handshake: MeteredExchange) -> None:
         self.handshake = handshake
@@ -43,6 +56,10 @@ class MeteredSession:
         self._asked: list[bytes] = []
         """The client's messages, to redact from errors that repeat them."""
         self._asked_bytes = 0
+        self._has_ended = False
+        """Whether a response has ended."""
+        self._rate_limits: object = None
+        """The last event that states quotas; the next response that ends has them."""
 
     @property
     def is_open(self) -> bool:
@@ -61,6 +78,8 @@ class MeteredSession:
                 self._asked.append(content)
             else:
                 self._asked.clear()
+        elif len(content) <= RATE_LIMITS_BYTES_MAX and RATE_LIMITS in content:
+            self._rate_limits = self.handshake.troubles.attempt(loads, content)
         read = self._wire.client_message if from_client else self._wire.server_message
         return self._exchanges(read(content if short is None else short), End.FINISHED, at)
 
@@ -104,6 +123,10 @@ class MeteredSession:
                         now=at,
                     )
                     exchange = self.handshake.without_secrets(settled.exchange, self._said())
+                    exchange = self.handshake.with_limits(
+                        exchange, self._rate_limits, at, in_headers=not self._has_ended
+                    )
+                    self._rate_limits, self._has_ended = None, True
                     billing = self.handshake.billing_of(exchange)
                     degraded = self.handshake.troubles.text
                     exchanges.append(

@@ -28,8 +28,9 @@ KEPT_HEADERS = frozenset(
     ai-language-model-id alt-svc anthropic-beta
     anthropic-dangerous-direct-browser-access anthropic-organization-id anthropic-version
     apim-request-id azureml-model-deployment azureml-model-session cache-control cf-cache-status
-    cf-ray connection content-disposition content-encoding content-language content-length
-    content-range content-type date etag expect expires fireworks-server-processing-time
+    cf-ray chatgpt-account-id connection content-disposition content-encoding content-language
+    content-length content-range content-type date etag expect expires
+    fireworks-server-processing-time
     host idempotency-key keep-alive last-modified openai-beta openai-model
     openai-organization openai-processing-ms openai-project openai-version pragma priority
     request-id server server-timing strict-transport-security te

@@ -11,6 +11,7 @@ from typing import Annotated
 from msgspec import Struct, field
 
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
+from ledger.model.quota import Quota
 
 
 class State(StrEnum):
@@ -110,6 +111,10 @@ class Exchange(Struct, frozen=True, kw_only=True):
         str | None,
         Column("What the client's request was for: turn, title, compaction, …; NULL: not known"),
     ] = None
+    account: Annotated[
+        str | None,
+        Column("Keyed hash of the account or organization that the wire names; NULL: none"),
+    ] = None
     segments: str | None = None
     """The packed segments of the request (`segments.py`); a table of their own keeps them."""
 
@@ -185,3 +190,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
         str | None,
         Column("What the provider says that broke the prompt cache; NULL: it says nothing"),
     ] = None
+    retry_after_ms: Annotated[
+        int | None, Column("Wait that an error answer asked for, milliseconds; NULL: none")
+    ] = None
+    quotas: tuple[Quota, ...] = ()
+    """What the answer stated of limits; a table of its own keeps it."""

@@ -71,6 +71,8 @@ REQUEST_COLUMNS: Mapping[str, str] = {
     "agent": "text",
     "purpose": "text",
     "cache_diagnosis": "text",
+    "account": "text",
+    "retry_after_ms": "integer",
     "parent_session_id": "text",
     "tool_calls": "integer",
     "usage_asked": "boolean",

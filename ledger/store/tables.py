@@ -225,7 +225,33 @@ segments = sa.Table(
     sqlite_with_rowid=False,
 )
 
-OF_EXCHANGES = (segments, charges, readings, exchanges)
+quotas = sa.Table(
+    "quotas",
+    metadata,
+    _instant("opened_at", "The exchange's opened_at", nullable=False),
+    _text("exchange_id", "The exchange whose answer stated it", nullable=False),
+    _text("kind", "plan (what a flat plan covers) or rate (what a key may use)", nullable=False),
+    _text("window", "5h, 7d, where its length is known; else the provider's name", nullable=False),
+    _text("window_name", "The provider's name", nullable=False),
+    sa.Column("window_minutes", sa.BigInteger, comment="Its length; NULL: unknown"),
+    _text("provider", "As in exchanges", nullable=False),
+    _text("key_fingerprint", "As in exchanges"),
+    _text("account", "Keyed hash of the account or organization; NULL: the wire names none"),
+    _text("holder", "Whose it is: the account, else the key, else empty", nullable=False),
+    sa.Column("limit_value", sa.BigInteger, comment="The limit; NULL: not stated"),
+    sa.Column("remaining", sa.BigInteger, comment="What is left of it; NULL: not stated"),
+    sa.Column("used_ppm", sa.BigInteger, comment="Used share in millionths; NULL: not stated"),
+    _text("status", "The provider's word: allowed, rejected, …"),
+    _instant("resets_at", "When it begins anew; NULL: not stated"),
+    _instant("observed_at", "When the answer arrived", nullable=False),
+    sa.PrimaryKeyConstraint("opened_at", "exchange_id", "kind", "window"),
+    sa.Index("ix_quotas_holder", "provider", "holder", "kind", "window", "observed_at"),
+    _check("kind IN ('plan', 'rate')", "kind"),
+    comment="What answers stated of limits; a row where a figure changed; append-only",
+    sqlite_with_rowid=False,
+)
+
+OF_EXCHANGES = (segments, quotas, charges, readings, exchanges)
 """The tables with rows of an exchange, in the order in which these can be dropped. A copy of a
 ledger with an older schema does not have all of them."""
 

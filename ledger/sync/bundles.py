@@ -23,7 +23,7 @@ from sqlalchemy.engine import Connection
 from ledger.store.keys import Key
 from ledger.store.schema import links
 from ledger.store.schema.columns import Instant
-from ledger.store.tables import charges, exchanges, readings, segments
+from ledger.store.tables import charges, exchanges, quotas, readings, segments
 from ledger.store.writing import batch_insert
 
 LINK_LOCK = 0x746F6B656E6C6E6B
@@ -35,6 +35,7 @@ _SENT = {
     readings: tuple(readings.c.keys()),
     charges: tuple(charges.c.keys()),
     segments: tuple(segments.c.keys()),
+    quotas: tuple(quotas.c.keys()),
 }
 
 
@@ -160,7 +161,7 @@ def _without_nul(value: Any) -> Any:
 def _reading(dialect: str, table: sa.Table, names: tuple[str, ...]) -> sa.TextClause:
     key = "opened_at, id" if table is exchanges else "opened_at, exchange_id"
     if dialect == "sqlite":
-        values = ", ".join(names)
+        values = ", ".join(f'"{name}"' for name in names)
         return sa.text(
             f"SELECT json_group_array(json_array({values})) FROM {table.name} WHERE ({key}) IN "
             "(SELECT value ->> 0, value ->> 1 FROM json_each(:keys))"
@@ -170,7 +171,7 @@ def _reading(dialect: str, table: sa.Table, names: tuple[str, ...]) -> sa.TextCl
         if isinstance(table.c[name].type, Instant)
         else f"{name}::text"
         if isinstance(table.c[name].type, sa.types.TypeDecorator)
-        else name
+        else f'"{name}"'  # `window` is a word of SQL
         for name in names
     )
     return sa.text(
@@ -238,8 +239,9 @@ def _writing(dialect: str, table: sa.Table, names: tuple[str, ...]) -> sa.TextCl
         conflict = f"(opened_at, id) DO UPDATE SET {facts} WHERE {batch_insert.FURTHER}"
     else:
         conflict = "DO NOTHING"
+    quoted = ", ".join(f'"{name}"' for name in names)
     return sa.text(
-        f"INSERT INTO {table.name} ({', '.join(names)}) SELECT {values} FROM {source} "
+        f"INSERT INTO {table.name} ({quoted}) SELECT {values} FROM {source} "
         f"WHERE true ON CONFLICT {conflict}"
     )
 

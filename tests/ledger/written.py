@@ -197,7 +197,14 @@ def bundle_of(entry: Entry) -> bundles.Bundle:
                 [f"{identity}.{ordinal}", exchange.id, key[0], identity, ordinal, 1, *figures]
             )
     kept = [[key[0], exchange.id, exchange.segments]] if exchange.segments else []
+    holder = exchange.account or exchange.key_fingerprint or ""
+    beside = (exchange.provider, exchange.key_fingerprint, exchange.account, holder)
+    stated = [
+        [key[0], exchange.id, *beside, key[0], *figures]
+        for figures in orjson.loads(batch_insert.quota_rows(exchange.quotas) or "[]")
+    ]
     names = ("id", "exchange_id", "opened_at")
+    of_quotas = ("opened_at", "exchange_id", "provider", "key_fingerprint", "account", "holder")
     return bundles.Bundle(
         keys=(key,),
         columns=(
@@ -205,12 +212,13 @@ def bundle_of(entry: Entry) -> bundles.Bundle:
             (*names, *batch_insert.READING_COLUMNS),
             (*names, "reading_id", "ordinal", "revision", *batch_insert.CHARGE_COLUMNS),
             ("opened_at", "exchange_id", "packed"),
+            (*of_quotas, "observed_at", *batch_insert.QUOTA_COLUMNS),
         ),
         rows=tuple(
             orjson.dumps(
                 table, default=instant_text, option=orjson.OPT_PASSTHROUGH_DATETIME
             ).decode()
-            for table in ([facts], read_rows, charged, kept)
+            for table in ([facts], read_rows, charged, kept, stated)
         ),
     )
 

@@ -24,6 +24,8 @@ from ledger.model.usage import FurtherUsage, Usage
 _TERMINAL = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
 )
+RATE_LIMITS = "codex.rate_limits"
+"""An event of ChatGPT's backend: how much of a plan is used (openai/codex 10324)."""
 _SERVER_TOOLS = {
     "web_search_call": "web_searches",
     "file_search_call": "file_searches",
@@ -51,6 +53,8 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     elif facts.is_document:
         read_response(facts, body)
         facts.usage_final = True
+    if kind == RATE_LIMITS:
+        facts.rate_limits = body
     if kind == "error" or event == "error" or (kind is None and body.get("error")):
         record_error(facts, body.get("error") or body, body)
     if isinstance(kind, str) and kind.endswith(".delta"):
@@ -135,6 +139,7 @@ RESPONSES = Dialect(
     marks=(
         Mark(b'"response"'),
         Mark(b'"error"', (b'"error":null', b'"error": null')),
+        Mark(b'"codex.rate_limits"'),
     ),
     text_marks=(b'"delta"',),
     call_marks=(Mark(b'"response.function_call_arguments.done"'),),

@@ -2,7 +2,7 @@
 
 from ledger.model.errors import LedgerError
 
-REVISION = "0014"
+REVISION = "0015"
 """The migration that this code needs; a test compares it with the newest one."""
 
 

@@ -192,7 +192,7 @@ SELECT
   e.request_bytes, e.response_bytes, e.client_bytes, e.removed_bytes, e.events,
   e.id_unstable, e.id_collision, e.node, e.capture,
   e.project, e.git_branch, e.agent, e.parent_session_id, e.tool_calls, e.request_digest,
-  e.purpose, e.cache_diagnosis
+  e.purpose, e.cache_diagnosis, e.account, e.retry_after_ms
 FROM exchanges e
 LEFT {joined_reading(dialect)}
 WHERE {IS_COUNTED}

@@ -29,6 +29,7 @@ from msgspec.structs import asdict
 from ledger.model.charge import Charge
 from ledger.model.columns import TEXT_CHARACTERS_MAX, columns_of
 from ledger.model.exchange import Exchange
+from ledger.model.quota import Quota
 from ledger.model.reading import Reading
 from ledger.model.usage import Usage
 from ledger.store.schema import links
@@ -55,12 +56,15 @@ INTAKE_COLUMNS = (
     *(f"reading_{name}" for name in READING_COLUMNS),
     "charges",
     "segments",
+    "quotas",
+    "observed_at",
 )
 _NO_READING: Row = [None] * (len(INTAKE_COLUMNS) - len(EXCHANGE_COLUMNS))
 _NO_ROW: Row = [None] * len(INTAKE_COLUMNS)
 
 opened_at_of = itemgetter(EXCHANGE_COLUMNS.index("opened_at"))
 """The moment of a row, as text that sorts."""
+_CHARGES = INTAKE_COLUMNS.index("charges")
 _NODE = EXCHANGE_COLUMNS.index("node")
 _DEGRADED = EXCHANGE_COLUMNS.index("degraded")
 
@@ -110,7 +114,15 @@ def settled_row(
     values = reading_values(reading)
     charged = _charged(lines)
     found = _digest(reading.exchange_id, values, charged)
-    return [*_exchange_row(exchange, node), found, *values, charged.decode(), exchange.segments]
+    return [
+        *_exchange_row(exchange, node),
+        found,
+        *values,
+        charged.decode(),
+        exchange.segments,
+        quota_rows(exchange.quotas),
+        _instant(exchange.first_byte_at or exchange.settled_at or exchange.opened_at),
+    ]
 
 
 def reading_id(reading: Reading, lines: Sequence[Charge]) -> str:
@@ -128,7 +140,7 @@ def cleaned(row: Row) -> Row:
 
 def uncharged(row: Row) -> Row:
     """The row without its charges: an unpriced row is better than none."""
-    return [*row[:-2], None if row[-2] is None else "[]", row[-1]]
+    return [value if at != _CHARGES or value is None else "[]" for at, value in enumerate(row)]
 
 
 def note(row: Row, reason: str) -> None:
@@ -168,6 +180,27 @@ def _digest(exchange_id: str, values: Row, charged: bytes) -> str:
 
 def _charged(lines: Sequence[Charge]) -> bytes:
     return _dumps([_charge_values(line) for line in lines])
+
+
+def quota_rows(quotas: Sequence[Quota]) -> str | None:
+    """JSON rows of `QUOTA_COLUMNS`; None: the answer stated none."""
+    if not quotas:
+        return None
+    rows = [
+        (
+            each.kind.value,
+            each.window,
+            each.window_name,
+            each.window_minutes,
+            each.limit,
+            each.remaining,
+            each.used_ppm,
+            each.status,
+            each.resets_at and _instant(each.resets_at),
+        )
+        for each in quotas
+    ]
+    return _dumps(rows).decode()
 
 
 def _json(mapping: Any) -> str:
@@ -211,7 +244,7 @@ def setup(*, spooling: bool) -> list[str]:
     programs = {
         # An open row is only inserted; everything else is done at its end (a sixth less, measured).
         "NEW.state = 'open'": [_UPSERT, *noting],
-        "NEW.state <> 'open'": [_UPSERT, _READ, _CHARGE_LINES, _SEGMENTS, _LINK, *noting],
+        "NEW.state <> 'open'": [_UPSERT, _READ, _CHARGE_LINES, _SEGMENTS, _QUOTAS, _LINK, *noting],
     }
     return [
         *links.sqlite_single_view(_LINKING),
@@ -277,6 +310,36 @@ ON CONFLICT DO NOTHING
 _SEGMENTS = """
 INSERT INTO segments (opened_at, exchange_id, packed)
 SELECT NEW.opened_at, NEW.id, NEW.segments WHERE NEW.segments IS NOT NULL
+ON CONFLICT DO NOTHING
+"""
+
+QUOTA_COLUMNS = (
+    *("kind", "window", "window_name", "window_minutes"),
+    *("limit_value", "remaining", "used_ppm", "status", "resets_at"),
+)
+RESET_SECONDS = 5
+"""A reset that moves by less has not changed: some providers state it as a wait."""
+_STATED = ", ".join(f"stated.value ->> {at}" for at in range(len(QUOTA_COLUMNS)))
+_SAME_FIGURES = " AND ".join(
+    f"last.{name} IS stated.value ->> {QUOTA_COLUMNS.index(name)}"
+    for name in ("limit_value", "remaining", "used_ppm", "status")
+)
+# The last that was known of the same window before: a row only where a figure changed.
+_QUOTAS = f"""
+INSERT INTO quotas (opened_at, exchange_id, provider, key_fingerprint, account, holder,
+  observed_at, {", ".join(f'"{name}"' for name in QUOTA_COLUMNS)})
+SELECT NEW.opened_at, NEW.id, NEW.provider, NEW.key_fingerprint, NEW.account,
+  COALESCE(NEW.account, NEW.key_fingerprint, ''), NEW.observed_at, {_STATED}
+FROM json_each(NEW.quotas) AS stated
+WHERE NEW.quotas IS NOT NULL AND NOT EXISTS (
+  SELECT 1 FROM (
+    SELECT * FROM quotas known WHERE known.provider = NEW.provider
+      AND known.holder = COALESCE(NEW.account, NEW.key_fingerprint, '')
+      AND known.kind = stated.value ->> 0 AND known."window" = stated.value ->> 1
+      AND known.observed_at <= NEW.observed_at AND known.exchange_id <> NEW.id
+    ORDER BY known.observed_at DESC LIMIT 1) last
+  WHERE {_SAME_FIGURES} AND (last.resets_at IS stated.value ->> 8
+    OR abs(julianday(last.resets_at) - julianday(stated.value ->> 8)) * 86400 < {RESET_SECONDS}))
 ON CONFLICT DO NOTHING
 """
 

@@ -55,6 +55,7 @@ NOT_FOUND = {
     "exchanges.source": "says only by which door the row came",
     "exchanges.capture": "a name of a file, which may have been moved",
     "exchanges.key_hint": "the key is neither in the ledger nor in captures",
+    "exchanges.account": "a hash with the ledger's secret, and a capture redacts what it is of",
     "exchanges.tags": "the header is removed before the capture; options are not recorded",
     "exchanges.session_id": "the header is removed before the capture",
     "exchanges.parent_session_id": "agents' headers are redacted in a capture",
@@ -147,6 +148,13 @@ usd_per_mtok = { uncached_input = 1, output = 10 }
 """
 
 
+REFUSED = {
+    "content-type": "application/json",
+    "retry-after": "2",
+    "anthropic-organization-id": "an-organization",
+}
+
+
 def document(name: str, answer: dict[str, Any], asked: dict[str, Any], path: str, **headers: str):
     """A recorded answer in one piece, with a request of its own."""
     line = json.loads(
@@ -182,7 +190,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         folder / "captures",
         recording("passed", HANDED),
         recording("asked", more={"usage_injected": True, "end": "finished"}),
-        recording("failed", FAILED, status=400, headers={"content-type": "application/json"}),
+        recording("failed", FAILED, status=400, headers=REFUSED),
         document(
             "claude",
             CLAUDE,

@@ -1,0 +1,289 @@
+"""Database. Limits as answers stated them: how much is used, when it resets, when it is full, and
+who used it.
+
+Figures of one limit belong together if provider, account (or else key), kind and window are the
+same. A window of a plan begins anew at its reset; figures from before that belong to an earlier
+window, and only the last window is looked at.
+
+Shares. The change of the used share from one answer to the next is shared over the sessions whose
+requests were answered in that time, by their list value. So the shares add up to the last figure
+less the first; what was used before the first answer belongs to nobody.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from ledger.store.requests_view import requests
+from ledger.store.scope import snapshot
+from ledger.store.tables import quotas
+
+PPM = 1_000_000
+RESET_TOLERANCE = timedelta(seconds=5)
+"""A reset that moves by less is the same."""
+ERROR_STATUS_MIN = 400
+RATES_SHOWN = timedelta(days=1)
+PLANS_SHOWN = timedelta(days=31)
+"""A limit whose last answer is older is not shown."""
+ROWS_MAX = 200_000
+"""Figures that are read, the newest first."""
+
+
+class Figure(NamedTuple):
+    """One figure of a limit."""
+
+    observed_at: datetime
+    used_ppm: int | None
+    resets_at: datetime | None
+    exchange_id: str
+    """The exchange whose answer stated it."""
+
+
+class Spent(NamedTuple):
+    """A request that may have used some of a limit."""
+
+    at: datetime
+    """When its answer arrived."""
+    session: str | None
+    value_picousd: int
+    """At list prices."""
+    exchange_id: str
+    is_answered: bool
+    """Whether its answer was no error, so that it stated the limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """One limit now. None: not stated, or not known."""
+
+    provider: str
+    key: str | None
+    """Fingerprint of the key of the last answer."""
+    window: str
+    window_minutes: int | None
+    kind: str
+    used_ppm: int | None
+    """None: there was no answer since the reset, or none stated it."""
+    limit: int | None
+    remaining: int | None
+    resets_at: datetime | None
+    status: str | None
+    """The provider's word; `reset` if there was no answer since the reset."""
+    observed_at: datetime
+    full_at: datetime | None
+    """When it will be used up; None: not before its reset, or not known."""
+    shares_ppm: Mapping[str | None, int]
+    """By session, of the last window; the largest first."""
+
+    def as_json(self) -> dict[str, object]:
+        """The row of `tokentee limits --format json`."""
+        return {
+            "provider": self.provider,
+            "key": self.key,
+            "window": self.window,
+            "window_minutes": self.window_minutes,
+            "kind": self.kind,
+            "used_percent": None if self.used_ppm is None else self.used_ppm / 10_000,
+            "limit": self.limit,
+            "remaining": self.remaining,
+            "resets_at": _text(self.resets_at),
+            "status": self.status,
+            "observed_at": _text(self.observed_at),
+            "full_at": _text(self.full_at),
+            "sessions": [
+                {"session_id": session, "percent_points": share / 10_000}
+                for session, share in self.shares_ppm.items()
+            ],
+        }
+
+
+def limits(
+    engine: Engine, now: datetime, *, key: str | None = None, provider: str | None = None
+) -> list[Limit]:
+    """The limits of a ledger, plans first, by provider and length.
+
+    `key`: a fingerprint, its beginning, or the last characters of the key.
+    """
+    with snapshot(engine) as connection:
+        if not sa.inspect(connection).has_table(quotas.name):
+            return []
+        groups = _groups(connection, now, key, provider)
+        found = [_limit(connection, rows, now) for rows in groups]
+    return sorted(
+        found, key=lambda one: (one.kind, one.provider, one.window_minutes or 0, one.window)
+    )
+
+
+def _groups(
+    connection: Connection, now: datetime, key: str | None, provider: str | None
+) -> Iterator[list[Any]]:
+    """Rows of each limit that is shown, the earliest first."""
+    q = quotas.c
+    conditions = [q.observed_at >= now - PLANS_SHOWN]
+    if provider is not None:
+        conditions.append(q.provider == provider)
+    if key is not None:
+        named = sa.select(requests.c.key_fingerprint).where(requests.c.key_hint == key.lstrip("…"))
+        conditions.append(
+            sa.or_(q.key_fingerprint.startswith(key, autoescape=True), q.key_fingerprint.in_(named))
+        )
+    rows = connection.execute(
+        sa.select(quotas)
+        .where(*conditions)
+        .order_by(q.observed_at.desc(), q.exchange_id.desc())
+        .limit(ROWS_MAX)
+    ).all()
+    groups: dict[tuple[str, ...], list[Any]] = defaultdict(list)
+    for row in reversed(rows):
+        groups[row.provider, row.holder, row.kind, row.window].append(row)
+    for (_, _, kind, _), of_limit in groups.items():
+        if kind == "plan" or of_limit[-1].observed_at >= now - RATES_SHOWN:
+            yield of_limit
+
+
+def _limit(connection: Connection, rows: Sequence[Any], now: datetime) -> Limit:
+    last = rows[-1]
+    is_plan = last.kind == "plan"
+    figures = window_of(
+        [Figure(row.observed_at, used_of(row), row.resets_at, row.exchange_id) for row in rows]
+    )
+    is_reset = last.resets_at is not None and last.resets_at <= now
+    spent = _spent(connection, last, figures) if is_plan and len(figures) > 1 else []
+    return Limit(
+        provider=last.provider,
+        key=last.key_fingerprint,
+        window=last.window,
+        window_minutes=last.window_minutes,
+        kind=last.kind,
+        used_ppm=None if is_reset else used_of(last),
+        limit=last.limit_value,
+        remaining=None if is_reset else last.remaining,
+        resets_at=last.resets_at,
+        status="reset" if is_reset else last.status,
+        observed_at=last.observed_at,
+        full_at=None if is_reset or not is_plan else full_at(figures, last.resets_at),
+        shares_ppm={} if is_reset else shares(figures, spent),
+    )
+
+
+def used_of(row: Any) -> int | None:
+    """The used share of a stored figure, in millionths; of a limit and what remains, if those are
+    stated."""
+    used: int | None = row.used_ppm
+    if used is None and row.limit_value and row.remaining is not None:
+        used = max(0, row.limit_value - row.remaining) * PPM // row.limit_value
+    return used
+
+
+def window_of(figures: Sequence[Figure]) -> list[Figure]:
+    """The figures since the last reset, the earliest first; those without a share left out."""
+    known = [each for each in figures if each.used_ppm is not None]
+    begin = 0
+    for at in range(1, len(known)):
+        before, now = known[at - 1], known[at]
+        has_reset = before.resets_at is not None and before.resets_at <= now.observed_at
+        fell = (now.used_ppm or 0) < (before.used_ppm or 0)
+        moved = (
+            before.resets_at is not None
+            and now.resets_at is not None
+            and abs(now.resets_at - before.resets_at) >= RESET_TOLERANCE
+        )
+        if has_reset or (fell and (moved or now.resets_at is None)):
+            begin = at
+    return known[begin:]
+
+
+def full_at(figures: Sequence[Figure], resets_at: datetime | None) -> datetime | None:
+    """When the limit is used up at the mean pace of these figures; None: not before its reset."""
+    if len(figures) < 2:
+        return None
+    first, last = figures[0], figures[-1]
+    used = (last.used_ppm or 0) - (first.used_ppm or 0)
+    passed = last.observed_at - first.observed_at
+    left = PPM - (last.used_ppm or 0)
+    if used <= 0 or passed <= timedelta():
+        return None
+    if left <= 0:
+        return last.observed_at
+    moment = last.observed_at + passed * (left / used)
+    return moment if resets_at is None or moment < resets_at else None
+
+
+def shares(figures: Sequence[Figure], spent: Sequence[Spent]) -> dict[str | None, int]:
+    """The sessions' shares in millionths of the limit, the largest first.
+
+    `spent` has the requests that were answered from the first figure to the last. An answer without
+    a row of its own found the figure as it was: requests up to it have no part in a later change.
+    A figure that falls a little, as answers overtake each other, counts as the lower one. What a
+    division leaves over goes to the largest share.
+    """
+    rises = _rises(figures)
+    found: dict[str | None, int] = defaultdict(int)
+    weights: dict[str | None, int] = defaultdict(int)
+    for each in spent:
+        weights[each.session] += each.value_picousd
+        change = rises.get(each.exchange_id, 0)
+        if change:
+            for session, part in _parts(change, weights, each.session).items():
+                found[session] += part
+        if change or each.is_answered:
+            weights.clear()
+    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0] or ""))
+    return {session: share for session, share in ranked if share}
+
+
+def _rises(figures: Sequence[Figure]) -> dict[str, int]:
+    """By how much each answer raised the figure, without what fell again later."""
+    lowest: list[int] = []
+    for each in reversed(figures):
+        used = each.used_ppm or 0
+        lowest.append(min(used, lowest[-1]) if lowest else used)
+    lowest.reverse()
+    steps = zip(figures[1:], lowest, lowest[1:], strict=False)
+    return {each.exchange_id: now - before for each, before, now in steps}
+
+
+def _parts(
+    change: int, weights: Mapping[str | None, int], session: str | None
+) -> dict[str | None, int]:
+    """A change shared by list value; without any, it belongs to the session that stated it."""
+    whole = sum(weights.values())
+    if not whole:
+        return {session: change}
+    parts = {each: change * value // whole for each, value in weights.items()}
+    largest = max(weights, key=lambda each: (weights[each], each or ""))
+    parts[largest] += change - sum(parts.values())
+    return parts
+
+
+def _spent(connection: Connection, last: Any, figures: Sequence[Figure]) -> list[Spent]:
+    """The requests of the limit's holder between its first figure and its last."""
+    r = requests.c
+    arrived = sa.func.coalesce(r.first_byte_at, r.settled_at, r.opened_at)
+    holder = sa.func.coalesce(r.account, r.key_fingerprint, "")
+    begin, end = figures[0].observed_at, figures[-1].observed_at
+    rows = connection.execute(
+        sa.select(arrived, r.session_id, r.list_value_picousd, r.id, r.http_status)
+        .where(
+            r.provider == last.provider,
+            holder == last.holder,
+            r.opened_at > begin - timedelta(days=1),
+            r.opened_at <= end,
+            arrived > begin,
+            arrived <= end,
+        )
+        .order_by(arrived, r.id)
+    )
+    return [
+        Spent(at, session, int(value or 0), one, status is not None and status < ERROR_STATUS_MIN)
+        for at, session, value, one, status in rows
+    ]
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,95 @@
+"""Pure. Limits of plans and keys, as a table and as one line."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from ledger.figures.limits import Limit
+from ledger.reports.layout import Column, Table, layout
+from ledger.text.printable import printable
+
+METHOD = "full at: at the mean pace since the first answer of the window, if before its reset"
+SESSIONS_MAX = 3
+LINE_MAX = 3
+"""Windows of the one line."""
+
+
+def lines(found: Sequence[Limit], now: datetime, width: int) -> list[str]:
+    """The table, and how its figures come about."""
+    if not found:
+        return ["no answer has stated a limit yet"]
+    shown = layout(_table(found, now), width)
+    lines = [shown.heading, shown.rule, *shown.rows]
+    if any(each.full_at for each in found):
+        lines += textwrap.wrap(METHOD, max(width, 20))
+    return lines
+
+
+def one_line(found: Sequence[Limit], now: datetime) -> str:
+    """For a status bar: `5h 42% (resets in 2 h 10 min) · 7d 81% (full in 9 h)`."""
+    plans = [each for each in found if each.kind == "plan" and each.used_ppm is not None]
+    plans.sort(key=lambda each: -(each.used_ppm or 0))
+    return " · ".join(_short(each, now) for each in plans[:LINE_MAX]) or "no limits known"
+
+
+def _short(limit: Limit, now: datetime) -> str:
+    text = f"{printable(limit.window)} {percent(limit.used_ppm)}"
+    if limit.full_at is not None:
+        return f"{text} (full in {_in(limit.full_at, now)})"
+    return f"{text} (resets in {_in(limit.resets_at, now)})" if limit.resets_at else text
+
+
+def _table(found: Sequence[Limit], now: datetime) -> Table:
+    return Table(
+        columns=(
+            Column(name="provider", heading="Provider", is_number=False),
+            Column(name="window", heading="Window", is_number=False),
+            Column(name="used", heading="Used"),
+            Column(name="remaining", heading="Left", drop=3),
+            Column(name="resets", heading="Resets in"),
+            Column(name="full", heading="Full in", drop=1),
+            Column(name="status", heading="Status", is_number=False, drop=2),
+            Column(name="key", heading="Key", is_number=False, drop=5),
+            Column(name="sessions", heading="Used by", is_number=False, drop=4),
+        ),
+        rows=tuple(
+            (
+                each.provider,
+                each.window,
+                percent(each.used_ppm),
+                "" if each.remaining is None else f"{each.remaining:,}",
+                _in(each.resets_at, now),
+                _in(each.full_at, now),
+                each.status or "",
+                (each.key or "")[:8],
+                ", ".join(_sessions(each)),
+            )
+            for each in found
+        ),
+    )
+
+
+def _sessions(limit: Limit) -> Iterator[str]:
+    for session, share in [*limit.shares_ppm.items()][:SESSIONS_MAX]:
+        yield f"{(session or '(none)')[:12]} {share / 10_000:.1f}"
+    if (more := len(limit.shares_ppm) - SESSIONS_MAX) > 0:
+        yield f"{more:,} more"
+
+
+def percent(ppm: int | None) -> str:
+    """A used share: `42%`, below 10 `3.5%`; nothing if it is not known."""
+    if ppm is None:
+        return ""
+    return f"{ppm / 10_000:.1f}%" if 0 < ppm < 100_000 else f"{ppm / 10_000:.0f}%"
+
+
+def _in(moment: datetime | None, now: datetime) -> str:
+    if moment is None:
+        return ""
+    minutes = int((moment - now).total_seconds() // 60)
+    if minutes < 0:
+        return "now"
+    hours, rest = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24} d {hours % 24} h"
+    return f"{hours} h {rest:02} min" if hours else f"{rest} min"

@@ -1,0 +1,231 @@
+"""A simulated day of limits, on both databases; and that shares add up, whatever the figures."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from addon.cli import application
+from ledger.figures import limits
+from ledger.figures.limits import Figure, Spent
+from ledger.model.quota import Quota, QuotaKind
+from ledger.model.reading import UsageSource
+from ledger.model.usage import Usage
+from ledger.reports import limits_text
+from ledger.store import db
+from ledger.sync import merging
+from tests.ledger.written import NOON, opened, reading, row, settled, writing
+
+HOUR = timedelta(hours=1)
+FIRST_RESET = NOON + 5 * HOUR
+SECOND_RESET = FIRST_RESET + 5 * HOUR
+
+
+def stated(percent, resets_at, window="5h", **more):
+    facts: dict[str, Any] = {"window_minutes": 300, "status": "allowed"} | more
+    return Quota(
+        window=window,
+        window_name=window,
+        kind=QuotaKind.PLAN,
+        used_ppm=None if percent is None else int(percent * 10_000),
+        resets_at=resets_at,
+        **facts,
+    )
+
+
+def answered(name, minutes, session, key, quotas, tokens=100, **more):
+    """An exchange of account `a` whose answer arrived at that minute."""
+    at = NOON + timedelta(minutes=minutes)
+    facts: dict[str, Any] = {"http_status": 200, "account": "a", "first_byte_at": at} | more
+    exchange = settled(
+        name, at=at, session_id=session, key_fingerprint=key, quotas=tuple(quotas), **facts
+    )
+    usage = Usage(input_tokens=tokens, cache_read_tokens=0, output_tokens=0)
+    return exchange, reading(exchange, usage=usage, usage_source=UsageSource.REPORTED)
+
+
+DAY = [
+    # What was used before the first answer, 10, belongs to nobody.
+    answered("1", 0, "s1", "k1", [stated(10, FIRST_RESET)]),
+    answered("2", 10, "s1", "k1", [stated(12, FIRST_RESET)]),
+    # The reset moves by 4 s, which is no change; the figure stands still: no row, and no share.
+    answered("3", 20, "s2", "k1", [stated(12, FIRST_RESET + timedelta(seconds=4))]),
+    # The login of the next hour has another key; the account is the same.
+    answered("4", 70, "s2", "k2", [stated(15, FIRST_RESET)]),
+    # Two refusals, which state no limit; the next change is shared by list value, 1 : 3.
+    answered("5", 75, "s3", "k2", [], tokens=100, http_status=529),
+    answered("6", 80, "s2", "k2", [stated(19, FIRST_RESET)], tokens=300),
+    # A new window: its first figure belongs to nobody.
+    answered("7", 310, "s1", "k2", [stated(1, SECOND_RESET)]),
+    answered("8", 320, "s3", "k2", [stated(4.5, SECOND_RESET)]),
+    # Used up, and going on from credits.
+    answered("9", 330, "s3", "k2", [
+        stated(100, SECOND_RESET, status="rejected"),
+        stated(3, None, window="overage", window_minutes=None),
+    ]),
+]  # fmt: skip
+
+
+def play(url, entries):
+    with writing(url) as written:
+        for exchange, read in entries:
+            assert written.settle(exchange, read).committed
+    return db.open_engine(url)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def engine(request, tmp_path_factory):
+    url = f"sqlite:///{tmp_path_factory.mktemp('limits') / 'ledger.sqlite3'}"
+    engine = play(url, DAY)
+    if request.param == "postgresql":
+        request.getfixturevalue("administer")("CREATE DATABASE limits")
+        target = request.getfixturevalue("postgres_server")("limits")
+        db.ensure(target).dispose()
+        merging.sync(url, target)
+        engine.dispose()
+        engine = db.open_engine(target)
+    yield engine
+    engine.dispose()
+
+
+def of(engine, minutes, window="5h", **more):
+    found = limits.limits(engine, NOON + timedelta(minutes=minutes), **more)
+    (limit,) = [each for each in found if each.window == window]
+    return limit
+
+
+def test_a_row_only_where_a_figure_changed(engine):
+    kept = "SELECT exchange_id FROM quotas WHERE \"window\" = '5h' ORDER BY observed_at"
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql(kept).scalars().all()
+    assert found == ["1", "2", "4", "6", "7", "8", "9"]
+
+
+def test_the_last_window(engine):
+    limit = of(engine, 331)
+    assert (limit.used_ppm, limit.status, limit.window_minutes) == (1_000_000, "rejected", 300)
+    assert limit.resets_at == SECOND_RESET
+    assert limit.full_at == limit.observed_at
+    assert dict(limit.shares_ppm) == {"s3": 990_000}
+
+
+def test_after_a_reset_without_an_answer_nothing_is_known(engine):
+    limit = of(engine, 700)
+    assert limit.status == "reset"
+    assert limit.as_json()["used_percent"] is None
+    assert (limit.full_at, limit.remaining, dict(limit.shares_ppm)) == (None, None, {})
+
+
+def test_keys_and_providers(engine):
+    assert of(engine, 331, key="k2").used_ppm == 1_000_000
+    assert limits.limits(engine, NOON + 6 * HOUR, provider="other") == []
+    assert limits.limits(engine, NOON + timedelta(days=40)) == []
+
+
+def test_shares_of_the_first_window(tmp_path):
+    engine = play(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", DAY[:6])
+    limit = of(engine, 90)
+    engine.dispose()
+    # 10 -> 12 s1; 12 -> 15 s2; 15 -> 19 shared 1 : 3 by s3 and s2.
+    assert dict(limit.shares_ppm) == {"s2": 60_000, "s1": 20_000, "s3": 10_000}
+    # 9 points in 80 minutes: the other 81 take 12 hours, and it resets before that.
+    assert limit.full_at is None
+    assert limit.as_json() == {
+        "provider": "example",
+        "key": "k2",
+        "window": "5h",
+        "window_minutes": 300,
+        "kind": "plan",
+        "used_percent": 19.0,
+        "limit": None,
+        "remaining": None,
+        "resets_at": "2026-11-02T17:00:00Z",
+        "status": "allowed",
+        "observed_at": "2026-11-02T13:20:00Z",
+        "full_at": None,
+        "sessions": [
+            {"session_id": "s2", "percent_points": 6.0},
+            {"session_id": "s1", "percent_points": 2.0},
+            {"session_id": "s3", "percent_points": 1.0},
+        ],
+    }
+
+
+def test_a_rate_is_told_from_its_limit_and_what_remains(tmp_path):
+    rate = Quota(
+        window="requests", window_name="requests", kind=QuotaKind.RATE, limit=200, remaining=150
+    )
+    exchange, read = answered("r", 0, "s", "k", [rate], retry_after_ms=1_500, http_status=429)
+    engine = play(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", [(exchange, read)])
+    (limit,) = limits.limits(engine, NOON + HOUR)
+    waited = row(engine, "SELECT retry_after_ms, account FROM requests")
+    engine.dispose()
+    assert (limit.kind, limit.used_ppm, limit.remaining) == ("rate", 250_000, 150)
+    assert tuple(waited) == (1_500, "a")
+
+
+def test_replaying_adds_no_row(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    play(url, DAY).dispose()
+    engine = play(url, DAY)
+    assert tuple(row(engine, "SELECT COUNT(*) FROM quotas")) == (8,)
+    engine.dispose()
+
+
+def test_the_command(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    play(url, [answered("1", 0, "s1", "k1", [stated(10, FIRST_RESET)])]).dispose()
+    runner = CliRunner()
+    assert runner.invoke(
+        application(), ["limits", "--ledger", url, "--format", "json"]
+    ).stdout.startswith("[")
+    assert (
+        "no limits known"
+        in runner.invoke(application(), ["limits", "--line", "--ledger", url]).stdout
+    )
+
+
+def test_texts(engine):
+    now = NOON + timedelta(minutes=331)
+    found = limits.limits(engine, now)
+    assert limits_text.one_line(found, now) == "5h 100% (full in now) · overage 3.0%"
+    lines = limits_text.lines(found, now, 120)
+    assert "s3 99.0" in "\n".join(lines)
+    assert max(map(len, limits_text.lines(found, now, 60))) <= 60
+    assert limits_text.lines([], now, 80) == ["no answer has stated a limit yet"]
+
+
+def test_an_opened_exchange_has_no_limits(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    with writing(url) as written:
+        written.open(opened("o"))
+    engine = db.open_engine(url)
+    assert limits.limits(engine, NOON) == []
+    engine.dispose()
+
+
+answers = st.lists(
+    st.tuples(st.integers(0, 1_100_000), st.sampled_from(["a", "b", None]), st.integers(0, 10**12)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(drawn=answers, refused=st.sets(st.integers(0, 29)))
+def test_shares_add_up_to_the_last_figure_less_the_first(drawn, refused):
+    at = [NOON + timedelta(minutes=n) for n in range(len(drawn))]
+    figures = [Figure(at[n], ppm, None, str(n)) for n, (ppm, _, _) in enumerate(drawn)]
+    window = limits.window_of(figures)
+    begin = len(figures) - len(window)
+    spent = [
+        Spent(at[n], session, value, str(n), n not in refused)
+        for n, (_, session, value) in enumerate(drawn)
+        if n > begin
+    ]
+    found = limits.shares(window, spent)
+    used = [each.used_ppm or 0 for each in window]
+    assert sum(found.values()) == used[-1] - min(used)
+    assert all(share > 0 for share in found.values())
