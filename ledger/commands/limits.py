@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption
-from ledger.commands.output import console
+from ledger.commands.options import Format, LedgerOption, NamesOption
+from ledger.commands.output import console, print_line, write
 from ledger.commands.why import Form
 
 EVERY_SECONDS = 5.0
@@ -29,6 +29,13 @@ def limits(
     line: Annotated[
         bool, typer.Option("--line", help="One line for a status bar: the fullest plan windows.")
     ] = False,
+    plans: Annotated[
+        bool,
+        typer.Option(
+            "--plans", help="By month: what each plan covered at list prices, against its price."
+        ),
+    ] = False,
+    names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
     """How much of plans and rate limits is used, when they reset, and who used them.
@@ -38,6 +45,9 @@ def limits(
     percent points of the limit: each change from one answer to the next belongs to the sessions
     answered between them, by list value.
     """
+    if plans:
+        _plans(form, key, provider, names, ledger)
+        return
     from ledger.figures import limits as figures
     from ledger.figures.queries import existing_ledger
     from ledger.reports import limits_text
@@ -57,3 +67,23 @@ def limits(
                 return
             sys.stdout.flush()
             time.sleep(EVERY_SECONDS)
+
+
+def _plans(
+    form: Form, key: str | None, provider: str | None, names: str | None, ledger: str | None
+) -> None:
+    """Prices of plans stand in the names file, as [[plan]]."""
+    from ledger.commands.scope import scope_of
+    from ledger.figures import plans
+    from ledger.figures.queries import existing_ledger
+    from ledger.reports import limits_text
+
+    only = [f"{word}={value}" for word, value in (("key", key), ("provider", provider)) if value]
+    with existing_ledger(ledger) as engine:
+        months = plans.plan_months(engine, scope_of(None, None, only, names))
+    document = [each.as_json() for each in months]
+    write(Format(form.value), limits_text.plan_table(months), document, "Plans by month")
+    if form is Form.TABLE:
+        print_line(plans.METHOD if months else "no plan covers a recorded request")
+        if any(each.picousd_per_month is None for each in months):
+            print_line("[[plan]] with usd_per_month in the names file gives a plan its price")

@@ -160,19 +160,25 @@ def order(by: tuple[str, ...], times: Iterable[str]) -> Callable[[Row], tuple[An
 
     if by and by[0] in times:
         return name
-    return lambda row: (-(row.figures.cost_picousd or 0), -row.figures.requests, name(row))
+    return lambda row: (*_by_cost(row), name(row))
 
 
 def top_of(rows: list[Row], top: int | None) -> list[Row]:
-    """The first rows, and the rest as one row, so that the rows still sum to the total."""
+    """The rows that cost most, in their order, and the rest as one row, so that the rows still sum
+    to the total."""
     if top is None or len(rows) <= top:
         return rows
-    rest = rows[top:]
+    ranked = sorted(range(len(rows)), key=lambda place: (*_by_cost(rows[place]), place))
+    kept, rest = sorted(ranked[:top]), [rows[place] for place in ranked[top:]]
     return [
-        *rows[:top],
+        *(rows[place] for place in kept),
         Row(
             key=(None,) * len(rest[0].key),
             figures=total_of(row.figures for row in rest),
             merged=len(rest),
         ),
     ]
+
+
+def _by_cost(row: Row) -> tuple[int, int]:
+    return -(row.figures.cost_picousd or 0), -row.figures.requests

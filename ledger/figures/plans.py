@@ -6,9 +6,10 @@ not known. A window was hit where an answer said that it was used up, or refused
 that was hit several times before its reset counts once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,10 +18,10 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.figures.figures import Figures
 from ledger.figures.queries import groups
-from ledger.model.money import PICOUSD_PER_USD
+from ledger.model.money import PICOUSD_PER_USD, usd_text
 from ledger.settings.names import Facts, Plan
-from ledger.store.scope import Scope, snapshot
-from ledger.store.tables import exchanges
+from ledger.store.scope import Scope, snapshot, within
+from ledger.store.tables import exchanges, quotas
 from ledger.text.origins import host_of
 
 METHOD = (
@@ -28,6 +29,8 @@ METHOD = (
     "prices, by the prices of their own day"
 )
 USED_UP_PPM = 1_000_000
+HALF_A_MINUTE = timedelta(seconds=30)
+CENT = Decimal("0.01")
 _BY = ("day", "provider", "key", "origin", "agent")
 
 type _Month = tuple[str, str]
@@ -47,8 +50,7 @@ class PlanMonth:
     is_lower_bound: bool
     """Something that it covered has no price."""
     requests: int
-    windows_hit: int | None
-    """None: this ledger keeps no quotas."""
+    windows_hit: int
 
     @property
     def ratio(self) -> Decimal | None:
@@ -56,6 +58,18 @@ class PlanMonth:
         if not self.picousd_per_month or self.list_value_picousd is None:
             return None
         return Decimal(self.list_value_picousd) / self.picousd_per_month
+
+    def as_json(self) -> dict[str, Any]:
+        """The document for machines; amounts are exact."""
+        return {
+            "plan": self.plan,
+            "month": self.month,
+            "usd_per_month": _usd(self.picousd_per_month),
+            "list_value_usd": _usd(self.list_value_picousd),
+            "ratio": None if self.ratio is None else self.ratio.quantize(CENT),
+            "requests": self.requests,
+            "windows_hit": self.windows_hit,
+        }
 
 
 def plan_months(engine: Engine, scope: Scope) -> list[PlanMonth]:
@@ -88,7 +102,7 @@ def plan_months(engine: Engine, scope: Scope) -> list[PlanMonth]:
             list_value_picousd=figures.covered_value_picousd,
             is_lower_bound=bool(figures.unlisted),
             requests=figures.requests,
-            windows_hit=None if hit is None else hit.get((name, month), 0),
+            windows_hit=hit[name, month],
         )
         for (name, month), figures in sorted(found.items())
     ]
@@ -106,52 +120,37 @@ def _facts(
     )
 
 
-def _windows_hit(connection: Connection, scope: Scope) -> Mapping[_Month, int] | None:
-    """Windows that were used up, by plan and month; None without a table `quotas`."""
-    if not sa.inspect(connection).has_table("quotas"):
-        return None
-    e = exchanges.c
-    quotas = sa.table(
-        "quotas",
-        *(sa.column(name) for name in ("exchange_id", "window", "kind", "used_ppm", "status")),
-        sa.column("opened_at", e.opened_at.type),
-        sa.column("resets_at", e.opened_at.type),
-    )
-    q = quotas.c
-    period = [q.opened_at >= scope.since] if scope.since else []
-    period += [q.opened_at < scope.until] if scope.until else []
+def _windows_hit(connection: Connection, scope: Scope) -> Counter[_Month]:
+    """Windows that were used up, by plan and month."""
+    q, e = quotas.c, exchanges.c
     rows = connection.execute(
         sa.select(
-            q.opened_at,
+            q.observed_at,
+            q.holder,
             q.window,
             q.resets_at,
-            e.provider,
-            e.key_fingerprint,
-            e.key_hint,
-            e.origin,
-            e.agent,
+            *(e[name] for name in ("provider", "key_fingerprint", "key_hint", "origin", "agent")),
         )
         .select_from(quotas.join(exchanges, (e.opened_at == q.opened_at) & (e.id == q.exchange_id)))
         .where(
             q.kind == "plan",
             sa.or_(q.used_ppm >= USED_UP_PPM, q.status == "rejected"),
-            *period,
+            *within(scope, q.opened_at),
         )
     )
-    seen: set[tuple[Any, ...]] = set()
-    found: dict[_Month, int] = {}
+    seen: set[tuple[str, str, str, str]] = set()
+    found: Counter[_Month] = Counter()
     for row in rows:
-        day = row.opened_at.astimezone(UTC).date()
-        plan = scope.names.plan_of(
-            _facts(str(day), row.key_fingerprint, row.key_hint, row.origin, row.agent)
-        )
-        name = plan.name if plan else str(row.provider)
-        # The key of a login changes every day, and the plan does not.
-        window = (name, row.window, row.resets_at or day)
+        day = str(row.observed_at.date())
+        facts = _facts(day, row.key_fingerprint, row.key_hint, row.origin, row.agent)
+        plan = scope.names.plan_of(facts)
+        name = plan.name if plan else row.provider
+        # Answers round the reset: it moves by seconds and is the same.
+        reset = f"{row.resets_at + HALF_A_MINUTE:%Y-%m-%d %H:%M}" if row.resets_at else day
+        window = (name, row.holder, row.window, reset)
         if window not in seen:
             seen.add(window)
-            month = (name, f"{day:%Y-%m}")
-            found[month] = found.get(month, 0) + 1
+            found[name, day[:7]] += 1
     return found
 
 
@@ -176,3 +175,7 @@ def _price_of(plan: Plan | None) -> int | None:
     if plan is None or plan.usd_per_month is None:
         return None
     return int(Decimal(plan.usd_per_month) * PICOUSD_PER_USD)
+
+
+def _usd(picousd: int | None) -> Decimal | None:
+    return None if picousd is None else Decimal(usd_text(picousd))

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from ledger.figures.limits import Limit
-from ledger.reports.layout import Column, Table, layout
+from ledger.figures.plans import PlanMonth
+from ledger.reports.layout import Amount, Cell, Column, Table, layout
 from ledger.text.printable import printable
 
 METHOD = "full at: at the mean pace since the first answer of the window, if before its reset"
@@ -23,6 +24,32 @@ def lines(found: Sequence[Limit], now: datetime, width: int) -> list[str]:
     if any(each.full_at for each in found):
         lines += textwrap.wrap(METHOD, max(width, 20))
     return lines
+
+
+def plan_table(months: Sequence[PlanMonth]) -> Table:
+    """Plans by month; a list value with unpriced lines is a lower bound."""
+    headings = ("Plan", "Month", "Requests", "List value", "Price", "Ratio", "Windows hit")
+    return Table(
+        columns=tuple(
+            Column(name=name, heading=name, is_number=place > 1)
+            for place, name in enumerate(headings)
+        ),
+        rows=tuple(_plan_cells(each) for each in months),
+    )
+
+
+def _plan_cells(one: PlanMonth) -> tuple[Cell, ...]:
+    mark = "≥ " if one.is_lower_bound else ""
+    value, price, ratio = one.list_value_picousd, one.picousd_per_month, one.ratio
+    return (
+        one.plan,
+        one.month,
+        one.requests,
+        None if value is None else Amount(picousd=value, mark=mark),
+        None if price is None else Amount(picousd=price),
+        None if ratio is None else f"{mark}{ratio:.2f}",
+        one.windows_hit,
+    )
 
 
 def one_line(found: Sequence[Limit], now: datetime) -> str:

@@ -66,3 +66,14 @@ def test_top_rows_and_the_rest_add_up_to_all(costs, top):
     rows = [row(str(place), cost, count) for place, (cost, count) in enumerate(costs)]
     whole = sum((each.figures for each in rows), Figures())
     assert sum((each.figures for each in top_of(rows, top)), Figures()) == whole
+
+
+def test_the_top_rows_are_those_that_cost_most_in_their_own_order():
+    costs = {"1st": 5, "2nd": 9, "3rd": None, "4th": 7}
+    rows = [
+        Row(key=(day,), figures=Figures(requests=1, cost_picousd=cost))
+        for day, cost in costs.items()
+    ]
+    assert [row.key for row in top_of(rows, 2)] == [("2nd",), ("4th",), (None,)]
+    assert top_of(rows, 2)[-1].merged == 2
+    assert top_of(rows, 4) == rows

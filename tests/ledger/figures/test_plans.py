@@ -1,17 +1,21 @@
 """Plans by month, against figures worked out by hand."""
 
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from addon.cli import application
 from ledger.figures.plans import plan_months
 from ledger.maintenance import rollup
 from ledger.model.reading import Billing, UsageSource
 from ledger.settings.names import read
 from ledger.store import db
 from ledger.store.scope import Scope
+from ledger.store.tables import quotas
 from tests.ledger.written import COST, charge, put, reading, settled, whole
 
 NAMES, _ = read(
@@ -83,3 +87,56 @@ def test_plans_by_month(ledger, is_rolled):
 def test_a_ledger_without_plans(new_sqlite):
     with db.disposing(db.open_engine(new_sqlite())) as engine:
         assert plan_months(engine, Scope()) == []
+
+
+def stated(window, used_ppm, resets_at, *, kind="plan", status=None):
+    """A row of quotas."""
+    return {
+        "kind": kind,
+        "window": window,
+        "window_name": window,
+        "provider": "example",
+        "holder": "account",
+        "used_ppm": used_ppm,
+        "status": status,
+        "resets_at": resets_at,
+    }
+
+
+def test_the_command(new_sqlite, tmp_path):
+    names = tmp_path / "names.toml"
+    names.write_text('[[plan]]\nname = "Max"\nusd_per_month = 0.000001\nkey_hint = "1a2b"\n')
+    url = new_sqlite()
+    words = ["limits", "--names", str(names), "--ledger", url]
+    with db.disposing(db.open_engine(url)) as engine:
+        windows = [
+            # The reset moves by a second; another window is used up, and a rate is no plan.
+            stated("5h", 1_000_000, moment(9) + timedelta(hours=2)),
+            stated("5h", 1_010_000, moment(9) + timedelta(hours=2, seconds=1)),
+            stated("5h", 990_000, moment(9) + timedelta(hours=7)),
+            stated("7d", 400_000, moment(9) + timedelta(days=3), status="rejected"),
+            stated("tokens", 1_000_000, None, kind="rate"),
+        ]
+        for number, window in enumerate(windows):
+            at = moment(9) + timedelta(minutes=number)
+            first = {} if number else {"billing": Billing.PLAN}
+            put(engine, whole(settled(f"e{number}", at=at, key_hint="1a2b"), **first))
+            with db.writing(engine) as connection:
+                of = {"opened_at": at, "observed_at": at, "exchange_id": f"e{number}"}
+                connection.execute(quotas.insert().values(**window, **of))
+    found = CliRunner().invoke(application(), [*words, "--plans", "--format", "json"])
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout) == [
+        {
+            "plan": "Max",
+            "month": "2026-09",
+            "usd_per_month": 1e-6,
+            "list_value_usd": COST / 1e12,
+            "ratio": 0.0,
+            "requests": 1,
+            "windows_hit": 2,
+        }
+    ]
+    found = CliRunner().invoke(application(), [*words, "--plans"])
+    assert "Max   2026-09         1" in found.stdout
+    assert "ratio: list value of a month / price of the plan" in found.stderr
