@@ -67,10 +67,11 @@ class Asked:
     diagnosis: str | None = None
     """What the provider says that broke the cache, in its own word."""
 
-    @property
-    def owner(self) -> str | None:
-        """Whose cache it is, as far as it is known."""
-        return self.account or self.key
+    def shares_cache(self, other: "Asked") -> bool:
+        """Whether both have one cache, as far as it is known: that of an account, else of a key."""
+        if self.account and other.account:
+            return self.account == other.account
+        return self.key == other.key
 
     @property
     def cache(self) -> Cache:
@@ -186,7 +187,7 @@ def _reason(now: _Before, before: _Before) -> Reason:
         end = now.prefixes.index(before.kept)
         if not any(0 <= at - end < cache.look_back for at, _ in now.marks):
             return Reason.NO_BREAKPOINT
-    return Reason.ACCOUNT if asked.owner != before.asked.owner else Reason.UNEXPLAINED
+    return Reason.UNEXPLAINED if asked.shares_cache(before.asked) else Reason.ACCOUNT
 
 
 def _never_cached(now: _Before, before: _Before) -> Verdict:
@@ -210,12 +211,15 @@ def _nearest(now: _Before, history: Sequence[_Before]) -> _Before | None:
     After a request for another model or with another key, it is the one before that, if this one
     continues it. A side task that shares less than half with this request is no predecessor.
     """
-    who = (now.asked.model, now.asked.owner)
     prefixes = set(now.prefixes)
+
+    def is_ours(each: _Before) -> bool:
+        return each.asked.model == now.asked.model and each.asked.shares_cache(now.asked)
+
     longest = max(reversed(history), key=lambda each: each.size, default=None)
     if (
         longest is not None
-        and (longest.asked.model, longest.asked.owner) == who
+        and is_ours(longest)
         and longest.prefixes
         and longest.prefixes[-1] in prefixes
     ):
@@ -229,9 +233,9 @@ def _nearest(now: _Before, history: Sequence[_Before]) -> _Before | None:
             continue
         if shared >= best:
             best, found = shared, each
-        if shared >= most and (each.asked.model, each.asked.owner) == who:
+        if shared >= most and is_ours(each):
             most, ours = shared, each
-    is_another = found is not None and (found.asked.model, found.asked.owner) != who
+    is_another = found is not None and not is_ours(found)
     return ours if is_another and ours is not None and ours.kept in prefixes else found
 
 

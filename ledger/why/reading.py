@@ -107,6 +107,7 @@ def _asked(
                     input_tokens=row.input_tokens,
                     read_tokens=row.cache_read_tokens or 0,
                     write_tokens=row.cache_write_tokens or 0,
+                    account=row.account,
                     diagnosis=row.cache_diagnosis,
                 ),
             )
@@ -114,7 +115,7 @@ def _asked(
 
 _READ = (
     *("opened_at", "id", "provider", "dialect", "model", "key_fingerprint", "session_id"),
-    *("input_tokens", "cache_read_tokens", "cache_write_tokens", "cache_diagnosis"),
+    *("input_tokens", "cache_read_tokens", "cache_write_tokens", "cache_diagnosis", "account"),
 )
 _PRICED = ("origin", "path", "service_tier", "response_model", "request_model")
 _USED = (

@@ -50,26 +50,31 @@ class Simulation:
         self._entries: OrderedDict[tuple[str | None, bytes], _Entry] = OrderedDict()
         self._tokens: OrderedDict[tuple[str | None, bytes], int] = OrderedDict()
         """How many tokens a prefix is, by the provider's count."""
+        self._accounts: dict[str | None, str] = {}
+        """Key -> the account that was named last with it."""
 
     def ask(self, asked: Asked) -> Cached:
         """What the next request reads and writes."""
         if self._breakpoints is Breakpoints.OFF or not asked.segments.parts:
             return Cached()
         cache = cache_of(asked.dialect, self._model, asked.opened_at)
+        if asked.account:
+            self._accounts[asked.key] = asked.account
+        owner = self._accounts.get(asked.key, asked.key)
         prefixes = asked.segments.prefixes()
         own = marks(asked.segments)
-        tokens = self._counted(asked, prefixes, own)
+        tokens = self._counted(asked, owner, prefixes, own)
         if not cache.breakpoints:
             ends = [(at, 0) for at in range(len(prefixes))]
         elif self._breakpoints is Breakpoints.ON:
             ends = [*own, (len(prefixes) - 1, max((ttl for _, ttl in own), default=1))]
         else:
             ends = own
-        found = self._found(asked, cache, prefixes, ends)
+        found = self._found(asked, owner, cache, prefixes, ends)
         kept = [(at, ttl) for at, ttl in ends if tokens[at] >= cache.tokens_min]
         for at, ttl in kept:
             lifetime = cache.lifetime(ttl)
-            self._keep((asked.owner, prefixes[at]), _Entry(asked.opened_at, lifetime))
+            self._keep((owner, prefixes[at]), _Entry(asked.opened_at, lifetime))
         read = 0 if found is None else tokens[found] // cache.step * cache.step
         end = max((tokens[at] for at, _ in kept), default=0) // cache.step * cache.step
         write = max(0, end - read)
@@ -77,14 +82,19 @@ class Simulation:
         return Cached(min(read, asked.input_tokens), write, min(write, max(0, ends_1h - read)))
 
     def _found(
-        self, asked: Asked, cache: Cache, prefixes: list[bytes], ends: list[tuple[int, int]]
+        self,
+        asked: Asked,
+        owner: str | None,
+        cache: Cache,
+        prefixes: list[bytes],
+        ends: list[tuple[int, int]],
     ) -> int | None:
         """The place of the longest prefix that is in the cache; it is used again."""
         places = {
             at for end, _ in ends for at in range(end, max(-1, end - max(1, cache.look_back)), -1)
         }
         for at in sorted(places, reverse=True):
-            key = (asked.owner, prefixes[at])
+            key = (owner, prefixes[at])
             entry = self._entries.get(key)
             if entry is not None and asked.opened_at - entry.used_at <= entry.lifetime:
                 self._keep(key, entry._replace(used_at=asked.opened_at))
@@ -98,10 +108,14 @@ class Simulation:
             self._entries.popitem(last=False)
 
     def _counted(
-        self, asked: Asked, prefixes: list[bytes], own: list[tuple[int, int]]
+        self,
+        asked: Asked,
+        owner: str | None,
+        prefixes: list[bytes],
+        own: list[tuple[int, int]],
     ) -> list[int]:
         """The tokens of each prefix."""
-        owner, total = asked.owner, asked.input_tokens
+        total = asked.input_tokens
         bytes_all = sum(each.size for each in asked.segments.parts) or 1
         self._count((owner, prefixes[-1]), total)
         cached = asked.read_tokens + asked.write_tokens

@@ -160,7 +160,7 @@ def account(s: Session, _: int) -> None:
 
 
 def organization(s: Session, _: int) -> None:
-    s.account = "another"
+    s.key, s.account = "another", "another"
 
 
 def no_breakpoint(s: Session, _: int) -> None:

@@ -67,6 +67,22 @@ def test_another_key_of_one_organization_is_no_cause(provider):
     assert [each.reason for each in found[1:]] == [Reason.HIT] * 5
 
 
+def test_another_organization_is_named():
+    session, judge = Session(1, PROVIDERS["openai"]), Judge()
+    session.account = "one"
+    judge.judge(session.ask())
+    session.account = "two"
+    assert judge.judge(session.ask()).reason is Reason.ACCOUNT
+
+
+def test_an_account_that_is_named_at_times_is_no_other():
+    session, judge = Session(1, PROVIDERS["openai"]), Judge()
+    for account in (None, "one", None, "one"):
+        session.cached.clear()
+        verdict = judge.judge(replace(session.ask(), account=account))
+    assert verdict.reason is Reason.UNEXPLAINED
+
+
 def test_what_the_provider_says_counts():
     for word, reason, kind in (
         ("tools_changed", Reason.CHANGED, "tools"),

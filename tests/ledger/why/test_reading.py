@@ -47,6 +47,8 @@ def recorded(url: str, name: str, turns: int = 5) -> None:
                 request_model=provider.model,
                 response_model=provider.model,
                 session_id="s",
+                key_fingerprint=f"key {number}",
+                account="the organization of all keys",
                 segments=parts,
             )
             read = reading(exchange)

@@ -1,5 +1,7 @@
 """What is simulated is what was recorded, and caches can be thought on and off."""
 
+from dataclasses import replace
+
 import pytest
 
 from ledger.model.segments import Kind
@@ -48,6 +50,15 @@ def test_a_lifetime_of_an_hour_is_written_apart():
     cache = Simulation(session.model, Breakpoints.AS_SENT)
     asked = session.ask()
     assert cache.ask(asked) == Cached(0, asked.input_tokens, asked.input_tokens)
+
+
+def test_keys_of_one_account_share_a_cache():
+    session = Session(1, PROVIDERS["openai"])
+    cache = Simulation(session.model, Breakpoints.AS_SENT)
+    reads = []
+    for key, account in (("a", "one"), ("b", "one"), ("b", None), ("c", None)):
+        reads.append(cache.ask(replace(session.ask(), key=key, account=account)).read > 0)
+    assert reads == [False, True, True, False]
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
