@@ -16,7 +16,9 @@ from ledger.why.caches import Cache, cache_of
 
 HISTORY_MAX = 32
 """Earlier requests of a session that are compared: side tasks of an agent run in between."""
-SESSIONS_MAX = 5_000
+REQUESTS_MAX = 2_000
+"""Requests that are remembered, of all sessions, at 60 KB each at most. The session that asked
+longest ago is forgotten first."""
 _KINDS = {Kind.TOOLS: "tools", Kind.SYSTEM: "system", Kind.MESSAGES: "messages"}
 
 
@@ -100,13 +102,12 @@ class Verdict:
 class _Before:
     """An earlier request."""
 
-    __slots__ = ("asked", "digests", "marks", "prefixes", "size", "sizes")
+    __slots__ = ("asked", "marks", "prefixes", "size", "sizes")
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         self.prefixes = asked.segments.prefixes()
         self.sizes = {each.digest: each.size for each in asked.segments.parts}
-        self.digests = frozenset(self.sizes)
         self.size = sum(self.sizes.values())
         self.marks = marks(asked.segments)
 
@@ -130,17 +131,20 @@ class Judge:
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[tuple[str | None, str | None], deque[_Before]] = OrderedDict()
+        self._count = 0
 
     def judge(self, asked: Asked) -> Verdict:
         """The verdict on the next request."""
         key = (asked.provider, asked.session)
         history = self._sessions.setdefault(key, deque(maxlen=HISTORY_MAX))
         self._sessions.move_to_end(key)
-        if len(self._sessions) > SESSIONS_MAX:
-            self._sessions.popitem(last=False)
         now = _Before(asked)
         verdict = _verdict(now, history)
+        self._count += len(history) < HISTORY_MAX
         history.append(now)
+        while self._count > REQUESTS_MAX:
+            _, forgotten = self._sessions.popitem(last=False)
+            self._count -= len(forgotten)
         return verdict
 
 
@@ -198,7 +202,7 @@ def _never_cached(now: _Before, before: _Before) -> Verdict:
     if min(asked.input_tokens, before.asked.input_tokens) < asked.cache.tokens_min:
         return Verdict(asked=asked, reason=Reason.TOO_SHORT)
     if asked.cache.breakpoints and not before.marks:
-        shared = sum(before.sizes[each] for each in before.digests & now.digests)
+        shared = sum(before.sizes[each] for each in before.sizes.keys() & now.sizes.keys())
         total = sum(each.size for each in before.asked.segments.parts) or 1
         lost = before.asked.input_tokens * shared // total
         return Verdict(asked=asked, reason=Reason.NO_BREAKPOINT, lost_tokens=lost)
@@ -228,7 +232,7 @@ def _nearest(now: _Before, history: Sequence[_Before]) -> _Before | None:
     found: _Before | None = None
     ours: _Before | None = None
     for each in history:
-        shared = sum(each.sizes[digest] for digest in each.digests & now.digests)
+        shared = sum(each.sizes[digest] for digest in each.sizes.keys() & now.sizes.keys())
         if not shared or 2 * shared < min(now.size, each.size):
             continue
         if shared >= best:

@@ -1,7 +1,7 @@
 """Database. Reads requests with their segments, and adds up what cache misses cost, what fills the
 input, and what another model would have cost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -151,42 +151,59 @@ def rows(found: Iterator[Priced], by: str | None) -> list[dict[str, object]]:
 
     A column that is not the same in a whole group is None.
     """
-    groups: dict[tuple[str | None, ...], list[Priced]] = {}
+    groups: dict[tuple[str | None, ...], dict[str, Any]] = {}
     for each in found:
         one = each.verdict
         cause = (str(one.reason), one.how, one.kind, one.segment)
-        groups.setdefault((each.value(by),) if by else cause, []).append(each)
-    made = [_row(group, by) for group in groups.values()]
+        row = _row(each, by)
+        group = groups.setdefault((each.value(by),) if by else cause, row)
+        if group is not row:
+            _add(group, row)
+    made = [*groups.values()]
+    for group in made:
+        del group["dearest"]
+        picousd = group["list_value_usd"]
+        group["list_value_usd"] = None if picousd is None else picousd / PICOUSD_PER_USD
 
-    def order(row: dict[str, object]) -> tuple[float, int, str]:
-        return (-float(str(row["list_value_usd"] or 0)), -int(str(row["tokens"])), str(row))
+    def order(row: dict[str, Any]) -> tuple[float, int, str]:
+        return (-(row["list_value_usd"] or 0), -row["tokens"], str(row))
 
     return sorted(made, key=order)
 
 
-def _row(group: Sequence[Priced], by: str | None) -> dict[str, object]:
-    verdicts = [each.verdict for each in group]
-    lost = [each.lost_picousd for each in group]
-    known = [each for each in lost if each is not None]
-
-    def fixed(values: list[str | None]) -> str | None:
-        return values[0] if len(set(values)) == 1 else None
-
-    dearest = max(verdicts, key=lambda one: one.lost_tokens)
-    return ({by: group[0].value(by)} if by else {}) | {
-        "reason": fixed([str(one.reason) for one in verdicts]),
-        "how": fixed([one.how for one in verdicts]),
-        "segment": fixed([one.segment for one in verdicts]),
-        "kind": fixed([one.kind for one in verdicts]),
-        "name": fixed([one.name for one in verdicts]),
-        "session": fixed([one.asked.session for one in verdicts]),
-        "requests": len(verdicts),
-        "tokens": sum(one.lost_tokens for one in verdicts),
-        "list_value_usd": sum(known) / PICOUSD_PER_USD if known else None,
-        "first_at": instant_text(min(one.asked.opened_at for one in verdicts)),
-        "last_at": instant_text(max(one.asked.opened_at for one in verdicts)),
-        "example": dearest.asked.id,
+def _row(each: Priced, by: str | None) -> dict[str, Any]:
+    """The row of one request; its list value is in pico-USD."""
+    one, asked = each.verdict, each.verdict.asked
+    at = instant_text(asked.opened_at)
+    return ({by: each.value(by)} if by else {}) | {
+        "reason": str(one.reason),
+        "how": one.how,
+        "segment": one.segment,
+        "kind": one.kind,
+        "name": one.name,
+        "session": asked.session,
+        "requests": 1,
+        "tokens": one.lost_tokens,
+        "list_value_usd": each.lost_picousd,
+        "first_at": at,
+        "last_at": at,
+        "example": asked.id,
+        "dearest": one.lost_tokens,
     }
+
+
+def _add(group: dict[str, Any], row: dict[str, Any]) -> None:
+    for name in ("reason", "how", "segment", "kind", "name", "session"):
+        if group[name] != row[name]:
+            group[name] = None
+    group["requests"] += 1
+    group["tokens"] += row["tokens"]
+    if row["list_value_usd"] is not None:
+        group["list_value_usd"] = (group["list_value_usd"] or 0) + row["list_value_usd"]
+    group["first_at"] = min(group["first_at"], row["first_at"])
+    group["last_at"] = max(group["last_at"], row["last_at"])
+    if row["dearest"] > group["dearest"]:
+        group["example"], group["dearest"] = row["example"], row["dearest"]
 
 
 class Filled(NamedTuple):

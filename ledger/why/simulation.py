@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ledger.why.cache import Asked, marks
 from ledger.why.caches import Cache, cache_of
 
-ENTRIES_MAX = 500_000
+ENTRIES_MAX = 200_000
 """Prefixes that are remembered, about 150 bytes each; the longest unused is forgotten first."""
 
 

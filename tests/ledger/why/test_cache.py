@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ledger.model.segments import Kind
+from ledger.why import cache
 from ledger.why.cache import Judge, Reason, Verdict
 from ledger.why.caches import CACHES_FILE, cache_of, table
 from tests.ledger.why.sessions import BREAKS, PROVIDERS, Break, Session
@@ -115,6 +116,16 @@ def test_a_prompt_below_the_minimum_is_too_short():
 def test_a_whole_long_session_has_no_break_where_older_messages_are_joined(name):
     found = verdicts(Session(1, PROVIDERS[name], turns=200))
     assert {each.reason for each in found[1:]} == {Reason.HIT}
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr(cache, "REQUESTS_MAX", 10)
+    judge = Judge()
+    for seed in range(6):
+        session = Session(seed, PROVIDERS["openai"])
+        for _ in range(40 if seed == 5 else 4):
+            judge.judge(replace(session.ask(), session=f"s{seed}"))
+            assert judge._count == sum(map(len, judge._sessions.values())) <= 10
 
 
 def test_every_row_of_the_caches_names_its_pages_and_its_day():

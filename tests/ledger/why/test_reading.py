@@ -13,6 +13,7 @@ from ledger.model.segments import pack
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
+from ledger.sync import merging
 from tests.ledger.why.sessions import PROVIDERS, Provider, Session, changed
 from tests.ledger.written import put, reading, settled
 
@@ -148,3 +149,22 @@ def test_a_command_prints_what_another_model_would_have_cost(url):
     assert what_if("no-such-model")["list_value_usd"] is None
     assert what_if("no-such-model")["unpriced"] == 5
     assert "recorded $" in run(why.what_if, "--ledger", url, "--model", model).stdout
+
+
+@pytest.mark.postgres
+def test_both_databases_say_the_same(new_postgres, url):
+    """On PostgreSQL sums are numeric, moments are moments, and rows come from a server's cursor."""
+    other = new_postgres()
+    merging.sync(url, other)
+    commands: list[tuple[Any, list[str]]] = [
+        (why.cache, []),
+        (why.cache, ["--by", "key", "--since", "2026-11-02"]),
+        (why.context, []),
+        (why.what_if, ["--model", "claude-opus-4-5", "--cache", "on"]),
+    ]
+    for command, words in commands:
+        one, two = (
+            json.loads(run(command, "--ledger", each, "-f", "json", *words).stdout)
+            for each in (url, other)
+        )
+        assert one == two
