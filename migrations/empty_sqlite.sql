@@ -616,7 +616,7 @@ CREATE TABLE quotas (
 
 ;
 --
-CREATE INDEX ix_quotas_holder ON quotas (provider, holder, kind, window, observed_at);
+CREATE INDEX ix_quotas_holder ON quotas (kind, provider, holder, window, observed_at);
 --
 INSERT INTO alembic_version (version_num) VALUES ('0015');
 --

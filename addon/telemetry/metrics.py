@@ -7,7 +7,7 @@ there, so it is for watching, and the ledger's integers are for billing.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
@@ -15,9 +15,11 @@ from prometheus_client.registry import Collector
 from addon.telemetry.health import Health, problems
 from addon.telemetry.observed import Observed
 from ledger.model.money import PICOUSD_PER_USD
+from ledger.model.quota import PPM, Quota
 
 MODELS_MAX = 200
 PROVIDERS_MAX = 50
+LIMITS_MAX = 200
 """Distinct label values; an upstream can invent names without end."""
 LABEL_LENGTH_MAX = 100
 OTHER = "other"
@@ -65,6 +67,12 @@ class Metrics:
         self._degraded = self._counter(
             "degraded", "Exchanges that were passed on partly unread", ("provider",)
         )
+        self._limits: set[str] = set()
+        of_limit = ("provider", "holder", "kind", "window")
+        self._used = self._gauge("limit_used_ratio", "Used share of a limit, as stated", of_limit)
+        self._resets = self._gauge(
+            "limit_resets_timestamp_seconds", "When a limit resets, as stated", of_limit
+        )
         self._duration = self._histogram("duration_seconds", "Request to settling")
         self._first_token = self._histogram("time_to_first_token_seconds", "Request to first token")
         self._registry.register(HealthCollector(health, dropped_observations))
@@ -100,6 +108,18 @@ class Metrics:
                 self._list_value.labels(provider, model, one.billing).inc(value)
         if one.is_unpriced:
             self._unpriced.labels(provider, model).inc()
+        for quota in one.quotas:
+            self._observe_limit(provider, one.holder, quota)
+
+    def _observe_limit(self, provider: str, holder: str, quota: Quota) -> None:
+        key = f"{provider} {holder} {quota.kind} {quota.window}"
+        if quota.used is None or (key not in self._limits and len(self._limits) >= LIMITS_MAX):
+            return
+        self._limits.add(key)
+        labels = (provider, holder, quota.kind.value, quota.window)
+        self._used.labels(*labels).set(quota.used / PPM)
+        if quota.resets_at is not None:
+            self._resets.labels(*labels).set(quota.resets_at.timestamp())
 
     def close(self, timeout_seconds: float) -> None:
         """Nothing to flush: a scrape reads the current values."""
@@ -110,6 +130,16 @@ class Metrics:
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, text, labels, namespace="tokentee", registry=self._registry)
+
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
+        return Gauge(
+            name,
+            text,
+            labels,
+            namespace="tokentee",
+            registry=self._registry,
+            multiprocess_mode="mostrecent",
+        )
 
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(

@@ -7,7 +7,11 @@ from urllib.parse import urlsplit
 
 from ledger.model.charge import Charge, amounts_of
 from ledger.model.exchange import Exchange, Outcome
+from ledger.model.quota import Quota
 from ledger.model.reading import Reading, UsageSource
+
+HOLDER_LENGTH = 8
+"""Characters of a hash that tell accounts apart on a dashboard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,11 @@ class Observed:
     """What the reported tokens cost at list prices, whoever pays them."""
     is_unpriced: bool
     """Usage was reported and is billed by tokens, and some line of it has no price."""
+
+    quotas: tuple[Quota, ...] = ()
+    """What the answer stated of limits."""
+    holder: str = ""
+    """Whose these are: the beginning of the account's hash, or else of the key's."""
 
     @property
     def is_without_usage(self) -> bool:
@@ -112,6 +121,8 @@ def observed(exchange: Exchange, reading: Reading, charges: Sequence[Charge]) ->
         billing=reading.billing or "unknown",
         cost_picousd=amounts.cost_picousd,
         list_value_picousd=amounts.list_value_picousd,
+        quotas=exchange.quotas,
+        holder=(exchange.account or exchange.key_fingerprint or "")[:HOLDER_LENGTH],
         is_unpriced=not (amounts.is_complete or is_estimated or amounts.is_covered),
     )
 

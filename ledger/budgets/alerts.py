@@ -1,4 +1,4 @@
-"""Database. Which alerts are due, each once per budget, period and threshold.
+"""Database. Which alerts are due, each once per budget or limit, period and threshold.
 
 Several proxies may watch one ledger. A row of the table `alerts` is claimed before its alert is
 sent, and marked as sent afterwards. Another process may claim an alert again, up to ATTEMPTS_MAX
@@ -6,16 +6,18 @@ times, if its claim is older than CLAIM_SECONDS and not marked: the process that
 its destinations failed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from ledger.budgets.budgets import Budgets
+from ledger.budgets.budgets import Budgets, QuotaRule
 from ledger.budgets.spending import statuses
-from ledger.budgets.status import Status, period_text
+from ledger.budgets.status import Status, document, period_text
+from ledger.figures.limits import RESET_TOLERANCE, Limit, limits
 from ledger.reports.layout import short_usd
 from ledger.settings.names import Names
 from ledger.store import db
@@ -30,75 +32,137 @@ ATTEMPTS_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A threshold that a budget reached."""
+    """A threshold that a budget or a limit reached."""
 
-    status: Status
+    name: str
+    """With the period and the threshold, what an alert is claimed by."""
+    period_start: datetime
     threshold: int
     """In per cent of the limit."""
-
-    @property
-    def text(self) -> str:
-        """One line for people."""
-        status = self.status
-        forecast = status.forecast_picousd
-        end = f"; at this rate ~{short_usd(forecast)} at its end" if forecast is not None else ""
-        return (
-            f"budget {printable(status.budget.name)}, {period_text(status)}: "
-            f"{status.used_percent:.0f}% used, {short_usd(status.spent_picousd)} of "
-            f"{short_usd(status.budget.limit_picousd)} (threshold {self.threshold}%){end}"
-        )
+    text: str
+    """One line for people."""
+    data: Mapping[str, Any]
+    """For commands."""
 
 
 def claim_alerts(engine: Engine, budgets: Budgets, names: Names, now: datetime) -> list[Alert]:
     """The alerts that this process must send now; no other process sends them.
 
-    If a budget reached several thresholds since the last check, only the highest is sent; the lower
-    ones are marked as sent with it.
+    If a budget or a limit reached several thresholds since the last check, only the highest is
+    sent; the lower ones are marked as sent with it.
     """
+    reached = [_of_budget(each) for each in statuses(engine, budgets.budgets, names, now)]
+    if budgets.quotas:
+        reached += _of_limits(engine, budgets.quotas, now)
     due = []
-    for status in statuses(engine, budgets.budgets, names, now):
-        claimed = [each for each in status.reached if _claim(engine, status, each, now)]
-        if claimed:
-            due.append(Alert(status=status, threshold=claimed[-1]))
-            for lower in claimed[:-1]:
-                _mark(engine, status, lower, now)
+    for alerts_of_one in reached:
+        claimed = [each for each in alerts_of_one if _claim(engine, each, now)]
+        due += claimed[-1:]
+        mark_sent(engine, claimed[:-1], now)
     return due
 
 
 def mark_sent(engine: Engine, delivered: Iterable[Alert], now: datetime) -> None:
     """Record that alerts reached a destination, so that no process sends them again."""
     for alert in delivered:
-        _mark(engine, alert.status, alert.threshold, now)
+        with db.writing(engine) as connection:
+            connection.execute(sa.update(alerts).where(*_is(alert)).values(sent_at=now))
 
 
-def _claim(engine: Engine, status: Status, threshold: int, now: datetime) -> bool:
+def _of_budget(status: Status) -> list[Alert]:
+    """An alert for each threshold that a budget reached, the lowest first."""
+    forecast = status.forecast_picousd
+    end = f"; at this rate ~{short_usd(forecast)} at its end" if forecast is not None else ""
+    (data,) = document([status])["budgets"]
+    return [
+        Alert(
+            name=status.budget.name,
+            period_start=status.span.start,
+            threshold=threshold,
+            text=f"budget {printable(status.budget.name)}, {period_text(status)}: "
+            f"{status.used_percent:.0f}% used, {short_usd(status.spent_picousd)} of "
+            f"{short_usd(status.budget.limit_picousd)} (threshold {threshold}%){end}",
+            data=data,
+        )
+        for threshold in status.reached
+    ]
+
+
+def _of_limits(engine: Engine, rules: Sequence[QuotaRule], now: datetime) -> Iterator[list[Alert]]:
+    """The same for each limit, in its present window."""
+    for limit in limits(engine, now):
+        shares = {
+            share
+            for rule in rules
+            if rule.is_for(limit.provider, limit.window)
+            for share in rule.above
+        }
+        used = limit.used_ppm
+        if used is None or not shares:
+            continue
+        resets = f", resets at {limit.resets_at:%Y-%m-%d %H:%M} UTC" if limit.resets_at else ""
+        full = f", full at {limit.full_at:%H:%M} at this pace" if limit.full_at else ""
+        name = f"quota {limit.provider} {limit.window} {limit.holder}"
+        start = _window_of(engine, name, limit)
+        yield [
+            Alert(
+                name=name,
+                period_start=start,
+                threshold=threshold,
+                text=f"limit {printable(limit.window)} of {printable(limit.provider)}: "
+                f"{used / 10_000:.0f}% used (threshold {threshold}%){resets}{full}",
+                data={key: value for key, value in limit.as_json().items() if key != "sessions"},
+            )
+            for threshold in sorted(shares)
+            if used >= threshold * 10_000
+        ]
+
+
+def _window_of(engine: Engine, name: str, limit: Limit) -> datetime:
+    """What tells this window from the one before: its reset, as the first alert had it, since some
+    providers state it as a wait and it moves by seconds; without a reset, the day."""
+    if limit.resets_at is None:
+        return limit.observed_at.replace(hour=0, minute=0, second=0, microsecond=0)
+    near = max(RESET_TOLERANCE, timedelta(minutes=limit.window_minutes or 0) / 2)
+    with engine.connect() as connection:
+        known = connection.scalar(
+            sa.select(sa.func.max(alerts.c.period_start)).where(
+                alerts.c.budget == name,
+                alerts.c.period_start > limit.resets_at - near,
+                alerts.c.period_start < limit.resets_at + near,
+            )
+        )
+    return known or limit.resets_at
+
+
+def _claim(engine: Engine, alert: Alert, now: datetime) -> bool:
     a = alerts.c
     with engine.connect() as connection:
         row = connection.execute(
-            sa.select(a.claimed_at, a.sent_at, a.attempts).where(*_is(status, threshold))
+            sa.select(a.claimed_at, a.sent_at, a.attempts).where(*_is(alert))
         ).one_or_none()
     if row is None:
-        return _insert(engine, status, threshold, now)
+        return _insert(engine, alert, now)
     is_held = row.claimed_at > now - timedelta(seconds=CLAIM_SECONDS)
     if row.sent_at is not None or is_held or row.attempts >= ATTEMPTS_MAX:
         return False
     with db.writing(engine) as connection:
         result = connection.execute(
             sa.update(alerts)
-            .where(*_is(status, threshold), a.sent_at.is_(None), a.attempts == row.attempts)
+            .where(*_is(alert), a.sent_at.is_(None), a.attempts == row.attempts)
             .values(claimed_at=now, attempts=row.attempts + 1)
         )
     return result.rowcount == 1
 
 
-def _insert(engine: Engine, status: Status, threshold: int, now: datetime) -> bool:
+def _insert(engine: Engine, alert: Alert, now: datetime) -> bool:
     try:
         with db.writing(engine) as connection:
             connection.execute(
                 sa.insert(alerts).values(
-                    budget=status.budget.name,
-                    period_start=status.span.start,
-                    threshold=threshold,
+                    budget=alert.name,
+                    period_start=alert.period_start,
+                    threshold=alert.threshold,
                     claimed_at=now,
                     attempts=1,
                 )
@@ -108,15 +172,10 @@ def _insert(engine: Engine, status: Status, threshold: int, now: datetime) -> bo
     return True
 
 
-def _mark(engine: Engine, status: Status, threshold: int, now: datetime) -> None:
-    with db.writing(engine) as connection:
-        connection.execute(sa.update(alerts).where(*_is(status, threshold)).values(sent_at=now))
-
-
-def _is(status: Status, threshold: int) -> tuple[sa.ColumnElement[bool], ...]:
+def _is(alert: Alert) -> tuple[sa.ColumnElement[bool], ...]:
     a = alerts.c
     return (
-        a.budget == status.budget.name,
-        a.period_start == status.span.start,
-        a.threshold == threshold,
+        a.budget == alert.name,
+        a.period_start == alert.period_start,
+        a.threshold == alert.threshold,
     )

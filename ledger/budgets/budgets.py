@@ -7,6 +7,11 @@
     period = "month"             # day, week (from Monday) or month; UTC
     thresholds = [50, 80, 100]   # per cent of usd; 80 and 100 if absent
 
+    [[quota]]                    # alerts on what providers' answers state of limits
+    window = "5h"                # as `tokentee limits` names it
+    above = [80, 95]             # per cent used; 80 and 95 if absent
+    # provider = "anthropic"     # of every provider if absent
+
     [[alert]]                    # where alerts go; any number of them
     webhook = "https://hooks.slack.com/services/…"   # Slack-compatible JSON; a secret
     # webhook_env = "TOKENTEE_WEBHOOK"               # or a variable that holds the URL
@@ -25,6 +30,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -39,6 +45,7 @@ BUDGETS_MAX = 1_000
 """Each budget is a query to the ledger."""
 ALERTS_MAX = 20
 """Destinations of alerts."""
+QUOTAS_MAX = 100
 USD_MAX = 10**9
 """No real budget is larger; a limit must be comparable with sums of amounts."""
 CONDITIONS = (
@@ -103,6 +110,31 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 yield (f"tag:{name}", rest) if word == "tag" else (word, value)
 
 
+class QuotaRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[quota]]`: the shares of a limit from which on an alert is sent."""
+
+    window: Texts
+    above: list[int] = msgspec.field(default_factory=lambda: [80, 95])
+    provider: Texts = None
+
+    def __post_init__(self) -> None:
+        """FaultError for an empty condition or an invalid share."""
+        for word in ("window", "provider"):
+            if (word == "window" or getattr(self, word) is not None) and not all(
+                texts(getattr(self, word)) or ("",)
+            ):
+                raise FaultError(word, "empty")
+        if not self.above or not all(0 < each <= 1000 for each in self.above):
+            raise FaultError("above", "write per cents from 1 to 1000: [80, 95]")
+
+    def is_for(self, provider: str, window: str) -> bool:
+        """Whether it is about this limit."""
+        providers = texts(self.provider) or ("*",)
+        return any(fnmatchcase(window, each) for each in texts(self.window)) and any(
+            fnmatchcase(provider, each) for each in providers
+        )
+
+
 class Destination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One `[[alert]]`. A webhook's URL is a secret: neither errors nor logs show it."""
 
@@ -133,6 +165,7 @@ class Budgets:
     """The budgets file."""
 
     budgets: tuple[Budget, ...] = ()
+    quotas: tuple[QuotaRule, ...] = ()
     destinations: tuple[Destination, ...] = ()
 
 
@@ -142,10 +175,11 @@ NO_BUDGETS = Budgets()
 def read(text: str) -> tuple[Budgets, list[Problem]]:
     """The valid budgets of a TOML text, and each problem."""
     document, problems = toml_tables.parse(text)
-    problems += toml_tables.unknown_tables(text, document, ("budget", "alert"))
+    problems += toml_tables.unknown_tables(text, document, ("budget", "quota", "alert"))
     budgets, wrong = toml_tables.converted(text, document, "budget", Budget)
     destinations, wrong_too = toml_tables.converted(text, document, "alert", Destination)
-    problems += [*wrong, *wrong_too]
+    quotas, wrong_quotas = toml_tables.converted(text, document, "quota", QuotaRule)
+    problems += [*wrong, *wrong_quotas, *wrong_too]
     counts = Counter(budget.name for _, budget in budgets)
     for place, budget in budgets:
         if counts[budget.name] > 1:
@@ -153,6 +187,7 @@ def read(text: str) -> tuple[Budgets, list[Problem]]:
             problems.append(toml_tables.problem_of(text, "budget", place, fault))
     for kind, count, most in (
         ("budgets", len(budgets), BUDGETS_MAX),
+        ("quotas", len(quotas), QUOTAS_MAX),
         ("alerts", len(destinations), ALERTS_MAX),
     ):
         if count > most:
@@ -160,6 +195,7 @@ def read(text: str) -> tuple[Budgets, list[Problem]]:
     return (
         Budgets(
             budgets=tuple(budget for _, budget in budgets[:BUDGETS_MAX]),
+            quotas=tuple(each for _, each in quotas[:QUOTAS_MAX]),
             destinations=tuple(each for _, each in destinations[:ALERTS_MAX]),
         ),
         problems,

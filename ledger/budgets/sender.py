@@ -15,7 +15,6 @@ from typing import Any
 from ledger.budgets.alerts import Alert
 from ledger.budgets.budgets import Destination
 from ledger.budgets.files import webhook_of
-from ledger.budgets.status import document
 from ledger.model.errors import LedgerError
 
 TRIES_MAX = 3
@@ -116,8 +115,7 @@ def _post(alert: Alert, destination: Destination) -> None:
 
 def _run(alert: Alert, destination: Destination) -> None:
     assert destination.command is not None
-    (status,) = document([alert.status])["budgets"]
-    data = {**status, "threshold": alert.threshold, "text": alert.text}
+    data = {**alert.data, "threshold": alert.threshold, "text": alert.text}
     subprocess.run(  # noqa: S603  # the operator's own command, without a shell
         destination.command,
         input=json.dumps(data, default=str).encode(),

@@ -58,7 +58,7 @@ class Watcher:
         from ledger.store import db
 
         budgets = files.load(None)
-        if not budgets.budgets:
+        if not budgets.budgets and not budgets.quotas:
             return 0
         engine = db.open_existing(str_of(self._url))
         try:

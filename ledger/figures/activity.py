@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.figures.figures import Figures, Key
+from ledger.figures.limits import Limit, limits
 from ledger.figures.queries import groups_of
 from ledger.store.requests_view import requests
 from ledger.store.scope import Scope, snapshot
@@ -49,6 +50,8 @@ class Activity:
     today: Figures
     sessions: Mapping[Key, Figures]
     models: Mapping[Key, Figures]
+    limits: tuple[Limit, ...] = ()
+    """Of plans."""
 
 
 def take(engine: Engine, scope: Scope, now: datetime) -> Activity:
@@ -69,6 +72,7 @@ def take(engine: Engine, scope: Scope, now: datetime) -> Activity:
         today=sum(found.values(), Figures()),
         sessions=_by(found, 0),
         models=_by(found, 1),
+        limits=tuple(each for each in limits(engine, now) if each.kind == "plan"),
     )
 
 

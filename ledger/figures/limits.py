@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from ledger.model.quota import PPM, used_ppm_of
 from ledger.store.requests_view import requests
 from ledger.store.scope import snapshot
 from ledger.store.tables import quotas
 
-PPM = 1_000_000
 RESET_TOLERANCE = timedelta(seconds=5)
 """A reset that moves by less is the same."""
 ERROR_STATUS_MIN = 400
-RATES_SHOWN = timedelta(days=1)
+RATES_SHOWN = timedelta(hours=1)
 PLANS_SHOWN = timedelta(days=31)
 """A limit whose last answer is older is not shown."""
 ROWS_MAX = 200_000
@@ -62,6 +62,8 @@ class Limit:
     """One limit now. None: not stated, or not known."""
 
     provider: str
+    holder: str
+    """Whose it is: the account, or else the key; empty: neither is known."""
     key: str | None
     """Fingerprint of the key of the last answer."""
     window: str
@@ -119,12 +121,23 @@ def limits(
     )
 
 
+def has_any(engine: Engine) -> bool:
+    """Whether an answer has stated a limit."""
+    with snapshot(engine) as connection:
+        return connection.execute(sa.select(quotas.c.kind).limit(1)).first() is not None
+
+
 def _groups(
     connection: Connection, now: datetime, key: str | None, provider: str | None
 ) -> Iterator[list[Any]]:
     """Rows of each limit that is shown, the earliest first."""
     q = quotas.c
-    conditions = [q.observed_at >= now - PLANS_SHOWN]
+    # A key states its rates with every answer: only the last ones are read.
+    is_shown = sa.or_(
+        sa.and_(q.kind == "plan", q.observed_at >= now - PLANS_SHOWN),
+        sa.and_(q.kind == "rate", q.opened_at >= now - RATES_SHOWN),
+    )
+    conditions = [is_shown]
     if provider is not None:
         conditions.append(q.provider == provider)
     if key is not None:
@@ -141,26 +154,25 @@ def _groups(
     groups: dict[tuple[str, ...], list[Any]] = defaultdict(list)
     for row in reversed(rows):
         groups[row.provider, row.holder, row.kind, row.window].append(row)
-    for (_, _, kind, _), of_limit in groups.items():
-        if kind == "plan" or of_limit[-1].observed_at >= now - RATES_SHOWN:
-            yield of_limit
+    yield from groups.values()
 
 
 def _limit(connection: Connection, rows: Sequence[Any], now: datetime) -> Limit:
     last = rows[-1]
     is_plan = last.kind == "plan"
     figures = window_of(
-        [Figure(row.observed_at, used_of(row), row.resets_at, row.exchange_id) for row in rows]
+        [Figure(row.observed_at, _used_of(row), row.resets_at, row.exchange_id) for row in rows]
     )
     is_reset = last.resets_at is not None and last.resets_at <= now
     spent = _spent(connection, last, figures) if is_plan and len(figures) > 1 else []
     return Limit(
         provider=last.provider,
+        holder=last.holder,
         key=last.key_fingerprint,
         window=last.window,
         window_minutes=last.window_minutes,
         kind=last.kind,
-        used_ppm=None if is_reset else used_of(last),
+        used_ppm=None if is_reset else _used_of(last),
         limit=last.limit_value,
         remaining=None if is_reset else last.remaining,
         resets_at=last.resets_at,
@@ -171,12 +183,8 @@ def _limit(connection: Connection, rows: Sequence[Any], now: datetime) -> Limit:
     )
 
 
-def used_of(row: Any) -> int | None:
-    """The used share of a stored figure, in millionths; of a limit and what remains, if those are
-    stated."""
-    used: int | None = row.used_ppm
-    if used is None and row.limit_value and row.remaining is not None:
-        used = max(0, row.limit_value - row.remaining) * PPM // row.limit_value
+def _used_of(row: Any) -> int | None:
+    used: int | None = used_ppm_of(row.used_ppm, row.limit_value, row.remaining)
     return used
 
 

@@ -32,3 +32,18 @@ class Quota(Struct, frozen=True, kw_only=True):
     status: str | None = None
     """The provider's word: `allowed`, `allowed_warning`, `rejected`."""
     resets_at: datetime | None = None
+
+    @property
+    def used(self) -> int | None:
+        """The used share in millionths, as stated or by what remains."""
+        return used_ppm_of(self.used_ppm, self.limit, self.remaining)
+
+
+PPM = 1_000_000
+
+
+def used_ppm_of(used_ppm: int | None, limit: int | None, remaining: int | None) -> int | None:
+    """The used share in millionths; of a limit and what remains, where only those are stated."""
+    if used_ppm is None and limit and remaining is not None:
+        return max(0, limit - remaining) * PPM // limit
+    return used_ppm

@@ -11,6 +11,7 @@ from sqlalchemy.engine import Engine
 
 from ledger.budgets import spending
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
+from ledger.figures import limits
 from ledger.model.errors import LedgerError
 from ledger.pages import rendering, sections
 from ledger.pages.period import Period
@@ -89,6 +90,7 @@ def page(
             "sessions": rankings[-1],
             "odd": sections.odd(engine, question),
             "speed": sections.speed(engine, question),
+            "limits": limits.limits(engine, now),
             "budgets": spending.statuses(engine, budgets.budgets, scope.names, now),
         }
     return rendering.render("report.html", values)

@@ -25,6 +25,7 @@ from ledger.model.money import usd_text
 from ledger.pages import figures
 from ledger.pages.exchanges import ChargeLine
 from ledger.pages.period import Period
+from ledger.reports import limits_text
 from ledger.text.printable import printable
 
 HERE = Path(__file__).parent
@@ -134,9 +135,12 @@ def _environment() -> jinja2.Environment:
         "moment": _moment,
         "weekday": _weekday,
         "score": _score,
+        "limit_used": limits_text.percent,
+        "until": lambda moment, now: limits_text.until(moment, now) or "-",
         "budget_period": status.period_text,
         "budget_notes": lambda statuses: status.notes(list(statuses)),
     }
+    made.globals["limits_method"] = limits_text.METHOD.capitalize()
     return made
 
 

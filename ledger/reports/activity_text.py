@@ -5,6 +5,7 @@ from datetime import datetime
 
 from ledger.figures.activity import SPEED_SECONDS, Activity, Running
 from ledger.figures.figures import Figures, Key
+from ledger.reports import limits_text
 from ledger.reports.layout import Column, Layout, Table, counted, layout, short_usd
 from ledger.reports.report_tables import NONE, cost_cell
 from ledger.text.printable import printable
@@ -39,6 +40,8 @@ def one_line(activity: Activity) -> str:
 def _lines(activity: Activity, width: int) -> Iterator[str]:
     yield f"tokentee top, {activity.now:%Y-%m-%d %H:%M:%S} UTC"
     yield one_line(activity)
+    if activity.limits:
+        yield f"limits: {limits_text.one_line(activity.limits, activity.now)}"
     yield ""
     yield from _table(_running_table(activity), width, "Running now", "nothing is running")
     more = activity.running_count - min(len(activity.running), ROWS_RUNNING_MAX)

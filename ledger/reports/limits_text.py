@@ -62,8 +62,8 @@ def one_line(found: Sequence[Limit], now: datetime) -> str:
 def _short(limit: Limit, now: datetime) -> str:
     text = f"{printable(limit.window)} {percent(limit.used_ppm)}"
     if limit.full_at is not None:
-        return f"{text} (full in {_in(limit.full_at, now)})"
-    return f"{text} (resets in {_in(limit.resets_at, now)})" if limit.resets_at else text
+        return f"{text} (full in {until(limit.full_at, now)})"
+    return f"{text} (resets in {until(limit.resets_at, now)})" if limit.resets_at else text
 
 
 def _table(found: Sequence[Limit], now: datetime) -> Table:
@@ -85,8 +85,8 @@ def _table(found: Sequence[Limit], now: datetime) -> Table:
                 each.window,
                 percent(each.used_ppm),
                 "" if each.remaining is None else f"{each.remaining:,}",
-                _in(each.resets_at, now),
-                _in(each.full_at, now),
+                until(each.resets_at, now),
+                until(each.full_at, now),
                 each.status or "",
                 (each.key or "")[:8],
                 ", ".join(_sessions(each)),
@@ -110,7 +110,8 @@ def percent(ppm: int | None) -> str:
     return f"{ppm / 10_000:.1f}%" if 0 < ppm < 100_000 else f"{ppm / 10_000:.0f}%"
 
 
-def _in(moment: datetime | None, now: datetime) -> str:
+def until(moment: datetime | None, now: datetime) -> str:
+    """How long until a moment: `2 h 05 min`, `3 d 4 h`, `now`; nothing if it is not known."""
     if moment is None:
         return ""
     minutes = int((moment - now).total_seconds() // 60)

@@ -245,7 +245,7 @@ quotas = sa.Table(
     _instant("resets_at", "When it begins anew; NULL: not stated"),
     _instant("observed_at", "When the answer arrived", nullable=False),
     sa.PrimaryKeyConstraint("opened_at", "exchange_id", "kind", "window"),
-    sa.Index("ix_quotas_holder", "provider", "holder", "kind", "window", "observed_at"),
+    sa.Index("ix_quotas_holder", "kind", "provider", "holder", "window", "observed_at"),
     _check("kind IN ('plan', 'rate')", "kind"),
     comment="What answers stated of limits; a row where a figure changed; append-only",
     sqlite_with_rowid=False,

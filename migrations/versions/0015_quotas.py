@@ -59,7 +59,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_quotas_holder",
         "quotas",
-        ["provider", "holder", "kind", "window", "observed_at"],
+        ["kind", "provider", "holder", "window", "observed_at"],
     )
 
 

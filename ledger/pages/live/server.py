@@ -29,6 +29,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ledger.budgets import spending
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
+from ledger.figures import limits
 from ledger.model.errors import LedgerError
 from ledger.pages import rendering, sections
 from ledger.pages.exchanges import LISTED_MAX, ChargeLine, latest
@@ -212,6 +213,7 @@ class Pages:
             overview=overview,
             stacks=overview.stacks,
             has_budgets=bool(self._budgets.budgets),
+            has_limits=limits.has_any(self._engine),
             section=wanted.section,
             presets=list(wanted.presets()),
             removals=list(wanted.removals()),
@@ -228,6 +230,8 @@ class Pages:
         if name == "budgets":
             found = spending.statuses(self._engine, self._budgets.budgets, self._names, now)
             return rendering.macro("budgets", found)
+        if name == "limits":
+            return rendering.macro("limits", limits.limits(self._engine, now), now)
         if name == "speed":
             return rendering.macro("speed", sections.speed(self._engine, question))
         if name == "sessions":

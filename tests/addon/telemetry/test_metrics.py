@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from datetime import UTC, datetime
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,6 +11,7 @@ from addon.telemetry import metrics as module
 from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics
 from ledger.model.exchange import Outcome
+from ledger.model.quota import Quota, QuotaKind
 from ledger.model.reading import UsageSource
 from tests.addon.telemetry.made import line, one, reading
 
@@ -102,3 +104,26 @@ def test_promtool_takes_the_exposition(metrics):
         check=False,
     )
     assert checked.returncode == 0, checked.stderr
+
+
+def quota(window, used_ppm, **more):
+    return Quota(window=window, window_name=window, kind=QuotaKind.PLAN, used_ppm=used_ppm, **more)
+
+
+def test_limits_as_the_last_answer_stated_them(metrics):
+    for used in (100_000, 250_000):
+        stated = (quota("5h", used, resets_at=datetime(2026, 11, 2, tzinfo=UTC)), quota("7d", None))
+        metrics.observe(one(quotas=stated, account="0123456789abcdef"))
+    found = samples(metrics)
+    of_window = ("01234567", "openai", "plan")
+    assert found["tokentee_limit_used_ratio", of_window[0], "5h", *of_window[1:]] == 0.25
+    resets = found["tokentee_limit_resets_timestamp_seconds", of_window[0], "5h", *of_window[1:]]
+    assert resets == datetime(2026, 11, 2, tzinfo=UTC).timestamp()
+    assert not [key for key in found if "7d" in key]
+
+
+def test_made_up_limits_are_bounded(metrics):
+    for number in range(2 * module.LIMITS_MAX):
+        metrics.observe(one(quotas=(quota(f"w{number}", 1),)))
+    found = [key for key in samples(metrics) if key[0] == "tokentee_limit_used_ratio"]
+    assert len(found) == module.LIMITS_MAX

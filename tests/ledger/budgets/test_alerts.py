@@ -3,13 +3,13 @@
 import importlib
 import json
 import threading
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 import sqlalchemy as sa
 from msgspec import structs
+from msgspec.structs import replace
 
 from ledger import recording
 from ledger.budgets import alerts, files, sender
@@ -24,7 +24,9 @@ from ledger.settings.names import read as read_names
 from ledger.store import db
 from ledger.store.engines import urls
 from ledger.store.tables import alerts as table
+from tests.ledger.figures.test_limits import answered, play, stated
 from tests.ledger.priced import BOTH, exchange, fill, filled, reading, settled
+from tests.ledger.written import NOON
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 BUDGETS, _ = read(
@@ -75,7 +77,7 @@ def test_by_team(engine):
 
 def test_each_threshold_and_period_is_claimed_once(engine):
     (alert,) = claim_alerts(engine, BUDGETS, NO_NAMES, NOW)
-    assert (alert.status.budget.name, alert.threshold) == ("all", 100)
+    assert (alert.name, alert.threshold) == ("all", 100)
     assert alert.text == (
         "budget all, 2026-11: 280% used, $0.000280 of $0.000100 (threshold 100%); "
         "at this rate ~$0.000560 at its end"
@@ -154,16 +156,73 @@ def hook():
     server.server_close()
 
 
+QUOTAS, PROBLEMS = read(
+    """
+    [[quota]]
+    window = ["5h", "7d"]
+    [[quota]]
+    window = "overage"
+    above = [1]
+    provider = "other"
+    """
+)
+
+
+def test_a_limit_is_claimed_once_for_each_window_and_threshold(tmp_path):
+    assert not PROBLEMS
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    reset = NOON + timedelta(hours=5)
+
+    def claimed(minutes, *stated):
+        play(url, [answered(str(minutes), minutes, "s", "k", stated)]).dispose()
+        engine = db.open_engine(url)
+        found = claim_alerts(engine, QUOTAS, NO_NAMES, NOON + timedelta(minutes=minutes))
+        mark_sent(engine, found, NOON)
+        engine.dispose()
+        return [(each.data["window"], each.threshold) for each in found]
+
+    assert claimed(0, stated(79, reset), stated(99, None, window="overage")) == []
+    assert claimed(1, stated(80, reset)) == [("5h", 80)]
+    assert claimed(2, stated(81, reset + timedelta(seconds=9))) == [], "the same window"
+    assert claimed(3, stated(97, reset), stated(96, reset, window="7d")) == [("5h", 95), ("7d", 95)]
+    assert claimed(4, stated(98, reset)) == []
+    assert claimed(301, stated(85, reset + timedelta(hours=5))) == [("5h", 80)], "the next window"
+
+
+def test_what_a_limit_s_alert_says(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    engine = play(url, [answered("1", 0, "s", "k", [stated(84, NOON + timedelta(hours=5))])])
+    (alert,) = claim_alerts(engine, QUOTAS, NO_NAMES, NOON)
+    engine.dispose()
+    assert alert.text == (
+        "limit 5h of example: 84% used (threshold 80%), resets at 2026-11-02 17:00 UTC"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('window = ""', "window: empty"),
+        ('window = "5h"\nabove = []', "above: write per cents from 1 to 1000"),
+        ('window = "5h"\nabove = [0]', "above: write per cents from 1 to 1000"),
+        ('window = "5h"\nprovider = []', "provider: empty"),
+        ("above = [80]", "window"),
+    ],
+)
+def test_a_wrong_rule_names_its_place(text, problem):
+    _, (found,) = read(f"[[quota]]\n{text}\n")
+    assert problem in found.text
+
+
 @pytest.fixture
 def alert(tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     fill(url, entries())
     engine = db.ensure(url)
-    (found,) = claim_alerts(engine, BUDGETS, NO_NAMES, NOW)
+    evil = replace(BUDGETS.budgets[0], name="<!channel> \x1b[2J", thresholds=[100])
+    (found,) = claim_alerts(engine, Budgets(budgets=(evil,)), NO_NAMES, NOW)
     engine.dispose()
-    status = found.status
-    evil = type(status.budget)(name="<!channel> \x1b[2J", usd=status.budget.usd, period="month")
-    return replace(found, status=replace(status, budget=evil))
+    return found
 
 
 def sent(alert, *destinations):

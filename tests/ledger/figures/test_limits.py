@@ -9,14 +9,17 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from addon.cli import application
-from ledger.figures import limits
+from ledger.figures import activity, limits
 from ledger.figures.limits import Figure, Spent
 from ledger.model.quota import Quota, QuotaKind
 from ledger.model.reading import UsageSource
 from ledger.model.usage import Usage
-from ledger.reports import limits_text
+from ledger.pages import html_file
+from ledger.reports import activity_text, limits_text
 from ledger.store import db
+from ledger.store.scope import Scope
 from ledger.sync import merging
+from tests.ledger.pages.serving import pages
 from tests.ledger.written import NOON, opened, reading, row, settled, writing
 
 HOUR = timedelta(hours=1)
@@ -229,3 +232,27 @@ def test_shares_add_up_to_the_last_figure_less_the_first(drawn, refused):
     used = [each.used_ppm or 0 for each in window]
     assert sum(found.values()) == used[-1] - min(used)
     assert all(share > 0 for share in found.values())
+
+
+def test_pages_and_top_show_them(tmp_path):
+    engine = play(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", DAY)
+    now = NOON + timedelta(minutes=331)
+    shown = "\n".join(activity_text.lines(activity.take(engine, Scope(), now), 80))
+    written = html_file.page(engine, Scope(), now=now)
+    with pages(engine, now=lambda: now) as site:
+        assert "/section/limits" in site.get("/").text
+        live = site.get("/section/limits").text
+    engine.dispose()
+    assert "limits: 5h 100% (full in now) · overage 3.0%" in shown
+    for text in (written, live):
+        assert 'value="100">100%</meter>' in text
+        assert "4 h 29 min" in text
+
+
+def test_a_ledger_without_limits_has_no_such_part(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    engine = play(url, [answered("1", 0, "s", "k", [])])
+    with pages(engine, now=lambda: NOON) as site:
+        assert "/section/limits" not in site.get("/").text
+    assert "limits:" not in "\n".join(activity_text.lines(activity.take(engine, Scope(), NOON), 80))
+    engine.dispose()
