@@ -8,7 +8,7 @@ model at all is compared by day.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -113,6 +113,24 @@ def compare(
                 )
     entries.sort(key=lambda e: (e.day, e.item is not None, e.name or "", FIGURES.index(e.figure)))
     return tuple(entries)
+
+
+def cost_cells(
+    statement: Sequence[Line], by: Dimension
+) -> tuple[dict[tuple[date, str | None], int], Callable[[Line], str | None]]:
+    """The costs of a statement by day and name, as `compare` has them; and the name of any line."""
+    figure = "cost_picousd"
+    lines = [line for line in statement if figure in line.figures]
+    is_split = any(_name(line, by) is not None for line in lines)
+    has_items = is_split and any(_is_item(line, by) for line in lines)
+
+    def name_of(line: Line) -> str | None:
+        if has_items and _is_item(line, by):
+            return OTHER_ITEMS
+        return _common(_name(line, by), by) if is_split else None
+
+    sums = _sums(lines, figure, by, is_split=is_split, has_items=has_items)
+    return {(day, item or name): amount for (day, name, item), amount in sums.items()}, name_of
 
 
 def unnamed_items(lines: Sequence[Line]) -> Mapping[str, int]:

@@ -1,10 +1,11 @@
 """Pure. A reconciliation as a table, and as a document for JSON."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
+from ledger.reconcile.causes import Explanation
 from ledger.reconcile.comparison import AGREES, Dimension, Entry
 from ledger.reports.layout import Amount, Cell, Column, Table
 from ledger.reports.render import usd
@@ -53,6 +54,53 @@ def document(entries: Iterable[Entry]) -> dict[str, Any]:
             for entry in listed
         ],
     }
+
+
+def causes_table(explained: Sequence[tuple[str, Explanation]]) -> Table:
+    """From the ledger's cost to the statement's, cause by cause."""
+    rows: list[tuple[Cell, ...]] = []
+    for provider, found in explained:
+        steps = [("the ledger", found.ledger_picousd, 0)]
+        steps += [(each.what, each.amount_picousd, each.moved_picousd) for each in found.causes]
+        rest = f"the rest, in {found.rest_cells} figures beyond the tolerance"
+        steps.append((rest if found.rest_cells else "the rest", found.rest_picousd, 0))
+        steps.append(("the statement", found.statement_picousd, 0))
+        rows += [
+            (provider, what, Amount(picousd=amount), Amount(picousd=moved) if moved else None)
+            for what, amount, moved in steps
+        ]
+    return Table(
+        columns=(
+            Column(name="provider", heading="Provider", is_number=False, drop=2),
+            Column(name="cause", heading="Cause", is_number=False, wraps=True),
+            Column(name="amount_usd", heading="USD"),
+            Column(name="moved_usd", heading="To another day", drop=1),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def causes_document(explained: Sequence[tuple[str, Explanation]]) -> list[dict[str, Any]]:
+    """The same for JSON, exact."""
+    return [
+        {
+            "provider": provider or None,
+            "ledger_usd": usd(found.ledger_picousd),
+            "causes": [
+                {
+                    "kind": each.kind,
+                    "cause": each.what,
+                    "amount_usd": usd(each.amount_picousd),
+                    "moved_usd": usd(each.moved_picousd),
+                }
+                for each in found.causes
+            ],
+            "rest_usd": usd(found.rest_picousd),
+            "rest_figures": found.rest_cells,
+            "statement_usd": usd(found.statement_picousd),
+        }
+        for provider, found in explained
+    ]
 
 
 def summary(entries: Iterable[Entry]) -> str:

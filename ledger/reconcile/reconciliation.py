@@ -4,27 +4,38 @@ The ledger knows an API key by its fingerprint and last characters, a vendor by 
 `same` maps them, and applies to projects, too.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
 from ledger.figures.figures import Figures, plus
 from ledger.figures.queries import report
-from ledger.reconcile.comparison import Dimension, Entry, compare
+from ledger.model.errors import LedgerError
+from ledger.pricing import rules
+from ledger.reconcile import causes
+from ledger.reconcile.causes import Explanation
+from ledger.reconcile.comparison import Dimension, Entry, compare, cost_cells
 from ledger.reconcile.statement import Line, Statement
+from ledger.reconcile.tries import Cells, Group
 from ledger.reports.explain import is_token_line
+from ledger.reports.layout import FINGERPRINT_SHOWN
 from ledger.store.adding_up import SPLIT
 from ledger.store.current import current_charge
-from ledger.store.dimensions import dimension
+from ledger.store.dimensions import dimension, time_of
 from ledger.store.requests_view import is_billed, requests
 from ledger.store.scope import Scope, conditions, snapshot
 from ledger.store.tables import charges
+from ledger.text.origins import host_of
 
+_RULES_IN = re.compile(r" x([0-9.]+) rule ([^ ]+)")
 _WORDS = {Dimension.MODEL: "model", Dimension.KEY: "key", Dimension.PROJECT: "tag:project"}
 """The report's dimension for each dimension of a comparison."""
 
@@ -42,24 +53,50 @@ def reconcile(
 
     `same`: a vendor's id of a key or project -> the end of the ledger's name for it.
     """
+    entries: list[Entry] = []
+    for provider, stated in _by_provider(statements, scope).items():
+        days = [line.day for line in stated]
+        booked = lines(engine, min(days), max(days), _of(provider, scope), by=by)
+        entries += compare(
+            [_renamed(line, same or {}, by) for line in booked],
+            stated,
+            by=by,
+            tolerance=tolerance,
+        )
+    return tuple(entries)
+
+
+def explain(
+    engine: Engine,
+    statements: Iterable[Statement],
+    scope: Scope,
+    *,
+    by: Dimension = Dimension.MODEL,
+    same: Mapping[str, str] | None = None,
+    tolerance: Decimal,
+) -> tuple[tuple[str, Explanation], ...]:
+    """What turns the ledger's costs into those of the statements, for each provider with costs.
+
+    LedgerError if no statement has costs, or if the period is too long to explain.
+    """
+    found = []
+    for provider, stated in _by_provider(statements, scope).items():
+        cells, name_of = cost_cells(stated, by)
+        if cells:
+            booked = _groups(engine, cells, _of(provider, scope), name_of, by=by, same=same or {})
+            found.append((provider or "", causes.explain(booked, cells, tolerance=tolerance)))
+    if not found:
+        raise LedgerError("the statements have no costs to explain; add a file with costs")
+    return tuple(found)
+
+
+def _by_provider(statements: Iterable[Statement], scope: Scope) -> Mapping[str | None, list[Line]]:
     by_provider: dict[str | None, list[Line]] = defaultdict(list)
     for statement in statements:
         by_provider[statement.provider] += [
             line for line in statement.lines if _is_within(line.day, scope)
         ]
-    entries: list[Entry] = []
-    for provider, stated in by_provider.items():
-        if stated:
-            days = [line.day for line in stated]
-            within = _of(provider, scope)
-            booked = lines(engine, min(days), max(days), within, by=by)
-            entries += compare(
-                [_renamed(line, same or {}, by) for line in booked],
-                stated,
-                by=by,
-                tolerance=tolerance,
-            )
-    return tuple(entries)
+    return {provider: stated for provider, stated in by_provider.items() if stated}
 
 
 def lines(
@@ -92,15 +129,41 @@ def lines(
 
 def _items(engine: Engine, scope: Scope) -> list[Line]:
     """Current charges for anything but tokens, by day, model and line."""
+    return [
+        Line(
+            day=date.fromisoformat(day),
+            model=model,
+            item=line,
+            figures={"cost_picousd": _whole(high, low)},
+        )
+        for day, model, line, _, _, high, low in _charged(engine, scope, ("day", "model"))
+        if not is_token_line(line) and high is not None
+    ]
+
+
+def _charged(
+    engine: Engine,
+    scope: Scope,
+    words: Sequence[str],
+    further: Callable[[str], Sequence[sa.ColumnElement[Any]]] | None = None,
+    rows_max: int | None = None,
+) -> Sequence[Any]:
+    """Current charges that are a cost, by dimensions, line and `further` columns; then the sums of
+    quantities and amounts, each in two parts."""
     with snapshot(engine) as connection:
         dialect = connection.dialect.name
-        names = (dimension("day", dialect), requests.c.model, charges.c.line)
-        rows = connection.execute(
-            sa.select(
-                *names,
-                sa.func.sum(charges.c.amount_picousd // SPLIT),
-                sa.func.sum(charges.c.amount_picousd % SPLIT),
-            )
+        names = [
+            *(dimension(word, dialect) for word in words),
+            charges.c.line,
+            *(further(dialect) if further else ()),
+        ]
+        sums = [
+            sa.func.sum(part)
+            for column in (charges.c.quantity, charges.c.amount_picousd)
+            for part in (column // SPLIT, column % SPLIT)
+        ]
+        return connection.execute(
+            sa.select(*names, *sums)
             .select_from(
                 requests.join(
                     charges,
@@ -110,19 +173,88 @@ def _items(engine: Engine, scope: Scope) -> list[Line]:
                     & current_charge(charges),
                 )
             )
-            .where(charges.c.amount_picousd.is_not(None), is_billed(), *conditions(scope, dialect))
+            .where(is_billed(), *conditions(scope, dialect))
             .group_by(*names)
+            .limit(rows_max)
         ).all()
-    return [
-        Line(
-            day=date.fromisoformat(day),
-            model=model,
-            item=line,
-            figures={"cost_picousd": int(high) * SPLIT + int(low)},
+
+
+def _groups(
+    engine: Engine,
+    cells: Cells,
+    scope: Scope,
+    name_of: Callable[[Line], str | None],
+    *,
+    by: Dimension,
+    same: Mapping[str, str],
+) -> Iterator[Group]:
+    """The charges as causes take them, from a day before the cells to a day after them."""
+    first, last = min(day for day, _ in cells), max(day for day, _ in cells)
+    around = replace(
+        scope, since=_begin(first - timedelta(days=1)), until=_begin(last + timedelta(days=2))
+    )
+    words = ("hour", "model", "origin", "tier", "key", "tag:project", "outcome")
+
+    def further(dialect: str) -> Sequence[sa.ColumnElement[Any]]:
+        opened, settled = (
+            time_of(moment, "day", dialect)
+            for moment in (requests.c.opened_at, requests.c.settled_at)
         )
-        for day, model, line, high, low in rows
-        if not is_token_line(line)
-    ]
+        is_late = sa.func.coalesce(opened < settled, False)
+        return is_late, charges.c.price_source, charges.c.amount_picousd.is_not(None)
+
+    rows = _charged(engine, around, words, further, causes.GROUPS_MAX + 1)
+    for hour, model, origin, tier, key, project, outcome, line, late, source, priced, *sums in rows:
+        opened = datetime.strptime(hour, "%Y-%m-%d %H").replace(tzinfo=UTC)
+        about = Line(
+            day=opened.date(),
+            model=model if by is Dimension.MODEL else None,
+            item=None if is_token_line(line) or by is not Dimension.MODEL else line,
+            key=key if by is Dimension.KEY else None,
+            project=project if by is Dimension.PROJECT else None,
+            figures={},
+        )
+        yield Group(
+            opened=opened,
+            is_late=bool(late),
+            name=name_of(_renamed(about, same, by)),
+            model=model or "",
+            host=host_of(origin) or origin,
+            tier=tier or "",
+            key=(key or "")[:FINGERPRINT_SHOWN],
+            project=project or "",
+            outcome=outcome or "",
+            line=line,
+            region=_region_in(source),
+            quantity=_whole(*sums[:2]),
+            picousd=_whole(*sums[2:]),
+            is_priced=bool(priced),
+        )
+
+
+def _region_in(price_source: str) -> Decimal:
+    """The factor of regions that is in a price, by the rules that its source names."""
+    factor = Decimal(1)
+    for figure, name in _RULES_IN.findall(price_source):
+        if name in region_rules():
+            factor *= Decimal(figure)
+    return factor
+
+
+@cache
+def region_rules() -> Mapping[str, float]:
+    """Published rules with a factor above one that depends on no tier -> the factor."""
+    tables = [rule.table for rule in rules.published().rules]
+    return {
+        table.name: float(table.factor)
+        for table in tables
+        if table.factor and table.factor > 1 and not table.tiers and not table.lines
+    }
+
+
+def _whole(high: Any, low: Any) -> int:
+    """The sum from the sums of its parts; 0 of none."""
+    return int(high or 0) * SPLIT + int(low or 0)
 
 
 def _figures(figures: Figures) -> Iterator[tuple[str, int | None]]:

@@ -70,7 +70,7 @@ def dimension(word: str, dialect: str, of: sa.FromClause = requests) -> sa.Colum
         # PostgreSQL has no order of JSON.
         return sa.cast(column, sa.Text) if word == "tag" else column
     if word in TIMES:
-        return _time(word, dialect, of)
+        return time_of(of.c.opened_at, word, dialect)
     name = word.removeprefix("tag:")
     if name != word and name and '"' not in name:
         return _tag(name, dialect, of)
@@ -163,8 +163,8 @@ def matches(value: str | None, wanted: Sequence[str]) -> bool:
     )
 
 
-def _time(word: str, dialect: str, of: sa.FromClause) -> sa.ColumnElement[Any]:
-    at = of.c.opened_at
+def time_of(at: sa.ColumnElement[Any], word: str, dialect: str) -> sa.ColumnElement[Any]:
+    """The month, day, hour or week of a moment, in UTC."""
     if dialect == "postgresql":
         if word == "week":
             monday = sa.func.timezone("UTC", sa.func.date_trunc("week", at, "UTC"))

@@ -62,6 +62,14 @@ def reconcile(
     differences: Annotated[
         bool, typer.Option("--differences", help="Leave out figures that agree.")
     ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Show the smallest set of causes that turns the ledger's costs into the "
+            "statement's, each with its amount, and the rest.",
+        ),
+    ] = False,
     format: TableFormat = Format.TABLE,  # noqa: A002
     names: NamesOption = None,
     ledger: LedgerOption = None,
@@ -84,8 +92,18 @@ def reconcile(
         entries = reconciliation.reconcile(
             engine, statements, scope, by=by, same=alike, tolerance=part
         )
-    shown = [entry for entry in entries if not differences or entry.verdict not in AGREES]
-    write(format, output.table(shown, by), output.document(entries))
+        explained = (
+            reconciliation.explain(engine, statements, scope, by=by, same=alike, tolerance=part)
+            if explain
+            else ()
+        )
+    document = output.document(entries)
+    if explain:
+        document["explained"] = output.causes_document(explained)
+        write(format, output.causes_table(explained), document)
+    else:
+        shown = [entry for entry in entries if not differences or entry.verdict not in AGREES]
+        write(format, output.table(shown, by), document)
     if by is Dimension.MODEL and any(entry.item for entry in entries):
         items = unnamed_items([line for statement in statements for line in statement.lines])
         for item, amount in sorted(items.items(), key=lambda pair: -pair[1])[:ITEMS_SHOWN_MAX]:

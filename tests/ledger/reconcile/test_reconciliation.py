@@ -7,15 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 from ledger.model.errors import LedgerError
-from ledger.model.reading import UsageSource
+from ledger.model.reading import Billing, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.reconcile import reconciliation
 from ledger.reconcile.comparison import Verdict
 from ledger.reconcile.reading import FILE_BYTES_MAX, load
 from ledger.reconcile.statement import Line, Statement
+from ledger.reconcile.tries import REGION_FACTORS
 from ledger.store import db
 from ledger.store.scope import Scope
-from tests.ledger.priced import NOVEMBER, exchange, fill, reading, settled
+from tests.ledger.priced import BOTH, NOVEMBER, exchange, fill, filled, reading, settled
 
 DAY = date(2026, 11, 2)
 
@@ -160,3 +161,104 @@ def test_a_file_that_is_no_statement(tmp_path):
         file.truncate(FILE_BYTES_MAX + 1)
     with pytest.raises(LedgerError, match="larger than"):
         load(str(path), provider=None)
+
+
+def entries_to_explain():
+    """Three days: one host in a region that is booked so, one key more, a search, a plan's row."""
+    for day in range(3):
+        at = NOVEMBER + timedelta(days=day)
+        for name, more in (
+            ("one", {}),
+            ("eu", {"origin": "https://eu.api.openai.com:443"}),
+            ("key", {"key_fingerprint": "feedfacefeedface"}),
+        ):
+            about = exchange("gpt-5.4", at=at, **more)
+            yield (
+                settled(replace(about, id=f"{name}{day}"), took_ms=(day + 1) * 4 * 3_600_000),
+                reading(
+                    at=at, input_tokens=200_000, output_tokens=120_000 if name == "key" else 100_000
+                ),
+            )
+        for name, billing in (("search", None), ("plan", Billing.PLAN)):
+            read = reading(at=at, input_tokens=10, tool_units={"web_searches": 100})
+            yield (
+                settled(replace(exchange("gpt-4.1", at=at), id=f"{name}{day}")),
+                replace(read, billing=billing),
+            )
+
+
+@pytest.fixture(params=BOTH, scope="module")
+def to_explain(request, tmp_path_factory):
+    yield from filled(request, tmp_path_factory, entries_to_explain())
+
+
+REQUESTS = 2.0 + 2.0 * 1.1 + 2.3
+"""0.2 x $2.5 + 0.1 x $15; in a region; 0.2 x $2.5 + 0.12 x $15."""
+SEARCHES = 1.0 + 10 * 2e-6
+
+
+def costs(*, one, model="gpt-5.4", days=(0, 1, 2)):
+    amounts = {DAY + timedelta(days=day): one for day in days}
+    return [
+        Line(day=day, model=model, figures={"cost_picousd": round(usd * 10**12)})
+        for day, usd in amounts.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("requests", "searches", "cause"),
+    [
+        (REQUESTS, SEARCHES, None),
+        (REQUESTS - 0.2, SEARCHES, "tokens are booked with a region's factor, billed without"),
+        (REQUESTS - 2.3, SEARCHES, "key feedfa is not in the statement"),
+        (REQUESTS - 2.2, SEARCHES, "host eu.api.openai.com is not in the statement"),
+        (REQUESTS, 2e-5, "web_searches are not billed"),
+    ],
+)
+def test_causes_of_a_difference(to_explain, requests, searches, cause):
+    stated = statement(
+        "openai",
+        *costs(one=requests),
+        *costs(one=searches, model="gpt-4.1"),
+    )
+    ((provider, found),) = reconciliation.explain(
+        to_explain, [stated], Scope(), tolerance=Decimal(0)
+    )
+    assert provider == "openai"
+    assert [each.what for each in found.causes] == ([cause] if cause else [])
+    assert (found.rest_cells, found.rest_picousd) == (0, 0)
+    booked = 3 * (REQUESTS + SEARCHES)
+    assert found.ledger_picousd == round(booked * 10**12)
+
+
+def test_what_a_plan_covers_is_no_cost_of_an_item(to_explain):
+    found = reconciliation.lines(to_explain, DAY, DAY, Scope())
+    assert sum(line.figures["cost_picousd"] for line in found if line.item) == 10**12
+    assert min(line.figures.get("cost_picousd", 0) for line in found) >= 0
+
+
+def test_a_request_that_ended_on_the_next_day(to_explain):
+    """Requests that opened at noon and took twelve hours: billed on the day of their end."""
+    stated = statement(
+        "openai",
+        *costs(one=REQUESTS, days=(0, 1)),
+        *costs(one=0, days=(2,)),
+        *costs(one=REQUESTS, days=(3,)),
+        *costs(one=SEARCHES, model="gpt-4.1"),
+    )
+    ((_, found),) = reconciliation.explain(to_explain, [stated], Scope(), tolerance=Decimal(0))
+    (cause,) = found.causes
+    assert cause.what == "the statement counts a request on the day of its end"
+    assert cause.moved_picousd == round(REQUESTS * 10**12)
+
+
+def test_statements_without_costs_are_refused(to_explain):
+    line = Line(day=DAY, model="gpt-4.1", figures={"requests": 1})
+    with pytest.raises(LedgerError, match="the statements have no costs to explain"):
+        reconciliation.explain(
+            to_explain, [statement("openai", line)], Scope(), tolerance=Decimal(0)
+        )
+
+
+def test_the_factors_of_regions_are_those_of_the_rules():
+    assert sorted(set(reconciliation.region_rules().values())) == sorted(REGION_FACTORS)

@@ -1,0 +1,472 @@
+"""Pure. The smallest set of causes that turns the ledger's costs into those of a statement.
+
+Charges of the ledger are grouped by all that a cause can depend on (`Group`); the statement has
+an amount for each day and name (`Cells`). A cause multiplies some of the groups (a region, a tier,
+what is counted twice or left out), moves all of them to other days (a time zone), or is the amount
+of cells that the ledger has not at all. Causes of one set stack. A cause without a free figure
+counts for less than one whose factor is fitted, and the set that explains every cell with the least
+is the answer. One cause is tried on all cells; two on a few cells first, because two that work
+against each other bring no cell nearer alone. Where no such set explains everything, each step
+tries every cause on the best sets so far, and keeps those that explain a twentieth of the
+difference.
+
+Work is bounded: groups by `GROUPS_MAX`, pairs by `PAIRED_MAX`, visits by `VISITS_MAX`, sets by
+`CAUSES_MAX`.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+
+from ledger.model.errors import LedgerError
+from ledger.reconcile.comparison import ROUNDING_PICOUSD
+from ledger.reconcile.tries import (
+    ABSENT,
+    FITTED,
+    NAMED,
+    VALUES_MAX,
+    Cause,
+    Cell,
+    Cells,
+    Group,
+    Try,
+    named,
+    unique,
+)
+
+GROUPS_MAX = 200_000
+"""Groups of charges that are read."""
+MERGED_MAX = 20_000
+"""Groups of a day, in which the search works."""
+VISITS_MAX = 4_000_000
+"""Groups that a step of the search looks at: about two seconds."""
+PAIRED_MAX = 400
+"""Causes that are tried in all pairs."""
+PROBES = 3
+"""Cells on which a pair is tried before the others."""
+CAUSES_MAX = 4
+BEAM_MAX = 16
+GAIN_MIN = 0.05
+"""Of the difference, that a cause explains where the set leaves a rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The causes of a difference; their amounts and the rest add up to it."""
+
+    ledger_picousd: int
+    statement_picousd: int
+    causes: tuple[Cause, ...]
+    rest_picousd: int
+    """The sum of what is left; cells of both signs may cancel."""
+    rest_cells: int
+    """Cells that differ still, beyond the tolerance."""
+
+
+@dataclass(slots=True)
+class _State:
+    amounts: list[float]
+    rest: dict[Cell, float]
+    causes: tuple[Cause, ...] = ()
+    weight: int = 0
+    off: float = 0.0
+    left: int = 0
+    tried: frozenset[str] = field(default_factory=frozenset)
+
+
+def explain(groups: Iterable[Group], stated: Cells, *, tolerance: Decimal) -> Explanation:
+    """The causes that turn the groups into the cells of a statement.
+
+    `groups` begin a day before the statement and end a day after it, for time zones. `tolerance`:
+    a part of a cell. LedgerError for more groups than can be searched.
+    """
+    read = list(groups)
+    if not stated:
+        raise LedgerError("the statement has no costs to explain")
+    if len(read) > GROUPS_MAX:
+        raise _too_many(len(read))
+    plain = _Search(read, stated, tolerance, _utc_day)
+    best = plain.run()
+    if best.left:
+        for cause, day_of in _datings(read, stated):
+            found = _Search(read, stated, tolerance, day_of).run(cause, plain.start)
+            if _rank(found) < _rank(best):
+                best = found
+    return _explanation(best, plain.start, stated)
+
+
+def _rank(state: _State) -> tuple[bool, float, float]:
+    """Complete sets first, by their weight; others by what they leave."""
+    if not state.left:
+        return False, state.weight, round(state.off, -6)
+    return True, state.off, state.weight
+
+
+def _explanation(best: _State, start: _State, stated: Cells) -> Explanation:
+    booked = round(sum(stated.values()) - sum(start.rest.values()))
+    rest = sum(stated.values()) - booked - sum(cause.amount_picousd for cause in best.causes)
+    return Explanation(
+        ledger_picousd=booked,
+        statement_picousd=sum(stated.values()),
+        causes=best.causes,
+        rest_picousd=rest,
+        rest_cells=best.left,
+    )
+
+
+class _Search:
+    """The search for one way to give groups their days."""
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        stated: Cells,
+        tolerance: Decimal,
+        day_of: Callable[[Group], date],
+    ) -> None:
+        first, last = min(day for day, _ in stated), max(day for day, _ in stated)
+        merged: dict[Group, list[int]] = {}
+        self.days: list[date] = []
+        for group in groups:
+            day = day_of(group)
+            if not first <= day <= last:
+                continue
+            hour = group.opened.hour if day == last else 0
+            midnight = datetime(day.year, day.month, day.day, hour, tzinfo=group.opened.tzinfo)
+            alike = replace(group, opened=midnight, is_late=False, quantity=0, picousd=0)
+            sums = merged.setdefault(alike, [0, 0])
+            sums[0] += group.quantity
+            sums[1] += group.picousd
+        if len(merged) > MERGED_MAX:
+            raise _too_many(len(merged))
+        self.groups = [
+            replace(group, quantity=quantity, picousd=amount)
+            for group, (quantity, amount) in merged.items()
+        ]
+        self.cell = [(group.opened.date(), group.name) for group in self.groups]
+        self.last, self.stated = last, stated
+        self.allowed = {
+            cell: max(ROUNDING_PICOUSD, abs(amount) * float(tolerance))
+            for cell, amount in stated.items()
+        }
+        rest: dict[Cell, float] = {cell: float(amount) for cell, amount in stated.items()}
+        self.held: dict[Cell, float] = defaultdict(float)
+        for group, cell in zip(self.groups, self.cell, strict=True):
+            rest[cell] = rest.get(cell, 0.0) - group.picousd
+            self.held[cell] += group.picousd
+        self.start = self._judged(_State([float(each.picousd) for each in self.groups], rest))
+        self.tries = list(unique(named(self.groups, last)))
+        visits = sum(len(each.members) for each in self.tries) + len(self.groups) + 1
+        self.beam = max(2, min(BEAM_MAX, VISITS_MAX // visits))
+
+    def _judged(self, state: _State) -> _State:
+        state.off = sum(abs(each) for each in state.rest.values())
+        state.left = sum(self._is_off(cell, each) for cell, each in state.rest.items())
+        return state
+
+    def run(self, dating: Cause | None = None, before: _State | None = None) -> _State:
+        """The best set; with `dating`, one that has it as its first cause."""
+        start = self.start
+        if dating is not None and before is not None:
+            start = replace(
+                self.start,
+                causes=(_dated(dating, before, self.start),),
+                weight=NAMED,
+                tried=frozenset({dating.kind}),
+            )
+        exact = self._exact(start)
+        if exact is not None:
+            return exact
+        best, beam, whole = start, [start], start.off
+        for step in range(1, CAUSES_MAX + 1):
+            if not best.left and best.weight <= step * NAMED:
+                break
+            following: dict[frozenset[str], tuple[float, int, _State, Try]] = {}
+            for state in beam:
+                for each in (*self.tries, *self._fitted(state), *self._absent(state)):
+                    names = state.tried | {each.cause.what}
+                    gain = self._gain(state, each)
+                    if gain <= 0 or each.cause.what in state.tried:
+                        continue
+                    kept = following.get(names)
+                    if kept is None or state.off - gain < kept[0]:
+                        following[names] = (state.off - gain, state.weight, state, each)
+            ordered = sorted(following.values(), key=lambda one: (one[0], one[1] + one[3].weight))
+            named = [one for one in ordered if one[3].weight == NAMED][: self.beam]
+            others = [one for one in ordered if one[3].weight != NAMED][: self.beam // 2]
+            beam = [self._applied(state, each) for _, _, state, each in (*named, *others)]
+            for state in beam:
+                worth = state.off <= best.off - GAIN_MIN * whole
+                is_better = not state.left if best.left else _rank(state) < _rank(best)
+                if is_better or (best.left and worth):
+                    best = state
+        return best
+
+    def _exact(self, start: _State) -> _State | None:
+        """The lightest set of one cause, or two, that explains every cell; None: there is none."""
+        if not start.left:
+            return start
+        complete: list[_State] = []
+        singles = [*self.tries, *self._absent(start)]
+        for each in singles:
+            rest = dict(start.rest)
+            for cell, add in self._delta(start, each).items():
+                rest[cell] -= add
+            if not any(self._is_off(cell, value) for cell, value in rest.items()):
+                complete.append(self._applied(start, each))
+                continue
+            fitted = self._one_factor(rest)
+            if fitted is not None:
+                complete.append(self._applied(self._applied(start, each), fitted))
+        fitted = self._one_factor(start.rest)
+        if fitted is not None:
+            complete.append(self._applied(start, fitted))
+        if all(state.weight > NAMED for state in complete):
+            complete += self._pairs(start, singles)
+        complete = [state for state in complete if not state.left]
+        return min(complete, key=_rank, default=None)
+
+    def _is_off(self, cell: Cell, rest: float) -> bool:
+        return abs(rest) > self.allowed.get(cell, ROUNDING_PICOUSD)
+
+    def _one_factor(self, rest: Mapping[Cell, float]) -> Try | None:
+        """The factor that all cells have which are off, if they are those of a name and a time."""
+        off = sorted((cell for cell, value in rest.items() if self._is_off(cell, value)), key=str)
+        names, days = {name for _, name in off}, sorted({day for day, _ in rest})
+        stated = sum(self.stated.get(cell, 0) for cell in off)
+        booked = stated - sum(rest[cell] for cell in off)
+        if not off or booked <= 0 or stated <= 0:
+            return None
+        factor = stated / booked
+        for cell in off:
+            amount = self.stated.get(cell, 0)
+            if self._is_off(cell, amount - (amount - rest[cell]) * factor):
+                return None
+        first, last = off[0][0], off[-1][0]
+        if last == days[-1]:
+            when = "on every day" if first == days[0] else f"since {first}"
+        elif first == days[0]:
+            when = f"before {last + timedelta(days=1)}"
+        else:
+            return None
+        if len(names) == 1:
+            of = f"prices of {next(iter(names)) or 'everything'}"
+        elif names == {name for _, name in self.held}:
+            of = "all prices"
+        else:
+            return None
+        cause = Cause(kind="price", what=f"{of} {when} are x{factor:.4g} of those booked")
+        cells = tuple(cell for cell in self.held if first <= cell[0] <= last and cell[1] in names)
+        return Try(cause, FITTED, cells=cells, factors=factor)
+
+    def _pairs(self, start: _State, singles: Sequence[Try]) -> Iterator[_State]:
+        """Sets of two, by all cells, that explain the few cells which are off the most."""
+        probes = sorted(start.rest, key=lambda cell: -abs(start.rest[cell]))[:PROBES]
+        tried: list[tuple[Try, list[dict[int, float]], list[float]]] = []
+        for each in singles[:PAIRED_MAX]:
+            changes: list[dict[int, float]] = [{} for _ in probes]
+            factors = each.factors
+            for at, member in enumerate(each.members):
+                if self.cell[member] in probes and factors is not None:
+                    factor = factors if isinstance(factors, float) else factors[at]
+                    changes[probes.index(self.cell[member])][member] = factor - 1
+            deltas = [
+                sum(start.amounts[member] * change for member, change in one.items())
+                for one in changes
+            ]
+            tried.append((each, changes, deltas))
+        for at, (one, changes, deltas) in enumerate(tried):
+            for other, more, further in tried[at + 1 :]:
+                for probe, cell in enumerate(probes):
+                    if cell in one.cells or cell in other.cells:
+                        continue
+                    small, large = sorted((changes[probe], more[probe]), key=len)
+                    both = sum(
+                        start.amounts[member] * change * large[member]
+                        for member, change in small.items()
+                        if member in large
+                    )
+                    rest = start.rest[cell] - deltas[probe] - further[probe] - both
+                    if self._is_off(cell, rest):
+                        break
+                else:
+                    yield self._applied(self._applied(start, one), other)
+
+    def _delta(self, state: _State, each: Try) -> Mapping[Cell, float]:
+        factors = each.factors
+        if factors is None:
+            return {cell: state.rest[cell] for cell in each.cells}
+        if each.cells:
+            assert isinstance(factors, float)
+            return {
+                cell: (self.stated.get(cell, 0) - state.rest[cell]) * (factors - 1)
+                for cell in each.cells
+            }
+        delta: dict[Cell, float] = defaultdict(float)
+        for at, member in enumerate(each.members):
+            factor = factors if isinstance(factors, float) else factors[at]
+            delta[self.cell[member]] += state.amounts[member] * (factor - 1)
+        return delta
+
+    def _gain(self, state: _State, each: Try) -> float:
+        rest = state.rest
+        return sum(
+            abs(rest[cell]) - abs(rest[cell] - add)
+            for cell, add in self._delta(state, each).items()
+        )
+
+    def _applied(self, state: _State, each: Try) -> _State:
+        delta = self._delta(state, each)
+        amounts, factors, cells = list(state.amounts), each.factors, set(each.cells)
+        for at, member in enumerate(each.members):
+            assert factors is not None
+            amounts[member] *= factors if isinstance(factors, float) else factors[at]
+        if cells and isinstance(factors, float):
+            for at, cell in enumerate(self.cell):
+                amounts[at] *= factors if cell in cells else 1
+        rest = dict(state.rest)
+        for cell, add in delta.items():
+            rest[cell] -= add
+        cause = replace(each.cause, amount_picousd=round(sum(delta.values())))
+        return self._judged(
+            _State(
+                amounts,
+                rest,
+                (*state.causes, cause),
+                state.weight + each.weight,
+                tried=state.tried | {each.cause.what},
+            )
+        )
+
+    def _fitted(self, state: _State) -> Iterator[Try]:
+        """One factor for a name, or everything, from a day on, or before it."""
+        by_name: dict[str | None, dict[date, list[float]]] = defaultdict(dict)
+        whole: dict[date, list[float]] = {}
+        for (day, name), rest in state.rest.items():
+            stated = self.stated.get((day, name), 0)
+            for sums in (
+                by_name[name].setdefault(day, [0.0, 0.0]),
+                whole.setdefault(day, [0.0, 0.0]),
+            ):
+                sums[0] += stated
+                sums[1] += stated - rest
+        found = sorted(by_name.items(), key=lambda pair: -sum(s for s, _ in pair[1].values()))
+        named = [(f"prices of {name or 'everything'}", {name}, days) for name, days in found]
+        if len(by_name) > 1:
+            named.insert(0, ("all prices", set(by_name), whole))
+        for text, names, days in named[:VALUES_MAX]:
+            ordered = sorted(days)
+            for at, day in enumerate(ordered):
+                for part, when in ((ordered[at:], f"since {day}"), (ordered[:at], f"before {day}")):
+                    billed, booked = (sum(days[d][column] for d in part) for column in (0, 1))
+                    if booked <= 0 or not 0.02 <= billed / booked <= 50:
+                        continue
+                    cells = tuple((d, n) for d in part for n in names if (d, n) in state.rest)
+                    of = f"{when if at else 'on every day'} are x{billed / booked:.4g}"
+                    cause = Cause(kind="price", what=f"{text} {of} of those booked")
+                    yield Try(cause, FITTED, cells=cells, factors=billed / booked)
+
+    def _absent(self, state: _State) -> Iterator[Try]:
+        """Cells that the ledger lacks, by day and by name, and those of requests without price."""
+        days: dict[date, list[Cell]] = defaultdict(list)
+        names: dict[str | None, list[Cell]] = defaultdict(list)
+        booked_days = {day for day, _ in self.held}
+        booked_names = {name for _, name in self.held}
+        for cell in self.stated:
+            if cell[0] not in booked_days:
+                days[cell[0]].append(cell)
+            if cell[1] not in booked_names:
+                names[cell[1]].append(cell)
+        for day, cells in days.items():
+            cause = Cause(kind="missing in the ledger", what=f"{day} is not in the ledger")
+            yield Try(cause, ABSENT, cells=tuple(cells))
+        for name, cells in names.items():
+            cause = Cause(kind="missing in the ledger", what=f"{name} is not in the ledger")
+            yield Try(cause, ABSENT, cells=tuple(cells))
+        unpriced: dict[str, set[Cell]] = defaultdict(set)
+        for group, cell in zip(self.groups, self.cell, strict=True):
+            if not group.is_priced and state.rest[cell] > 0:
+                unpriced[group.model].add(cell)
+        for model, found in unpriced.items():
+            text = f"requests of {model} have no price, or a part of it, in the ledger"
+            yield Try(
+                Cause(kind="no price", what=text), ABSENT, cells=tuple(sorted(found, key=str))
+            )
+
+
+def _utc_day(group: Group) -> date:
+    return group.opened.date()
+
+
+def _shifted_day(hours: int, group: Group) -> date:
+    return (group.opened + timedelta(hours=hours)).date()
+
+
+def _datings(
+    groups: Sequence[Group], stated: Cells
+) -> Iterator[tuple[Cause, Callable[[Group], date]]]:
+    """Up to three ways to give groups other days: those that fit best, by the amounts, and by the
+    share that each name has of its own total."""
+    every: list[tuple[Cause, Callable[[Group], date]]] = [
+        (
+            Cause(kind="time zone", what=f"the statement's days are those of UTC{hours:+d}"),
+            partial(_shifted_day, hours),
+        )
+        for hours in range(-12, 15)
+        if hours
+    ]
+    cause = Cause(kind="late rows", what="the statement counts a request on the day of its end")
+    every.append((cause, lambda group: group.opened.date() + timedelta(days=group.is_late)))
+    by_hour: dict[tuple[datetime, bool, str | None], int] = defaultdict(int)
+    for group in groups:
+        by_hour[group.opened, group.is_late, group.name] += group.picousd
+    hours = [
+        Group(opened=at, is_late=late, name=name, line="", quantity=0, picousd=amount)
+        for (at, late, name), amount in by_hour.items()
+    ]
+    first, last = min(day for day, _ in stated), max(day for day, _ in stated)
+    off: list[tuple[float, float, int]] = []
+    for place, (_, day_of) in enumerate(every):
+        sums: dict[Cell, float] = defaultdict(float)
+        for group in hours:
+            day = day_of(group)
+            if first <= day <= last:
+                sums[day, group.name] += group.picousd
+        cells = sums.keys() | stated.keys()
+        shares: dict[str | None, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for cell in cells:
+            shares[cell[1]][0] += stated.get(cell, 0)
+            shares[cell[1]][1] += sums.get(cell, 0)
+        scale = {name: ours and theirs / ours for name, (theirs, ours) in shares.items()}
+        raw = sum(abs(stated.get(cell, 0) - sums.get(cell, 0)) for cell in cells)
+        scaled = sum(
+            abs(stated.get(cell, 0) - scale[cell[1]] * sums.get(cell, 0)) for cell in cells
+        )
+        off.append((raw, scaled, place))
+    by_share = sorted(off, key=lambda one: one[1])
+    chosen = {min(off)[2], *(place for *_, place in by_share[:2])}
+    yield from (every[place] for place in sorted(chosen))
+
+
+def _dated(cause: Cause, before: _State, after: _State) -> Cause:
+    """The cause with its amounts: what came to or left the statement's days, and what moved."""
+    moved = [
+        before.rest.get(cell, 0.0) - after.rest.get(cell, 0.0)
+        for cell in before.rest.keys() | after.rest.keys()
+    ]
+    net = sum(moved)
+    return replace(
+        cause,
+        amount_picousd=round(net),
+        moved_picousd=round((sum(abs(each) for each in moved) - abs(net)) / 2),
+    )
+
+
+def _too_many(count: int) -> LedgerError:
+    return LedgerError(
+        f"{count} groups of charges are too many to explain; "
+        "choose a shorter period with --since and --until, or a part with --only"
+    )
