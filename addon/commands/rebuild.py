@@ -226,7 +226,7 @@ _SHORT = frozenset(
 
 
 def _model_of(exchange: Exchange) -> str:
-    return printable(exchange.response_model or exchange.request_model or "(none)")
+    return printable(exchange.model or "(none)")
 
 
 def _text(value: object) -> str:

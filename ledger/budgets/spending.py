@@ -31,5 +31,5 @@ def _status(engine: Engine, budget: Budget, names: Names, now: datetime) -> Stat
         spent_picousd=figures.cost_picousd or 0,
         estimated_picousd=figures.estimated_cost_picousd or 0,
         covered_value_picousd=figures.covered_value_picousd or 0,
-        requests_without_price=figures.unpriced + figures.partial,
+        requests_without_price=figures.without_price,
     )

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.model.charge import PROVIDER
-from ledger.reports.explain import is_token_line
+from ledger.pricing.price_lines import is_token_line
 
 COLUMNS: Mapping[str, str] = {
     "BilledCost": "decimal",

@@ -71,6 +71,11 @@ class Figures:
         return Figures(**sums)
 
     @property
+    def without_price(self) -> int:
+        """Requests of which a line, or every line, has no price: the cost is a lower bound."""
+        return self.unpriced + self.partial
+
+    @property
     def cost_state(self) -> str | None:
         """priced, reported, partial or unpriced; None if there is nothing to price."""
         known = self.priced + self.reported

@@ -163,7 +163,9 @@ def groups(
     for row in sums.grouped(connection, wanted):
         if is_split is None:
             is_split = sums.is_split(row)
-        figures = _figures(row, keys.columns_count, is_split=is_split)
+        first = keys.columns_count
+        values = row[first : first + len(_NAMES)]
+        figures = figures_of_row(row, _NAMES, values, is_split=is_split)
         everything.append(figures)
         key = keys.key_of(row)
         if key is None:
@@ -245,18 +247,19 @@ class _Keys:
         return hint
 
 
-def _figures(row: Any, first: int, *, is_split: bool) -> Figures:
-    """The figures of a row, which begin at this index."""
+def figures_of_row(
+    row: Any, names: Sequence[str], values: Sequence[Any], *, is_split: bool
+) -> Figures:
+    """These figures of a row; `values` are its columns where sums are not split."""
     if is_split:
         found: dict[str, Any] = {
             name: int(row._mapping[name]) if name in COUNTS else whole(row, name, is_split=True)
-            for name in _NAMES
+            for name in names
         }
     else:
-        values = row[first : first + len(_NAMES)]
         if any(type(value) is Decimal for value in values):  # PostgreSQL sums to a numeric
             values = [None if value is None else int(value) for value in values]
-        found = dict(zip(_NAMES, values, strict=True))
+        found = dict(zip(names, values, strict=True))
     # Both are counted as unpriced.
     found["unpriced"] -= found["partial"]
     return Figures(**found)

@@ -21,7 +21,7 @@ from sqlalchemy.engine import Connection, Row
 from ledger.figures.spans import DAY, HOUR, Span, spans
 from ledger.settings.names import WORDS
 from ledger.store.adding_up import added_up, charged_requests, halves, is_overflow, joined
-from ledger.store.dimensions import COLUMNS, NONE
+from ledger.store.dimensions import COLUMNS, FACT_COLUMNS, NONE
 from ledger.store.schema.columns import Instant
 from ledger.store.schema.sums import (
     COUNTS,
@@ -36,15 +36,6 @@ from ledger.store.tables import daily, daily_by, hourly_usage
 DAILY_WORDS = frozenset(("provider", "model", "key", "day", "week", "month"))
 """The dimensions of `daily`."""
 DAYS_WORDS = frozenset(("day", "week", "month"))
-FACT_COLUMNS = {
-    "key": "key_fingerprint",
-    "host": "origin",
-    "session": "session_id",
-    "project": "project",
-    "tag": "tags",
-}
-"""Fact that decides a name -> its column. No sums by one dimension hold the last characters of a
-key, as a key may have been seen with and without them."""
 FINGERPRINT = re.compile("[0-9a-f]{32}")
 
 type By = Callable[[sa.FromClause], list[sa.ColumnElement[Any]]]
@@ -131,8 +122,10 @@ def only_dimension(wanted: Wanted) -> str | None:
     sums."""
     words, facts = _asked_for(wanted)
     columns = {_column_of(word) for word in words - DAYS_WORDS}
-    columns |= {FACT_COLUMNS.get(fact) for fact in facts}
-    if len(columns) > 1 or None in columns or not _is_of_days(wanted):
+    columns |= {FACT_COLUMNS[fact] for fact in facts}
+    # No sums by one dimension hold the last characters of a key: it may have been seen with and
+    # without them.
+    if len(columns) > 1 or columns & {None, "key_hint"} or not _is_of_days(wanted):
         return None
     return columns.pop() if columns else EVERYTHING
 

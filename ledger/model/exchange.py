@@ -195,3 +195,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
     ] = None
     quotas: tuple[Quota, ...] = ()
     """What the answer stated of limits; a table of its own keeps it."""
+
+    @property
+    def model(self) -> str | None:
+        """The model that answered, or else the one asked for, as in the view `requests`."""
+        return self.response_model or self.request_model or None

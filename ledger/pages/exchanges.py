@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ledger.reports.explain import is_token_line
+from ledger.pricing.price_lines import is_token_line
 from ledger.store.current import current_charge
 from ledger.store.requests_view import requests
 from ledger.store.scope import Scope, conditions

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
+from ledger.figures.figures import Figures
 from ledger.pages import figures
-from ledger.pages.sums import Counts, Sums
+from ledger.pages.sums import Counts
 
 LATE = timedelta(minutes=5)
 """Shipping takes seconds; an exchange that waits longer than this is late."""
@@ -39,8 +40,8 @@ class Shipping:
 
 
 def problems(
-    total: Sums,
-    by_model: Mapping[str | None, Sums],
+    total: Figures,
+    by_model: Mapping[str | None, Figures],
     counts: Counts,
     shipping: Sequence[Shipping],
     *,
@@ -135,15 +136,15 @@ def _of_counts(counts: Counts) -> Iterator[Problem]:
 
 
 def _of_sums(
-    total: Sums, by_model: Mapping[str | None, Sums], unknown_fields: Sequence[str]
+    total: Figures, by_model: Mapping[str | None, Figures], unknown_fields: Sequence[str]
 ) -> Iterator[Problem]:
-    if total.unpriced:
-        models = "; ".join((_named(by_model, "unpriced"), *unknown_fields))
+    if total.without_price:
+        models = "; ".join((_named(by_model, "without_price"), *unknown_fields))
         yield Problem(
             kind="unpriced",
             level="look",
-            count=total.unpriced,
-            headline=f"{figures.requests(total.unpriced)} without a price",
+            count=total.without_price,
+            headline=f"{figures.requests(total.without_price)} without a price",
             advice=f"so the cost is a lower bound: {models}; add the price to your price file, "
             "then run `tokentee reprice --unpriced`",
         )
@@ -167,7 +168,7 @@ def _of_sums(
         )
 
 
-def _named(by_model: Mapping[str | None, Sums], name: str) -> str:
+def _named(by_model: Mapping[str | None, Figures], name: str) -> str:
     """The models with the highest counts."""
     counted = [(getattr(sums, name), model or "(no model)") for model, sums in by_model.items()]
     ranked = sorted(((n, model) for n, model in counted if n), key=lambda pair: (-pair[0], pair[1]))

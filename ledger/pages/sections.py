@@ -17,7 +17,7 @@ from decimal import Decimal
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.figures import queries
-from ledger.figures.figures import total_of
+from ledger.figures.figures import Figures, total_of
 from ledger.figures.percentiles import Pool
 from ledger.figures.queries import Group, counted_groups
 from ledger.model.aliases import is_another
@@ -25,7 +25,6 @@ from ledger.pages import charts, figures, sums
 from ledger.pages.exchanges import Request, latest
 from ledger.pages.period import DAY, Period
 from ledger.pages.problems import Problem, Shipping, problems
-from ledger.pages.sums import Sums
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.dimensions import effective
@@ -64,7 +63,7 @@ class Row:
     """The dimension: model, key, session, tag:team."""
     value: str | None
     label: str
-    sums: Sums
+    sums: Figures
     share: Decimal
     """Share of the table's cost, 0 to 1."""
     change: str = ""
@@ -95,8 +94,8 @@ class Overview:
     """Spending, its breakdown, and problems."""
 
     period: Period
-    total: Sums
-    before: Sums | None
+    total: Figures
+    before: Figures | None
     before_period: Period | None
     problems: tuple[Problem, ...]
     stacks: tuple[charts.Stack, ...]
@@ -164,7 +163,7 @@ def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = 
         earlier = question.period.before
         past = sums.read(connection, earlier, question.scope) if earlier else None
         counts = sums.count_troubles(connection, period)
-        unknown = sums.unknown_fields(connection, period) if table.total().unpriced else []
+        unknown = sums.unknown_fields(connection, period) if table.total().without_price else []
         others = _other_models(connection, question, period)
     total = table.total()
     labels = {"key": key_labels(table.hints, question.names)}
@@ -293,7 +292,7 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
     team = effective("team", question.names)
     with snapshot(engine) as connection:
         groups = sums.read_by(connection, question.scope, team, time=word)
-    by_name: dict[str | None, Sums] = defaultdict(Sums)
+    by_name: dict[str | None, Figures] = defaultdict(Figures)
     last: dict[str | None, str] = {}
     for (time, name), each in groups.items():
         by_name[name] += each
@@ -364,10 +363,10 @@ def key_labels(
 
 def _rows(
     word: str,
-    by_name: Mapping[str | None, Sums],
+    by_name: Mapping[str | None, Figures],
     labels: Mapping[str | None, str],
     *,
-    before: Mapping[str | None, Sums] | None,
+    before: Mapping[str | None, Figures] | None,
     last_times: Mapping[str | None, str],
 ) -> tuple[Row, ...]:
     """The costliest rows, and the rest as one line."""
@@ -380,7 +379,7 @@ def _listed(
     costliest: sums.Costliest,
     labels: Mapping[str | None, str],
     *,
-    before: Mapping[str | None, Sums] | None,
+    before: Mapping[str | None, Figures] | None,
     last_times: Mapping[str | None, str],
 ) -> tuple[Row, ...]:
     whole = sum(each.cost_picousd or 0 for each in (*costliest.shown.values(), costliest.rest))

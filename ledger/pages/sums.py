@@ -5,22 +5,22 @@ Like reports, pages read the stored sums of days that are over, and add up the r
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from ledger.figures import sums as summed
+from ledger.figures.figures import Figures, total_of
+from ledger.figures.queries import figures_of_row
 from ledger.figures.spans import DAY, Span, spans
 from ledger.figures.sums import By, Wanted
 from ledger.pages.period import Period
 from ledger.pricing.charges import BILLING_FIELD
 from ledger.settings.names import WORDS
-from ledger.store.adding_up import whole
 from ledger.store.dimensions import dimension, named
 from ledger.store.schema.views import HOURLY
 from ledger.store.scope import Scope
@@ -32,58 +32,44 @@ GROUPED = ("model", "provider", "key")
 """The dimensions of the first screen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sums:
-    """Sums of some requests, as in `report`. None: not reported by any of them."""
-
-    requests: int = 0
-    errors: int = 0
-    without_usage: int = 0
-    complete_without_usage: int = 0
-    """Of these, completed: the provider probably bills them, and no total here includes them."""
-    unpriced: int = 0
-    """Requests with at least one unpriced line."""
-    input_tokens: int | None = None
-    cache_read_tokens: int | None = None
-    cacheable_input_tokens: int | None = None
-    output_tokens: int | None = None
-    cost_picousd: int | None = None
-    covered: int = 0
-    """Requests that a plan covers, or that are free."""
-    unlisted: int = 0
-    """Of these, without a list value, or with one that is a lower bound."""
-    list_value_picousd: int | None = None
-    covered_value_picousd: int | None = None
-    """The list value of these: beside the cost, and never added to it."""
-
-    def __add__(self, other: "Sums") -> "Sums":
-        return total_of((self, other))
+FIGURES = (
+    "requests",
+    "errors",
+    "without_usage",
+    "complete_without_usage",
+    "unpriced",
+    "partial",
+    "input_tokens",
+    "cache_read_tokens",
+    "cacheable_input_tokens",
+    "output_tokens",
+    "cost_picousd",
+    "covered",
+    "unlisted",
+    "covered_value_picousd",
+)
+"""The figures that a page reads."""
 
 
-_FIELDS = fields(Sums)
-FIGURES = tuple(each.name for each in _FIELDS)
-_VALUES = attrgetter(*FIGURES)
-
-
-type Groups = Mapping[tuple[str, str | None], Sums]
+type Groups = Mapping[tuple[str, str | None], Figures]
 """(day or hour, name) -> sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Sums by (time, name) for each word, the name being a model, a provider or a fingerprint."""
+    """Figures by (time, name) for each word; the name is a model, a provider or a fingerprint."""
 
-    groups: dict[str, dict[tuple[str, str | None], Sums]]
+    groups: dict[str, dict[tuple[str, str | None], Figures]]
     hints: dict[str | None, str | None] = field(default_factory=dict)
     """Fingerprint -> the last characters of the key."""
 
-    def total(self) -> Sums:
+    def total(self) -> Figures:
         """The sum of all requests."""
         return total_of(next(iter(self.groups.values())).values())
 
-    def by_name(self, word: str) -> dict[str | None, Sums]:
+    def by_name(self, word: str) -> dict[str | None, Figures]:
         """The sums of each model, provider or key."""
-        found: dict[str | None, list[Sums]] = defaultdict(list)
+        found: dict[str | None, list[Figures]] = defaultdict(list)
         for (_, name), sums in self.groups[word].items():
             found[name].append(sums)
         return {name: total_of(each) for name, each in found.items()}
@@ -106,20 +92,10 @@ class Counts:
     still_open: int = 0
 
 
-def total_of(many: Iterable[Sums]) -> Sums:
-    """The total of some sums."""
-    columns: dict[str, Any] = {}
-    # Summed by columns: there are tens of thousands of sessions.
-    for each, values in zip(_FIELDS, zip(*map(_VALUES, many), strict=True), strict=False):
-        known = [value for value in values if value is not None]
-        columns[each.name] = sum(known) if known else each.default
-    return Sums(**columns)
-
-
 def read(connection: Connection, period: Period, given: Scope, *, by_hour: bool = False) -> Table:
     """The sums of a period by day, or by hour, and each word of `GROUPED`, under the conditions and
     names of `given`."""
-    groups: dict[str, dict[tuple[str, str | None], Sums]] = {word: {} for word in GROUPED}
+    groups: dict[str, dict[tuple[str, str | None], Figures]] = {word: {} for word in GROUPED}
     hints: dict[str | None, str | None] = {}
     scope = replace(given, since=period.since, until=period.until)
     for words, part in _parts(connection, scope, by_hour=by_hour):
@@ -149,7 +125,7 @@ def _parts(
 
 def _grouped(
     connection: Connection, scope: Scope, words: tuple[str, ...], time: str
-) -> Iterator[tuple[Row[Any], Sums]]:
+) -> Iterator[tuple[Row[Any], Figures]]:
     """The sums by time and each of these words: rows of word, time, name and hint."""
     dialect = connection.dialect.name
 
@@ -184,7 +160,7 @@ def _grouped(
 
 def read_by(
     connection: Connection, scope: Scope, word: str, *, time: str | None
-) -> dict[tuple[str, str | None], Sums]:
+) -> dict[tuple[str, str | None], Figures]:
     """The sums by any word, and by time if one is given."""
     dialect = connection.dialect.name
 
@@ -205,14 +181,14 @@ def read_by(
 class Costliest:
     """The groups with the highest cost, and the others as one."""
 
-    shown: Mapping[str | None, Sums]
+    shown: Mapping[str | None, Figures]
     """In the order of cost; of requests if nothing has a price."""
-    rest: Sums
+    rest: Figures
     merged: int
     """Number of groups in the rest."""
 
 
-def costliest_of(by_name: Mapping[str | None, Sums], rows_max: int) -> Costliest:
+def costliest_of(by_name: Mapping[str | None, Figures], rows_max: int) -> Costliest:
     """The costliest of some groups. One group alone is not merged into a rest."""
     ranked = ranked_names({("", name): each for name, each in by_name.items()})
     shown = ranked[:rows_max] if len(ranked) > rows_max + 1 else ranked
@@ -251,7 +227,7 @@ def read_costliest(connection: Connection, scope: Scope, word: str, rows_max: in
     merged = next((row.merged for row in rows if not row.place), 0)
     return Costliest(
         shown={row.by_0: _sums(row, is_split=False) for row in rows if row.place},
-        rest=next((_sums(row, is_split=False) for row in rows if not row.place), Sums()),
+        rest=next((_sums(row, is_split=False) for row in rows if not row.place), Figures()),
         merged=merged,
     )
 
@@ -337,21 +313,9 @@ def _wanted(by: By, words: Sequence[str], scope: Scope) -> Wanted:
     return Wanted(by=by, words=frozenset((*words, *scope.wanted())), figures=FIGURES, scope=scope)
 
 
-def _sums(row: Any, *, is_split: bool) -> Sums:
+def _sums(row: Any, *, is_split: bool) -> Figures:
     """The figures at the end of a row."""
-    if is_split:
-        both: dict[str, Any] = {
-            each.name: int(row._mapping[each.name])
-            if each.default is not None
-            else whole(row, each.name, is_split=True)
-            for each in _FIELDS
-        }
-        return Sums(**both)
-    found: dict[str, Any] = {
-        name: None if value is None else int(value)
-        for name, value in zip(FIGURES, row[-len(FIGURES) :], strict=True)
-    }
-    return Sums(**found)
+    return figures_of_row(row, FIGURES, row[-len(FIGURES) :], is_split=is_split)
 
 
 def _between(column: sa.ColumnElement[Any], span: Span) -> Iterator[sa.ColumnElement[bool]]:

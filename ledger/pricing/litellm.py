@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ledger.model.errors import LedgerError
-from ledger.model.money import AMOUNT_MAX
+from ledger.model.money import AMOUNT_MAX, PICOUSD_PER_USD
 from ledger.pricing.price_lines import Rate
 from ledger.pricing.published import picousd_of_price, tier_name
 from ledger.settings import small_files
@@ -140,7 +140,7 @@ def _unit(price: object) -> int | None:
     if isinstance(price, bool) or not isinstance(price, int | Decimal):
         return None
     decimal = Decimal(price)
-    if not decimal.is_finite() or not 0 <= decimal <= AMOUNT_MAX // 10**12:
+    if not decimal.is_finite() or not 0 <= decimal <= AMOUNT_MAX // PICOUSD_PER_USD:
         return None
     return picousd_of_price(decimal, 1)
 

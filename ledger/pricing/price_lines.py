@@ -34,6 +34,12 @@ OUTPUT_LINES = (
 )
 TOKEN_LINES = INPUT_LINES + OUTPUT_LINES
 
+
+def is_token_line(line: str) -> bool:
+    """Whether the line is priced per million; a further iteration's line follows a dot."""
+    return line.rpartition(".")[2] in TOKEN_LINES
+
+
 CONTAINED_UNITS = {
     "input_text_tokens": "uncached_input",
     "output_text_tokens": "output",

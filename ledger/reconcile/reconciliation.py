@@ -20,12 +20,12 @@ from ledger.figures.figures import Figures, plus
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
 from ledger.pricing import rules
+from ledger.pricing.price_lines import is_token_line
 from ledger.reconcile import causes
 from ledger.reconcile.causes import Explanation
 from ledger.reconcile.comparison import Dimension, Entry, compare, cost_cells
 from ledger.reconcile.statement import Line, Statement
 from ledger.reconcile.tries import Cells, Group
-from ledger.reports.explain import is_token_line
 from ledger.reports.layout import FINGERPRINT_SHOWN
 from ledger.store.adding_up import SPLIT
 from ledger.store.current import current_charge

@@ -118,5 +118,5 @@ def _cost(figures: Figures) -> str:
     cell = cost_cell(figures)
     if cell is None or isinstance(cell, str):
         return printable(cell or "$0")
-    mark = "≥ " if figures.unpriced or figures.partial else ""
+    mark = "≥ " if figures.without_price else ""
     return f"{mark}{short_usd(figures.cost_picousd)}"

@@ -10,7 +10,7 @@ from typing import Any
 from ledger.model.charge import Amounts, amounts_of
 from ledger.model.money import usd_text
 from ledger.model.usage import TOKENS
-from ledger.pricing.price_lines import TOKEN_LINES
+from ledger.pricing.price_lines import is_token_line
 from ledger.reports.layout import Cell, Column, Table, key_text, short_count, without_empty
 from ledger.reports.render import usd
 from ledger.text.origins import shown_origin
@@ -168,11 +168,6 @@ def _charge_cells(line: Facts, common: str) -> Iterator[Cell]:
         yield from (usd(unit), "1", usd(line["amount_picousd"]))
     source = "" if unit is None or common else line["price_source"]
     yield "; ".join(filter(None, (source, line["reason"])))
-
-
-def is_token_line(line: str) -> bool:
-    """Whether the line is priced per million; a further iteration's line follows a dot."""
-    return line.rpartition(".")[2] in TOKEN_LINES
 
 
 def _charge_members(line: Facts) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 from ledger.maintenance.reprice import Change
 from ledger.model.money import usd_text
-from ledger.pricing.price_lines import Rate, Sheet
-from ledger.reports.explain import common_source, is_token_line
+from ledger.pricing.price_lines import Rate, Sheet, is_token_line
+from ledger.reports.explain import common_source
 from ledger.reports.layout import Amount, Cell, Column, Table, without_empty
 from ledger.text.printable import printable
 

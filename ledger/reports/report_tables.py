@@ -129,7 +129,7 @@ def period_text(report: Report) -> str:
 def notes(report: Report) -> Iterator[str]:
     """Warnings that the reader needs to judge the sums."""
     total = report.total.figures
-    if unpriced := total.unpriced + total.partial:
+    if unpriced := total.without_price:
         yield (
             f"no price: lines of {short_count(unpriced)} of "
             f"{counted(total.requests, 'request')}, so the cost is a lower bound; "
@@ -293,7 +293,7 @@ def _shown(row: Row) -> Iterator[tuple[str, Cell]]:
     yield "Covered", covered_cell(f)
     yield "Estimated", _amount(f.estimated_cost_picousd, "~")
     yield "Saved", _amount(f.saved_picousd)
-    yield "No price", f.unpriced + f.partial
+    yield "No price", f.without_price
     yield "First token", _spread(times.first_token_ms_p50, times.first_token_ms_p95)
     yield "Duration", _spread(times.duration_ms_p50, times.duration_ms_p95)
     yield "Tok/s", _speed(tokens_per_second(f))
@@ -301,7 +301,7 @@ def _shown(row: Row) -> Iterator[tuple[str, Cell]]:
 
 def cost_cell(figures: Figures) -> Cell:
     """The cell of a cost: a lower bound if lines lack a price, empty and not zero if all do."""
-    is_missing = bool(figures.unpriced or figures.partial)
+    is_missing = bool(figures.without_price)
     if figures.cost_picousd is None:
         return "unpriced" if is_missing else None
     return Amount(picousd=figures.cost_picousd, mark="≥ " if is_missing else "")

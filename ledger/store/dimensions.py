@@ -107,13 +107,15 @@ def named(
     return sa.case(*cases) if cases else sa.cast(sa.null(), sa.Text)
 
 
-_FACT_COLUMNS = {
+FACT_COLUMNS = {
     "key": "key_fingerprint",
     "key_hint": "key_hint",
     "host": "origin",
     "session": "session_id",
     "project": "project",
+    "tag": "tags",
 }
+"""Fact that decides a name -> its column."""
 
 
 class NameFacts:
@@ -125,12 +127,12 @@ class NameFacts:
         self._tags = names.tags_of(words)
         self._boundaries = names.boundaries(words)
         self._dialect = dialect
-        self._kept = [fact for fact in _FACT_COLUMNS if fact in self._facts]
+        self._kept = [fact for fact in FACT_COLUMNS if fact in self._facts and fact != "tag"]
         self._seen: dict[tuple[Any, ...], Facts] = {}
 
     def columns(self, of: sa.FromClause = requests) -> list[sa.ColumnElement[Any]]:
         """The columns to group by."""
-        found: list[sa.ColumnElement[Any]] = [of.c[_FACT_COLUMNS[fact]] for fact in self._kept]
+        found: list[sa.ColumnElement[Any]] = [of.c[FACT_COLUMNS[fact]] for fact in self._kept]
         found += [_tag(tag, self._dialect, of) for tag in self._tags]
         if self._boundaries:
             found.append(_interval(self._boundaries, of))

@@ -266,9 +266,10 @@ def by_page(engine: Engine) -> Answers:
     found = sections.overview(engine, sections.Question(period=period))
     lost = [each.count for each in found.problems if each.kind == "lost"]
     names = [name for name in COUNTED if name != "estimated"]
-    names += ["unpriced", "unlisted", "input_tokens", "cache_read_tokens", "output_tokens"]
-    names += ["cost_picousd", "list_value_picousd", "covered_value_picousd"]
+    names += ["unlisted", "input_tokens", "cache_read_tokens", "output_tokens"]
+    names += ["cost_picousd", "covered_value_picousd"]
     page = {name: getattr(found.total, name) for name in names}
+    page["unpriced"] = found.total.without_price
     return page | {"lost": sum(lost), "cacheable": found.total.cacheable_input_tokens}
 
 

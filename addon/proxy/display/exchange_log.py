@@ -18,7 +18,7 @@ def line_of(settled: Settled, price: Price) -> str:
     not known."""
     exchange, reading = settled
     usage = reading.usage
-    model = exchange.response_model or exchange.request_model or exchange.dialect
+    model = exchange.model or exchange.dialect
     cached = f" ({usage.cache_read_tokens} cached)" if usage.cache_read_tokens else ""
     milliseconds = (
         round((exchange.settled_at - exchange.opened_at).total_seconds() * 1000)

@@ -11,7 +11,7 @@ from ledger.model.charge import Charge, amounts_of
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.money import usd_text
 from ledger.model.reading import Reading, UsageSource
-from ledger.pricing.price_lines import TOKEN_LINES
+from ledger.pricing.price_lines import is_token_line
 
 CENT = 10**10
 
@@ -48,7 +48,7 @@ def page_of(booked: Booked, transcript: Transcript | None) -> str:
 def _page(booked: Booked, transcript: Transcript | None) -> Iterator[str]:
     exchange, reading = booked.exchange, booked.reading
     yield comment_of([booked])
-    model = exchange.response_model or exchange.request_model or "no model named"
+    model = exchange.model or "no model named"
     about = (model, exchange.provider, exchange.dialect, exchange.finish_reason)
     yield " · ".join(filter(None, about))
     if exchange.degraded:
@@ -81,7 +81,7 @@ def _line(charge: Charge) -> str:
         return (
             f"{name:<24} {_spaced(charge.quantity):>12}  no price: {charge.reason or ''}".rstrip()
         )
-    is_token = charge.line.rpartition(".")[2] in TOKEN_LINES
+    is_token = is_token_line(charge.line)
     unit = f"${usd_text(charge.unit_picousd * (10**6 if is_token else 1))}"
     per = "per 1M" if is_token else "each"
     amount = f"${usd_text(charge.amount_picousd)}"

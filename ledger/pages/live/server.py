@@ -30,6 +30,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ledger.budgets import spending
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.figures import limits
+from ledger.figures.figures import Figures
 from ledger.model.errors import LedgerError
 from ledger.pages import rendering, sections
 from ledger.pages.exchanges import LISTED_MAX, ChargeLine, latest
@@ -38,7 +39,6 @@ from ledger.pages.live.asked import Asked
 from ledger.pages.live.guard import Guard
 from ledger.pages.problems import Shipping
 from ledger.pages.sections import Row
-from ledger.pages.sums import Sums
 from ledger.reports import explain
 from ledger.reports.lookup import find
 from ledger.settings.names import NO_NAMES, Names
@@ -252,7 +252,7 @@ class Pages:
             word=word,
             value=value,
             label=value,
-            sums=Sums(),
+            sums=Figures(),
             share=Decimal(0),
             last_time=_day_of(given.get("at")),
         )

@@ -2,9 +2,10 @@
 
 from datetime import UTC, datetime
 
+from ledger.figures.figures import Figures
 from ledger.pages.charts import Lines, short_name, stack
 from ledger.pages.period import Period
-from ledger.pages.sums import Groups, Sums
+from ledger.pages.sums import Groups
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 PERIOD = Period(since=datetime(2026, 11, 15, tzinfo=UTC), until=None, now=NOW)
@@ -13,11 +14,11 @@ USD = 10**12
 
 def test_a_day_without_requests_is_an_empty_bar():
     groups = {
-        ("2026-11-15", "a"): Sums(
+        ("2026-11-15", "a"): Figures(
             requests=1, cost_picousd=2 * USD, input_tokens=5, output_tokens=2
         ),
-        ("2026-11-20", "a"): Sums(requests=2, cost_picousd=USD, output_tokens=1),
-        ("2026-11-20", None): Sums(requests=9),
+        ("2026-11-20", "a"): Figures(requests=2, cost_picousd=USD, output_tokens=1),
+        ("2026-11-20", None): Figures(requests=9),
     }
     made = stack("model", "Models", groups, PERIOD, {}).members()
     assert made["bars"] == tuple(f"2026-11-{day}" for day in range(15, 22))
@@ -29,13 +30,15 @@ def test_a_day_without_requests_is_an_empty_bar():
 
 
 def test_what_is_dated_after_now_has_a_bar_too():
-    made = stack("model", "", {("2026-12-24", "a"): Sums(requests=1)}, PERIOD, {})
+    made = stack("model", "", {("2026-12-24", "a"): Figures(requests=1)}, PERIOD, {})
     assert made.bars[-2:] == ("2026-11-21", "2026-12-24")
     assert made.requests == ((0, 0, 0, 0, 0, 0, 0, 1),)
 
 
 def test_what_is_left_is_one_grey():
-    groups: Groups = {("2026-11-15", f"m{n}"): Sums(cost_picousd=(20 - n) * USD) for n in range(12)}
+    groups: Groups = {
+        ("2026-11-15", f"m{n}"): Figures(cost_picousd=(20 - n) * USD) for n in range(12)
+    }
     made = stack("model", "Models", groups, PERIOD, {"m0": "the first"})
     assert made.names == ("the first", *(f"m{n}" for n in range(1, 7)), "other (5)")
     assert made.has_rest
@@ -43,13 +46,13 @@ def test_what_is_left_is_one_grey():
 
 
 def test_one_that_is_left_keeps_its_name():
-    groups: Groups = {("2026-11-15", f"m{n}"): Sums(requests=n + 1) for n in range(8)}
+    groups: Groups = {("2026-11-15", f"m{n}"): Figures(requests=n + 1) for n in range(8)}
     assert stack("key", "Keys", groups, PERIOD, {}).names[-1] == "m0"
 
 
 def test_without_a_beginning_the_bars_are_those_that_have_something():
     everything = Period(since=None, until=None, now=NOW)
-    groups: Groups = {("2026-10-15", "a"): Sums(), ("2026-08-01", "a"): Sums()}
+    groups: Groups = {("2026-10-15", "a"): Figures(), ("2026-08-01", "a"): Figures()}
     assert stack("model", "", groups, everything, {}).bars == ("2026-08", "2026-10")
 
 

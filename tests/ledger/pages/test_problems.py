@@ -2,14 +2,15 @@
 
 from datetime import timedelta
 
+from ledger.figures.figures import Figures
 from ledger.pages.problems import Shipping, problems
-from ledger.pages.sums import Counts, Sums
+from ledger.pages.sums import Counts
 from tests.ledger.pages.conftest import NOW
 
 
 def found(total=None, by_model=None, counts=None, shipping=()):
     return problems(
-        total or Sums(requests=100), by_model or {}, counts or Counts(), shipping, now=NOW
+        total or Figures(requests=100), by_model or {}, counts or Counts(), shipping, now=NOW
     )
 
 
@@ -17,17 +18,17 @@ def test_a_sound_period_has_none():
     fresh = Shipping(waiting=3, oldest=NOW - timedelta(seconds=5), refused=0, trouble=None)
     assert found(shipping=[fresh]) == []
     # Requests that ended in an error report no usage; that is no finding of its own.
-    assert found(Sums(requests=100, errors=3, without_usage=3)) == []
+    assert found(Figures(requests=100, errors=3, without_usage=3)) == []
 
 
 def test_every_kind_is_counted_and_the_worst_comes_first():
     late = Shipping(waiting=7, oldest=NOW - timedelta(hours=2), refused=2, trouble="no route")
     shown = found(
-        Sums(requests=100, errors=6, without_usage=9, complete_without_usage=3, unpriced=4),
+        Figures(requests=100, errors=6, without_usage=9, complete_without_usage=3, unpriced=4),
         {
-            "b": Sums(unpriced=4),
-            "a": Sums(complete_without_usage=2),
-            None: Sums(complete_without_usage=1),
+            "b": Figures(unpriced=4),
+            "a": Figures(complete_without_usage=2),
+            None: Figures(complete_without_usage=1),
         },
         Counts(lost=1, degraded=2, duplicates=1200, still_open=1),
         [late],
@@ -51,7 +52,7 @@ def test_every_kind_is_counted_and_the_worst_comes_first():
 
 def test_other_models_than_asked_for_are_named():
     (one,) = problems(
-        Sums(requests=9),
+        Figures(requests=9),
         {},
         Counts(),
         (),
@@ -63,7 +64,7 @@ def test_other_models_than_asked_for_are_named():
 
 
 def test_many_models_are_cut():
-    models = {f"m{n}": Sums(unpriced=10 - n) for n in range(6)}
-    (one,) = found(Sums(requests=9, unpriced=9), models)
+    models = {f"m{n}": Figures(unpriced=10 - n) for n in range(6)}
+    (one,) = found(Figures(requests=9, unpriced=9), models)
     assert "m3 (7), …" in one.advice
     assert "m4" not in one.advice

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import pytest
 
+from ledger.pricing.price_lines import is_token_line
 from ledger.reports.explain import (
     Found,
     amounts,
@@ -12,7 +13,6 @@ from ledger.reports.explain import (
     charge_title,
     document,
     facts,
-    is_token_line,
     reading_facts,
 )
 from ledger.store.tables import exchanges, readings
