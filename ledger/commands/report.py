@@ -27,9 +27,9 @@ def report(
             "--by",
             metavar="WORD",
             help="model, provider, key, team, person, cost_centre, session, project, branch, "
-            "agent, purpose, request_model, tag:NAME, day, week, month, hour, origin, dialect, "
-            "operation, tier, outcome, end_user, user_agent, source or tag; several make a row of "
-            "each combination.  [default: model]",
+            "agent, purpose, request_model, tag:NAME, block (5 hours), day, week, month, hour, "
+            "origin, dialect, operation, tier, outcome, end_user, user_agent, source or tag; "
+            "several make a row of each combination.  [default: model]",
             show_default=False,
         ),
     ] = None,
@@ -57,8 +57,9 @@ def report(
     ledger: LedgerOption = None,
 ) -> None:
     """Tokens, cache, cost and times by model, key, day, …"""
-    from ledger.figures import queries
+    from ledger.figures import blocks, queries
     from ledger.figures.queries import existing_ledger
+    from ledger.model.errors import WrongCallError
     from ledger.reports import report_tables
     from ledger.store.engines import urls
 
@@ -68,7 +69,12 @@ def report(
         write_page(ledger, scope, html)
         return
     with existing_ledger(ledger) as engine:
-        found = queries.report(engine, words, scope, top=top, is_exact=exact)
+        if blocks.WORD in words:
+            if len(words) > 1 or top is not None:
+                raise WrongCallError("--by block stands alone: no other word, no --top")
+            found = blocks.report_by_block(engine, scope)
+        else:
+            found = queries.report(engine, words, scope, top=top, is_exact=exact)
         table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
         write(format, table, report_tables.document(found), report_tables.title(found))
         if not found.total.figures.requests:

@@ -1,0 +1,71 @@
+"""Blocks of five hours: stated windows, guessed ones beside them, and sums that add up."""
+
+from datetime import timedelta
+
+import pytest
+from typer.testing import CliRunner
+
+from addon.cli import application
+from ledger.figures import blocks
+from ledger.model.errors import LedgerError
+from ledger.store.scope import Scope
+from tests.ledger.figures.test_limits import HOUR, answered, play, stated
+from tests.ledger.written import NOON
+
+RESET = NOON + 3 * HOUR
+ENTRIES = [
+    answered("before", -180, "s", "k", []),  # 09:00, guessed; ends where the stated one begins
+    answered("1", 0, "s", "k", [stated(1, RESET)]),  # 10:00 to 15:00
+    answered("2", 179, "s", "k", [stated(2, RESET + timedelta(seconds=3))]),
+    answered("after", 180, "s", "k", []),  # 15:00
+    answered("last", 180 + 299, "t", "k", []),
+    answered("next", 180 + 300, "t", "k", []),
+]
+ROWS = [
+    (("2026-11-02 09:00", "10:00", "guessed"), 1),
+    (("2026-11-02 10:00", "15:00", "stated"), 2),
+    (("2026-11-02 15:00", "20:00", "guessed"), 2),
+    (("2026-11-02 20:00", "01:00", "guessed"), 1),
+]
+
+
+@pytest.fixture
+def url(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    play(url, ENTRIES).dispose()
+    return url
+
+
+def rows(url, scope):
+    engine = play(url, [])
+    found = blocks.report_by_block(engine, scope, now=NOON)
+    engine.dispose()
+    return [(row.key, row.figures.requests) for row in found.rows]
+
+
+def test_stated_and_guessed_windows(url):
+    assert rows(url, Scope()) == ROWS
+
+
+def test_a_period_cuts_blocks_and_conditions_count(url):
+    since, until = NOON + timedelta(minutes=100), NOON + timedelta(minutes=190)
+    found = rows(url, Scope(since=since, until=until))
+    assert [(key[2], count) for key, count in found] == [("stated", 1), ("guessed", 1)]
+    assert [count for _, count in rows(url, Scope(only=(("session", "t"),)))] == [1, 1]
+    assert rows(url, Scope(since=NOON + timedelta(days=2))) == []
+
+
+def test_too_many_blocks_are_refused(url, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCKS_MAX", 3)
+    with pytest.raises(LedgerError, match="more than 3 blocks"):
+        rows(url, Scope())
+
+
+def test_the_command(url):
+    runner = CliRunner()
+    call = ["report", "--by", "block", "--ledger", url]
+    shown = runner.invoke(application(), call).stdout
+    assert "2026-11-02 10:00" in shown
+    assert "stated" in shown
+    refused = runner.invoke(application(), [*call, "--top", "3"])
+    assert "stands alone" in str(refused.exception)
