@@ -28,7 +28,9 @@ STEP_BYTES = 256 * 1024
 STEP_PIECES = 250
 SHORT_BYTES = 4_096
 MAX_KEY_SIZE = blake2b.MAX_KEY_SIZE
-_CONTROL = b'"cache_control"'
+_MARKS = ("cache_control", "prompt_cache_breakpoint")
+"""The breakpoints of Anthropic and its followers, and of OpenAI."""
+_CONTROL, _POINT = (f'"{name}"'.encode() for name in _MARKS)
 _HELD = ("previous_response_id", "conversation", "cachedContent", "cached_content")
 """What names a conversation, or the beginning of one, that the provider has."""
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:/@-]+")
@@ -139,7 +141,7 @@ def _values_in_steps(body: bytes) -> Generator[None, None, int]:
 def _content_of(piece: Any) -> tuple[bytes, int]:
     """A part as compact JSON without breakpoints, and the lifetime of its own."""
     data = orjson.dumps(piece)
-    if _CONTROL not in data:
+    if _CONTROL not in data and _POINT not in data:
         return data, 0
     content, mark = _without_breakpoints(piece)
     return orjson.dumps(content), mark
@@ -215,7 +217,7 @@ def _part_of(value: Any, role: str) -> tuple[Part, str]:
 
 
 def _without_breakpoints(piece: Any) -> tuple[Any, int]:
-    """A part without `cache_control` in it and in the parts of its content (a tool's result), and
+    """A part without breakpoints in it and in the parts of its content (a tool's result), and
     its lifetime: 0 none, 1 five minutes, 2 an hour."""
     has_role = isinstance(piece, list) and len(piece) == 2
     role, value = piece if has_role else (None, piece)
@@ -229,10 +231,10 @@ def _without_breakpoints(piece: Any) -> tuple[Any, int]:
 
 
 def _bare(value: Any) -> tuple[Any, int]:
-    if not isinstance(value, dict) or "cache_control" not in value:
+    if not isinstance(value, dict):
         return value, 0
-    ttl = _ttl_of(value["cache_control"])
-    return {key: each for key, each in value.items() if key != "cache_control"}, ttl
+    ttl = max(_ttl_of(value.get(name)) for name in _MARKS)
+    return {key: each for key, each in value.items() if key not in _MARKS}, ttl
 
 
 def _ttl_of(control: Any) -> int:

@@ -25,6 +25,7 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     minutes: int = 60
     breakpoints: bool = False
     look_back: int = 1
+    ends: bool = False
     pages: list[str]
     read: date
 

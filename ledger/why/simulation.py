@@ -65,7 +65,9 @@ class Simulation:
         own = marks(asked.segments)
         tokens = self._counted(asked, owner, prefixes, own)
         if not cache.breakpoints:
-            ends = [(at, 0) for at in range(len(prefixes))]
+            ends = [*own, (len(prefixes) - 1, 0)]
+            if not cache.ends:
+                ends = [(at, 0) for at in range(len(prefixes))]
         elif self._breakpoints is Breakpoints.ON:
             ends = [*own, (len(prefixes) - 1, max((ttl for _, ttl in own), default=1))]
         else:
@@ -90,9 +92,11 @@ class Simulation:
         ends: list[tuple[int, int]],
     ) -> int | None:
         """The place of the longest prefix that is in the cache; it is used again."""
-        places = {
-            at for end, _ in ends for at in range(end, max(-1, end - max(1, cache.look_back)), -1)
-        }
+        places = set(range(len(prefixes)))
+        if cache.breakpoints:
+            places = {
+                at for end, _ in ends for at in range(end, max(-1, end - cache.look_back), -1)
+            }
         for at in sorted(places, reverse=True):
             key = (owner, prefixes[at])
             entry = self._entries.get(key)

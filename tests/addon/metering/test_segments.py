@@ -140,6 +140,13 @@ def test_breakpoints_stand_in_the_parts_of_results_and_after_parts_of_messages()
     )
     assert [each.breakpoint for each in read(marked).parts] == [1]
     assert read(marked).prefixes() == read(bare).prefixes()
+    point = {"type": "input_text", "text": TEXT, "prompt_cache_breakpoint": {"mode": "explicit"}}
+    bare_point = {"type": "input_text", "text": TEXT}
+    one, two = (
+        read({"input": [{"role": "user", "content": [each]}]}) for each in (point, bare_point)
+    )
+    assert [one.parts[0].breakpoint, two.parts[0].breakpoint] == [1, 0]
+    assert one.prefixes() == two.prefixes()
     point = {"cachePoint": {"type": "default"}}
     body = {**CONVERSE, "system": [point], "toolConfig": {"tools": [point]}}
     body["messages"] = [{"role": "user", "content": [{"text": TEXT}, point, {"text": TEXT}]}]

@@ -23,6 +23,8 @@ class Provider(NamedTuple):
     breakpoint: int = 0
     """0: caching is automatic; else the lifetime that the session's breakpoints ask for."""
     at_top: bool = False
+    ends: bool = False
+    """Only whole earlier requests are found in the cache."""
 
 
 PROVIDERS = {
@@ -33,7 +35,9 @@ PROVIDERS = {
     "openai": Provider("openai.chat", "gpt-5", 1024),
     "responses": Provider("openai.responses", "gpt-5.1-codex", 1024),
     "gemini": Provider("google.generate", "gemini-2.5-flash", 2048),
-    "deepseek": Provider("openai.chat", "deepseek-chat", 1024, 64),
+    "gpt-5.6": Provider("openai.responses", "gpt-5.6-sol", 1024, minutes=30, ends=True),
+    "deepseek": Provider("openai.chat", "deepseek-chat", 0, 64, ends=True),
+    "another": Provider("openai.chat", "kimi-k2", 1024),
 }
 
 
@@ -78,7 +82,9 @@ class Session:
             if shared == len(old):
                 read = max(read, size // one.step * one.step)
                 entry[2] = self.at
-            elif not one.breakpoint:  # automatic caches match as far as the prompts are equal
+            elif (
+                not one.breakpoint and not one.ends
+            ):  # automatic caches match as far as the prompts are equal
                 size = sum(each.size for each in parts[:shared]) // 4
                 read = max(read, size // one.step * one.step if size >= one.least else 0)
         if tokens >= one.least and caches:
