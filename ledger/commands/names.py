@@ -41,7 +41,8 @@ def check_names(
         print_line(f"{path}: {problem}")
     if problems:
         raise typer.Exit(1)
-    typer.echo(f"{path}: {counted(len(found.entries), 'name')}")
+    plans = f", {counted(len(found.plans), 'plan')}" if found.plans else ""
+    typer.echo(f"{path}: {counted(len(found.entries), 'name')}{plans}")
 
 
 @names.command("suggest")

@@ -7,7 +7,7 @@ from ledger.figures.activity import SPEED_SECONDS, Activity, Running
 from ledger.figures.figures import Figures, Key
 from ledger.reports import limits_text
 from ledger.reports.layout import Column, Layout, Table, counted, layout, short_usd
-from ledger.reports.report_tables import NONE, cost_cell
+from ledger.reports.report_tables import NONE, cost_cell, covered_cell
 from ledger.text.printable import printable
 
 ROWS_RUNNING_MAX = 8
@@ -28,6 +28,11 @@ def one_line(activity: Activity) -> str:
         f"{activity.running_count:,} running",
         f"{_speed(activity)} tok/s",
         f"{_cost(today)} today",
+        *(
+            [f"{short_usd(today.covered_value_picousd)} covered"]
+            if today.covered_value_picousd
+            else ()
+        ),
         counted(today.requests, "request"),
     ]
     if today.errors:
@@ -95,6 +100,7 @@ def _spent(heading: str, groups: Mapping[Key, Figures]) -> Table:
         groups.items(),
         key=lambda item: (-(item[1].cost_picousd or 0), -item[1].requests, item[0][0] or ""),
     )
+    is_covered = any(f.covered for f in groups.values())
     return Table(
         columns=(
             Column(name="name", heading=heading, is_number=False),
@@ -102,9 +108,13 @@ def _spent(heading: str, groups: Mapping[Key, Figures]) -> Table:
             Column(name="input", heading="Input", drop=1),
             Column(name="output", heading="Output"),
             Column(name="cost", heading="Cost"),
+            *([Column(name="covered", heading="Covered", drop=2)] if is_covered else ()),
         ),
         rows=tuple(
-            (key[0] or NONE, f.requests, f.input_tokens, f.output_tokens, cost_cell(f))
+            (
+                *(key[0] or NONE, f.requests, f.input_tokens, f.output_tokens, cost_cell(f)),
+                *([covered_cell(f)] if is_covered else ()),
+            )
             for key, f in by_cost[:ROWS_MAX]
         ),
     )

@@ -132,3 +132,12 @@ def test_a_small_screen_is_not_overrun():
     assert "nothing is running" in lines(activity(running=0), 80)
     old = replace(activity(), now=NOVEMBER + timedelta(hours=1))
     assert any(" 60 min " in line for line in lines(old, 80))
+
+
+def test_what_plans_cover_stands_beside_the_cost():
+    plan = Figures(requests=2, covered=2, list_value_picousd=USD, covered_value_picousd=USD)
+    own = Figures(requests=1, cost_picousd=3 * USD)
+    both = activity(today=plan + own, sessions={("a",): plan, ("b",): own})
+    assert "$3.0000 today · $1.0000 covered · 3 requests" in one_line(both)
+    assert "Cost Covered" in " ".join("\n".join(lines(both, 80)).split())
+    assert "covered" not in one_line(activity(today=own))

@@ -13,6 +13,7 @@ from ledger.model.money import AMOUNT_MAX
 from ledger.model.reading import Billing, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db
+from ledger.store.requests_view import REQUEST_COLUMNS
 from ledger.store.tables import charges
 from tests.ledger.written import (
     COST,
@@ -361,3 +362,10 @@ def test_a_log_without_a_time_of_the_end_has_no_duration(engine):
     )
     query = "SELECT id, duration_ms FROM requests ORDER BY id"
     assert rows(engine, query) == [("live", 0), ("log", None), ("recording", 2000)]
+
+
+def test_queries_know_every_column_of_the_view(new_sqlite):
+    """But those in USD, which are for reading."""
+    with db.disposing(db.open_engine(new_sqlite())) as engine:
+        columns = [column["name"] for column in sa.inspect(engine).get_columns("requests")]
+    assert {name for name in columns if not name.endswith("_usd")} == set(REQUEST_COLUMNS)
