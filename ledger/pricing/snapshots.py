@@ -35,6 +35,8 @@ LIST_BYTES_MAX = 64 * 1024 * 1024
 INDEX_NAME = "index.json"
 ENTRIES_MAX = 10_000
 """Lists in the index: one a day for 27 years."""
+_NOT_A_LIST = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
+"""What genai-prices raises for data that are none of its own."""
 MODELS_DEV_KEYS = {
     "input": "input_cost_per_token",
     "output": "output_cost_per_token",
@@ -112,8 +114,8 @@ def read(data: bytes, name: str) -> PriceList:
         raise LedgerError(f"{name} is not a price list: it has not the form of {forms}")
     found = PriceList(kind, hashlib.sha256(data).hexdigest(), data)
     try:
-        models = found.lists.providers if found.lists else found.second and found.second.models
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+        models = found.figures(datetime.now(UTC))
+    except _NOT_A_LIST as error:
         problem = " ".join(str(error).split())[:300]
         raise LedgerError(f"{name} is not a price list of {kind}: {problem}") from None
     if not models:

@@ -74,7 +74,9 @@ class _State:
     weight: int = 0
     off: float = 0.0
     left: int = 0
-    tried: frozenset[str] = field(default_factory=frozenset)
+    tried: frozenset[str] = frozenset()
+    sums: dict[int, dict[Cell, float]] = field(default_factory=dict)
+    """Amounts by cell of the members of a try, by the identity of their tuple."""
 
 
 def explain(groups: Iterable[Group], stated: Cells, *, tolerance: Decimal) -> Explanation:
@@ -173,6 +175,7 @@ class _Search:
         if dating is not None and before is not None:
             start = replace(
                 self.start,
+                sums={},
                 causes=(_dated(dating, before, self.start),),
                 weight=NAMED,
                 tried=frozenset({dating.kind}),
@@ -180,6 +183,8 @@ class _Search:
         exact = self._exact(start)
         if exact is not None:
             return exact
+        if before is not None and start.off >= before.off:
+            return start
         best, beam, whole = start, [start], start.off
         for step in range(1, CAUSES_MAX + 1):
             if not best.left and best.weight <= step * NAMED:
@@ -305,9 +310,16 @@ class _Search:
                 cell: (self.stated.get(cell, 0) - state.rest[cell]) * (factors - 1)
                 for cell in each.cells
             }
+        if isinstance(factors, float):
+            # Regions and tiers of one scope multiply the same members: the same tuple.
+            sums = state.sums.get(id(each.members))
+            if sums is None:
+                sums = state.sums[id(each.members)] = defaultdict(float)
+                for member in each.members:
+                    sums[self.cell[member]] += state.amounts[member]
+            return {cell: amount * (factors - 1) for cell, amount in sums.items()}
         delta: dict[Cell, float] = defaultdict(float)
-        for at, member in enumerate(each.members):
-            factor = factors if isinstance(factors, float) else factors[at]
+        for member, factor in zip(each.members, factors, strict=True):
             delta[self.cell[member]] += state.amounts[member] * (factor - 1)
         return delta
 

@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ledger.model.errors import LedgerError
 from ledger.pricing import snapshots
@@ -36,6 +38,11 @@ MODELS_DEV = {
 }
 
 
+def genai(**wrong):
+    model = {"id": "x", "match": {"equals": "x"}, "prices": {"input_mtok": 1}, **wrong}
+    return [{"id": "openai", "name": "O", "api_pattern": "x", "models": [model]}]
+
+
 def listed(document):
     return read(json.dumps(document).encode(), "list.json")
 
@@ -61,6 +68,9 @@ def test_figures_are_the_costs_that_are_numbers():
         ([{"id": "x"}], "list.json is not a price list: it has not the form of"),
         ({}, "list.json is not a price list: it has not the form of"),
         ({"a": {"models": {}}}, "list.json has no prices of models.dev"),
+        (genai(match=7), "list.json is not a price list of genai-prices: Expected dict"),
+        (genai(match=["x"]), "list.json is not a price list of genai-prices: Expected dict"),
+        (genai(prices=[]), "list.json is not a price list of genai-prices: list index"),
         ([{"models": [], "id": 7}], "list.json is not a price list of genai-prices: "),
     ],
 )
@@ -116,3 +126,36 @@ def test_a_damaged_index_and_a_folder_that_is_a_file_are_one_line_each(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(LedgerError, match="cannot write to"):
         Snapshots(tmp_path / "file").install(listed(LITELLM), source="one", now=NOW)
+
+
+JUNK = st.recursive(
+    st.sampled_from([None, True, -1, 0, 10**400, 1e308, "", "(", "2026-99-99"]),
+    lambda each: (
+        st.lists(each, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["base", "tiers", "or", "regex", "cost"]), each, max_size=2
+        )
+    ),
+    max_leaves=3,
+)
+
+
+@given(document=st.sampled_from([genai(), LITELLM, MODELS_DEV]), junk=JUNK, data=st.data())
+def test_a_list_with_anything_in_any_place_is_read_or_is_one_line(document, junk, data):
+    whole = parent = json.loads(json.dumps(document))
+    while True:
+        places = sorted(parent) if isinstance(parent, dict) else list(range(len(parent)))
+        place = data.draw(st.sampled_from(places))
+        inner = parent[place]
+        if not isinstance(inner, dict | list) or not inner or data.draw(st.booleans()):
+            parent[place] = junk
+            break
+        parent = inner
+    try:
+        found = listed(whole)
+    except LedgerError as error:
+        problem = str(error)
+    else:
+        problem = "list.json " if found.figures(NOW) else ""
+    assert problem.startswith("list.json ")
+    assert "\n" not in problem
