@@ -95,7 +95,7 @@ ARROWS: dict[str, set[str]] = {
     "addon.proxy.display": DISPLAY,
     "addon.agent_logs": DIALECTS
     | STORE
-    | {"addon.agent_logs", "addon.dialects.*", "ledger.maintenance"},
+    | {"addon.agent_logs", "addon.dialects.*", "addon.metering", "ledger.maintenance"},
     "addon.deploy": SETTINGS | {"addon.deploy"},
     "addon.telemetry": MODEL | {"addon.telemetry", "ledger.store.processes"},
     "addon.demo": LEDGER | {"addon.demo", "addon"},

@@ -11,6 +11,7 @@ from addon.dialects.facts import Facts
 from addon.framing import json_values
 from ledger.model.duplicates import content_digest
 from ledger.model.exchange import Exchange, Outcome, Source, State
+from ledger.model.quota import Quota
 from ledger.model.reading import Reading, UsageSource
 
 METER_VERSION = "log-1"
@@ -55,6 +56,7 @@ class Call:
     user_agent: str | None = None
     tool_calls: int | None = None
     service_tier: str | None = None
+    quotas: tuple[Quota, ...] = ()
 
     @property
     def exchange_id(self) -> str:
@@ -97,6 +99,7 @@ def booked(call: Call, *, now: datetime, capture: str, tags: Mapping[str, str]) 
         agent=call.agent.name,
         user_agent=call.user_agent,
         tool_calls=call.tool_calls,
+        quotas=call.quotas,
         source=Source.IMPORT,
         capture=capture,
         tags=dict(tags),

@@ -3,16 +3,20 @@
 Derived from the types of the open-source CLI (github.com/openai/codex: `RolloutItem`,
 `TokenUsageInfo`). `session_meta` names session, folder and branch, `turn_context` the model; an
 `event_msg` of type `token_count` follows each answer with its usage (`last_token_usage`) and the
-session's sum (`total_token_usage`). The same event may be repeated; an unchanged sum shows this.
+session's sum (`total_token_usage`), and with what its answer stated of limits (`rate_limits`). The
+same event may be repeated; an unchanged sum shows this.
 Input includes cached tokens, output includes reasoning, as in the Responses API. No response id is
 kept.
 """
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 from addon.agent_logs.call import Agent, Call, folder_name, moment, text_or_none
-from addon.dialects.openai.responses import RESPONSES
+from addon.dialects.openai.responses import RATE_LIMITS, RESPONSES
+from addon.metering.quotas import quotas_of_event
+from ledger.model.quota import Quota
 
 AGENT = Agent(
     name="codex",
@@ -65,8 +69,27 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
                     git_branch=_branch(session),
                     user_agent=_user_agent(session),
                     tool_calls=tools,
+                    quotas=_quotas(payload.get("rate_limits"), at),
                 )
                 tools = 0
+
+
+def _quotas(limits: object, at: datetime) -> tuple[Quota, ...]:
+    """What stands beside the usage of limits (`RateLimitSnapshot`), read as the event of the wire,
+    which has other names for the resets."""
+    if not isinstance(limits, dict):
+        return ()
+    windows = {
+        slot: {
+            **window,
+            "reset_at": window.get("resets_at"),
+            "reset_after_seconds": window.get("resets_in_seconds"),
+        }
+        for slot in ("primary", "secondary")
+        if isinstance(window := limits.get(slot), dict)
+    }
+    event = {"type": RATE_LIMITS, "metered_limit_name": limits.get("limit_id")}
+    return quotas_of_event(event | {"rate_limits": windows}, arrived_at=at)
 
 
 def _usage(last: dict[str, Any]) -> dict[str, Any]:

@@ -109,8 +109,27 @@ class Tally:
     altered: list[str] = field(default_factory=list)
     """Exchanges whose recording differs from the upstream bytes, by the ledger's digest: not
     used."""
+    stated: list[Exchange] = field(default_factory=list)
+    """Exchanges whose answers stated limits, until these are written."""
+    has_stated: bool = False
     changes: dict[tuple[str, str], Change] = field(default_factory=lambda: defaultdict(Change))
     """By dialect and model."""
+    write_stated: Callable[[Sequence[Exchange]], int] | None = None
+    """None: nothing is written."""
+    limits_added: int = 0
+
+    def state(self, exchange: Exchange) -> None:
+        """Keep what an answer stated of limits, and write it in batches."""
+        if self.write_stated is not None:
+            self.stated.append(exchange)
+            if len(self.stated) == BATCH:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write what is kept."""
+        if self.write_stated is not None and self.stated:
+            self.limits_added += self.write_stated(self.stated)
+            self.stated.clear()
 
 
 def main(
@@ -138,10 +157,15 @@ def main(
         _show(console, tally)
         if dry_run:
             console.print("nothing was written")
-        elif tally.changes:
+        elif tally.changes or tally.has_stated:
+            writing = Tally(write_stated=partial(corrections.add_quotas, engine))
             with files_progress(console, "writing", files) as advance:
                 items = recordings(files, url=url, seen=Seen(), advance=advance)
-                added, refused = write(add, differing(find, items, book, Tally(), billing))
+                added, refused = write(add, differing(find, items, book, writing, billing))
+                writing.flush()
+            if writing.limits_added:
+                console.print(f"{writing.limits_added} rows of limits were added")
+        if not dry_run and tally.changes:
             console.print(
                 f"{added} readings were added; the ones before stay in the table readings"
             )
@@ -164,7 +188,7 @@ def differing(
             tally.altered.append(item.name)
             continue
         tally.seen.matched += 1
-        further = _further(item, booked, book, billing)
+        further = _further(item, booked, book, billing, tally)
         if further is None:
             tally.same += 1
         else:
@@ -196,10 +220,14 @@ def _further(
     booked: Booked,
     book: PriceBook,
     billing: Callable[[Exchange], Billing | None] | None,
+    tally: Tally,
 ) -> Further | None:
     again = reread(item, booked.exchange, booked.reading.usage_json, billing=billing)
     if again is None:
         return None
+    if again.exchange.quotas:
+        tally.has_stated = True
+        tally.state(replace(booked.exchange, quotas=again.exchange.quotas))
     reading = replace(
         again.reading, exchange_id=booked.exchange.id, opened_at=booked.exchange.opened_at
     )

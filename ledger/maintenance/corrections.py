@@ -5,7 +5,7 @@ the same figures is not added, so reading everything again twice adds nothing. T
 were corrected alike and are merged hold one such reading, since its id is a digest of its content.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,11 +17,12 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.model.charge import Charge
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, State
+from ledger.model.quota import Quota
 from ledger.model.reading import Reading
 from ledger.store import db
 from ledger.store.current import current_charge, reading_order
 from ledger.store.rows import exchange_of, reading_of
-from ledger.store.tables import charges, exchanges, readings
+from ledger.store.tables import charges, exchanges, quotas, readings
 from ledger.store.writing import batch_insert
 from ledger.sync.merging import REFUSALS, reason_of
 
@@ -152,6 +153,74 @@ def add_reading(
             )
         )
     return added
+
+
+def add_quotas(engine: Engine, batch: Iterable[Exchange]) -> int:
+    """Add what the answers of booked exchanges stated of limits, where it is not known yet and a
+    figure changed; how many rows. The earliest first: each is compared with the one before."""
+    added = 0
+    with db.writing(engine) as connection:
+        for exchange in sorted(batch, key=lambda each: each.opened_at):
+            q = quotas.c
+            is_its = (q.opened_at == exchange.opened_at) & (q.exchange_id == exchange.id)
+            if connection.execute(sa.select(q.kind).where(is_its).limit(1)).first() is None:
+                added += _add_quotas_of(connection, exchange)
+    return added
+
+
+def _add_quotas_of(connection: Connection, exchange: Exchange) -> int:
+    q = quotas.c
+    observed_at = exchange.first_byte_at or exchange.settled_at or exchange.opened_at
+    holder = exchange.account or exchange.key_fingerprint or ""
+    rows = []
+    for each in exchange.quotas:
+        last = connection.execute(
+            sa.select(quotas)
+            .where(
+                q.kind == each.kind.value,
+                q.provider == exchange.provider,
+                q.holder == holder,
+                q.window == each.window,
+                q.observed_at <= observed_at,
+            )
+            .order_by(q.observed_at.desc())
+            .limit(1)
+        ).first()
+        if last is None or _has_changed(last, each):
+            rows.append(
+                {
+                    "opened_at": exchange.opened_at,
+                    "exchange_id": exchange.id,
+                    "kind": each.kind.value,
+                    "window": each.window,
+                    "window_name": each.window_name,
+                    "window_minutes": each.window_minutes,
+                    "provider": exchange.provider,
+                    "key_fingerprint": exchange.key_fingerprint,
+                    "account": exchange.account,
+                    "holder": holder,
+                    "limit_value": each.limit,
+                    "remaining": each.remaining,
+                    "used_ppm": each.used_ppm,
+                    "status": each.status,
+                    "resets_at": each.resets_at,
+                    "observed_at": observed_at,
+                }
+            )
+    if rows:
+        connection.execute(sa.insert(quotas), rows)
+    return len(rows)
+
+
+def _has_changed(last: Any, now: Quota) -> bool:
+    """As the writer has it (`batch_insert`)."""
+    before = (last.limit_value, last.remaining, last.used_ppm, last.status)
+    if before != (now.limit, now.remaining, now.used_ppm, now.status):
+        return True
+    if last.resets_at is None or now.resets_at is None:
+        return last.resets_at is not now.resets_at
+    moved: float = abs((last.resets_at - now.resets_at).total_seconds())
+    return moved >= batch_insert.RESET_SECONDS
 
 
 def _current(connection: Connection, opened_at: datetime, exchange_id: str) -> Any:

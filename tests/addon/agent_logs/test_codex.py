@@ -56,3 +56,33 @@ def test_a_usage_without_details():
             last.pop("reasoning_output_tokens", None)
     call = next(codex.calls(lines))
     assert set(call.usage) == {"input_tokens", "output_tokens", "total_tokens"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "stated"),
+    [
+        (
+            {
+                "limit_id": "codex",
+                "primary": {"used_percent": 1.5, "window_minutes": 300, "resets_at": 1793000000},
+                "secondary": {"used_percent": 40, "window_minutes": 10080, "resets_in_seconds": 60},
+            },
+            {"5h": 15_000, "7d": 400_000},
+        ),
+        (
+            {"limit_id": "codex_spark", "primary": {"used_percent": 2, "window_minutes": 300}},
+            {"5h spark": 20_000},
+        ),
+        ({"primary": None, "secondary": 7}, {}),
+        ({"primary": {"used_percent": "many", "window_minutes": -1}}, {}),
+        ("none", {}),
+        (None, {}),
+    ],
+)
+def test_what_stood_of_limits_beside_the_usage(limits, stated):
+    lines = codex_lines()
+    for line in lines:
+        if line["type"] == "event_msg":
+            line["payload"]["rate_limits"] = limits
+    exchange, _ = booked(next(codex.calls(lines)), now=NOON, capture="f", tags={})
+    assert {each.window: each.used_ppm for each in exchange.quotas} == stated

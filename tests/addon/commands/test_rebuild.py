@@ -1,5 +1,7 @@
 """`tokentee rebuild`: what today's meter reads otherwise is added, once, and nothing is changed."""
 
+from datetime import timedelta
+
 import pytest
 from typer.testing import CliRunner
 
@@ -22,7 +24,7 @@ from tests.addon.recorded_exchanges import (
     reading,
     recording,
 )
-from tests.ledger.written import put, row, rows
+from tests.ledger.written import NOON, put, row, rows
 
 app = application()
 
@@ -240,3 +242,26 @@ def test_how_an_exchange_is_billed_is_read_again(engine, book, rebuild, tmp_path
     rebuild(folder)
     assert rows(engine, query) == once
     assert row(engine, "SELECT MAX(revision) FROM readings") == (2,)
+
+
+def test_what_answers_stated_of_limits_is_added_once(engine, book, rebuild, tmp_path):
+    """Exchanges that were booked before limits were kept; a row where a figure changed."""
+    for number, name in enumerate(("a", "b", "c")):
+        at = NOON + timedelta(minutes=number)
+        one = exchange(name, opened_at=at, settled_at=at, key_fingerprint="k", provider="openai")
+        book((one, reading(one)))
+    codex = {"content-type": "text/event-stream", "x-codex-primary-window-minutes": "300"}
+    folder = captures(
+        tmp_path / "captures",
+        *(
+            recording(name, headers=codex | {"x-codex-primary-used-percent": used})
+            for name, used in (("a", "10"), ("b", "10"), ("c", "12"))
+        ),
+    )
+    kept = 'SELECT exchange_id, "window", used_ppm, holder FROM quotas ORDER BY exchange_id'
+    assert rebuild(folder, "--dry-run").exit_code == 0
+    assert rows(engine, kept) == []
+    assert "2 rows of limits were added" in rebuild(folder).stderr
+    assert rows(engine, kept) == [("a", "5h", 100_000, "k"), ("c", "5h", 120_000, "k")]
+    assert "rows of limits" not in rebuild(folder).stderr
+    assert len(rows(engine, kept)) == 2
