@@ -1,9 +1,10 @@
 """Pure. The figures of a set of requests, and the report made from them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 type Key = tuple[str | None, ...]
@@ -131,6 +132,9 @@ class Report:
     last: datetime | None = None
     only: tuple[tuple[str, str], ...] = ()
     """As in the scope."""
+    other_models: Mapping[tuple[str, str], int] = MappingProxyType({})
+    """Of a report by requested model and model: (asked for, answered) -> requests that another
+    model answered."""
     stale_days: int = 0
     """Days that are over and have no stored sums, so their requests were added up."""
 

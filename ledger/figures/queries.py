@@ -5,6 +5,7 @@ in one snapshot. Sums from requests alone (`--exact`) are compared with the view
 they are shown.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -29,6 +30,7 @@ from ledger.figures.figures import (
 from ledger.figures.percentiles import Percentiles, Pool
 from ledger.figures.spans import stale_count
 from ledger.figures.sums import Wanted
+from ledger.model.aliases import is_another
 from ledger.settings.names import WORDS
 from ledger.store import db
 from ledger.store.adding_up import SPLIT, whole
@@ -63,6 +65,8 @@ def report(
         still_open = connection.execute(_still_open(scope, connection.dialect.name)).scalar_one()
         first, last = _extent(connection, scope)
         stale_days = 0 if is_exact else stale_count(connection)
+        is_by_models = {"request_model", "model"} <= set(words)
+        others = other_models(connection, scope) if is_by_models else {}
     pools = {name: Pool() for name in _TIMES}
     rows = [
         Row(
@@ -97,6 +101,7 @@ def report(
         last=last,
         only=scope.only,
         stale_days=stale_days,
+        other_models=others,
     )
 
 
@@ -117,10 +122,14 @@ def groups_of(engine: Engine, by: tuple[str, ...], scope: Scope) -> dict[Key, Fi
         return {key: group.figures for key, group in groups(connection, by, scope).items()}
 
 
-def counted_groups(connection: Connection, by: tuple[str, ...], scope: Scope) -> dict[Key, int]:
-    """How many requests each group has."""
-    found = groups(connection, by, scope)
-    return {key: group.figures.requests for key, group in found.items()}
+def other_models(connection: Connection, scope: Scope) -> dict[tuple[str, str], int]:
+    """(asked for, answered) -> the requests that another model answered than was asked for."""
+    found: Counter[tuple[str, str]] = Counter()
+    for key, group in groups(connection, ("provider", "request_model", "model"), scope).items():
+        provider, asked, answered = key
+        if asked and answered and is_another(provider or "", asked, answered):
+            found[asked, answered] += group.figures.requests
+    return dict(found)
 
 
 def totals(engine: Engine, scope: Scope) -> Figures:

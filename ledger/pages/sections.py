@@ -8,7 +8,7 @@ ones at once and the slow ones when they are ready.
     sessions   the costliest sessions                                              from the sums
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -19,8 +19,7 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.figures import queries
 from ledger.figures.figures import Figures, total_of
 from ledger.figures.percentiles import Pool
-from ledger.figures.queries import Group, counted_groups
-from ledger.model.aliases import is_another
+from ledger.figures.queries import Group
 from ledger.pages import charts, figures, sums
 from ledger.pages.exchanges import Request, latest
 from ledger.pages.period import DAY, Period
@@ -137,22 +136,6 @@ class Speed:
     charts: tuple[charts.Lines, ...]
 
 
-def _other_models(
-    connection: Connection, question: Question, period: Period
-) -> dict[tuple[str, str], int]:
-    """(asked for, answered) -> requests that another model answered, of the last days."""
-    begin = period.now - OTHER_MODELS
-    since = max(period.since, begin) if period.since else begin
-    scope = replace(question.scope, since=since, until=period.until)
-    found: Counter[tuple[str, str]] = Counter()
-    for (provider, asked, answered), count in counted_groups(
-        connection, ("provider", "request_model", "model"), scope
-    ).items():
-        if asked and answered and is_another(provider or "", asked, answered):
-            found[asked, answered] += count
-    return dict(found)
-
-
 def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = ()) -> Overview:
     """The parts of the first screen."""
     with snapshot(engine) as connection:
@@ -164,7 +147,10 @@ def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = 
         past = sums.read(connection, earlier, question.scope) if earlier else None
         counts = sums.count_troubles(connection, period)
         unknown = sums.unknown_fields(connection, period) if table.total().without_price else []
-        others = _other_models(connection, question, period)
+        begin = period.now - OTHER_MODELS
+        since = max(period.since, begin) if period.since else begin
+        recent = replace(question.scope, since=since, until=period.until)
+        others = queries.other_models(connection, recent)
     total = table.total()
     labels = {"key": key_labels(table.hints, question.names)}
     return Overview(

@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.figures.figures import Figures, Report, Row, plus
-from ledger.model.aliases import is_another
 from ledger.reports.layout import (
     Amount,
     Cell,
@@ -152,7 +151,9 @@ def notes(report: Report) -> Iterator[str]:
         )
     if total.difference_picousd:
         yield f"our cost less the providers' own figures: {short_usd(total.difference_picousd)}"
-    yield from _other_models(report)
+    for (asked, answered), count in report.other_models.items():
+        requests = counted(count, "request")
+        yield printable(f"another model: {answered} answered {requests} for {asked}")
     if report.stale_days > STALE_DAYS_NOTED:
         yield (
             f"{counted(report.stale_days, 'day')} of the ledger have no sums yet, which makes "
@@ -160,22 +161,6 @@ def notes(report: Report) -> Iterator[str]:
         )
     if report.open_requests:
         yield f"still open, in no figure: {counted(report.open_requests, 'request')}"
-
-
-def _other_models(report: Report) -> Iterator[str]:
-    """Of a report by requested model and model: which requests another model answered."""
-    if not {"request_model", "model"} <= set(report.by):
-        return
-    for row in report.rows:
-        if row.merged:
-            continue
-        value = dict(zip(report.by, row.key, strict=True))
-        asked, answered = value["request_model"], value["model"]
-        if is_another(value.get("provider") or "", asked, answered):
-            yield printable(
-                f"another model: {answered} answered {counted(row.figures.requests, 'request')} "
-                f"for {asked}"
-            )
 
 
 def heading_of(word: str) -> str:

@@ -324,6 +324,28 @@ def test_the_nearest_word_is_named(engine, word, meant):
         report(engine, ["model"], Scope(only=((word, "x"),)))
 
 
+def test_another_model_than_was_asked_for_is_told_from_an_alias(tmp_path):
+    """Whatever else the report is by: a deployment of Azure may have any name."""
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    asked = [
+        ("openai", "gpt-5", "gpt-5-2025-08-07"),
+        ("openai", "gpt-5", "gpt-5-nano"),
+        ("openai", "gpt-5", "gpt-5-nano"),
+        ("azure.ai.openai", "mine", "gpt-5"),
+        ("openai", None, "gpt-5"),
+    ]
+    entries = []
+    for number, (provider, request_model, response_model) in enumerate(asked):
+        one = exchange("gpt-5", id=f"m{number}", request_model=request_model)
+        ended = replace(settled(one), provider=provider, response_model=response_model)
+        entries.append((ended, reading(input_tokens=10, output_tokens=5)))
+    fill(url, entries)
+    with db.disposing(db.open_existing(url)) as engine:
+        found = report(engine, ["request_model", "model"], Scope())
+        assert found.other_models == {("gpt-5", "gpt-5-nano"): 2}
+        assert report(engine, ["model"], Scope()).other_models == {}
+
+
 def test_a_ledger_of_nothing(tmp_path):
     engine = db.ensure(f"sqlite:///{tmp_path / 'ledger.sqlite3'}")
     found = report(engine, ["model"], Scope())
