@@ -56,6 +56,8 @@ class Facts:
     """Keys of the usage object without a rule; kept verbatim, and reported."""
     units: dict[str, int] = field(default_factory=dict)
     """Billable units outside the usage object (server tools that an answer ran)."""
+    executed: dict[int, str] = field(default_factory=dict)
+    """Server tools that a stream repeats: index -> unit (Groq)."""
     further: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     """Kind, model and usage object of what another model did for the answer (an image tool)."""
     cache_diagnosis: str | None = None

@@ -132,6 +132,7 @@ ROWS = (
     Row("/threads/runs", openai_other.RUNS),
     Row("/threads/{}/runs/run_{}", openai_other.RUNS, methods=_GET),
     Row("/images/generations", openai_other.IMAGES),
+    Row("/api/v1/images", openai_other.IMAGES, providers=("openrouter",)),
     Row("/images/edits", openai_other.IMAGES),
     Row("/images/variations", openai_other.IMAGES),
     Row("/audio/transcriptions", openai_other.TRANSCRIPTIONS),
@@ -210,6 +211,8 @@ ROWS = (
     Row("/embed", aleph_alpha.EMBED, providers=("aleph_alpha",)),
     # Platforms.
     Row("/text/generation", watsonx.GENERATION),
+    Row("/v1-beta/generation/text", watsonx.GENERATION, providers=("ibm.watsonx.ai",)),
+    Row("/v1-beta/generation/text_stream", watsonx.GENERATION, True, providers=("ibm.watsonx.ai",)),
     Row("/text/generation_stream", watsonx.GENERATION, True),
     Row("/services/aigc/text-generation/generation", dashscope.GENERATION),
     Row("/services/aigc/multimodal-generation/generation", dashscope.GENERATION),
@@ -264,17 +267,17 @@ _ANSWER_KEYS = frozenset(
     b"error_msg error_type errorMessage ErrorMsg errors event event_id event_type final_result "
     b"finish finish_reason finishReason gateway generated_text generatedTexts generation_id "
     b"groundingMetadata Id id image_gen image_tokens images incomplete_details inferenceResponse "
-    b"inlinedResponses input interrupted item_id key last_error Message message message_id meta "
-    b"metadata metrics modality model model_id model_instance_id modelId modelTurn modelVersion "
-    b"Msg num_requests object orchestration_result output outputs outputTranscription parts "
-    b"predictions prompt_cache_diagnostics promptFeedback providerMetadata reason "
-    b"reasoning_content ReasoningContent request_id Response response response_id responseId "
-    b"result role search_units serverContent service_tier serviceTier session setup status "
-    b"status_details stop_reason stop_type stopReason success token tokenCount tool_calls "
-    b"tool_usage toolCall ToolCalls toolCalls total_cost total_nano_aiu trafficType ttl "
-    b"turnComplete turnCompleteReason type unified units upstream_inference_cost usage usd "
-    b"web_fetch_requests web_search web_search_requests web_searches webSearchQueries "
-    b"webSearchRequests workflow_run_id x_groq".split()
+    b"inlinedResponses input interrupted item_id key last_error Message message message_id "
+    b"messages meta metadata metrics modality model model_id model_instance_id modelId modelTurn "
+    b"modelVersion Msg num_requests object orchestration_result output outputs "
+    b"outputTranscription parts predictions prompt_cache_diagnostics promptFeedback "
+    b"providerMetadata reason reasoning_content ReasoningContent request_id Response response "
+    b"response_id responseId result role search_units serverContent service_tier serviceTier "
+    b"session setup status status_details stop_reason stop_type stopReason success "
+    b"system_fingerprint token tokenCount tool_calls tool_usage toolCall ToolCalls toolCalls "
+    b"total_cost total_nano_aiu trafficType ttl turnComplete turnCompleteReason type unified "
+    b"units upstream_inference_cost usage usd web_fetch_requests web_search web_search_requests "
+    b"web_searches webSearchQueries webSearchRequests workflow_run_id x_groq".split()
 )
 """The keys that dialects read around a usage object and in it, in the spellings of all formats."""
 _DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")

@@ -17,7 +17,7 @@ from ledger.model.duplicates import content_digest
 from ledger.model.exchange import Exchange, Outcome, Source, State
 from ledger.model.reading import Reading, UsageSource
 
-METER_VERSION = "3"
+METER_VERSION = "4"
 """Version of framing and dialects together. A fix that changes how they read a recorded answer
 raises it, so that `tokentee rebuild` finds the readings to redo."""
 

@@ -158,7 +158,8 @@ class WebSocketSession:
     def _events_in(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
         kind = body.get("type")
         if kind == TRANSCRIBED:
-            yield from self._transcribed(message)
+            if body.get("status") != "in_progress":  # xAI repeats it while speech goes on
+                yield from self._transcribed(message)
         elif kind == "error":
             yield from self._refused(body, message)
         elif kind == "response.created":

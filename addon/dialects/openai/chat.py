@@ -8,9 +8,11 @@ chunk (cumulative: the last one counts), twice, inside a choice, or only in `x_g
 The end: `[DONE]` is the end mark of this wire, and the meter checks for it. A finish reason is a
 weak end: a few providers close without `[DONE]` after it, but the usage may still follow, so the
 stream is whole only if the connection then closes in order. The endpoint with ids like
-`stream:chat:<uuid>` may close without either.
+`stream:chat:<uuid>` may close without either. GigaChat's v2 ends with `response.message.done`.
 """
 
+import re
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +20,7 @@ from addon.dialects import shapes
 from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Asking, Dialect, Mark
 from addon.dialects.errors import record_error
-from addon.dialects.facts import Ending, Facts
+from addon.dialects.facts import Ending, Facts, clean
 from addon.dialects.openai import usage as openai_usage
 
 _CONTENT = (
@@ -33,6 +35,12 @@ _CONTENT = (
 )
 _ENDS_BY_CLOSING = "stream:chat:"
 """Prefix of the ids of the endpoint without an end mark."""
+_TGI_FINGERPRINT = re.compile(r"\d+\.\d+\.\d+\S*-(native|sha-)")
+"""`system_fingerprint` of Text Generation Inference: its version and how it was built."""
+_EXECUTED_TOOLS = {"search": "web_searches", "python": "code_executions", "visit": "web_fetches"}
+"""https://console.groq.com/docs/compound/built-in-tools; others keep their own name."""
+_EXECUTED_MAX = 1_024
+"""Executed tools of one answer that are counted; Groq runs ten at most."""
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -60,8 +68,39 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     # With a finish reason, or in a chunk of its own, it is the billed usage; before that, it is a
     # running figure (Perplexity, Databricks).
     facts.record_usage(usage, final=facts.finish_reason is not None or not choices)
+    if "messages" in body or event == "response.message.done":
+        _read_gigachat(facts, event, body)
     if body.get("error") or event == "error":
         record_error(facts, body.get("error") or body, body)
+
+
+def _read_gigachat(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """GigaChat's v2: `messages` instead of choices, and an end mark of its own.
+
+    https://developers.sber.ru/docs/ru/gigachat/api/reference/rest/gigachat-api
+    """
+    facts.record_created(body.get("created_at"))
+    facts.record_finish(body.get("finish_reason"))
+    facts.usage_final = facts.finish_reason is not None
+    if objects_at(body, "messages"):
+        facts.token_seen = True
+    if event == "response.message.done":
+        facts.ended = True
+
+
+def read_completion(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one document or chunk of Completions.
+
+    Text Generation Inference streams several prompts as choices, each of which ends with its own
+    usage: the sum is billed.
+    https://github.com/huggingface/text-generation-inference `router/src/server.rs`
+    """
+    before, facts.usage = facts.usage, None
+    read(facts, event, body)
+    if facts.usage is None:
+        facts.usage = before
+    elif before is not None and _TGI_FINGERPRINT.match(str(body.get("system_fingerprint"))):
+        facts.usage = openai_usage.added(before, facts.usage)
 
 
 def _usage_of_bot(body: dict[str, Any]) -> dict[str, Any] | None:
@@ -81,6 +120,9 @@ def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:
     facts.record_finish(reason)
     if reason == "error" or choice.get("error"):
         record_error(facts, choice.get("error"))  # Sansa, OpenRouter
+    for part in (choice.get("delta"), choice.get("message")):
+        if isinstance(part, dict) and "executed_tools" in part:
+            _read_executed(facts, objects_at(part, "executed_tools"))
     if facts.token_seen:
         return
     if choice.get("text"):
@@ -88,6 +130,15 @@ def _read_choice(facts: Facts, choice: dict[str, Any]) -> None:
     for part in (choice.get("delta"), choice.get("message")):
         if isinstance(part, dict) and any(part.get(key) for key in _CONTENT):
             facts.token_seen = True
+
+
+def _read_executed(facts: Facts, tools: list[dict[str, Any]]) -> None:
+    """Groq's compound systems: tools that ran, each with its index, in a stream repeated."""
+    for at, tool in enumerate(tools):
+        kind, index = tool.get("type"), tool.get("index", at)
+        if isinstance(kind, str) and type(index) is int and 0 <= index < _EXECUTED_MAX:
+            facts.executed[index] = _EXECUTED_TOOLS.get(kind, f"{clean(kind, 48)}_calls")
+    facts.units = {**facts.units, **Counter(facts.executed.values())}
 
 
 CHAT = Dialect(
@@ -100,6 +151,7 @@ CHAT = Dialect(
         Mark(b'"finish_reason"', (b'"finish_reason":null', b'"finish_reason": null')),
         Mark(b'"usage"', (b'"usage":null', b'"usage": null')),
         Mark(b'"error"', (b'"error":null', b'"error": null')),
+        Mark(b'"executed_tools"'),
     ),
     text_marks=(
         b'"content"',
@@ -123,6 +175,7 @@ COMPLETIONS = replace(
     CHAT,
     name="openai.completions",
     operation="text_completion",
+    read=read_completion,
     request_shapes=({"model": shapes.text, "prompt": shapes.prompt},),
     answer_shapes=(
         {"object": shapes.beginning("text_completion")},

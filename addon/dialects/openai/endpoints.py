@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
+from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from addon.dialects.openai import usage as openai_usage
+from ledger.model.usage import count_of, sum_of
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -22,12 +24,28 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     kind = body.get("type")
     if kind is None:
         facts.record_id(body.get("id"))  # an event has the id of its segment
-    facts.record_usage(body.get("usage"), final=True)
+    usage = body.get("usage")
+    if usage is None and facts.provider == "gigachat":
+        usage = _usage_per_vector(body)
+    facts.record_usage(usage, final=True)
     facts.token_seen = True
     if isinstance(kind, str) and kind.endswith((".done", ".completed")):
         facts.ended = True
     if body.get("error") or event == "error":
         record_error(facts, body.get("error") or body, body)
+
+
+def _usage_per_vector(body: dict[str, Any]) -> dict[str, Any] | None:
+    """GigaChat's embeddings have a usage beside each vector; the sum is billed.
+
+    https://developers.sber.ru/docs/ru/gigachat/api/reference/rest/post-embeddings
+    """
+    counts = (
+        count_of((object_at(one, "usage") or {}).get("prompt_tokens"))
+        for one in objects_at(body, "data")
+    )
+    total = sum_of(*counts)
+    return {"prompt_tokens": total} if total is not None else None
 
 
 _RUN_NOT_FINISHED = ("queued", "in_progress", "cancelling")

@@ -25,7 +25,9 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
         facts.record_id(response.get("id"))
         status = response.get("status")
         facts.record_finish(status if status != "in_progress" else None)
-        facts.record_usage(response.get("usage"), final=kind == "response.done")
+        # xAI leaves it empty, and reports the figures beside the response.
+        usage = response.get("usage") or body.get("usage")
+        facts.record_usage(usage, final=kind == "response.done")
         problem = lookup(response, "status_details.error")
         if problem:
             record_error(facts, problem)

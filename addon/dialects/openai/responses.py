@@ -117,7 +117,7 @@ def _units(response: dict[str, Any]) -> dict[str, int]:
         _SERVER_TOOLS[item["type"]]
         for item in objects_at(response, "output")
         if item.get("type") in _SERVER_TOOLS
-        and item.get("status") in ("completed", None)
+        and (item.get("status") in ("completed", None) or _is_left_searching(item, response))
         and (object_at(item, "action") or {}).get("type") in ("search", None)
     )
     reported = Counts(object_at(response, "tool_usage") or {}).units(_TOOL_USAGE)
@@ -128,6 +128,11 @@ def _units(response: dict[str, Any]) -> dict[str, int]:
     ):
         units["web_search_previews"] = units.pop("web_searches")
     return units
+
+
+def _is_left_searching(item: dict[str, Any], response: dict[str, Any]) -> bool:
+    """Azure leaves a search that ran at `searching` in an answer that is completed."""
+    return item.get("status") == "searching" and response.get("status") == "completed"
 
 
 RESPONSES = Dialect(

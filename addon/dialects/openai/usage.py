@@ -14,7 +14,8 @@ Gemini          at its OpenAI-compatible endpoint says thoughts in the total alo
                 total of 402, of which 395 is output. Thoughts are billed as output
                 (https://ai.google.dev/gemini-api/docs/openai, …/docs/thinking#pricing)
 GigaChat        prompt leaves cached tokens out, which are not billed: 1 + 4 and 37 precached with
-                a total of 5 (https://developers.sber.ru/docs/ru/gigachat/guides/counting-tokens)
+                a total of 5 (https://developers.sber.ru/docs/ru/gigachat/guides/counting-tokens);
+                its v2 does so too, with the names of Responses
 Azure grok      prompt leaves cached tokens out if they are more than it
 
 If the total replaces a part, or none of these rules explains a total, a remark records it.
@@ -28,7 +29,7 @@ from msgspec.structs import replace
 from addon.dialects.costs import costs_of
 from addon.dialects.counts import Counts, object_at, objects_at
 from addon.dialects.facts import Facts, clean
-from ledger.model.usage import FurtherUsage, Usage, sum_of
+from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
 
 _INPUT_DETAILS = (
     "prompt_tokens_details",
@@ -54,6 +55,7 @@ _CACHE_READ = (
     "cache_read_input_tokens",  # Databricks
     "num_cached_tokens",  # Mistral
     "cached_tokens",  # Moonshot, Together
+    "cached_input_tokens",  # Inception
     "precached_prompt_tokens",  # GigaChat
 )
 _CACHE_WRITE = (
@@ -119,6 +121,7 @@ _DETAILS_KEYS = (
     "cache_type",
     "accepted_prediction_tokens",
     "rejected_prediction_tokens",
+    "grok_tokens",
 )
 
 
@@ -185,7 +188,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     if not counts.has("prompt_tokens", "input_tokens", "completion_tokens", "output_tokens"):
         # Embeddings and reranking report only the total (Voyage).
         reported = reported._replace(prompt=reported.total)
-    total_input = _all_input(reported, counts)
+    total_input = _all_input(reported, counts, facts)
     total_output = _all_output(reported, facts)
     units = {**facts.units, **counts.units(_UNITS, within="server_side_tool_usage_details")}
     if facts.provider in _REASONING_BESIDE and reported.reasoning and counts.has(_COMPLETION):
@@ -247,6 +250,16 @@ def _remarks_on_total(
         yield f"{disagreement}: the parts are kept"
 
 
+def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The sum of two usage objects of one answer, count by count; other values are the later."""
+    total = {**before, **after}
+    for key, value in after.items():
+        counts = count_of(before.get(key)), count_of(value)
+        if None not in counts:
+            total[key] = sum_of(*counts)
+    return total
+
+
 def units_beside(body: Mapping[str, Any]) -> dict[str, int]:
     """Copilot's billing unit: billionths of its AI unit, beside the usage object."""
     return Counts(object_at(body, "copilot_usage") or {}).units(
@@ -254,13 +267,13 @@ def units_beside(body: Mapping[str, Any]) -> dict[str, int]:
     )
 
 
-def _all_input(reported: _Reported, counts: Counts) -> int | None:
+def _all_input(reported: _Reported, counts: Counts, facts: Facts) -> int | None:
     """Prompt tokens, with what the provider counts beside them."""
     prompt, total = reported.prompt, reported.total
     if prompt is None:
         return None
-    if counts.has("precached_prompt_tokens"):
-        return sum_of(prompt, reported.cache_read)  # GigaChat
+    if counts.has("precached_prompt_tokens") or facts.provider == "gigachat":
+        return sum_of(prompt, reported.cache_read)
     if reported.cache_read is not None and reported.cache_read > prompt:
         # Azure AI Foundry's grok: `prompt_tokens: 7, cached_tokens: 163`.
         return sum_of(prompt, reported.cache_read)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import Counts, object_at
+from addon.dialects.counts import Counts, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
@@ -55,6 +55,8 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 def _read_answer(facts: Facts, answer: dict[str, Any]) -> None:
     """A finished answer: usage is `usage` in v2 and `meta` in v1."""
     facts.record_finish(answer.get("finish_reason"))
+    for generation in objects_at(answer, "generations"):
+        facts.record_finish(generation.get("finish_reason"))
     usage = object_at(answer, "usage")
     if usage is None:
         usage = object_at(answer, "meta")

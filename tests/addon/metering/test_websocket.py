@@ -243,6 +243,40 @@ def test_a_transcript_is_billed_by_itself() -> None:
     assert closed.meter.usage().tool_units == {"audio_milliseconds": 3_500}
 
 
+def test_a_transcript_that_goes_on_is_billed_once() -> None:
+    session = realtime()
+    kind = "conversation.item.input_audio_transcription.completed"
+    for text in ("hel", "hello"):
+        sent = message(kind, item_id="item_1", transcript=text, status="in_progress")
+        assert session.server_message(sent) == []
+    last = message(kind, item_id="item_1", transcript="hello", status="completed")
+    assert len(session.server_message(last)) == 2
+
+
+def test_usage_beside_the_response_is_its_usage() -> None:
+    session = realtime()
+    session.server_message(message("response.created", response=response("r", "in_progress")))
+    done = message(
+        "response.done",
+        response=response("r", "completed", usage={}),
+        usage={
+            "input_tokens": 10,
+            "input_token_details": {"text_tokens": 8, "audio_tokens": 2, "grok_tokens": 3},
+            "output_tokens": 277,
+            "output_token_details": {"text_tokens": 19, "audio_tokens": 258},
+            "total_tokens": 287,
+            "output_audio_seconds": 5.134,
+            "billable_audio_seconds": 3,
+        },
+    )
+    (closed,) = session.server_message(done)
+    usage = closed.meter.usage()
+    assert (usage.input_tokens, usage.input_audio_tokens) == (10, 2)
+    assert (usage.output_tokens, usage.output_audio_tokens) == (277, 258)
+    assert usage.tool_units == {}
+    assert closed.meter.facts.usage_final
+
+
 def test_other_messages_bring_nothing_about() -> None:
     session = realtime()
     for sent in (
