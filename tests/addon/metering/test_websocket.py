@@ -270,6 +270,7 @@ def test_usage_beside_the_response_is_its_usage() -> None:
         },
     )
     (closed,) = session.server_message(done)
+    assert isinstance(closed, Closed)
     usage = closed.meter.usage()
     assert (usage.input_tokens, usage.input_audio_tokens) == (10, 2)
     assert (usage.output_tokens, usage.output_audio_tokens) == (277, 258)
