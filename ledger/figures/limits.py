@@ -22,7 +22,7 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.model.quota import PPM, used_ppm_of
 from ledger.store.requests_view import requests
 from ledger.store.scope import snapshot
-from ledger.store.tables import quotas
+from ledger.store.tables import exchanges, quotas
 
 RESET_TOLERANCE = timedelta(seconds=5)
 """A reset that moves by less is the same."""
@@ -30,8 +30,12 @@ ERROR_STATUS_MIN = 400
 RATES_SHOWN = timedelta(hours=1)
 PLANS_SHOWN = timedelta(days=31)
 """A limit whose last answer is older is not shown."""
-ROWS_MAX = 200_000
-"""Figures that are read, the newest first."""
+FAR = timedelta(days=366)
+"""No pace is believed for longer."""
+LIMITS_MAX = 1_000
+"""Limits that are shown, those of the newest answers."""
+ROWS_MAX = 20_000
+"""Figures of one limit that are read, the newest first."""
 
 
 class Figure(NamedTuple):
@@ -109,7 +113,8 @@ def limits(
 ) -> list[Limit]:
     """The limits of a ledger, plans first, by provider and length.
 
-    `key`: a fingerprint, its beginning, or the last characters of the key.
+    `key`: a fingerprint, its beginning, or the last characters of the key, whose account's limits
+    are meant.
     """
     with snapshot(engine) as connection:
         if not sa.inspect(connection).has_table(quotas.name):
@@ -130,7 +135,8 @@ def has_any(engine: Engine) -> bool:
 def _groups(
     connection: Connection, now: datetime, key: str | None, provider: str | None
 ) -> Iterator[list[Any]]:
-    """Rows of each limit that is shown, the earliest first."""
+    """Rows of each limit that is shown, the earliest first: of a plan those of its last window, of
+    a rate the last one. Each limit is read for itself, so that none pushes out another."""
     q = quotas.c
     # A key states its rates with every answer: only the last ones are read.
     is_shown = sa.or_(
@@ -141,20 +147,43 @@ def _groups(
     if provider is not None:
         conditions.append(q.provider == provider)
     if key is not None:
-        named = sa.select(requests.c.key_fingerprint).where(requests.c.key_hint == key.lstrip("…"))
-        conditions.append(
-            sa.or_(q.key_fingerprint.startswith(key, autoescape=True), q.key_fingerprint.in_(named))
-        )
-    rows = connection.execute(
-        sa.select(quotas)
-        .where(*conditions)
-        .order_by(q.observed_at.desc(), q.exchange_id.desc())
-        .limit(ROWS_MAX)
+        conditions.append(sa.tuple_(q.provider, q.holder).in_(_holders(now, key)))
+    newest = (q.observed_at.desc(), q.exchange_id.desc())
+    names = (q.provider, q.holder, q.kind, q.window)
+    place = sa.func.row_number().over(partition_by=names, order_by=newest)
+    ranked = sa.select(quotas, place.label("place")).where(*conditions).subquery()
+    r = ranked.c
+    lasts = connection.execute(
+        sa.select(ranked).where(r.place == 1).order_by(r.observed_at.desc()).limit(LIMITS_MAX)
     ).all()
-    groups: dict[tuple[str, ...], list[Any]] = defaultdict(list)
-    for row in reversed(rows):
-        groups[row.provider, row.holder, row.kind, row.window].append(row)
-    yield from groups.values()
+    for last in lasts:
+        if last.kind != "plan":
+            yield [last]
+            continue
+        begin = now - PLANS_SHOWN
+        if last.resets_at is not None and last.window_minutes is not None:
+            window = timedelta(minutes=last.window_minutes) + RESET_TOLERANCE
+            begin = max(begin, min(last.resets_at - window, last.observed_at))
+        is_same = [
+            name == getattr(last, name.name) for name in (q.kind, q.provider, q.holder, q.window)
+        ]
+        rows = connection.execute(
+            sa.select(quotas)
+            .where(*is_same, q.observed_at >= begin)
+            .order_by(*newest)
+            .limit(ROWS_MAX)
+        ).all()
+        yield [*reversed(rows)]
+
+
+def _holders(now: datetime, key: str) -> sa.Select[Any]:
+    """Providers and holders of the limits that a key used, also if its own answers changed no
+    figure: an account's keys share its limits."""
+    e = exchanges.c
+    return sa.select(e.provider, sa.func.coalesce(e.account, e.key_fingerprint)).where(
+        e.opened_at >= now - PLANS_SHOWN - timedelta(days=1),
+        sa.or_(e.key_fingerprint.startswith(key, autoescape=True), e.key_hint == key.lstrip("…")),
+    )
 
 
 def _limit(connection: Connection, rows: Sequence[Any], now: datetime) -> Limit:
@@ -178,7 +207,7 @@ def _limit(connection: Connection, rows: Sequence[Any], now: datetime) -> Limit:
         resets_at=last.resets_at,
         status="reset" if is_reset else last.status,
         observed_at=last.observed_at,
-        full_at=None if is_reset or not is_plan else full_at(figures, last.resets_at),
+        full_at=None if is_reset or not is_plan else full_at(figures, last.resets_at, now),
         shares_ppm={} if is_reset else shares(figures, spent),
     )
 
@@ -206,20 +235,25 @@ def window_of(figures: Sequence[Figure]) -> list[Figure]:
     return known[begin:]
 
 
-def full_at(figures: Sequence[Figure], resets_at: datetime | None) -> datetime | None:
-    """When the limit is used up at the mean pace of these figures; None: not before its reset."""
+def full_at(
+    figures: Sequence[Figure], resets_at: datetime | None, now: datetime
+) -> datetime | None:
+    """When the limit is used up at the mean pace since the first of these figures; None: not before
+    its reset, or not within a year. A limit that is used up has been so since the last figure."""
     if len(figures) < 2:
         return None
     first, last = figures[0], figures[-1]
     used = (last.used_ppm or 0) - (first.used_ppm or 0)
-    passed = last.observed_at - first.observed_at
+    passed = now - first.observed_at
     left = PPM - (last.used_ppm or 0)
     if used <= 0 or passed <= timedelta():
         return None
     if left <= 0:
         return last.observed_at
-    moment = last.observed_at + passed * (left / used)
-    return moment if resets_at is None or moment < resets_at else None
+    wait = passed * (left / used)
+    if wait > (FAR if resets_at is None else resets_at - now):
+        return None
+    return now + wait
 
 
 def shares(figures: Sequence[Figure], spent: Sequence[Spent]) -> dict[str | None, int]:
@@ -227,8 +261,8 @@ def shares(figures: Sequence[Figure], spent: Sequence[Spent]) -> dict[str | None
 
     `spent` has the requests that were answered from the first figure to the last. An answer without
     a row of its own found the figure as it was: requests up to it have no part in a later change.
-    A figure that falls a little, as answers overtake each other, counts as the lower one. What a
-    division leaves over goes to the largest share.
+    A figure that falls a little, as answers overtake each other, counts as the lower one, but none
+    as less than the first. What a division leaves over goes to the largest share.
     """
     rises = _rises(figures)
     found: dict[str | None, int] = defaultdict(int)
@@ -246,10 +280,11 @@ def shares(figures: Sequence[Figure], spent: Sequence[Spent]) -> dict[str | None
 
 
 def _rises(figures: Sequence[Figure]) -> dict[str, int]:
-    """By how much each answer raised the figure, without what fell again later."""
+    """By how much each answer raised the figure above the first, without what fell again later."""
+    least = (figures[0].used_ppm or 0) if figures else 0
     lowest: list[int] = []
     for each in reversed(figures):
-        used = each.used_ppm or 0
+        used = max(each.used_ppm or 0, least)
         lowest.append(min(used, lowest[-1]) if lowest else used)
     lowest.reverse()
     steps = zip(figures[1:], lowest, lowest[1:], strict=False)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from addon.cli import application
 from ledger.figures import activity, limits
 from ledger.figures.limits import Figure, Spent
-from ledger.model.quota import Quota, QuotaKind
+from ledger.model.quota import PPM, Quota, QuotaKind
 from ledger.model.reading import UsageSource
 from ledger.model.usage import Usage
 from ledger.pages import html_file
@@ -124,6 +124,8 @@ def test_after_a_reset_without_an_answer_nothing_is_known(engine):
 
 def test_keys_and_providers(engine):
     assert of(engine, 331, key="k2").used_ppm == 1_000_000
+    assert of(engine, 331, key="k1") == of(engine, 331), "its account's limit, whatever key asked"
+    assert limits.limits(engine, NOON + HOUR, key="k3") == []
     assert limits.limits(engine, NOON + 6 * HOUR, provider="other") == []
     assert limits.limits(engine, NOON + timedelta(days=40)) == []
 
@@ -210,6 +212,57 @@ def test_an_opened_exchange_has_no_limits(tmp_path):
     engine.dispose()
 
 
+def test_a_key_whose_answers_changed_no_figure_has_its_accounts_limit(tmp_path):
+    entries = [*DAY[:2], answered("3", 20, "s2", "k2", [stated(12, FIRST_RESET)])]
+    engine = play(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", entries)
+    assert of(engine, 30, key="k2") == of(engine, 30, key="k1")
+    engine.dispose()
+
+
+def test_no_limit_pushes_out_another(tmp_path, monkeypatch):
+    def rate(left):
+        return Quota(
+            window="requests", window_name="requests", kind=QuotaKind.RATE, limit=9, remaining=left
+        )
+
+    others = [answered(f"r{n}", n + 1, "s", "k9", [rate(n)], account="b") for n in range(8)]
+    monkeypatch.setattr(limits, "ROWS_MAX", 5)
+    engine = play(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", [DAY[0], *others])
+    found = limits.limits(engine, NOON + timedelta(minutes=20))
+    engine.dispose()
+    assert [(each.kind, each.used_ppm) for each in found] == [("plan", 100_000), ("rate", 222_222)]
+
+
+@given(
+    first=st.integers(0, PPM),
+    rise=st.integers(0, PPM),
+    minutes=st.integers(1, 10_000),
+    idle=st.integers(0, 10_000),
+)
+def test_a_limit_that_is_not_full_is_full_later_or_not_before_its_reset(first, rise, minutes, idle):
+    last = min(first + rise, PPM - 1)
+    at = NOON + timedelta(minutes=minutes)
+    now = at + timedelta(minutes=idle)
+    figures = [Figure(NOON, first, None, "1"), Figure(at, last, None, "2")]
+    found = limits.full_at(figures, None, now)
+    if last <= first:
+        assert found is None
+    if found is not None:
+        assert found > now
+        assert limits.full_at(figures, found - timedelta(seconds=1), now) is None
+
+
+def test_the_pace_counts_the_time_since_the_last_change():
+    figures = [Figure(NOON, 100_000, None, "1"), Figure(NOON + HOUR, 600_000, None, "2")]
+    # 50 points in 2 hours of which one was idle: the other 40 take 1 hour 36 minutes.
+    found = limits.full_at(figures, None, NOON + 2 * HOUR)
+    assert found == NOON + 2 * HOUR + timedelta(minutes=96)
+    # One millionth in a month would be full in the year 85 000.
+    slow = [Figure(NOON, 0, None, "1"), Figure(NOON + HOUR, 1, None, "2")]
+    assert limits.full_at(slow, None, NOON + timedelta(days=31)) is None
+    assert limits.full_at(slow, NOON + timedelta(days=32), NOON + timedelta(days=31)) is None
+
+
 answers = st.lists(
     st.tuples(st.integers(0, 1_100_000), st.sampled_from(["a", "b", None]), st.integers(0, 10**12)),
     min_size=1,
@@ -217,10 +270,12 @@ answers = st.lists(
 )
 
 
-@given(drawn=answers, refused=st.sets(st.integers(0, 29)))
-def test_shares_add_up_to_the_last_figure_less_the_first(drawn, refused):
+@given(drawn=answers, refused=st.sets(st.integers(0, 29)), resets=st.booleans())
+def test_shares_add_up_to_the_last_figure_less_the_first(drawn, refused, resets):
+    """A stated reset makes all one window, in which figures fall as answers overtake each other."""
     at = [NOON + timedelta(minutes=n) for n in range(len(drawn))]
-    figures = [Figure(at[n], ppm, None, str(n)) for n, (ppm, _, _) in enumerate(drawn)]
+    reset = FIRST_RESET if resets else None
+    figures = [Figure(at[n], ppm, reset, str(n)) for n, (ppm, _, _) in enumerate(drawn)]
     window = limits.window_of(figures)
     begin = len(figures) - len(window)
     spent = [
@@ -230,7 +285,7 @@ def test_shares_add_up_to_the_last_figure_less_the_first(drawn, refused):
     ]
     found = limits.shares(window, spent)
     used = [each.used_ppm or 0 for each in window]
-    assert sum(found.values()) == used[-1] - min(used)
+    assert sum(found.values()) == max(used[-1] - used[0], 0)
     assert all(share > 0 for share in found.values())
 
 
