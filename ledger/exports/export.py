@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.exports import focus
 from ledger.exports.day_files import BATCH_ROWS, FileFormat, Written, write
+from ledger.model.money import usd_of
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import Facts, Names
@@ -246,7 +247,7 @@ def _text(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
 
 
 def _usd(picousd: int | None) -> Decimal | None:
-    return None if picousd is None else Decimal(picousd).scaleb(-12)
+    return None if picousd is None else usd_of(picousd)
 
 
 DATASETS: Mapping[str, Dataset] = {

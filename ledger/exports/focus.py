@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.model.charge import PROVIDER
+from ledger.model.money import usd_of
 from ledger.pricing.price_lines import is_token_line
 
 COLUMNS: Mapping[str, str] = {
@@ -90,14 +91,14 @@ def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
     per = MILLION if is_tokens else 1
     # What a plan covers, or what is free, has a list cost alone.
     is_billed = charge["billing"] not in ("plan", "free")
-    amount = _usd(charge["amount_picousd"])
+    amount = usd_of(charge["amount_picousd"])
     cost = amount if is_billed else Decimal(0)
     unit = charge["unit_picousd"]
-    contracted = _usd(unit * per) if is_billed else Decimal(0)
+    contracted = usd_of(unit * per) if is_billed else Decimal(0)
     listed = charge["list_unit_picousd"]
     if not is_billed and charge["price_source"] == PROVIDER:
         listed = 0  # a provider's own figure is no list price
-    list_cost = amount if listed is None else _usd(listed * charge["quantity"])
+    list_cost = amount if listed is None else usd_of(listed * charge["quantity"])
     sku = f"{provider}/{model}/{line}"
     # FOCUS reserves plain key names for itself; all other keys begin with x_.
     details = {"x_Model": model, "x_ServiceTier": charge["service_tier"]}
@@ -122,12 +123,12 @@ def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
         "InvoiceId": charge["invoice_id"],
         "InvoiceIssuerName": _ascii(provider),
         "ListCost": list_cost,
-        "ListUnitPrice": _usd((unit if listed is None else listed) * per),
+        "ListUnitPrice": usd_of((unit if listed is None else listed) * per),
         "PricingCategory": "Standard",
         "PricingCurrency": "USD",
         "PricingCurrencyContractedUnitPrice": contracted,
         "PricingCurrencyEffectiveCost": cost,
-        "PricingCurrencyListUnitPrice": _usd((unit if listed is None else listed) * per),
+        "PricingCurrencyListUnitPrice": usd_of((unit if listed is None else listed) * per),
         "PricingQuantity": Decimal(charge["quantity"]) / per,
         "PricingUnit": f"{MILLION} Tokens" if is_tokens else "Units",
         "ProviderName": _ascii(provider),
@@ -170,10 +171,6 @@ def _sub_account(charge: Mapping[str, Any]) -> dict[str, str | None]:
 def _ascii(text: str) -> str:
     """FOCUS requires names in ASCII; other characters become question marks."""
     return text.encode("ascii", "replace").decode("ascii")
-
-
-def _usd(picousd: int) -> Decimal:
-    return Decimal(picousd).scaleb(-12)
 
 
 def _month(moment: datetime) -> datetime:

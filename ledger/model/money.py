@@ -52,4 +52,21 @@ def picousd_of(usd: object) -> int | None:
 
 def usd_text(picousd: int) -> str:
     """Exact USD, no trailing zeros: 12_500_000_000 -> `0.0125`."""
-    return f"{Decimal(picousd).scaleb(-12).normalize():f}"
+    return f"{usd_of(picousd).normalize():f}"
+
+
+def usd_of(picousd: int) -> Decimal:
+    """The exact amount in USD."""
+    return Decimal(picousd).scaleb(-12)
+
+
+def money_text(picousd: int) -> str:
+    """One amount at a glance: `$1,204.12`, `$0.0031`; of less than a hundredth of a cent the first
+    two digits, so that it does not look like nothing: `$0.000045`."""
+    size = abs(picousd)
+    if size == 0:
+        return "$0"
+    tiny = min(12, 14 - len(str(size)))
+    places = 2 if size >= 995 * 10**9 else 4 if size >= 10**8 else tiny
+    sign = "\N{MINUS SIGN}" if picousd < 0 else ""
+    return f"{sign}${usd_of(size):,.{places}f}"

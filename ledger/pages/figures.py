@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from ledger.model.money import usd_text
+from ledger.model.money import money_text, usd_text
 
 NONE = "\N{EN DASH}"
 """Not reported, or not known."""
@@ -15,18 +15,7 @@ def money(picousd: int | None, *, is_lower_bound: bool = False) -> str:
     """Dollars with a readable number of decimals: `$1,204.12`, `$0.0031`."""
     if picousd is None:
         return "unpriced" if is_lower_bound else NONE
-    amount = Decimal(picousd).scaleb(-12)
-    size = abs(amount)
-    if picousd == 0:
-        text = "$0"
-    elif size >= Decimal("0.995"):
-        text = f"${size:,.2f}"
-    elif size >= Decimal("0.0001"):
-        text = f"${size:.4f}"
-    else:
-        text = "<$0.0001"
-    sign = MINUS if amount < 0 else ""
-    return f"{'≥ ' if is_lower_bound else ''}{sign}{text}"
+    return f"{'≥ ' if is_lower_bound else ''}{money_text(picousd)}"
 
 
 def exact_money(picousd: int | None) -> str:

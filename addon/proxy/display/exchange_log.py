@@ -5,12 +5,11 @@ from collections.abc import Callable
 from addon.metering.settlement import Settled
 from ledger.model.charge import Charge, amounts_of
 from ledger.model.exchange import Exchange
+from ledger.model.money import money_text
 from ledger.model.reading import Reading
 from ledger.text.printable import printable
 
 type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
-
-PICOUSD_PER_MICROUSD = 1_000_000
 
 
 def line_of(settled: Settled, price: Price) -> str:
@@ -42,9 +41,8 @@ def _cost(reading: Reading, charges: tuple[Charge, ...]) -> str:
     plan = f"{reading.billing} " if found.is_covered else ""
     if amount is None:
         return plan.strip() or ("unpriced" if charges else "-")
-    microusd = round(amount / PICOUSD_PER_MICROUSD)
     more = "" if found.is_complete else ">= "
-    return f"{plan}{more}${microusd // 1_000_000}.{microusd % 1_000_000:06}"
+    return f"{plan}{more}{money_text(amount)}"
 
 
 def _shown(figure: int | None) -> str:

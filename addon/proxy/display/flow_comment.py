@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
 from addon.metering.answers.transcript import Transcript
 from ledger.model.charge import Charge, amounts_of
 from ledger.model.exchange import Exchange, Outcome
-from ledger.model.money import usd_text
+from ledger.model.money import money_text, usd_text
 from ledger.model.reading import Reading, UsageSource
 from ledger.pricing.price_lines import is_token_line
-
-CENT = 10**10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,12 +116,9 @@ def _cost(booked: Sequence[Booked]) -> str:
     has_usage = any(each.reading.usage_source is not UsageSource.NONE for each in booked)
     if amount is None:
         return plan.strip() or ("unpriced" if has_usage else "")
-    places = 4 if amount >= CENT // 10 else 6
-    exact = Decimal(amount).scaleb(-12)
-    text = f"{exact:.{places}f}" if amount >= 10**6 else usd_text(amount)
     bound = "" if all(each.is_complete for each in found) else "≥ "
     estimated = any(each.reading.usage_source is UsageSource.ESTIMATED for each in booked)
-    return f"{plan}{bound}{'~' if estimated else ''}${text}"
+    return f"{plan}{bound}{'~' if estimated else ''}{money_text(amount)}"
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:

@@ -1,5 +1,6 @@
 """Integer pico-USD."""
 
+import re
 import time
 from decimal import Decimal
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.model.money import AMOUNT_MAX, DIGITS_MAX, decimal_of, picousd_of, usd_text
+from ledger.model.money import AMOUNT_MAX, DIGITS_MAX, decimal_of, money_text, picousd_of, usd_text
 
 
 @pytest.mark.parametrize(
@@ -80,3 +81,24 @@ def test_an_amount_as_text(picousd, text):
 @given(st.integers(0, AMOUNT_MAX))
 def test_text_is_exact(picousd):
     assert picousd_of(usd_text(picousd)) == picousd
+
+
+@pytest.mark.parametrize(
+    ("picousd", "text"),
+    [
+        (0, "$0"),
+        (1, "$0.000000000001"),
+        (99_999_999, "$0.000100"),
+        (10**8, "$0.0001"),
+        (994_000_000_000, "$0.9940"),
+        (1_204_125_000_000_000, "$1,204.12"),
+        (-45_600_000, "\N{MINUS SIGN}$0.000046"),
+    ],
+)
+def test_one_amount_at_a_glance(picousd, text):
+    assert money_text(picousd) == text
+
+
+@given(st.integers(min_value=1, max_value=AMOUNT_MAX))
+def test_no_amount_looks_like_nothing(picousd):
+    assert re.search("[1-9]", money_text(picousd))

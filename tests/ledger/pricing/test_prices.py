@@ -4,8 +4,11 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
+from ledger.model.charge import PROVIDER
 from ledger.model.errors import LedgerError
+from ledger.model.reading import Billing
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing import prices, published
 from ledger.pricing.prices import PriceBook
@@ -292,3 +295,26 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     for number in range(10):
         book.sheet(exchange(f"made-up-{number}"), {})
         assert len(book._sheets) <= 3
+
+
+@pytest.mark.parametrize(
+    ("origin", "provider", "model", "reported", "expected"),
+    [
+        # At the price of the vendor: the plan's own list counts against an allowance.
+        ("https://api.githubcopilot.com:443", "github_copilot", "gpt-4.1", None, 2_400_000_000),
+        ("https://chatgpt.com:443", "openai", "gpt-4.1", None, 2_400_000_000),
+        # What a gateway says of its bill is no list price.
+        ("https://openrouter.ai:443", "openrouter", "openai/gpt-4.1", 77, 2_400_000_000),
+    ],
+)
+def test_what_a_plan_covers_has_the_list_value_of_its_tokens(
+    book, origin, provider, model, reported, expected
+):
+    """1 000 in at $2 and 50 out at $8 a million."""
+    read = reading(input_tokens=1000, output_tokens=50, reported_cost_picousd=reported)
+    asked = exchange(model, provider=provider, origin=origin)
+    covered = book.price(asked, replace(read, billing=Billing.PLAN))
+    assert cost(covered) == expected
+    assert PROVIDER not in sources(covered)
+    metered = book.price(asked, replace(read, billing=Billing.METERED))
+    assert (PROVIDER in sources(metered)) == (reported is not None)

@@ -139,7 +139,7 @@ def test_a_commit_writes_the_comment_and_tells_the_view():
     async def test(notes, view):
         found = view.add()
         await commit(notes, settled(found.id))
-        assert found.comment == "in 100 (40 cached) out 20 · $0.00000000164"
+        assert found.comment == "in 100 (40 cached) out 20 · $0.0000000016"
         assert view.updated == [found]
         await commit(notes, settled("somebody else's"))
         assert view.updated == [found]

@@ -47,7 +47,7 @@ def charge(amount: int | None) -> Charge:
 
 def test_a_line_names_model_tokens_cost_outcome_and_time():
     line = line_of(Settled(EXCHANGE, READING), lambda *_: (charge(3_100_000_000),))
-    assert line == "gpt-4o in 1204 (1024 cached) out 87 $0.003100 complete 842 ms"
+    assert line == "gpt-4o in 1204 (1024 cached) out 87 $0.0031 complete 842 ms"
 
 
 def test_what_is_not_known_is_no_zero():
@@ -55,7 +55,7 @@ def test_what_is_not_known_is_no_zero():
     settled = Settled(replace(EXCHANGE, settled_at=None), reading)
     assert line_of(settled, lambda *_: ()) == "gpt-4o in - out - - complete - ms"
     assert " unpriced " in line_of(settled, lambda *_: (charge(None),))
-    assert " >= $1.000000 " in line_of(settled, lambda *_: (charge(None), charge(10**12)))
+    assert " >= $1.00 " in line_of(settled, lambda *_: (charge(None), charge(10**12)))
 
 
 def test_hostile_text_cannot_reach_the_terminal():
