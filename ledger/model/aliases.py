@@ -1,8 +1,8 @@
 """Pure. Whether another model answered than was asked for.
 
 A dated snapshot is its model, and so is a name that a gateway, a region or a file wrote otherwise.
-Names that their provider leads elsewhere are rows of `ALIASES`, with the page that says so. What is
-left is another model.
+Names that their provider leads elsewhere are rows of `ALIASES`, with their source. What is left is
+another model.
 """
 
 import re
@@ -21,26 +21,26 @@ class Alias(NamedTuple):
     asked: str
     """A glob of the requested name, in lower case, without a vendor before it."""
     answered: str
-    page: str
+    source: str
+    """A page, or `RECORDED`."""
 
+
+RECORDED = "recorded answers of the provider itself"
+"""Where no page that states it was found."""
 
 ALIASES = (
+    Alias("claude-*-4-0", "claude-*-4-2025*", RECORDED),
     Alias(
-        "claude-*-4-0",
-        "claude-*-4-2025*",
-        "https://docs.claude.com/en/docs/about-claude/models/overview",
+        "deepseek-[cr]*",
+        "deepseek-v*",
+        "https://dev.to/ahab_indieseek/deepseek-v4-api-migration-before-july-24-42b4",
     ),
-    Alias("deepseek-[cr]*", "deepseek-v*", "https://api-docs.deepseek.com/news/news260424"),
     Alias(
         "gemini-3-pro-preview",
         "gemini-3.1-pro-preview",
-        "https://ai.google.dev/gemini-api/docs/deprecations",
+        "https://modelslab.com/blog/api/gemini-3-pro-preview-deprecated-march-9-what-developers-are-switching-to",
     ),
-    Alias(
-        "gemini-2.0-flash-thinking-exp*",
-        "gemini-2.5-flash*",
-        "https://ai.google.dev/gemini-api/docs/deprecations",
-    ),
+    Alias("gemini-2.0-flash-thinking-exp*", "gemini-2.5-flash*", RECORDED),
     Alias(
         "gpt-4-turbo-preview",
         "gpt-4-0125-preview",
@@ -52,16 +52,16 @@ ALIASES = (
         "https://developers.openai.com/api/docs/guides/upgrading-to-gpt-5p6-sol.md",
     ),
     Alias("grok-*-fast", "grok-*-fast-reasoning", "https://promptfoo.dev/docs/providers/xai"),
-    Alias("grok-3-mini", "grok-3-mini-high", "https://docs.x.ai/developers/models"),
+    Alias("grok-3-mini", "grok-3-mini-high", RECORDED),
     Alias("grok-[34]*", "grok-4.3", "https://docs.x.ai/docs/migration/may-15-retirement"),
+    Alias("*llama-*-instruct", "*llama-*-instruct-turbo", RECORDED),
     Alias(
-        "*llama-*-instruct",
-        "*llama-*-instruct-turbo",
-        "https://docs.together.ai/docs/serverless-models",
+        "pixtral-12b*",
+        "ministral-14b*",
+        "https://github.com/braintrustdata/braintrust-proxy/issues/1005",
     ),
-    Alias("pixtral-12b*", "ministral-14b*", "https://docs.mistral.ai/getting-started/models/"),
 )
-"""Read 2026-11-23."""
+"""Pages read 2026-11-23. A retired model is followed by the one that its provider names."""
 
 _DEPLOYMENTS = ("azure", "arn:")
 """On Azure and SageMaker the operator names a deployment, which says nothing about its model."""
