@@ -69,12 +69,14 @@ def charge(
         lines.append(_charge(("requests", 1, None), usage, sheet, at))
     if not lines:
         lines = _zero_charges(usage, sheet, at)
+    partial = dict.fromkeys(own.partial)
     for further in usage.further:
         sheet = book.sheet(exchange, fields, model=further.model, is_covered=is_covered)
         lines += [
             _charge(quantity, further.usage, sheet, at, kind=further.kind, model=further.model)
             for quantity in quantities(further.usage, sheet.rates)
         ]
+        partial |= dict.fromkeys(sheet.partial)
     if sum(line.amount_picousd or 0 for line in lines) > AMOUNT_MAX:
         lines = [_beyond(line) for line in lines]
     bill = None if is_covered else _bill(usage, own)
@@ -85,7 +87,7 @@ def charge(
         if reported is not None and reported <= AMOUNT_MAX:
             return (_reported(reported, lines[0].reason if lines else None, at),)
     else:
-        lines += [_unknown(reason, at) for reason in own.partial]
+        lines += [_unknown(reason, at) for reason in partial]
     return tuple(lines)
 
 

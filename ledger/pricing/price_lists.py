@@ -31,7 +31,6 @@ class PriceQuestion:
 
     @property
     def host(self) -> str:
-        """The host's name, without scheme and port."""
         """The origin's host; the origin itself if it is not a URL."""
         try:
             return urlsplit(self.origin).hostname or self.origin

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from ledger.maintenance import reprice
 from ledger.model.providers import TABLE, provider_of
-from ledger.model.usage import BILLING_VALUE_LENGTH_MAX, TOKENS
+from ledger.model.usage import BILLING_VALUE_LENGTH_MAX, TOKENS, FurtherUsage, Usage
 from ledger.pricing import prices, published, rules
 from ledger.pricing.charges import NO_SOURCE
 from ledger.pricing.overrides import check
@@ -361,3 +361,19 @@ def test_what_a_rule_needs_is_kept_so_that_a_price_is_the_same_later(tmp_path):
     }
     assert reprice.changes(engine, PriceBook(), Scope(), now=LATER) == {}
     engine.dispose()
+
+
+def test_what_no_rule_knows_of_a_further_model_makes_the_request_partial(book):
+    """An iteration by a model of before the rule for regions, beside an answer of after it."""
+    usage = Usage(input_tokens=1000, output_tokens=10)
+    for model, state in (("claude-opus-4-6", "priced"), ("claude-3-5-haiku-20241022", "partial")):
+        further = FurtherUsage(kind="advisor_message", model=model, usage=usage)
+        read = replace(
+            reading(input_tokens=1000, output_tokens=10, further=(further,)),
+            usage_json='{"inference_geo": "us"}',
+        )
+        charges = book.price(exchange("claude-sonnet-4-6", provider="anthropic"), read)
+        assert state_of(charges) == state
+        assert len([each for each in charges if each.line == "billing_field"]) == (
+            state == "partial"
+        )
