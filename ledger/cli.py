@@ -74,6 +74,12 @@ COMMANDS = (
         summary="Budgets: spent, forecast; check exits 1 when over",
     ),
     Command(
+        name="statusline",
+        module="ledger.commands.statusline",
+        attribute="statusline",
+        summary="One line for Claude Code, tmux and prompts",
+    ),
+    Command(
         name="limits",
         module="ledger.commands.limits",
         attribute="limits",

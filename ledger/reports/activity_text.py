@@ -42,6 +42,24 @@ def one_line(activity: Activity) -> str:
     return " · ".join(parts)
 
 
+def status_line(activity: Activity, session: Figures | None) -> str:
+    """For an agent's status line: `session $0.42, 12 requests · today $3.10 · 5h 42% (…)`."""
+    parts = []
+    if session is not None and session.requests:
+        parts.append(f"session {_spent_text(session)}, {counted(session.requests, 'request')}")
+    parts.append(f"today {_spent_text(activity.today)}")
+    if activity.limits:
+        parts.append(limits_text.one_line(activity.limits, activity.now))
+    return " · ".join(parts)
+
+
+def _spent_text(figures: Figures) -> str:
+    """The cost, and what plans cover beside it; of both only what there is."""
+    cost = _cost(figures) if figures.cost_picousd or not figures.covered else ""
+    covered = f"{short_usd(figures.covered_value_picousd)} covered" if figures.covered else ""
+    return " + ".join(filter(None, (cost, covered)))
+
+
 def _lines(activity: Activity, width: int) -> Iterator[str]:
     yield f"tokentee top, {activity.now:%Y-%m-%d %H:%M:%S} UTC"
     yield one_line(activity)
