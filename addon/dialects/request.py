@@ -139,7 +139,7 @@ def _asks_for_stream(values: dict[str, Any], dialect: Dialect) -> bool:
 
 def _units(dialect: Dialect, values: dict[str, Any]) -> dict[str, int]:
     """Count input characters for speech, which is billed by them: its answer is sound alone."""
-    spoken = values.get("input")
+    spoken = values.get("input") or values.get("text")  # xAI
     if dialect.operation == "text_to_speech" and isinstance(spoken, str) and spoken:
         return {"input_characters": len(spoken)}
     return {}

@@ -138,6 +138,8 @@ ROWS = (
     Row("/audio/transcriptions", openai_other.TRANSCRIPTIONS),
     Row("/audio/translations", openai_other.TRANSCRIPTIONS),
     Row("/audio/speech", openai_other.SPEECH),
+    Row("/stt", openai_other.TRANSCRIPTIONS, providers=("x_ai",)),
+    Row("/tts", openai_other.SPEECH, providers=("x_ai",)),
     Row("/moderations", openai_other.MODERATIONS),
     Row("/embeddings", openai_other.EMBEDDINGS),
     Row("/multimodalembeddings", openai_other.EMBEDDINGS),  # Voyage
@@ -188,6 +190,8 @@ ROWS = (
     Row("/model/{model}/converse-stream", bedrock.CONVERSE, True),
     Row("/model/{model}/invoke", bedrock.INVOKE, False),
     Row("/model/{model}/invoke-with-response-stream", bedrock.INVOKE, True),
+    Row("/agents/{}/agentAliases/{}/sessions/{}/text", bedrock.AGENT, True),
+    Row("/agents/{}", bedrock.AGENT, True, providers=("aws.bedrock",)),  # defined in the request
     Row("/inference/deployments/{model}/converse", bedrock.CONVERSE, False),
     Row("/inference/deployments/{model}/converse-stream", bedrock.CONVERSE, True),
     Row("/inference/deployments/{model}/invoke", bedrock.INVOKE, False),
@@ -206,6 +210,7 @@ ROWS = (
     Row("/conversations", mistral.CONVERSATIONS, providers=("mistral_ai",)),
     Row("/conversations/{}", mistral.CONVERSATIONS, providers=("mistral_ai",)),
     Row("/conversations/{}/restart", mistral.CONVERSATIONS, providers=("mistral_ai",)),
+    Row("/ocr", mistral.OCR, providers=("mistral_ai",)),
     Row("/complete", aleph_alpha.COMPLETE, providers=("aleph_alpha",)),
     Row("/semantic_embed", aleph_alpha.EMBED),
     Row("/embed", aleph_alpha.EMBED, providers=("aleph_alpha",)),
@@ -218,6 +223,7 @@ ROWS = (
     Row("/services/aigc/multimodal-generation/generation", dashscope.GENERATION),
     Row("/services/embeddings/text-embedding/text-embedding", dashscope.EMBEDDING),
     Row("/services/rerank/text-rerank/text-rerank", dashscope.RERANK),
+    Row("/tasks/{}", dashscope.TASK, methods=_GET, providers=("dashscope",)),
     Row("/apps/{}/completion", dashscope.GENERATION, providers=("dashscope",)),
     Row("/wenxinworkshop/chat/{model}", baidu.CHAT),
     Row("/wenxinworkshop/completions/{model}", baidu.CHAT),

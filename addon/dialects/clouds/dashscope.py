@@ -1,4 +1,5 @@
-"""Pure. Alibaba DashScope's own format: generation, embeddings, reranking, applications.
+"""Pure. Alibaba DashScope's own format: generation, embeddings, reranking, applications,
+and tasks: images and videos that are fetched later.
 
 https://www.alibabacloud.com/help/en/model-studio/dashscope-api-reference/
 
@@ -10,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace as with_fields
+
 from addon.dialects import shapes
-from addon.dialects.counts import objects_at
+from addon.dialects.counts import Counts, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts, clean
-from addon.dialects.layout import Layout, reader_of
+from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage, count_of, sum_of
 
@@ -56,6 +59,26 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     return openai_usage.usage_of(usage, facts)
 
 
+def read_task(facts: Facts, _event: str, body: dict[str, Any]) -> None:
+    """Read a task, done or not. Each fetch has a request id of its own, so the task's id counts."""
+    output = object_at(body, "output") or {}
+    facts.record_id(output.get("task_id"))
+    facts.record_finish(output.get("task_status"))
+    if output.get("task_status") == "SUCCEEDED":
+        facts.record_usage(body.get("usage"), final=True)
+
+
+def usage_of_task(usage: Mapping[str, Any], facts: Facts) -> Usage:
+    """Images by their number, videos by their seconds; older models name these differently."""
+    seconds = Counts(usage).milliseconds("video_duration", "output_video_duration", "duration")
+    found = _images_of(usage, facts)
+    if seconds:
+        found = with_fields(found, tool_units={**found.tool_units, "video_milliseconds": seconds})
+    return found
+
+
+_TASK = Figures(units={"image_count": "images"})
+_images_of = figures_reader(_TASK)
 _ANSWER = ({"request_id": shapes.text, "output": shapes.an_object},)
 
 GENERATION = Dialect(
@@ -82,3 +105,18 @@ EMBEDDING = replace(
     request_shapes=({"model": shapes.text, "input": shapes.an_object},),
 )
 RERANK = replace(EMBEDDING, name="dashscope.rerank", operation="rerank")
+TASK = replace(
+    GENERATION,
+    name="dashscope.task",
+    operation="image_generation",
+    read=read_task,
+    usage_of=usage_of_task,
+    known_keys=known_keys_of(
+        _TASK, "video_duration", "video_count", "video_ratio", "duration", "SR", "size"
+    )
+    | {"input_video_duration", "output_video_duration"},
+    marks=(Mark(b'"usage"'),),
+    request_shapes=(),
+    answer_shapes=({"output.task_id": shapes.text, "usage": shapes.an_object},),
+)
+"""https://www.alibabacloud.com/help/en/model-studio/text-to-image-v2-api-reference"""

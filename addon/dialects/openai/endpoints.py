@@ -27,6 +27,9 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     usage = body.get("usage")
     if usage is None and facts.provider == "gigachat":
         usage = _usage_per_vector(body)
+    elif usage is None and facts.provider == "x_ai" and "duration" in body:
+        # https://docs.x.ai/developers/model-capabilities/audio/speech-to-text: billed by its hours.
+        usage = {"seconds": body["duration"]}
     facts.record_usage(usage, final=True)
     facts.token_seen = True
     if isinstance(kind, str) and kind.endswith((".done", ".completed")):

@@ -1,4 +1,4 @@
-"""Pure. Amazon Bedrock: Converse and InvokeModel, streamed or not.
+"""Pure. Amazon Bedrock: Converse and InvokeModel, streamed or not, and agents.
 
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_TokenUsage.html
 
@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import HEADER_PREFIX, Counts, count_in, object_at, objects_at
+from addon.dialects.counts import HEADER_PREFIX, Counts, count_in, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
@@ -52,6 +52,23 @@ def read_converse(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.record_finish(body.get("stopReason"))
     facts.record_usage(body.get("usage"), final=True)
     facts.record_tier((object_at(body, "serviceTier") or {}).get("type"))
+
+
+def read_agent(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read one event of an agent. Each of its calls of a model has its usage in a trace, if the
+    request enables traces; the sum is billed.
+
+    https://docs.aws.amazon.com/bedrock/latest/APIReference/API_agent-runtime_Metadata.html
+    """
+    if event.endswith("Exception") or event == "error":
+        record_error(facts, {"type": event, **body})
+    elif event == "chunk":
+        facts.token_seen = True
+    for step in (object_at(body, "trace") or {}).values():
+        facts.record_model(lookup(step, "modelInvocationInput.foundationModel"))
+        usage = lookup(step, "modelInvocationOutput.metadata.usage")
+        if isinstance(usage, dict):
+            facts.record_usage(openai_usage.added(facts.usage or {}, usage), final=True)
 
 
 def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -271,4 +288,15 @@ INVOKE = replace(
         {"outputs": shapes.with_key("text")},
         {"embeddings": shapes.a_list, "response_type": shapes.text},
     ),
+)
+AGENT = replace(
+    CONVERSE,
+    name="bedrock.agent",
+    operation="invoke_agent",
+    read=read_agent,
+    marks=(Mark(b'"trace"'), Mark(b"xception"), Mark(b":error-code")),
+    text_marks=(),
+    ending=Ending.CLOSE,
+    request_shapes=({"inputText": shapes.text},),
+    answer_shapes=({"sessionId": shapes.text, "trace": shapes.an_object},),
 )

@@ -28,6 +28,7 @@ MARK = {
 """Streams of these end with a frame of their own, whatever else was said."""
 CLOSE = {
     "anthropic.batch_results",
+    "bedrock.agent",
     "gemini.batch",
     "mistral.batch_job",
     "xai.batch_results",

@@ -158,6 +158,13 @@ def test_the_model_may_stand_in_a_header() -> None:
     assert read_request(route, body).model is None
 
 
+def test_speech_of_x_ai_is_measured_by_its_text() -> None:
+    route = routes.match("POST", "api.x.ai", "/v1/tts")
+    assert route is not None
+    said = read_request(route, b'{"text": "hello", "voice_id": "eve"}')
+    assert said.units == {"input_characters": 5}
+
+
 def test_speech_is_measured_by_its_input() -> None:
     route = routes.match("POST", "api.openai.com", "/v1/audio/speech")
     assert route is not None

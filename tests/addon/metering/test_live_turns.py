@@ -92,3 +92,23 @@ def test_what_is_no_message_changes_nothing() -> None:
     assert turns.server_message(b'"error"' + b" " * MESSAGE_BYTES_MAX) == []
     assert turns.client_message(b'{"setup": {"model": 5}}') == []
     assert turns.client_message(b'{"setup": ') == []
+
+
+def test_a_model_that_reports_deltas_has_their_sum() -> None:
+    turns = session()
+    setup = {"setup": {"model": "models/gemini-3.5-live-translate-preview"}}
+    turns.client_message(json.dumps(setup).encode())
+    (_opened,) = say(turns, serverContent=AUDIO)
+    for count in (50, 25, 25, 25, 25):
+        delta = {
+            "promptTokenCount": count,
+            "responseTokenCount": count,
+            "promptTokensDetails": [{"modality": "AUDIO", "tokenCount": count}],
+            "responseTokensDetails": [{"modality": "AUDIO", "tokenCount": count}, {}],
+        }
+        assert say(turns, usageMetadata=delta) == []
+    (closed,) = say(turns, serverContent={"turnComplete": True})
+    assert isinstance(closed, Closed)
+    usage = closed.meter.usage()
+    assert (usage.input_tokens, usage.output_tokens) == (150, 150)
+    assert (usage.input_audio_tokens, usage.output_audio_tokens) == (150, 150)
