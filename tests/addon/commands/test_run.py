@@ -17,6 +17,7 @@ def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a test leave what a config file says in the environment of the next."""
     for name in ("CONFIG", "LEDGER", "WORKERS", "NAMES", "BUDGETS"):
         monkeypatch.setenv(f"TOKENTEE_{name}", "")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
 
 
@@ -30,8 +31,9 @@ def test_live_is_top_of_the_ledger_that_is_named(
 
 
 def test_live_takes_the_ledger_of_the_config_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setenv("TOKENTEE_CONFIG", "tokentee.toml")  # by itself it is not trusted
     url = f"sqlite:///{tmp_path}/l.sqlite3"
     db.ensure(url).dispose()
     (tmp_path / "tokentee.toml").write_text(f'ledger = "{url}"\nworkers = 3\n')
