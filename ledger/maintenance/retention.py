@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db, partitions
-from ledger.store.dropping import drop, note_dropped_until
+from ledger.store.dropping import allow, drop, note_dropped_until
 from ledger.store.tables import (
     OF_EXCHANGES,
     PARTITIONED,
@@ -71,6 +71,7 @@ def _ended_before(moment: datetime) -> sa.ColumnElement[bool]:
 def _drop_months(engine: Engine, before: datetime) -> int:
     dropped = 0
     with db.writing(engine) as connection:
+        allow(connection, allowed=True)
         for month in _months(connection):
             if partitions.after(month) > before.date():
                 continue

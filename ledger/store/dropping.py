@@ -30,9 +30,9 @@ def drop(engine: Engine, which: sa.ColumnElement[bool]) -> int:
             .limit(DROP_EXCHANGES_MAX)
         ).all()
         if rows:
-            _allow(connection, allowed=True)
+            allow(connection, allowed=True)
             _delete(connection, [(instant_text(row.opened_at), row.id) for row in rows])
-            _allow(connection, allowed=False)
+            allow(connection, allowed=False)
             note_dropped_until(connection, rows[-1].opened_at)
     return len(rows)
 
@@ -48,7 +48,7 @@ def note_dropped_until(connection: Connection, until: datetime) -> None:
     )
 
 
-def _allow(connection: Connection, *, allowed: bool) -> None:
+def allow(connection: Connection, *, allowed: bool) -> None:
     """Set the permission that the guards of the tables check (migration 0002); it ends with the
     transaction."""
     if connection.dialect.name == "postgresql":

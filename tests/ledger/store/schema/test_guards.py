@@ -7,13 +7,16 @@ import sqlalchemy as sa
 
 from ledger.maintenance import retention
 from ledger.model.exchange import Outcome, State
+from ledger.model.quota import Quota, QuotaKind
 from ledger.store import db
 from tests.ledger.written import NOON, opened, put, row, settled, whole
+
+STATED = Quota(window="5h", window_name="5h", kind=QuotaKind.PLAN, used_ppm=1)
 
 
 @pytest.fixture
 def filled(engine):
-    put(engine, whole(settled("a")), (opened("b"), None, ()))
+    put(engine, whole(settled("a", quotas=(STATED,))), (opened("b"), None, ()))
     return engine
 
 
@@ -26,6 +29,8 @@ def filled(engine):
         ("UPDATE exchanges SET id = 'x' WHERE id = 'b'", "id and opened_at"),
         ("UPDATE readings SET input_tokens = 0", "readings are append-only"),
         ("UPDATE charges SET amount_picousd = 0, unit_picousd = 0", "charges are append-only"),
+        ("UPDATE quotas SET used_ppm = 0", "quotas are append-only"),
+        ("DELETE FROM quotas", "quotas are only dropped by retention"),
         ("DELETE FROM exchanges WHERE id = 'b'", "exchanges are only dropped by retention"),
         ("DELETE FROM readings", "readings are only dropped by retention"),
         ("DELETE FROM charges", "charges are only dropped by retention"),
@@ -59,26 +64,33 @@ def test_what_was_given_up_may_still_be_settled_but_not_reopened(engine):
         connection.execute(sa.text("UPDATE exchanges SET state = 'settled', outcome = 'complete'"))
 
 
-@pytest.mark.parametrize("table", ["exchanges", "readings", "charges"])
+REPLACED = {
+    "exchanges": "provider",
+    "readings": "meter_version",
+    "charges": "price_source",
+    "quotas": "window_name",
+}
+
+
+@pytest.mark.parametrize("table", REPLACED)
 def test_replacing_a_row_leaves_it(new_sqlite, table):
     """SQLite's REPLACE deletes without asking the triggers that guard against it."""
     engine = db.open_engine(new_sqlite())
-    put(engine, whole(settled("a")))
-    before = row(engine, f"SELECT * FROM {table} ORDER BY id LIMIT 1")
-    changed = {"exchanges": "provider", "readings": "meter_version", "charges": "price_source"}
-    columns = list(before._fields)
-    values = ["'forged'" if name == changed[table] else name for name in columns]
+    put(engine, whole(settled("a", quotas=(STATED,))))
+    before = row(engine, f"SELECT * FROM {table} ORDER BY 1, 2 LIMIT 1")
+    columns = [f'"{name}"' for name in before._fields]
+    values = ["'forged'" if name == f'"{REPLACED[table]}"' else name for name in columns]
     with db.writing(engine) as connection:
         connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
         connection.exec_driver_sql(
             f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) "
-            f"SELECT {', '.join(values)} FROM {table} ORDER BY id LIMIT 1"
+            f"SELECT {', '.join(values)} FROM {table} ORDER BY 1, 2 LIMIT 1"
         )
-    assert row(engine, f"SELECT * FROM {table} ORDER BY id LIMIT 1") == before
+    assert row(engine, f"SELECT * FROM {table} ORDER BY 1, 2 LIMIT 1") == before
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("table", ["exchanges", "readings", "charges"])
+@pytest.mark.parametrize("table", REPLACED)
 def test_truncating_is_refused(new_postgres, table):
     engine = db.open_engine(new_postgres())
     with (
@@ -92,7 +104,7 @@ def test_truncating_is_refused(new_postgres, table):
 def test_retention_may(filled):
     assert retention.drop_before(filled, NOON + timedelta(days=1)) == 1
     assert row(filled, "SELECT COUNT(*), MIN(id) FROM exchanges") == (1, "b")
-    for table in ("readings", "charges"):
+    for table in ("readings", "charges", "quotas"):
         assert row(filled, f"SELECT COUNT(*) FROM {table}") == (0,)
     with filled.connect() as connection, pytest.raises(sa.exc.DBAPIError):
         connection.execute(sa.text("DELETE FROM exchanges"))
