@@ -57,7 +57,7 @@ def _spent_text(figures: Figures) -> str:
     """The cost, and what plans cover beside it; of both only what there is."""
     cost = _cost(figures) if figures.cost_picousd or not figures.covered else ""
     covered = f"{short_usd(figures.covered_value_picousd)} covered" if figures.covered else ""
-    return " + ".join(filter(None, (cost, covered)))
+    return " and ".join(filter(None, (cost, covered)))
 
 
 def _lines(activity: Activity, width: int) -> Iterator[str]:
