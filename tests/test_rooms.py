@@ -384,6 +384,37 @@ def test_every_room_is_in_the_table_of_arrows():
     assert {room_of(name) for name in NAMES} == set(ARROWS)
 
 
+HALVES = ("addon", "ledger")
+
+
+def used_by(room: str) -> str:
+    """The rooms that a room's modules import, as its docstring states them."""
+    used = {
+        room_of(name)
+        for path in MODULES
+        if room_of(name_of(path)) == room
+        for name, _ in imports_of(path)
+        if is_ours(name) and room_of(name) not in (room, *HALVES)
+    }
+    own, other = (
+        ", ".join(sorted(each.partition(".")[2] for each in used if each.startswith(half + ".")))
+        for half in (room.partition(".")[0], "ledger")
+    )
+    if room.startswith("ledger"):
+        other = ""
+    parts = [own, f"of the ledger: {other}" if other else ""]
+    return "; ".join(filter(None, parts)) or "nothing of ours"
+
+
+@pytest.mark.parametrize("room", sorted({*ARROWS} - {*HALVES}))
+def test_what_a_room_says_that_it_uses_is_what_it_imports(room: str):
+    """`python -m tests.reference` writes it."""
+    docstring = ast.get_docstring(parsed(ROOT / room.replace(".", "/") / "__init__.py")) or ""
+    found = re.search(r"^Uses: (.*?)\.$", docstring, re.MULTILINE | re.DOTALL)
+    assert found, f"{room}: no line begins with Uses:"
+    assert " ".join(found[1].split()) == used_by(room)
+
+
 @pytest.mark.parametrize("room", sorted(ARROWS))
 def test_a_room_states_what_it_uses(room: str):
     docstring = ast.get_docstring(

@@ -1,5 +1,7 @@
 """Commands that need the wire, one file each.
 
 In: options. Out: results on stdout, everything else on stderr, an exit code.
-Uses: every other room of the addon, the ledger.
+Uses: agent_logs, demo, deploy, metering, metering.requests, recordings, recordings.formats, run,
+run.call, run.workers; of the ledger: budgets, commands, figures, maintenance, maintenance.audit,
+model, pricing, reports, settings, store.engines, store.writing, text.
 """

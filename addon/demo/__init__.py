@@ -14,5 +14,5 @@ Wiring:
     play      runs everything in order; compares the ledger with the bytes that upstream sent
 
 In: nothing. Out: a report on stdout, and whether every figure was right.
-Uses: `tee.py`, through a real mitmdump; the ledger.
+Uses: of the ledger: figures, model, reports, store.
 """

@@ -9,5 +9,5 @@ and Grafana. `tokentee deploy KIND` writes them out of the installed package.
     files/             templates
 
 In: a kind and a folder. Out: files; nothing is started.
-Uses: the ledger's settings.
+Uses: of the ledger: settings.
 """

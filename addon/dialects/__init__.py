@@ -4,5 +4,6 @@ In: a request's method, host, path and body; one JSON value per frame. Out: fact
 exchange and its usage in the ledger's convention. Sans-IO. There are too many wire formats for one
 room, so they have their own: `openai`, `vendors`, `clouds`, `local`, and `fetched` for results that
 clients fetch later.
-Uses: framing (JSON values), the ledger's model.
+Uses: dialects.clouds, dialects.fetched, dialects.local, dialects.openai, dialects.vendors, framing;
+of the ledger: model.
 """

@@ -1,5 +1,7 @@
 """Recordings: captures, flow files, HAR and single bodies; reading, writing, serving them back.
 
 In: files, or live exchanges. Out: recorded exchanges, capture files, an upstream that answers from
-recordings. Uses: metering and what it uses, the ledger's model and store.
+recordings.
+Uses: dialects, framing, metering, metering.requests, recordings.formats, usage_opt_in; of the
+ledger: maintenance, model, pricing, reports, settings, store, store.processes, store.writing, text.
 """

@@ -11,5 +11,7 @@
     preload.cjs   sets the proxy for older Node.js
 
 In: a command line and the parent's environment. Out: the command's exit code; its bill and warnings
-about bypassed requests, on stderr. Uses: proxy and what it uses, the ledger.
+about bypassed requests, on stderr.
+Uses: proxy, proxy.host, run.call, run.command, telemetry; of the ledger: figures, model, reports,
+settings, store, store.engines, sync, text.
 """

@@ -4,5 +4,6 @@ In: settled exchanges that the ledger has committed, with their charges; the led
 `/healthz`, `/readyz` and `/metrics` over HTTP, OpenTelemetry spans and metrics over OTLP, JSON log
 lines. Nothing here runs on the event loop or on the byte path, and nothing here can delay a commit:
 a full queue drops the observation and counts it. Several workers count in shared files, and their
-supervisor serves the sum. Uses: the ledger's model.
+supervisor serves the sum.
+Uses: of the ledger: model, store.processes.
 """

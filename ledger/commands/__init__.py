@@ -4,5 +4,6 @@
     money/                   commands about prices, statements and limits
 
 In: options. Out: results on stdout, everything else on stderr, an exit code.
-Uses: every other room of the ledger.
+Uses: budgets, exports, figures, maintenance, model, pages, pages.live, pricing, reconcile, reports,
+settings, store, store.engines, store.schema, sync, text, why.
 """

@@ -7,5 +7,5 @@
     parquet_files  its Parquet, with pyarrow
 
 In: a ledger, which data set, which format. Out: files.
-Uses: reports, figures, store, settings, text, pricing, model.
+Uses: model, pricing, settings, store, store.schema, text.
 """

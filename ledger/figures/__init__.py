@@ -8,5 +8,5 @@
     activity     running requests, and today's cost
 
 In: a ledger, a scope, the words to group by. Out: figures as values.
-Uses: maintenance, sync, store, settings, text, model.
+Uses: model, settings, store, store.engines, store.schema, text.
 """

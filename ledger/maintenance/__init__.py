@@ -2,5 +2,5 @@
 
 In: a ledger. Out: the same ledger with sums, further readings and charges, or fewer old rows; what
 does not agree in it (`audit/`).
-Uses: sync, store, pricing, model.
+Uses: model, pricing, store, store.engines, store.processes, store.schema, store.writing, sync.
 """

@@ -14,5 +14,6 @@
     live/       the live page: routes, access control, read-only access
 
 In: a ledger and a scope. Out: HTML. Nothing here writes to a ledger.
-Uses: reports and what they use.
+Uses: budgets, figures, model, pricing, reports, settings, store, store.engines, store.schema, sync,
+text.
 """

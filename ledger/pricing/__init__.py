@@ -1,5 +1,5 @@
 """Pricing: price sources, price lines, overrides, charges.
 
 In: an exchange and its reading. Out: charges, each with the source of its price.
-Uses: settings (for price files), text, model.
+Uses: model, settings, text.
 """

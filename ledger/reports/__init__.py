@@ -7,5 +7,5 @@
     progress         the progress bar
 
 In: a ledger, figures. Out: tables, text.
-Uses: figures, maintenance, sync, store, settings, text, pricing, model.
+Uses: figures, maintenance, model, pricing, store, text.
 """

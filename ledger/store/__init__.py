@@ -6,6 +6,5 @@ In: a ledger URL; values of the model. Out: engines, statements, rows.
     schema      columns, and the views, guards and links derived from the tables
     writing     the writer thread and its batches
     processes   which recording processes and threads work, and the open rows of dead ones
-
-Uses: pricing, settings, text, model.
+Uses: model, settings, store.engines, store.schema, text.
 """

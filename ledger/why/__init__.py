@@ -4,5 +4,6 @@ In: requests with segments, prices. Out: for each request whether it was served 
 cache, and if not, why; what fills the input; what another model would have cost. Pure: `cache`
 judges one request after another, `simulation` is a cache, `caches` holds what providers document
 (`caches.toml`), `context` adds up the parts of the input. `reading` reads the requests and prices
-them. Uses: pricing, store, model.
+them.
+Uses: model, pricing, store, store.schema.
 """

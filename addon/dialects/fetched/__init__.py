@@ -4,5 +4,5 @@ A client may fetch a result many times and before it is ready. An answer without
 The same result fetched again has the same id and figures, so it is the same billed response.
 
 In: one parsed frame. Out: facts and usage.
-Uses: dialects, and the formats of the answers inside; the ledger's model.
+Uses: dialects, dialects.openai, dialects.vendors; of the ledger: model.
 """

@@ -1,5 +1,5 @@
 """OpenAI: its wire formats, and the variants of compatible providers.
 
 In: one parsed frame. Out: facts and usage.
-Uses: dialects, the ledger's model.
+Uses: dialects; of the ledger: model.
 """

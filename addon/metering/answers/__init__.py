@@ -10,5 +10,5 @@
     transcript   the answer's text for people
 
 In: the bytes of one answer, in any chunks, and its dialect. Out: facts. Sans-IO.
-Uses: usage_opt_in, dialects, framing, the ledger's model.
+Uses: dialects, framing; of the ledger: model.
 """

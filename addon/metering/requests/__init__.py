@@ -8,5 +8,5 @@
 
 In: headers, path and body of a request; texts that may repeat them. Out: texts safe for the ledger.
 Sans-IO.
-Uses: dialects (for bounded text), the ledger's model.
+Uses: dialects; of the ledger: model.
 """

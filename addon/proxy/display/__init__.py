@@ -7,5 +7,6 @@
 
 In: settled exchanges with their readings and charges; answers, for the content view. Out: log
 lines, comments, views, observations for the telemetry.
-Uses: telemetry, metering, dialects, the ledger.
+Uses: metering, metering.answers, recordings, telemetry; of the ledger: model, pricing,
+store.writing, sync, text.
 """

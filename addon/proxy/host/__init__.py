@@ -5,5 +5,5 @@ on (`RELIES_ON`), and what happens without it. `mechanisms` puts all of them in 
 takes them out by one. `tee_fast=no` leaves all of them out.
 
 In: a master of mitmproxy. Out: the same with replaced methods, and a function that puts them back.
-Uses: mitmproxy, proxy.sources.
+Uses: nothing of ours.
 """

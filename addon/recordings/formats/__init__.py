@@ -7,6 +7,5 @@ recorded        the values, their validation, and the id of an exchange recorded
 lines           one exchange a line: captures of every version, and test corpora
 flow_files      mitmproxy's flow files
 har             HAR exports of browsers and mitmproxy
-
-Uses: metering and what it uses.
+Uses: framing, metering, metering.requests.
 """

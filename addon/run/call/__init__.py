@@ -6,6 +6,6 @@
     words        settings -> words for the proxy's command line
 
 An environment variable overrides the file, and an option overrides both. In: words, a file, the
-environment. Out: options for the proxy, and the command to run. Uses: the ledger's model, text and
-settings.
+environment. Out: options for the proxy, and the command to run.
+Uses: of the ledger: budgets, model, settings, text.
 """

@@ -10,6 +10,6 @@
     bypass       connections that bypassed the proxy
     child         the process
 
-In: the parent's environment and the command. Out: its exit code, and bypassed connections. Uses:
-mitmproxy, dialects, the ledger's model and settings.
+In: the parent's environment and the command. Out: its exit code, and bypassed connections.
+Uses: of the ledger: model, settings, text.
 """

@@ -1,5 +1,5 @@
 """Commands about money, one file each: prices, reprice, reconcile, budget.
 
 In: options. Out: results on stdout, everything else on stderr, an exit code.
-Uses: commands (for what all commands share), and every other room of the ledger.
+Uses: budgets, commands, figures, maintenance, model, pricing, reconcile, reports, settings, text.
 """

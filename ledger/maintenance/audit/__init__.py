@@ -6,5 +6,5 @@
     reading_digests  whether readings are what was written
 
 In: a ledger. Out: how many rows break each promise, and the first of them.
-Uses: sync, store, pricing, model.
+Uses: pricing, store, store.schema, store.writing, sync.
 """

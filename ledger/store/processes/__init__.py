@@ -1,5 +1,6 @@
 """Processes: which recording processes live, the open rows of dead ones, and supervised threads.
 
 In: a ledger's file; the work of a thread. Out: rows marked as lost, items set aside, and the state
-of each thread (`health`). Uses: store's tables and engines, model.
+of each thread (`health`).
+Uses: store.engines, store.schema.
 """
