@@ -40,6 +40,8 @@ class Quota(Struct, frozen=True, kw_only=True):
 
 
 PPM = 1_000_000
+KEY = ("opened_at", "exchange_id", "kind", "window")
+"""Of a row: one exchange states a window once."""
 
 
 def used_ppm_of(used_ppm: int | None, limit: int | None, remaining: int | None) -> int | None:

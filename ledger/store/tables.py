@@ -27,6 +27,7 @@ import sqlalchemy as sa
 
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange
+from ledger.model.quota import KEY
 from ledger.model.reading import Reading
 from ledger.model.usage import TOKENS, Usage
 from ledger.store.schema.columns import Instant, sql_columns
@@ -244,7 +245,7 @@ quotas = sa.Table(
     _text("status", "The provider's word: allowed, rejected, …"),
     _instant("resets_at", "When it begins anew; NULL: not stated"),
     _instant("observed_at", "When the answer arrived", nullable=False),
-    sa.PrimaryKeyConstraint("opened_at", "exchange_id", "kind", "window"),
+    sa.PrimaryKeyConstraint(*KEY),
     sa.Index("ix_quotas_holder", "kind", "provider", "holder", "window", "observed_at"),
     _check("kind IN ('plan', 'rate')", "kind"),
     comment="What answers stated of limits; a row where a figure changed; append-only",

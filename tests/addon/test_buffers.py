@@ -74,6 +74,7 @@ BOUNDS = {
     "recordings/replay.py Tally.skipped": "the reasons that there are",
     "recordings/replay.py Tally.unreadable": "UNREADABLE_MAX",
     "telemetry/endpoint.py _Server._open": "CONNECTIONS_MAX",
+    "telemetry/metrics.py Metrics._limits": "LIMITS_MAX",
     "telemetry/observer.py Observer._held": "HELD_MAX",
     "telemetry/observer.py Observer._queue": "QUEUE_MAX",
 }

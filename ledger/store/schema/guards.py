@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from ledger.model.columns import columns_of
 from ledger.model.exchange import Exchange
-from ledger.store.tables import quotas
+from ledger.model.quota import KEY
 
 _SETTLED = "a settled exchange does not change"
 _CHANGES_A_FACT = "OLD.state = 'settled' OR (OLD.state = 'lost' AND NEW.state <> 'settled')"
 _APPEND_ONLY = "quotas are append-only"
 _KEPT = "quotas are only dropped by retention"
-_SAME = " AND ".join(f'"{key.name}" = NEW."{key.name}"' for key in quotas.primary_key)
+_SAME = " AND ".join(f'"{name}" = NEW."{name}"' for name in KEY)
 
 
 def statements(dialect: str) -> list[str]:

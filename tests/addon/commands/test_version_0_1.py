@@ -39,8 +39,9 @@ MICRO_USD = 1_000_000
 """In pico-USD."""
 FIGURES = (
     "usage_source", "input_tokens", "cache_read_tokens", "cache_write_tokens",
-    "cache_write_5m_tokens", "output_tokens", "reasoning_tokens", "estimated_output_tokens",
-    "extra_input_tokens", "extra_output_tokens", "tool_units", "reported_cost_picousd",
+    "cache_write_5m_tokens", "output_tokens", "reasoning_tokens", "estimated_input_tokens",
+    "estimated_output_tokens", "extra_input_tokens", "extra_output_tokens", "tool_units",
+    "reported_cost_picousd",
 )  # fmt: skip
 """Of the view `requests`; what a case does not name is NULL."""
 
@@ -132,8 +133,7 @@ CASES = {
     "blank-before-colon": Case(
         before={
             "usage_source": "estimated",
-            "input_tokens": 12,
-            "output_tokens": 9,
+            "estimated_input_tokens": 12,
             "estimated_output_tokens": 9,
         },
         cost_before=102,
@@ -152,8 +152,7 @@ CASES = {
         before={**NONE, "estimated_output_tokens": 4},
         now={
             "usage_source": "estimated",
-            "input_tokens": 19,
-            "output_tokens": 4,
+            "estimated_input_tokens": 19,
             "estimated_output_tokens": 4,
         },
         cost_now=59,

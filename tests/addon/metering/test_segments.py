@@ -307,7 +307,7 @@ def test_no_text_of_a_prompt_stands_in_the_ledger_and_segments_are_shipped_and_d
 def test_every_operation_has_segments_or_is_no_conversation():
     others = {
         *("text_completion", "embeddings", "image_generation", "audio", "text_to_speech"),
-        *("moderation", "batch", "rerank", "invoke_agent", "unknown"),
+        *("moderation", "batch", "rerank", "ocr", "invoke_agent", "unknown"),
     }
     assert {dialect.operation for dialect in DIALECTS.values()} == others | {*OPERATIONS}
 
