@@ -113,11 +113,11 @@ class Metrics:
 
     def _observe_limit(self, provider: str, holder: str, quota: Quota) -> None:
         key = f"{provider} {holder} {quota.kind} {quota.window}"
-        if quota.used is None or (key not in self._limits and len(self._limits) >= LIMITS_MAX):
+        if quota.used_ppm is None or (key not in self._limits and len(self._limits) >= LIMITS_MAX):
             return
         self._limits.add(key)
         labels = (provider, holder, quota.kind.value, quota.window)
-        self._used.labels(*labels).set(quota.used / PPM)
+        self._used.labels(*labels).set(quota.used_ppm / PPM)
         if quota.resets_at is not None:
             self._resets.labels(*labels).set(quota.resets_at.timestamp())
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.model.quota import PPM, used_ppm_of
+from ledger.model.quota import PPM
 from ledger.store.requests_view import requests
 from ledger.store.scope import snapshot
 from ledger.store.tables import exchanges, quotas
@@ -190,7 +190,7 @@ def _limit(connection: Connection, rows: Sequence[Any], now: datetime) -> Limit:
     last = rows[-1]
     is_plan = last.kind == "plan"
     figures = window_of(
-        [Figure(row.observed_at, _used_of(row), row.resets_at, row.exchange_id) for row in rows]
+        [Figure(row.observed_at, row.used_ppm, row.resets_at, row.exchange_id) for row in rows]
     )
     is_reset = last.resets_at is not None and last.resets_at <= now
     spent = _spent(connection, last, figures) if is_plan and len(figures) > 1 else []
@@ -201,7 +201,7 @@ def _limit(connection: Connection, rows: Sequence[Any], now: datetime) -> Limit:
         window=last.window,
         window_minutes=last.window_minutes,
         kind=last.kind,
-        used_ppm=None if is_reset else _used_of(last),
+        used_ppm=None if is_reset else last.used_ppm,
         limit=last.limit_value,
         remaining=None if is_reset else last.remaining,
         resets_at=last.resets_at,
@@ -210,11 +210,6 @@ def _limit(connection: Connection, rows: Sequence[Any], now: datetime) -> Limit:
         full_at=None if is_reset or not is_plan else full_at(figures, last.resets_at, now),
         shares_ppm={} if is_reset else shares(figures, spent),
     )
-
-
-def _used_of(row: Any) -> int | None:
-    used: int | None = used_ppm_of(row.used_ppm, row.limit_value, row.remaining)
-    return used
 
 
 def window_of(figures: Sequence[Figure]) -> list[Figure]:

@@ -28,24 +28,13 @@ class Quota(Struct, frozen=True, kw_only=True):
     limit: int | None = None
     remaining: int | None = None
     used_ppm: int | None = None
-    """The used share in millionths. Above 1 000 000 the limit is exceeded."""
+    """The used share in millionths, as stated or by what remains of the limit. Above 1 000 000 the
+    limit is exceeded."""
     status: str | None = None
     """The provider's word: `allowed`, `allowed_warning`, `rejected`."""
     resets_at: datetime | None = None
-
-    @property
-    def used(self) -> int | None:
-        """The used share in millionths, as stated or by what remains."""
-        return used_ppm_of(self.used_ppm, self.limit, self.remaining)
 
 
 PPM = 1_000_000
 KEY = ("opened_at", "exchange_id", "kind", "window")
 """Of a row: one exchange states a window once."""
-
-
-def used_ppm_of(used_ppm: int | None, limit: int | None, remaining: int | None) -> int | None:
-    """The used share in millionths; of a limit and what remains, where only those are stated."""
-    if used_ppm is None and limit and remaining is not None:
-        return max(0, limit - remaining) * PPM // limit
-    return used_ppm

@@ -187,6 +187,16 @@ def test_a_large_body_is_read_in_steps_with_the_same_result(body: bytes, encodin
     assert troubles.text is None
 
 
+def test_a_request_that_passed_in_part_has_no_digest() -> None:
+    cut = structs.replace(REQUEST, body=Body(REQUEST.body.data, is_whole=False))
+    (whole, part) = (opened(request, RULES, Troubles()) for request in (REQUEST, cut))
+    assert whole is not None
+    assert part is not None
+    assert whole.opened.request_digest is not None
+    assert part.opened.request_digest is None
+    assert part.opened.request_model == whole.opened.request_model
+
+
 def test_what_was_not_read_of_a_request_is_noted() -> None:
     many = ",".join(f'"{number}":"a text of some length"' for number in range(50_000))
     body = b'{"model":"m",' + many.encode() + b"}"

@@ -279,6 +279,37 @@ def test_no_event_is_an_error(limits: object, name: object) -> None:
     assert quotas_of_event(limits, arrived_at=NOW) == ()
 
 
+@pytest.mark.parametrize("limits", [None, [], "5h"])
+def test_what_is_no_event_of_limits_states_none(limits: object) -> None:
+    event = {"type": "codex.rate_limits", "rate_limits": limits}
+    assert quotas_of_event(event, arrived_at=NOW) == ()
+
+
+def test_a_window_of_minutes_is_named_by_them() -> None:
+    headers = {
+        "x-codex-primary-used-percent": "25",
+        "x-codex-primary-window-minutes": "90",
+        "x-" + "n" * 2_000: "25",
+    }
+    (found,) = quotas_of(headers, arrived_at=NOW)
+    assert (found.window, found.window_minutes, found.used_ppm) == ("90m", 90, 250_000)
+
+
+@pytest.mark.parametrize("reset", ["", "soon", "9" * 2_000])
+def test_a_claim_without_a_usable_reset_keeps_its_status(reset: str) -> None:
+    headers = {
+        f"{UNIFIED}representative-claim": "five_hour",
+        f"{UNIFIED}status": "rejected",
+        f"{UNIFIED}reset": reset,
+        "x-ratelimit-limit-requests": "10",
+        "x-ratelimit-remaining-requests": "4",
+        "x-ratelimit-reset-requests": reset,
+    }
+    found = {quota.window: quota for quota in quotas_of(headers, arrived_at=NOW)}
+    assert found["5h"] == plan("5h", 300, None, status="rejected")
+    assert found["requests"] == rate("requests", 10, 4, used_ppm=600_000)
+
+
 @pytest.mark.parametrize(
     "bad",
     [

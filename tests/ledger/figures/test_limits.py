@@ -159,10 +159,21 @@ def test_shares_of_the_first_window(tmp_path):
     }
 
 
-def test_a_rate_is_told_from_its_limit_and_what_remains(tmp_path):
-    rate = Quota(
-        window="requests", window_name="requests", kind=QuotaKind.RATE, limit=200, remaining=150
+def rate_of(limit, left):
+    name = "requests"
+    used = (limit - left) * PPM // limit
+    return Quota(
+        window=name,
+        window_name=name,
+        kind=QuotaKind.RATE,
+        limit=limit,
+        remaining=left,
+        used_ppm=used,
     )
+
+
+def test_a_rate_has_what_remains_of_it(tmp_path):
+    rate = rate_of(200, 150)
     exchange, read = answered("r", 0, "s", "k", [rate], retry_after_ms=1_500, http_status=429)
     engine = play(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", [(exchange, read)])
     (limit,) = limits.limits(engine, NOON + HOUR)
@@ -220,12 +231,7 @@ def test_a_key_whose_answers_changed_no_figure_has_its_accounts_limit(tmp_path):
 
 
 def test_no_limit_pushes_out_another(tmp_path, monkeypatch):
-    def rate(left):
-        return Quota(
-            window="requests", window_name="requests", kind=QuotaKind.RATE, limit=9, remaining=left
-        )
-
-    others = [answered(f"r{n}", n + 1, "s", "k9", [rate(n)], account="b") for n in range(8)]
+    others = [answered(f"r{n}", n + 1, "s", "k9", [rate_of(9, n)], account="b") for n in range(8)]
     monkeypatch.setattr(limits, "ROWS_MAX", 5)
     engine = play(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", [DAY[0], *others])
     found = limits.limits(engine, NOON + timedelta(minutes=20))

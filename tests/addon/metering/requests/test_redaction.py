@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from addon.metering.requests import redaction
 from addon.metering.requests.messages import NOT_KNOWN, Body
 from addon.metering.requests.redaction import (
     BODY_BYTES_MAX,
@@ -140,6 +141,22 @@ def test_no_piece_of_a_prompt_survives(before, after, at, length, prompt, is_asc
         assert not runs(piece, BODY_RUN) & runs(prompt, BODY_RUN)
 
 
+def test_a_prompt_that_is_quoted_with_escapes_of_its_own_is_found():
+    """Spelled as JSON, as Python, and as JSON in JSON, though the request has it as it is."""
+    prompt = "Tell nobody: \N{MONEY BAG}\N{GRINNING FACE} caf\u00e9 \u2028 and the rest of it\n" * 2
+    body = json.dumps({"messages": [prompt]}, ensure_ascii=False).encode()
+    for quoted in (
+        json.dumps(prompt),
+        json.dumps(json.dumps(prompt)),
+        json.dumps(prompt).replace("\\u00e9", "\\xe9"),
+    ):
+        said = redact(f"invalid: {quoted}", body=Body(body))
+        assert said.startswith("invalid: ")
+        assert REDACTED in said
+        assert "nobody" not in said
+        assert "rest of" not in said
+
+
 def test_two_halves_that_only_meet_in_the_text_are_found():
     left, right, middle = "abcdefghijklmnop", "qrstuvwxyz012345", "MIDDLE-OF-12"
     body = f"{left}{middle} and {middle}{right}".encode()
@@ -153,6 +170,13 @@ def test_long_texts_are_cut():
 def test_beyond_the_bound_nothing_is_kept():
     body = b"x " * (BODY_BYTES_MAX // 2 + 1)
     assert redact("the quick brown fox jumps over the lazy dog", body=Body(body)) == REDACTED
+
+
+def test_beyond_the_bound_of_searches_no_name_is_kept(monkeypatch):
+    text = "unexpected additionalProperties here"
+    assert redact(text, body=Body(BODY)) == text
+    monkeypatch.setattr(redaction, "SEARCHED_BYTES_MAX", 0)
+    assert "additionalProperties" not in redact(text, body=Body(BODY))
 
 
 @pytest.mark.parametrize("unit", ["sk-", "eyJ.", "a-", "Bearer ", "AIza", "0" * 35 + " ", "\\u00"])
