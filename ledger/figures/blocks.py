@@ -17,7 +17,7 @@ from ledger.figures.limits import RESET_TOLERANCE
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
 from ledger.store.requests_view import requests
-from ledger.store.scope import Scope, snapshot, within
+from ledger.store.scope import Scope, conditions, snapshot, within
 from ledger.store.tables import quotas
 
 WORD = "block"
@@ -67,13 +67,19 @@ def _blocks(connection: Connection, scope: Scope) -> Iterator[tuple[datetime, da
 
 
 def _stated(connection: Connection, scope: Scope) -> list[tuple[datetime, datetime]]:
-    """Windows that answers stated, the earliest first, none over another."""
-    q = quotas.c
+    """Windows that answers stated of the accounts that the scope is about, the earliest first, none
+    over another."""
+    q, r = quotas.c, requests.c
     where = [q.kind == "plan", q.window_minutes == BLOCK_MINUTES, q.resets_at.is_not(None)]
     if scope.since is not None:
         where.append(q.resets_at > scope.since)
     if scope.until is not None:
         where.append(q.resets_at < scope.until + BLOCK)
+    if scope.only:
+        holder = sa.func.coalesce(r.account, r.key_fingerprint, "")
+        about = conditions(scope, connection.dialect.name)
+        holders = connection.execute(sa.select(r.provider, holder).where(*about).distinct()).all()
+        where.append(sa.tuple_(q.provider, q.holder).in_([tuple(each) for each in holders]))
     found: list[tuple[datetime, datetime]] = []
     for reset in connection.scalars(
         sa.select(q.resets_at).where(*where).distinct().order_by(q.resets_at)

@@ -55,6 +55,20 @@ def test_a_period_cuts_blocks_and_conditions_count(url):
     assert rows(url, Scope(since=NOON + timedelta(days=2))) == []
 
 
+def test_windows_of_another_account_do_not_cut_these(tmp_path):
+    url = f"sqlite:///{tmp_path / 'two.sqlite3'}"
+    theirs = {"account": "b", "provider": "another"}
+    two = [
+        answered("1", 0, "s", "k", [stated(1, NOON + 2 * HOUR)]),  # 09:00 to 14:00
+        answered("2", 30, "t", "j", [stated(1, NOON + 4 * HOUR)], **theirs),  # 11:00 to 16:00
+        answered("3", 150, "t", "j", [stated(2, NOON + 4 * HOUR)], **theirs),
+    ]
+    play(url, two).dispose()
+    for only in (("provider", "another"), ("session", "t")):
+        assert rows(url, Scope(only=(only,))) == [(("2026-11-02 11:00", "16:00", "stated"), 2)]
+    assert sum(count for _, count in rows(url, Scope())) == 3
+
+
 def test_too_many_blocks_are_refused(url, monkeypatch):
     monkeypatch.setattr(blocks, "BLOCKS_MAX", 3)
     with pytest.raises(LedgerError, match="more than 3 blocks"):
