@@ -154,6 +154,7 @@ def test_every_expression_is_found() -> None:
     assert len(expressions()) > 90
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", sorted(expressions()))
 @settings(
     max_examples=12,

@@ -582,6 +582,7 @@ STREAMS = {
 }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("strips", [True, False], ids=["editing", "listening"])
 @pytest.mark.parametrize("size", [SHORTEST, 1_999])
 @pytest.mark.parametrize("stream", STREAMS)

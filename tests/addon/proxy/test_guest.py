@@ -25,6 +25,7 @@ from addon.proxy.recorder import Recorder
 from tests.addon.proxy.recording import answered, flow_of, recording
 from tests.addon.proxy.snapshots import changes, snapshot
 
+pytestmark = pytest.mark.large
 WRAPPED = {
     f"mitmproxy.proxy.layers.http:HttpStream.{name}"
     for name in ("handle_protocol_error", "send_response", "start_response_stream")

@@ -201,6 +201,7 @@ def as_booked(passing: list[Passing], folder: Path, seed: int) -> str:
     return f"{counts[0]} exchanges as they were booked, {counts[2]} with our question"
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", range(3))
 def test_the_cases_of_the_repository(tmp_path: Path, seed: int):
     passing = of_data()

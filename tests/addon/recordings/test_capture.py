@@ -129,6 +129,7 @@ def test_a_dropped_session_holds_nothing():
     assert (capture.messages, capture.overflow) == ([], "why")
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("size", [1, 2, 60])
 def test_what_a_capture_takes_is_counted(size: int):
     budget = MemoryBudget()

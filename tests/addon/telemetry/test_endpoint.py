@@ -66,6 +66,7 @@ def test_anything_else(served):
     assert ask(served, "/metrics", "POST")[0] == 501
 
 
+@pytest.mark.large
 def test_slow_connections_keep_nobody_away(served):
     """Each sends a byte now and then, so no read of theirs takes long."""
     slow = [socket.create_connection(served.address) for _ in range(2 * module.CONNECTIONS_MAX)]

@@ -79,7 +79,9 @@ def play(url, entries):
     return db.open_engine(url)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(
+    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+)
 def engine(request, tmp_path_factory):
     url = f"sqlite:///{tmp_path_factory.mktemp('limits') / 'ledger.sqlite3'}"
     engine = play(url, DAY)

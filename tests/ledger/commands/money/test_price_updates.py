@@ -239,7 +239,7 @@ def server():
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as made:
-        thread = threading.Thread(target=made.serve_forever)
+        thread = threading.Thread(target=made.serve_forever, args=(0.02,))
         thread.start()
         yield f"http://127.0.0.1:{made.server_port}"
         made.shutdown()
