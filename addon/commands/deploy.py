@@ -1,6 +1,9 @@
 """Wiring. `tokentee deploy`: files for containers, services and dashboards."""
 
+import re
+import shlex
 import sys
+import textwrap
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +30,13 @@ def deploy(
     to: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where the files go; made if need be.")
     ] = Path(),
+    wheel: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Make the image from this wheel (`uv build`), not from a package index.",
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace files that were changed.")
     ] = False,
@@ -34,13 +44,16 @@ def deploy(
     """Write the files for a container, a service, or dashboards and alerts.
 
     Nothing is started, and files that you changed are not replaced without --force. Images and
-    manifests are made from the installed version.
+    manifests are for the installed version. The commands that come next are printed.
     """
+    from addon.deploy.kinds import KINDS, next_steps
     from addon.deploy.writing import Occupied, write
     from ledger.model.errors import LedgerError
 
+    if wheel is not None:
+        _check_wheel(wheel, has_image="Dockerfile" in KINDS[kind])
     try:
-        written = write(kind, to, force=force)
+        written = write(kind, to, force=force, wheel=wheel)
     except Occupied as occupied:
         listed = ", ".join(map(str, occupied.paths))
         raise LedgerError(
@@ -52,3 +65,18 @@ def deploy(
         ) from error
     for one in written:
         sys.stderr.write(f"{one.path}{'' if one.is_new else ' (unchanged)'}\n")
+    steps = f"cd {shlex.quote(str(to))}\n{next_steps(kind)}"
+    sys.stderr.write(f"\nNext:\n{textwrap.indent(steps, '  ')}")
+
+
+def _check_wheel(wheel: Path, *, has_image: bool) -> None:
+    from ledger.model.errors import LedgerError
+
+    if not has_image:
+        raise LedgerError("--wheel is for kinds with an image: docker, compose")
+    if not re.fullmatch(r"tokentee-[\w.+!]+-py3-none-any\.whl", wheel.name):
+        raise LedgerError(
+            f"--wheel {wheel} is not the name of a wheel of tokentee; `uv build` makes one"
+        )
+    if not wheel.is_file():
+        raise LedgerError(f"--wheel {wheel} is not a file")

@@ -1,5 +1,8 @@
 """Edge. The kinds of deployment: the files of each, and the sources of their text."""
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -7,6 +10,7 @@ from pathlib import Path
 from addon.deploy import ledger_dashboard, metrics_dashboard
 
 type Text = Callable[[], str]
+EXTRAS = "[postgresql,otel]"
 
 
 def _version() -> str:
@@ -18,12 +22,41 @@ def _version() -> str:
 
 def _template(name: str) -> Text:
     def text() -> str:
-        source = Path(__file__).parent / "files" / name
-        return source.read_text(encoding="utf-8").replace("@VERSION@", _version())
+        text = _file(name)
+        for placeholder, value in _VALUES.items():
+            if placeholder in text:
+                text = text.replace(placeholder, value())
+        return text
 
     return text
 
 
+def install_of_wheel(name: str) -> str:
+    """The instructions of the Dockerfile that install a wheel which lies beside it."""
+    return f'COPY {name} /tmp/{name}\nRUN pip install "/tmp/{name}{EXTRAS}"'
+
+
+def _file(name: str) -> str:
+    return (Path(__file__).parent / "files" / name).read_text(encoding="utf-8")
+
+
+def _program() -> str:
+    """Where this command lies, if a service may read it there; homes are hidden from it."""
+    found = Path(shutil.which("tokentee") or Path(sys.executable).with_name("tokentee")).resolve()
+    hidden = any(found.is_relative_to(home) for home in ("/home", "/root", "/run/user"))
+    return "/usr/local/bin/tokentee" if hidden else str(found)
+
+
+def _budgets() -> str:
+    return textwrap.indent(_file("budgets.toml").rstrip("\n"), " " * 4)
+
+
+_VALUES: Mapping[str, Text] = {
+    "@INSTALL@": lambda: f'RUN pip install "tokentee{EXTRAS}=={_version()}"',
+    "@BUDGETS@": _budgets,
+    "@PROGRAM@": _program,
+    "@VERSION@": _version,
+}
 _GRAFANA: Mapping[str, Text] = {
     "grafana/dashboards/tokentee-postgresql.json": ledger_dashboard.text,
     "grafana/dashboards/tokentee-prometheus.json": metrics_dashboard.text,
@@ -34,10 +67,14 @@ _PROMETHEUS: Mapping[str, Text] = {
     "prometheus/prometheus.yml": _template("prometheus.yml"),
     "prometheus/tokentee-rules.yml": _template("tokentee-rules.yml"),
 }
+_SETTINGS: Mapping[str, Text] = {
+    "tokentee.toml": _template("tokentee.toml"),
+    "budgets.toml": _template("budgets.toml"),
+}
 _DOCKER: Mapping[str, Text] = {
     "Dockerfile": _template("Dockerfile"),
     ".dockerignore": _template("dockerignore"),
-    "tokentee.toml": _template("tokentee.toml"),
+    **_SETTINGS,
 }
 KINDS: Mapping[str, Mapping[str, Text]] = {
     "docker": _DOCKER,
@@ -50,12 +87,56 @@ KINDS: Mapping[str, Mapping[str, Text]] = {
         "haproxy/haproxy.cfg": _template("haproxy.cfg"),
         "pgbouncer/pgbouncer.ini": _template("pgbouncer.ini"),
     },
-    "systemd": {
-        "tokentee.service": _template("tokentee.service"),
-        "tokentee.toml": _template("tokentee.toml"),
-    },
+    "systemd": {"tokentee.service": _template("tokentee.service"), **_SETTINGS},
     "kubernetes": {"tokentee.yaml": _template("kubernetes.yaml")},
     "grafana": _GRAFANA,
     "prometheus": _PROMETHEUS,
 }
 """Kind -> path below the folder -> function that returns the text."""
+
+NEXT_STEPS: Mapping[str, str] = {
+    "docker": """\
+tokentee config check tokentee.toml
+docker build -t tokentee .
+docker run --read-only --tmpfs /tmp -v tokentee:/var/lib/tokentee \\
+    -p 127.0.0.1:8001:8001 -p 127.0.0.1:9464:9464 tokentee
+curl http://127.0.0.1:9464/readyz
+# Clients use http://127.0.0.1:8001 as their base URL.
+""",
+    "compose": """\
+cp env.example .env    # and set both passwords in it
+tokentee config check tokentee.toml
+docker compose up --build --detach
+docker compose ps
+# Clients use http://127.0.0.1:8001 as their base URL; Grafana is at http://127.0.0.1:3000.
+""",
+    "systemd": """\
+test -x @PROGRAM@ || sudo pipx install --global 'tokentee[postgresql,otel]'
+tokentee config check tokentee.toml
+sudo install -D --mode 644 --target-directory /etc/tokentee tokentee.toml budgets.toml
+sudo install --mode 644 tokentee.service /etc/systemd/system/
+sudo systemctl daemon-reload && sudo systemctl enable --now tokentee
+""",
+    "kubernetes": """\
+tokentee deploy docker --to image    # build and push it, and name it in tokentee.yaml
+kubectl create secret generic tokentee \\
+    --from-literal=ledger_url='postgresql+psycopg://USER:PASSWORD@HOST/tokentee'
+kubectl apply -f tokentee.yaml
+kubectl rollout status statefulset/tokentee
+""",
+    "grafana": """\
+sudo cp -r grafana/provisioning/. /etc/grafana/provisioning/
+sudo install -D --target-directory /var/lib/grafana/dashboards grafana/dashboards/*
+sudo systemctl restart grafana-server    # with POSTGRES_PASSWORD in its environment
+""",
+    "prometheus": """\
+promtool check config prometheus/prometheus.yml
+prometheus --config.file=prometheus/prometheus.yml
+""",
+}
+"""Kind -> the commands that come next, in the folder of the files."""
+
+
+def next_steps(kind: str) -> str:
+    """The commands that come next, for this installation."""
+    return NEXT_STEPS[kind].replace("@PROGRAM@", _program())

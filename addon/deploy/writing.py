@@ -1,11 +1,12 @@
 """Edge. Writes the files of one kind of deployment into a folder."""
 
 import os
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from addon.deploy.kinds import KINDS
+from addon.deploy.kinds import KINDS, install_of_wheel
 from ledger.settings.small_files import first_bytes
 
 
@@ -26,13 +27,23 @@ class Occupied(Exception):  # noqa: N818  # it lists files, and the command word
         super().__init__(", ".join(map(str, self.paths)))
 
 
-def write(kind: str, folder: Path, *, force: bool = False) -> list[Written]:
+def write(
+    kind: str, folder: Path, *, force: bool = False, wheel: Path | None = None
+) -> list[Written]:
     """Write the files of a kind into a folder.
 
     An existing file with the same content is left alone. One with other content raises `Occupied`,
-    before anything is written, unless `force` is set. Raises OSError.
+    before anything is written, unless `force` is set. `wheel` is copied beside the Dockerfile,
+    which then installs it instead of a package of an index. Raises OSError.
     """
     texts = {folder / name: text() for name, text in KINDS[kind].items()}
+    if wheel is not None:
+        dockerfile = folder / "Dockerfile"
+        lines = texts[dockerfile].splitlines(keepends=True)
+        texts[dockerfile] = "".join(
+            f"{install_of_wheel(wheel.name)}\n" if line.startswith("RUN pip install") else line
+            for line in lines
+        )
     there = {path for path, text in texts.items() if path.exists() and _differs(path, text)}
     if there and not force:
         raise Occupied(sorted(there))
@@ -45,6 +56,9 @@ def write(kind: str, folder: Path, *, force: bool = False) -> list[Written]:
             beside.write_text(text, encoding="utf-8")
             beside.replace(path)
         written.append(Written(path=path, is_new=is_new))
+    if wheel is not None and wheel.parent.resolve() != folder.resolve():
+        shutil.copyfile(wheel, folder / wheel.name)
+        written.append(Written(path=folder / wheel.name, is_new=True))
     return written
 
 

@@ -8,6 +8,7 @@ import urllib.parse
 import urllib.request
 from dataclasses import replace
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -35,7 +36,7 @@ def test_promtool_takes_config_and_rules(tmp_path):
     folder = tmp_path / "prometheus"
     found = ran("promtool", "check", "config", str(folder / "prometheus.yml"))
     assert found.returncode == 0, found.stdout + found.stderr
-    assert "7 rules found" in found.stdout
+    assert "11 rules found" in found.stdout
 
 
 @needs("promtool")
@@ -45,6 +46,13 @@ def test_alerts_fire_when_they_should_and_not_before(tmp_path):
         ("tokentee_ready{instance='p1'}", "1 1 0 0 0 0 0 0"),
         ("tokentee_dropped_total{instance='p1'}", "0 0 0 0 0 0 5 5"),
         ("tokentee_unpriced_total{model='new'}", "0 0 0 0 1 1 1 1"),
+        ("tokentee_requests_total{provider='a',outcome='complete'}", "0+30x40"),
+        ("tokentee_requests_total{provider='a',outcome='http_error'}", "0x9 0+6x30"),
+        ("tokentee_requests_total{provider='b',outcome='complete'}", "0+30x40"),
+        ("tokentee_requests_total{provider='b',outcome='client_left'}", "0+30x40"),
+        ("tokentee_cost_usd_total{provider='a'}", "0x9 0+10x40"),
+        ("tokentee_limit_used_ratio{provider='a',window='5h'}", "0.5 0.95x40"),
+        ("tokentee_limit_resets_timestamp_seconds{provider='a',window='5h'}", "600x40"),
     ]
     tests = tmp_path / "tests.yml"
     cases = [
@@ -54,6 +62,13 @@ def test_alerts_fire_when_they_should_and_not_before(tmp_path):
         ("7m", "TokenteeDropped", 1),
         ("3m", "TokenteeUnpriced", 0),
         ("6m", "TokenteeUnpriced", 1),
+        ("9m", "TokenteeErrors", 0),
+        ("30m", "TokenteeErrors", 1),
+        ("14m", "TokenteeDayOverBudget", 0),
+        ("25m", "TokenteeDayOverBudget", 1),
+        ("0m", "TokenteeLimitNearlyUsed", 0),
+        ("2m", "TokenteeLimitNearlyUsed", 1),
+        ("11m", "TokenteeLimitNearlyUsed", 0),  # it has been reset
     ]
     document = {
         "rule_files": [str(tmp_path / "prometheus" / "tokentee-rules.yml")],
@@ -78,6 +93,34 @@ def test_alerts_fire_when_they_should_and_not_before(tmp_path):
     assert found.returncode == 0, found.stdout + found.stderr
 
 
+@needs("promtool")
+@pytest.mark.parametrize(("cost", "count"), [("0+1x180 180+9x80", 1), ("0+1x260", 0)])
+def test_an_hour_that_costs_more_than_the_week_before_is_told(tmp_path, cost, count):
+    """A dollar an hour, then nine; each sample is an hour."""
+    write("prometheus", tmp_path)
+    document = {
+        "rule_files": [str(tmp_path / "prometheus" / "tokentee-rules.yml")],
+        "evaluation_interval": "10m",
+        "tests": [
+            {
+                "interval": "30m",
+                "input_series": [{"series": "tokentee_cost_usd_total", "values": cost}],
+                "promql_expr_test": [
+                    {
+                        "expr": 'count(ALERTS{alertname="TokenteeCostUnusual",alertstate="firing"})',
+                        "eval_time": "94h",
+                        "exp_samples": [{"labels": "{}", "value": count}] if count else [],
+                    }
+                ],
+            }
+        ],
+    }
+    tests = tmp_path / "tests.yml"
+    tests.write_text(yaml.safe_dump(document))
+    found = ran("promtool", "test", "rules", str(tests))
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
 @needs("haproxy")
 def test_haproxy_takes_its_config(tmp_path):
     write("compose", tmp_path)
@@ -91,6 +134,25 @@ def test_systemd_takes_the_unit(tmp_path):
     found = ran("systemd-analyze", "verify", "--man=no", str(tmp_path / "tokentee.service"))
     assert found.returncode == 0, found.stderr
     assert "tokentee.service" not in found.stderr, found.stderr
+
+
+def test_kubernetes_schemas_take_every_object(tmp_path):
+    (written,) = write("kubernetes", tmp_path)
+    kinds = []
+    for document in yaml.safe_load_all(written.path.read_text()):
+        kubernetes_validate.validate(document, "1.31", strict=True)
+        kinds.append(document["kind"])
+    assert kinds == ["ConfigMap", "Service", "PodDisruptionBudget", "StatefulSet"]
+
+
+@needs("docker")
+def test_docker_compose_takes_its_file(tmp_path):
+    if ran("docker", "compose", "version").returncode:
+        pytest.skip("this docker has no compose")
+    write("compose", tmp_path)
+    (tmp_path / ".env").write_text("POSTGRES_PASSWORD=a\nGRAFANA_PASSWORD=b\n")
+    found = ran("docker", "compose", "config", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
 
 
 @needs("prometheus")

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
-from addon.deploy.kinds import KINDS
+from addon.cli import application
+from addon.deploy.kinds import KINDS, next_steps
 from addon.deploy.writing import Occupied, write
+from ledger.budgets import budgets as budgets_file
 
 
 def texts(kind, folder):
@@ -23,7 +26,7 @@ def test_every_kind_is_written_and_says_no_placeholder(kind, tmp_path):
     assert set(found) == set(KINDS[kind])
     for name, text in found.items():
         assert text.strip(), name
-        assert "@VERSION@" not in text
+        assert not re.search(r"@[A-Z]+@", text), name
         if name.endswith((".yaml", ".yml")):
             assert list(yaml.safe_load_all(text)), name
         if name.endswith(".toml"):
@@ -93,14 +96,63 @@ def test_files_that_compose_mounts_are_among_those_written(tmp_path):
 
 def test_kubernetes_names_agree(tmp_path):
     documents = list(yaml.safe_load_all(texts("kubernetes", tmp_path)["tokentee.yaml"]))
-    config, service, workload = documents
+    config, service, disruption, workload = documents
     assert tomllib.loads(config["data"]["tokentee.toml"])["upstream"]
+    budgets, problems = budgets_file.read(config["data"]["budgets.toml"])
+    assert (len(budgets.budgets), len(budgets.quotas), problems) == (1, 1, [])
+    assert disruption["spec"]["selector"] == workload["spec"]["selector"]
     labels = workload["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"] == labels == workload["spec"]["selector"]["matchLabels"]
     (container,) = workload["spec"]["template"]["spec"]["containers"]
     volumes = {volume["name"] for volume in workload["spec"]["template"]["spec"]["volumes"]}
     claims = {claim["metadata"]["name"] for claim in workload["spec"]["volumeClaimTemplates"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == volumes | claims
+    assert set(container["resources"]) == {"requests", "limits"}
+
+
+def test_images_are_pinned_and_everything_has_limits(tmp_path):
+    services = yaml.safe_load(texts("compose", tmp_path)["compose.yaml"])["services"]
+    for name, service in services.items():
+        if "image" in service:
+            assert re.search(r":v?\d+\.\d+[\w.-]*$", service["image"]), name
+        assert service["deploy"]["resources"]["limits"], name
+    assert re.search(
+        r"^FROM python:\d+\.\d+\.\d+-", (tmp_path / "Dockerfile").read_text(), re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_file_is_used_by_another_or_named_in_the_next_steps(kind, tmp_path):
+    found = texts(kind, tmp_path)
+    steps = next_steps(kind)
+    assert re.search(r"@[A-Z]+@", steps) is None
+    for name in found:
+        used = (name, Path(name).name, f"./{Path(name).parent}", str(Path(name).parent.parent))
+        others = [text for other, text in found.items() if other != name]
+        known = name in ("Dockerfile", ".dockerignore", "compose.yaml")  # docker finds these itself
+        assert known or any(
+            word in text for word in used if len(word) > 1 for text in [steps, *others]
+        )
+
+
+def test_an_image_is_made_from_a_wheel_that_is_given(tmp_path):
+    wheel = tmp_path / "tokentee-1.2.3-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
+    runner, to = CliRunner(), tmp_path / "to"
+    call = ["deploy", "compose", "--to", str(to), "--wheel"]
+    assert runner.invoke(application(), [*call, str(wheel)]).exit_code == 0
+    assert (to / wheel.name).read_bytes() == b"a wheel"
+    text = (to / "Dockerfile").read_text()
+    assert f"COPY {wheel.name} /tmp/{wheel.name}\nRUN pip install" in text
+    assert "==" not in text
+    for name, said in [
+        ("tokentee-9.9.9-py3-none-any.whl", "is not a file"),
+        ("other.whl", "is not the name"),
+    ]:
+        refused = runner.invoke(application(), [*call, str(tmp_path / name)])
+        assert said in str(refused.exception)
+    refused = runner.invoke(application(), ["deploy", "systemd", "--wheel", str(wheel)])
+    assert "docker, compose" in str(refused.exception)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
