@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import os
 import secrets
+import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mitmproxy import ctx, http, options
+from mitmproxy.options import CONF_DIR
 
 from addon.proxy import options as proxy_options
 from addon.run import master
@@ -37,6 +38,10 @@ IDLE_SECONDS_MAX = 24 * 3600
 streamed may take more, and the client decides how long it waits."""
 PRELOAD = Path(__file__).with_name("preload.cjs")
 WRONG_CALL = 2
+PROXY_STOPPED = (
+    "THE PROXY STOPPED WHILE THE COMMAND RAN, and the command was ended: behind a closed port "
+    "each of its requests would fail"
+)
 SECRET_BYTES = 24
 """Length of the credential: 192 bits cannot be guessed."""
 
@@ -74,6 +79,11 @@ def run_around(call: Call) -> int:
     except outbound.BadProxyError as error:
         _print(str(error))
         return 2
+    try:
+        authorities.check_folder(call.value_of("confdir") or CONF_DIR)
+    except LedgerError as error:
+        _print(str(error))
+        return _without_recorder(call)
     run_id = secrets.token_hex(4)
     with tempfile.TemporaryDirectory(prefix="tokentee-") as name:
         folder = Path(name)
@@ -107,8 +117,10 @@ def run_around(call: Call) -> int:
         except SystemExit as stopped:  # an error of the start, which was printed
             if stopped.code == WRONG_CALL:
                 raise
+    for line in around.troubles:
+        _print(line)
     if ran is None or around.exit_code is None:
-        return _without_recorder(call)
+        return 1 if around.was_started else _without_recorder(call)
     if around.requests:
         from addon.run.summary import show_summary
 
@@ -142,11 +154,14 @@ def _without_recorder(call: Call) -> int:
         _print("the command was not started; --unrecorded-ok starts it without a recorder")
         return 2
     _print("the command runs without a recorder")
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would the command
+        signal.signal(number, signal.SIG_DFL)
     try:
-        return subprocess.run(call.command, check=False).returncode  # noqa: S603  # the user's own
-    except OSError as error:
-        _print(f"cannot run {call.command[0]}: {error.strerror}")
-        return child.NOT_FOUND
+        os.execvp(call.command[0], call.command)  # noqa: S606  # the user's own
+    except (OSError, ValueError) as error:
+        trouble = child.cannot_start(call.command, error)
+        _print(str(trouble))
+        return trouble.exit_code
 
 
 class Around:
@@ -162,7 +177,10 @@ class Around:
         self.requests = 0
         """HTTP requests that passed, to LLMs and others."""
         self.exit_code: int | None = None
+        self.was_started = False
         self.warnings: list[str] = []
+        self.troubles: list[str] = []
+        """Why the command was not started, or was ended."""
 
     def request(self, _: http.HTTPFlow) -> None:
         """mitmproxy's hook."""
@@ -185,6 +203,12 @@ class Around:
         except child.CannotStartError as error:
             self.exit_code = error.exit_code
             self.warnings.append(str(error))
+        except asyncio.CancelledError:
+            if self.was_started:
+                self.troubles.append(PROXY_STOPPED)
+            raise
+        except (OSError, LedgerError) as error:  # of a bridge, or of the certificates
+            self.troubles.append(f"cannot lead a command through the proxy: {error}")
         finally:
             for bridge in self._plan.bridges:
                 bridge.close()
@@ -215,6 +239,7 @@ class Around:
         )
 
     def _start_watching(self, pid: int) -> None:
+        self.was_started = True
         self._watch = bypass.Watch(pid, own_ports=[self._plan.proxy_port])
         self._watching = asyncio.get_running_loop().create_task(self._watch.run())
 

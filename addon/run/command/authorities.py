@@ -6,12 +6,14 @@ default roots, followed by the proxy's authority.
 """
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import certifi
 
+from ledger.model.errors import LedgerError
 from ledger.settings.small_files import first_bytes
 
 SYSTEM_BUNDLES = (
@@ -130,6 +132,23 @@ def write_bundles(
         written[variable.name] = str(write(folder, [own, authority]))
     written["WGETRC"] = write_wgetrc(folder, environment, written["SSL_CERT_FILE"])
     return written
+
+
+def check_folder(named: str) -> None:
+    """LedgerError if mitmproxy could neither find nor write its certificates in this folder: its
+    own error is a traceback."""
+    folder = Path(named).expanduser()
+    reason: str | None = "permission denied"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / "mitmproxy-ca.pem").is_file() or os.access(folder, os.W_OK | os.X_OK):
+            return
+    except OSError as error:
+        reason = error.strerror
+    raise LedgerError(
+        f"cannot keep the proxy's certificates in {folder}: {reason}; set HOME to a folder of "
+        "yours, or name one with --set confdir=FOLDER"
+    )
 
 
 def write_wgetrc(folder: Path, environment: Mapping[str, str], bundle: str) -> str:
