@@ -3,8 +3,15 @@
 import logging
 import sys
 
+addons: list[object] = []
 try:
     from addon.proxy.recorder import Recorder
+except SyntaxError:
+    logging.error(  # noqa: TRY400  # a traceback would bury the one line that helps
+        "tokentee: Python %d.%d is too old for it, which needs 3.12. Run `uv run --python 3.12 "
+        "mitmdump -s addon/tee.py`.",
+        *sys.version_info[:2],
+    )
 except ImportError as missing:
     # An ERROR while mitmproxy starts ends the start with this one line and exit code 1.
     if getattr(sys, "frozen", False):
@@ -19,6 +26,5 @@ except ImportError as missing:
             (missing.name or "").partition(".")[0],
             missing,
         )
-    addons = []
 else:
     addons = [Recorder()]

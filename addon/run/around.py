@@ -121,16 +121,22 @@ def run_around(call: Call) -> int:
         _print(line)
     if ran is None or around.exit_code is None:
         return 1 if around.was_started else _without_recorder(call)
+    return _told(call, around, ran.options.ledger_url or default_url(), run_id)
+
+
+def _told(call: Call, around: Around, ledger_url: str, run_id: str) -> int:
+    """Print what the command used; returns the exit code of the run."""
     if around.requests:
         from addon.run.summary import show_summary
 
-        show_summary(ran.options.ledger_url or default_url(), run_id)
+        show_summary(ledger_url, run_id)
     else:
         _print("no LLM request passed")
     for line in around.warnings:
         _print(line)
+    assert around.exit_code is not None
     if call.expect is not None and not around.exit_code:
-        return _compared(call, ran.options.ledger_url or default_url(), run_id)
+        return _compared(call, ledger_url, run_id)
     return around.exit_code
 
 

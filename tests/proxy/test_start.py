@@ -90,6 +90,27 @@ def test_the_standalone_binary_is_recognised(tmp_path: Path) -> None:
     assert "uv run mitmdump" in line
 
 
+def test_a_python_that_is_too_old_is_recognised(tmp_path: Path) -> None:
+    """It cannot parse our modules: an older Python is played by one that is not parsed here."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Old:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'addon.proxy.recorder':\n"
+        "            raise SyntaxError('invalid syntax')\n"
+        "sys.meta_path.insert(0, Old())\n"
+    )
+    (line,) = start_badly(
+        Mitmdump(
+            tmp_path / "conf",
+            upstreams=[NOBODY],
+            environment={"PYTHONPATH": str(tmp_path)},
+            has_own_interpreter=True,
+        )
+    )
+    assert "needs 3.12" in line
+
+
 def test_the_folder_as_a_script_does_not_start(tmp_path: Path) -> None:
     """`-s addon` is impossible in mitmproxy; it says so itself."""
     proxy = Mitmdump(tmp_path, upstreams=[NOBODY], script=REPOSITORY / "addon")

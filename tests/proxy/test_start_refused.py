@@ -79,9 +79,7 @@ def test_the_command_is_not_started(cause: str, tmp_path: Path):
     assert done.returncode == 2, text
     assert not started.exists()
     assert reason in text
-    if (
-        cause != "a script that cannot be loaded"
-    ):  # mitmproxy reports what a script of others raises
+    if cause != "a script that cannot be loaded":  # mitmproxy shows what a script raises
         assert "Traceback" not in text
         assert len(text.splitlines()) <= 2, text
     assert list(temporary.iterdir()) == []
@@ -129,8 +127,11 @@ def test_a_proxy_that_stops_under_a_command_ends_it_loudly(more: list[str], tmp_
         "    ctx.master.shutdown()\n"
         "def running():\n    global task\n    task = asyncio.get_running_loop().create_task(wait())\n"
     )
-    code = f"echo started >> {marker}; sleep 60; echo survived >> {marker}"
-    done = run(tmp_path, *more, "-s", str(script), "--", "sh", "-c", code)
+    code = (
+        f"import time; marker = open({str(marker)!r}, 'a'); print('started', file=marker, flush=True); "
+        "time.sleep(60); print('survived', file=marker)"
+    )
+    done = run(tmp_path, *more, "-s", str(script), "--", sys.executable, "-c", code)
     text = done.stderr.decode()
     assert done.returncode == 1, text
     assert marker.read_text() == "started\n"  # once, and not to its end

@@ -39,7 +39,15 @@ def sqlite_path(url: str) -> Path | None:
     """The file of a SQLite ledger, None for a shared ledger; LedgerError if it is no ledger's
     URL."""
     ordinary = _ordinary_path(url)
-    return Path(ordinary).expanduser() if ordinary else file_of(parse_url(url))
+    path = Path(ordinary).expanduser() if ordinary else file_of(parse_url(url))
+    if path is not None and not path.is_absolute() and "://" in url:
+        meant = Path("/") / path
+        if not path.parent.exists() and meant.parent.exists():
+            raise LedgerError(
+                f"{_given(url)} is below the current folder; for {meant} write four slashes: "
+                f"sqlite:///{meant}"
+            )
+    return path
 
 
 def parse_url(url: str) -> URL:

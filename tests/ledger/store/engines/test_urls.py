@@ -1,5 +1,7 @@
 """Where a ledger lives, and what of its URL people may see."""
 
+from pathlib import Path
+
 import pytest
 
 from ledger.model.errors import LedgerError
@@ -146,3 +148,12 @@ def test_what_is_no_path_of_a_ledger_is_refused_by_both(url):
 
 def test_a_shared_ledger_has_no_file():
     assert urls.sqlite_path("postgresql://u@h/d") is None
+
+
+def test_a_missing_slash_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LedgerError, match=rf"four slashes: sqlite:///{tmp_path}/a\.db"):
+        urls.sqlite_path(f"sqlite://{tmp_path}/a.db")
+    assert urls.sqlite_path("sqlite:///new-folder/a.db") == Path("new-folder/a.db")
+    (tmp_path / "tmp").mkdir()
+    assert urls.sqlite_path("sqlite:///tmp/a.db") == Path("tmp/a.db")
