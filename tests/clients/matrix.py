@@ -1,5 +1,8 @@
 """The clients: how each is installed, what it runs, and what is known about it."""
 
+import base64
+import json
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +13,39 @@ KEYS = {
     "ANTHROPIC_API_KEY": "sk-ant-made-up-0123456789abcdef0123456789",
     "GEMINI_API_KEY": "AIzaMadeUp0123456789abcdef0123456789abc",
 }
+CLAUDE_LOGIN = "sk-ant-oat01-made-up-0123456789abcdef0123456789"
+
+
+def _token(claims: dict[str, object]) -> str:
+    """A JSON web token that nobody signed."""
+    parts: tuple[dict[str, object], ...] = ({"alg": "none", "typ": "JWT"}, claims, {})
+    texts = (json.dumps(part).encode() for part in parts)
+    return ".".join(base64.urlsafe_b64encode(text).decode().rstrip("=") for text in texts)
+
+
+_ACCOUNT = "7f9d0c2e-0000-4000-8000-000000000001"
+_CLAIMS: dict[str, object] = {
+    "email": "nobody@example.com",
+    "exp": int(time.time()) + 864_000,
+    "https://api.openai.com/auth": {
+        "chatgpt_plan_type": "pro",
+        "chatgpt_account_id": _ACCOUNT,
+        "chatgpt_user_id": "user-1",
+    },
+}
+CODEX_LOGIN = json.dumps(
+    {
+        "auth_mode": "chatgpt",
+        "OPENAI_API_KEY": None,
+        "tokens": {
+            "id_token": _token(_CLAIMS),
+            "access_token": _token(_CLAIMS),
+            "refresh_token": "rt-made-up",
+            "account_id": _ACCOUNT,
+        },
+        "last_refresh": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+)
 GOOGLE_KEY = {"GOOGLE_API_KEY": KEYS["GEMINI_API_KEY"]}
 CHAT = "https://api.openai.com/v1/chat/completions"
 BODY = '{"model":"gpt-4o","messages":[{"role":"user","content":"Hi"}]}'
@@ -42,6 +78,8 @@ class Client:
     `tests/proxy/test_sdks.py` behind mitmdump."""
     calls: int = 1
     """LLM calls that it makes, at least."""
+    plan: str = ""
+    """The provider whose flat plan it is logged in to."""
     session: bool = False
     """Its wire tells a session."""
     why_not: str = ""
@@ -155,10 +193,30 @@ CLIENTS = (
         session=True,
     ),
     Client(
+        name="Claude Code, plan",
+        shares="Claude Code",
+        arguments=("claude", "-p", "Say hi"),
+        environment={"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": CLAUDE_LOGIN},
+        volatile=(r"cch=[0-9a-f]{5}",),
+        node="22",
+        plan="anthropic",
+        session=True,
+    ),
+    Client(
         name="Codex",
         packages=("@openai/codex",),
         arguments=("codex", "exec", "--skip-git-repo-check", "Say hi"),
         node="22",
+        session=True,
+    ),
+    Client(
+        name="Codex, plan",
+        shares="Codex",
+        arguments=("codex", "exec", "--skip-git-repo-check", "Say hi"),
+        environment={"OPENAI_API_KEY": "", "CODEX_API_KEY": ""},
+        files={".codex/auth.json": CODEX_LOGIN},
+        node="22",
+        plan="openai",
         session=True,
     ),
     Client(

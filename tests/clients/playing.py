@@ -19,10 +19,17 @@ ROOT = Path(__file__).parents[2]
 HOSTS = (
     "api.openai.com",
     "api.anthropic.com",
+    "chatgpt.com",
     "generativelanguage.googleapis.com",
     "other.example",
     "git.example",
 )
+_LIMITS = """
+SELECT e.response_id, r.billing, q.provider, q.kind, q.window, q.used_ppm
+FROM quotas AS q JOIN exchanges AS e ON e.id = q.exchange_id
+JOIN readings AS r ON r.exchange_id = e.id
+ORDER BY q.opened_at, q.window
+"""
 MARGIN_SECONDS = 90
 STORE = Path("/etc/ssl/certs/ca-certificates.crt")
 OURS_AND_VOLATILE = re.compile(
@@ -43,6 +50,8 @@ class Played:
     requests: list[dict[str, Any]]
     stderr: str
     ledger: list[rows.Row]
+    limits: list[rows.Row]
+    """What answers stated of limits, each beside its answer's id and billing."""
 
     def asked_by(self, client: Client) -> list[dict[str, Any]]:
         """The LLM calls of a client that upstream answered."""
@@ -115,6 +124,7 @@ def play(
             requests=result["requests"],
             stderr=result["stderr"],
             ledger=rows.exchanges(stage / "ledger.db"),
+            limits=rows.query(stage / "ledger.db", _LIMITS),
         )
         stage.rename(folder / variant)
     return played

@@ -54,6 +54,22 @@ class Checks:
         found = playing.differences(client, played["direct"], played[variant], tmp_path, own)
         assert not found
 
+    def test_its_plan_is_recognised(self, client: Client, variant: str, played: dict[str, Played]):
+        rows = played[variant].rows_of(client)
+        if not client.plan:
+            assert not {row["billing"] for row in rows} & {"plan", "free"}
+            pytest.skip("it is billed by tokens")
+        assert {row["billing"] for row in rows} == {"plan"}
+        asked = played[variant].asked_by(client)
+        stated = {(each["answer"][0], *limit) for each in asked for limit in each["limits"]}
+        kept = {
+            (row["response_id"], row["window"], row["used_ppm"] // 10_000)
+            for row in played[variant].limits
+            if row["provider"] == client.plan and row["kind"] == "plan"
+        }
+        changed = {one for one in stated if one[1] == "5h" or one[0].endswith("-1")}
+        assert kept == changed
+
     def test_its_session_is_recognised(
         self, client: Client, variant: str, played: dict[str, Played]
     ):

@@ -3,16 +3,60 @@
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+import zstandard
 
 from tests.clients.answers import answer_to
 
 ADDRESS = "127.0.0.77"
 MARK_PORT = 8077
+NONE: Mapping[str, str] = {}
+ACCOUNT = "7f9d0c2e-0000-4000-8000-000000000001"
+ACCOUNTS = {
+    "account_ordering": [ACCOUNT],
+    "accounts": [
+        {
+            "id": ACCOUNT,
+            "plan_type": "pro",
+            "workspace_backend_origin": "https://chatgpt.com",
+            "account_routing_override": "NO_CONSTRAINT",
+        }
+    ],
+}
+"""What Codex asks before its first call."""
+
+
+def limits_of(path: str, authorization: str, percent: int) -> Mapping[str, str]:
+    """What a plan's answers state: so much of five hours is used, and 40 % of a week."""
+    five, week = int(time.time()) + 3_600, int(time.time()) + 86_400
+    if authorization.startswith("Bearer sk-ant-oat"):
+        unified = "anthropic-ratelimit-unified"
+        return {
+            f"{unified}-status": "allowed",
+            f"{unified}-5h-utilization": str(percent / 100),
+            f"{unified}-5h-reset": str(five),
+            f"{unified}-5h-status": "allowed",
+            f"{unified}-7d-utilization": "0.4",
+            f"{unified}-7d-reset": str(week),
+            f"{unified}-7d-status": "allowed",
+        }
+    if path.startswith("/backend-api/codex/"):
+        return {
+            "x-codex-primary-used-percent": str(percent),
+            "x-codex-primary-window-minutes": "300",
+            "x-codex-primary-reset-at": str(five),
+            "x-codex-secondary-used-percent": "40",
+            "x-codex-secondary-window-minutes": "10080",
+            "x-codex-secondary-reset-at": str(week),
+        }
+    return NONE
 
 
 class Kept:
@@ -52,12 +96,20 @@ def handler(kept: Kept) -> type[BaseHTTPRequestHandler]:
                 return
             else:
                 self._keep(b"")
+            if self.path == "/backend-api/wham/accounts/check":
+                self._send(200, "application/json", [json.dumps(ACCOUNTS).encode()])
+                return
             is_known = "/mark/" in self.path or self.path == "/page"
-            self._send(200 if is_known else 404, "application/json", [b"{}"])
+            status = 200 if is_known else 404
+            if self.headers.get("upgrade") == "websocket":
+                status = HTTPStatus.UPGRADE_REQUIRED  # Codex goes on over HTTP
+            self._send(status, "application/json", [b"{}"])
 
         def do_POST(self) -> None:
             length = self.headers.get("content-length")
             body = b"".join(self._chunks()) if length is None else self.rfile.read(int(length))
+            if self.headers.get("content-encoding") == "zstd":
+                body = zstandard.ZstdDecompressor().decompressobj().decompress(body)
             request = self._keep(body)
             path = self.path.partition("?")[0]
             try:
@@ -68,7 +120,11 @@ def handler(kept: Kept) -> type[BaseHTTPRequestHandler]:
                 self._send(404, "application/json", [b'{"error":{"message":"not here"}}'])
                 return
             request["answer"] = [answer.response_id, *answer.tokens]
-            self._send(200, answer.content_type, list(answer.pieces))
+            percent = answer.tokens[1]  # another figure with each answer
+            sent = self.headers.get("authorization", "")
+            limits = limits_of(path, sent, percent)
+            request["limits"] = [["5h", percent], ["7d", 40]] if limits else []
+            self._send(200, answer.content_type, list(answer.pieces), limits)
 
         def do_HEAD(self) -> None:
             self.do_GET()
@@ -95,8 +151,16 @@ def handler(kept: Kept) -> type[BaseHTTPRequestHandler]:
                 self.rfile.readline()
             self.rfile.readline()
 
-        def _send(self, status: int, content_type: str, pieces: list[bytes]) -> None:
+        def _send(
+            self,
+            status: int,
+            content_type: str,
+            pieces: list[bytes],
+            limits: Mapping[str, str] = NONE,
+        ) -> None:
             self.send_response(status)
+            for name, value in limits.items():
+                self.send_header(name, value)
             self.send_header("content-type", content_type)
             self.send_header("x-request-id", "req_1")
             if len(pieces) == 1:
