@@ -84,7 +84,10 @@ def run(words: Sequence[str]) -> int:
     if call.workers is not None and not call.command:
         from addon.run.workers.supervisor import run_workers
 
-        return run_workers(call.workers, lambda: _with_config(parse(words), given))
+        first = iter([call])
+        return run_workers(
+            call.workers, lambda: next(first, None) or _with_config(parse(words), given)
+        )
     return _starter(call)(call)
 
 

@@ -149,7 +149,9 @@ def test_a_proxy_that_stops_under_a_command_ends_it_loudly(more: list[str], tmp_
             ["--mode", "reverse:https://a.example@127.0.0.1:{}"],
             "--mode reverse:https://a.example@HOST:PORT", id="mode",
         ),
-        pytest.param(["--workers", "2", "--listen", "127.0.0.1:{}"], "", id="workers"),
+        pytest.param(
+            ["--workers", "2", "--listen", "127.0.0.1:{}"], "--listen HOST:PORT", id="workers"
+        ),
     ],
 )  # fmt: skip
 def test_a_port_that_is_taken_is_one_line(words: list[str], advice: str, tmp_path: Path):

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from addon.run import alone
 from addon.run.call.arguments import Call
 from addon.run.workers.board import Board
 from addon.run.workers.listeners import CannotListenError, Listeners
@@ -112,6 +113,7 @@ class Supervisor:
         CannotListenError before anything has started."""
         self._plan = plan_of(self._make_call(), self._folder)
         self._log.quiet = self._plan.quiet
+        alone.check_addresses(self._plan.words)
         self._listeners.open(self._plan.addresses)
         self._handle_signals()
         for line in self._plan.notes:
