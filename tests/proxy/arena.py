@@ -5,20 +5,18 @@ requests over a connection of its own. Compared are the neighbour's longest wait
 of the event loop, the growth of memory, and the bytes that the attacker's client gets; afterwards
 a normal exchange is recorded exactly.
 
-Waits and turns are what the proxy computed or slept meanwhile, not what it waited for a processor
-(`own_time`, `neighbour`, `scripts/turns.py`). On an idle machine that is the time of the clock.
-Beside other processes a core does less in the same CPU time (shared caches, hyperthreads), so the
-bounds grow as a fixed piece of work beside the attack takes longer than it took at best.
-
-Some attacks cost a bare proxy seconds, and twice the same play differs by more than the bounds. So
-an attack that exceeds one is played more often, on both in turn, and the medians are compared.
+Waits and turns are measured inside the proxy: what it computed or slept meanwhile, not what it waited
+for a processor (`own_time`, `neighbour`, `scripts/turns.py`). On an idle machine that is the time of
+the clock. Beside other processes a core does up to half as much in the same CPU time (shared caches,
+hyperthreads). The bounds leave room for that, so an attack is played once: the largest of 118 took
+116 ms more than a bare proxy, and 50 ms more in one turn. `test_own_time` proves that they are narrow
+enough.
 """
 
 import contextlib
 import json
 import socket
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -28,22 +26,18 @@ import pytest
 from tests.proxy import attacks, mitmdump, rows
 from tests.proxy.attack import CHAT, EDITED, JSON, PLAIN, STREAMING
 from tests.proxy.mitmdump import BARE, TEE, Mitmdump
-from tests.proxy.neighbour import Neighbour, work_ms
+from tests.proxy.neighbour import Neighbour
 from tests.proxy.own_time import Moment
 from tests.proxy.pair import new_tag
 from tests.proxy.upstream import Answer, Raw, Request, Upstream
 
-WAIT_MS_MAX = 100
+WAIT_MS_MAX = 300
 """How much more the proxy may let the neighbour wait than a bare one does."""
-TURN_MS_MAX = 50
+TURN_MS_MAX = 150
 """How much more one turn of its event loop may take."""
-SLOWNESS_MAX = 2.5
-"""By how much the bounds may grow on a busy machine."""
 GROWTH_MB_MAX = 48
 """How much more memory than the bare proxy ours may take, at its peak."""
 ATTACK_SECONDS_MAX = 120
-PLAYS_BEYOND_A_BOUND = 5
-"""Of an attack on each proxy, if the first exceeds a bound."""
 TURNS = mitmdump.SCRIPTS / "turns.py"
 
 
@@ -51,7 +45,7 @@ def section(kind: str) -> str:
     """The title of a table of attacks."""
     return (
         f"{kind}, bare -> ours: the neighbour's longest wait and the loop's longest turn, both "
-        "without waits for a processor; growth of memory; slowness of a core"
+        "without waits for a processor; growth of memory"
     )
 
 
@@ -62,8 +56,6 @@ class Seen:
     wait_ms: float
     turn_ms: float
     growth_mb: float
-    slowness: float
-    """How much longer than at best a fixed piece of work took meanwhile."""
     answer: bytes
     """Status and body as the attacker's client got them."""
 
@@ -87,7 +79,6 @@ class Arena:
         self._scripts = [TURNS, *scripts]
         self._started = 0
         self._proxies: dict[bool, Mitmdump] = {}
-        self._work_ms_best = min(work_ms() for _ in range(200))
 
     def proxy(self, *, is_ours: bool) -> Mitmdump:
         if is_ours not in self._proxies:
@@ -129,10 +120,8 @@ class Arena:
         finally:
             report = self._neighbour.end()
         assert report.failure is None, report.failure
-        self._work_ms_best = min(self._work_ms_best, *report.works_ms)
         turn_ms, writes = inside(proxy)
         return Seen(
-            slowness=statistics.median(report.works_ms) / self._work_ms_best,
             wait_ms=max(passed.wait_ms(writes) for passed in report.passed),
             turn_ms=turn_ms,
             growth_mb=memory_mb(proxy, "VmHWM") - before,
@@ -261,21 +250,16 @@ def check(
     is_compared: bool,
 ) -> None:
     """Compare an attack on ours with the same on a bare proxy, and record a normal exchange."""
-    bare, ours = [arena.attack(run, is_ours=False)], []
+    bare = arena.attack(run, is_ours=False)
     problems = ["it did not come to an end"]
     figures = ""
     try:
-        ours.append(arena.attack(run, is_ours=True))
-        if [*loads_of(ours[0], bare[0])]:
-            for _ in range(PLAYS_BEYOND_A_BOUND - 1):
-                bare.append(arena.attack(run, is_ours=False))
-                ours.append(arena.attack(run, is_ours=True))
-        problems = [*loads_of(median_of(ours), median_of(bare))]
-        answers = {one.answer for one in ours}
-        if is_compared and (wrong := answers - {one.answer for one in bare}):
-            problems += [f"other bytes: {shown(wrong.pop())} for {shown(bare[0].answer)}"]
+        ours = arena.attack(run, is_ours=True)
+        figures = figures_of(ours, bare)
+        problems = [*loads_of(ours, bare)]
+        if is_compared and ours.answer != bare.answer:
+            problems += [f"other bytes: {shown(ours.answer)} for {shown(bare.answer)}"]
         problems += [] if is_recorded_exactly(arena.proxy(is_ours=True)) else ["not recorded"]
-        figures = figures_of(median_of(ours), median_of(bare), plays=len(ours))
     finally:
         if problems:
             arena.drop(is_ours=True)
@@ -288,31 +272,18 @@ def shown(answer: bytes) -> str:
     return f"{len(answer)} bytes {answer[:40]!r}..{answer[-40:]!r}"
 
 
-def median_of(plays: Sequence[Seen]) -> Seen:
-    """The medians of several plays of one attack, the largest growth, and the first answer."""
-    return Seen(
-        wait_ms=statistics.median(one.wait_ms for one in plays),
-        turn_ms=statistics.median(one.turn_ms for one in plays),
-        growth_mb=max(one.growth_mb for one in plays),  # a proxy grows once
-        slowness=statistics.median(one.slowness for one in plays),
-        answer=plays[0].answer,
-    )
-
-
-def figures_of(ours: Seen, bare: Seen, *, plays: int) -> str:
+def figures_of(ours: Seen, bare: Seen) -> str:
     """A line of the table."""
     figures = f"{bare.wait_ms:6.0f} ->{ours.wait_ms:6.0f} ms"
     figures += f" {bare.turn_ms:5.0f} ->{ours.turn_ms:5.0f} ms"
-    figures += f" {bare.growth_mb:5.0f} ->{ours.growth_mb:5.0f} MB  x{ours.slowness:.1f}"
-    return figures + (f" {plays} plays" if plays > 1 else "")
+    return figures + f" {bare.growth_mb:5.0f} ->{ours.growth_mb:5.0f} MB"
 
 
 def loads_of(ours: Seen, bare: Seen) -> Iterator[str]:
-    """What our proxy was over its bounds in."""
-    slowness = min(SLOWNESS_MAX, max(1.0, ours.slowness))
-    if ours.wait_ms > bare.wait_ms + slowness * WAIT_MS_MAX:
+    """What our proxy was over its bounds in. What costs a bare proxy seconds varies by a third."""
+    if ours.wait_ms > 4 / 3 * bare.wait_ms + WAIT_MS_MAX:
         yield "the neighbour waited"
-    if ours.turn_ms > bare.turn_ms + slowness * TURN_MS_MAX:
+    if ours.turn_ms > 4 / 3 * bare.turn_ms + TURN_MS_MAX:
         yield "a long turn"
     if ours.growth_mb > bare.growth_mb + GROWTH_MB_MAX:
         yield "memory grew"

@@ -61,8 +61,6 @@ class Passed:
 @dataclass(frozen=True, kw_only=True)
 class Report:
     passed: list[Passed]
-    works_ms: list[float]
-    """What a fixed piece of work took between the requests, in CPU time."""
     failure: str | None
 
 
@@ -112,13 +110,6 @@ def connection_name(proxy: tuple[str, int], neighbour: tuple[str, int]) -> str:
     return f"{proxy[1]}>{neighbour[0]}:{neighbour[1]}"
 
 
-def work_ms() -> float:
-    """CPU time of a fixed piece of work."""
-    began = time.thread_time()
-    sum(number * number for number in range(10_000))
-    return 1000 * (time.thread_time() - began)
-
-
 def main() -> None:
     """The process: a line names a proxy, an empty one asks for what was seen since then."""
     with socket.create_server((UPSTREAM, 0), backlog=64) as listening:
@@ -138,20 +129,18 @@ def _report(
     listening: socket.socket, reader: Reader, address: tuple[str, int]
 ) -> dict[str, object]:
     passed: list[tuple[Moment, Moment, str, str]] = []
-    works_ms: list[float] = []
     failure = None
     left = REQUESTS_AFTER_MIN
     with selectors.DefaultSelector() as told, contextlib.closing(reader):
         told.register(sys.stdin, selectors.EVENT_READ)
         while left and failure is None:
             left -= bool(told.select(PAUSE_SECONDS))
-            works_ms.append(work_ms())
             try:
                 passed.append(_request(len(passed), listening, reader, address))
             except (OSError, AssertionError) as error:
                 failure = repr(error)
     _unbuffered_line()
-    return {"passed": passed, "works_ms": works_ms, "failure": failure}
+    return {"passed": passed, "failure": failure}
 
 
 def _request(

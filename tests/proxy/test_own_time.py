@@ -1,11 +1,9 @@
 """What counts as a wait or a turn, and that a proxy's own doing is seen whatever it is."""
 
-import contextlib
 from collections.abc import Iterator
 
 import pytest
 
-from tests.proxy import arena as arenas
 from tests.proxy.arena import Arena, Seen, exchange, loads_of, running_arena
 from tests.proxy.attack import PLAIN
 from tests.proxy.mitmdump import SCRIPTS
@@ -48,7 +46,6 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
 
 
 BOTH = {"the neighbour waited", "a long turn"}
-PLAYS_MAX = 10
 
 
 @pytest.mark.proxy
@@ -66,56 +63,12 @@ PLAYS_MAX = 10
 def test_whatever_blocks_the_loop_or_the_neighbour_is_seen(
     arena: Arena, way: str, expected: set[str]
 ) -> None:
-    """For 300 ms; the bounds are 100 ms of a wait and 50 ms of a turn.
-
-    Other processes make what is seen smaller, never larger: it may take several plays.
-    """
+    """For a second; the bounds are 300 ms of a wait and 150 ms of a turn. Other processes make what
+    is seen smaller, never larger."""
 
     def seen(target: str) -> Seen:
         return arena.attack(
             lambda proxy: exchange(proxy.address(), target, PLAIN)[1], is_ours=False
         )
 
-    found = set[str]()
-    for _ in range(PLAYS_MAX):
-        found |= {*loads_of(bare=seen("/x"), ours=seen(f"/block/{way}"))}
-        if found >= expected:
-            break
-    assert found == expected
-
-
-class Scripted:
-    """An arena in which ours makes the neighbour wait for these times, and bare for 1 ms."""
-
-    def __init__(self, waits: list[float]) -> None:
-        self.left = list(waits)
-
-    def attack(self, run: object, *, is_ours: bool) -> Seen:
-        wait_ms = self.left.pop(0) if is_ours else 1.0
-        return Seen(wait_ms=wait_ms, turn_ms=0, growth_mb=0, slowness=1, answer=b"")
-
-    def proxy(self, *, is_ours: bool) -> None:
-        """Starts none."""
-
-    def drop(self, *, is_ours: bool) -> None:
-        """Stops none."""
-
-
-@pytest.mark.parametrize(
-    ("waits", "passes"),
-    [
-        pytest.param([90.0], True, id="within the bound at once"),
-        pytest.param([500.0, 90.0, 500.0, 90.0, 90.0], True, id="a median within it"),
-        pytest.param([500.0, 90.0, 500.0, 90.0, 500.0], False, id="a median beyond it"),
-        pytest.param([500.0] * 5, False, id="always beyond it"),
-    ],
-)
-def test_an_attack_beyond_a_bound_is_judged_by_medians(
-    monkeypatch: pytest.MonkeyPatch, waits: list[float], passes: bool
-) -> None:
-    monkeypatch.setattr(arenas, "is_recorded_exactly", lambda _: True)
-    scripted, said = Scripted(waits), list[str]()
-    with contextlib.nullcontext() if passes else pytest.raises(AssertionError):
-        arenas.check(scripted, "x", lambda _: b"", say=said.append, is_compared=True)  # type: ignore[arg-type]
-    assert not scripted.left
-    assert said[0].endswith("ok" if passes else "the neighbour waited")
+    assert {*loads_of(bare=seen("/x"), ours=seen(f"/block/{way}"))} == expected

@@ -7,7 +7,7 @@ import time
 
 from mitmproxy import http
 
-SECONDS = 0.3
+SECONDS = 1.0
 _python = ctypes.PyDLL(None)
 """Its functions keep the interpreter's lock."""
 
