@@ -16,7 +16,7 @@ enough.
 import contextlib
 import json
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -71,8 +71,10 @@ class Arena:
         *,
         beside: str | None = None,
         scripts: Iterable[Path] = (),
+        options: Mapping[str, str] | None = None,
     ) -> None:
-        """`beside`: the URL of a second upstream, which attacks are sent to."""
+        """`beside`: the URL of a second upstream, which attacks are sent to. `options`: of ours."""
+        self.options = options or {}
         self._urls = [upstream.url] + ([beside] if beside is not None else []) + [neighbour.url]
         self._folder = folder
         self._neighbour = neighbour
@@ -91,7 +93,7 @@ class Arena:
                 folder,
                 upstreams=self._urls,
                 beside=self._scripts,
-                options=trusting | (hosts if is_ours else {}),
+                options=trusting | (hosts | dict(self.options) if is_ours else {}),
                 script=TEE if is_ours else BARE,
                 has_own_interpreter=True,  # its memory is measured
             )
@@ -144,6 +146,7 @@ def running_arena(
     script: Callable[[Request], Answer | Raw] = normal,
     beside: str | None = None,
     scripts: Iterable[Path] = (),
+    options: Mapping[str, str] | None = None,
 ) -> Iterator[Arena]:
     """An arena whose proxies are killed at the end. `scripts` are loaded before the proxy's own."""
     # Starting takes seconds of CPU time, and beside other processes many of the clock.
@@ -153,7 +156,9 @@ def running_arena(
         Neighbour() as neighbour,
     ):
         patch.setattr(mitmdump, "START_SECONDS_MAX", ATTACK_SECONDS_MAX)
-        running = Arena(folder, upstream, neighbour, beside=beside, scripts=scripts)
+        running = Arena(
+            folder, upstream, neighbour, beside=beside, scripts=scripts, options=options
+        )
         try:
             yield running
         finally:

@@ -41,6 +41,8 @@ class Attack:
     """Not for a bomb that we decode, so that its client gets a beginning of what it stands for."""
     is_quick: bool = False
     """Runs by default, without `-m soak`."""
+    input_tokens: int | None = None
+    """What its row must say, though the rest of it is hostile."""
     play: Callable[[tuple[str, int], str], bytes] | None = None
     """What a client does with the proxy's address instead of sending one request."""
 

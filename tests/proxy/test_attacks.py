@@ -4,21 +4,36 @@ A few run by default; `pytest -m "proxy and (soak or not soak)" tests/proxy/test
 all of them.
 """
 
+import contextlib
+import socket
 from collections.abc import Iterator
+from urllib.request import urlopen
 
 import pytest
 
 from tests.conftest import Say
-from tests.proxy import attacks
-from tests.proxy.arena import Arena, check, exchange, normal, params, running_arena, section
+from tests.proxy import attacks, rows
+from tests.proxy.arena import (
+    Arena,
+    check,
+    exchange,
+    figures_of,
+    loads_of,
+    normal,
+    params,
+    running_arena,
+    section,
+)
 from tests.proxy.attack import Attack
 from tests.proxy.attacks import ATTACKS, BY_NAME
 from tests.proxy.mitmdump import Mitmdump
+from tests.proxy.test_mitmweb import free_port
 from tests.proxy.upstream import Answer, Raw, Request
 
 pytestmark = [pytest.mark.proxy, pytest.mark.timeout(300)]
 
 SECTION = section("attacks")
+PROBES_SLOW = 60
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +44,9 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
             return attacks.script(name, b"include_usage" in request.body)
         return normal(request)
 
-    with running_arena(tmp_path_factory.mktemp("attacks"), script=script) as running:
+    folder = tmp_path_factory.mktemp("attacks")
+    options = {"tee_metrics": str(free_port())}
+    with running_arena(folder, script=script, options=options) as running:
         yield running
 
 
@@ -43,6 +60,7 @@ def sent(attack: Attack, proxy: Mitmdump) -> bytes:
         attacks.body_of(attack.name),
         *attack.headers,
         ("x-attack", attack.name),
+        *([("x-tokentee-tag", f"attack={attack.name}")] if attack.input_tokens is not None else []),
         raw_headers=attack.raw_headers,
     )
     return b"%d %s" % (status, body)
@@ -58,9 +76,38 @@ def test_nobody_notices(arena: Arena, name: str, say_at_end: Say) -> None:
         say=lambda line: say_at_end(SECTION, line),
         is_compared=attack.is_compared,
     )
+    if attack.input_tokens is not None:
+        (row,) = rows.by_tag(arena.proxy(is_ours=True).ledger, "attack")[name]
+        assert row["input_tokens"] == attack.input_tokens
+
+
+def slow_probes(address: tuple[str, int]) -> bytes:
+    """Connections that send a byte at a time, and beside them a probe that must be answered."""
+    with contextlib.ExitStack() as stack:
+        opened = [
+            stack.enter_context(socket.create_connection(address)) for _ in range(PROBES_SLOW)
+        ]
+        for byte in (b"G", b"E", b"T"):
+            for connection in opened:
+                with contextlib.suppress(ConnectionError):  # an older one is closed for a newer one
+                    connection.sendall(byte)
+        with urlopen(f"http://{address[0]}:{address[1]}/healthz", timeout=5) as answer:
+            return b"%d" % answer.status
+
+
+def test_slow_connections_to_the_health_endpoint(arena: Arena, say_at_end: Say) -> None:
+    """A bare proxy has none: compared is our own without an attack. A turn waits for the interpreter
+    beside threads that have ended when the counters are read, so turns are not compared."""
+    idle = arena.attack(lambda _: b"", is_ours=True)
+    port = int(arena.options["tee_metrics"])
+    seen = arena.attack(lambda _: slow_probes(("127.0.0.1", port)), is_ours=True)
+    name = f"{PROBES_SLOW} slow connections to /healthz"
+    say_at_end(SECTION, f"{name:<50} {figures_of(seen, idle)}")
+    assert seen.answer == b"200"
+    assert {*loads_of(seen, idle)} <= {"a long turn"}
 
 
 def test_there_are_attacks_on_every_path() -> None:
-    assert len(ATTACKS) >= 34
+    assert len(ATTACKS) >= 120
     assert len(BY_NAME) == len(ATTACKS)
     assert sum(attack.is_quick for attack in ATTACKS) >= 8
