@@ -108,18 +108,28 @@ def main() -> None:
 def application(commands: Iterable[Command] = COMMANDS) -> "typer.Typer":
     """A Typer application of these commands; their modules are imported."""
     import typer
+    from typer.core import TyperCommand
+
+    class Plain(TyperCommand):
+        """Names what a call must have as other programs do: `FILE`, not Typer's `{FILE}`."""
+
+        def collect_usage_pieces(self, ctx: Any) -> list[str]:
+            return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
     app = typer.Typer(
         name="tokentee",
         help=ABOUT,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode=None,  # plain text: rich takes as long to import as all of Typer
     )
     app.callback()(_nothing)  # or a single command would swallow its own name
     for command in commands:
         found = getattr(_loaded(command.module), command.attribute)
         if isinstance(found, typer.Typer):
+            for each in found.registered_commands:
+                each.cls = Plain
             app.add_typer(found, name=command.name)
         elif command.name == "run":  # takes its words as they are
             raw = {"ignore_unknown_options": True, "allow_extra_args": True}
@@ -129,7 +139,7 @@ def application(commands: Iterable[Command] = COMMANDS) -> "typer.Typer":
 
             app.command("run", context_settings=raw, add_help_option=False)(run)
         else:
-            app.command(command.name)(found)
+            app.command(command.name, cls=Plain)(found)
     return app
 
 
@@ -139,8 +149,11 @@ def overview() -> str:
     rows = "".join(f"  {each.name:<{width}}{each.summary}\n" for each in COMMANDS)
     return (
         f"Usage: tokentee COMMAND [OPTIONS] ...\n\n{ABOUT}\n\nCommands:\n{rows}\n"
-        "Options:\n  --version  Print the version.\n  --help     Print this; after a command, "
-        "what it does.\n\nTry: tokentee demo\n"
+        "Options:\n"
+        "  --version             Print the version.\n"
+        "  -h, --help            Print this; after a command, what it does.\n"
+        "  --install-completion  Let your shell complete commands and options.\n"
+        "\nTry: tokentee demo\n"
     )
 
 

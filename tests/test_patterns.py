@@ -38,6 +38,9 @@ GROWTH_MAX = 8.0
 type Expression = re.Pattern[str] | re.Pattern[bytes]
 
 INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
+    ("addon/commands/deploy.py", "_check_wheel"): (
+        re.compile(r"tokentee-[\w.+!]+-py3-none-any\.whl"),
+    ),
     ("addon/demo/client.py", "play"): (re.compile(r"content-length: (\d+)"),),
     ("addon/dialects/path_templates.py", "template_of"): tuple(
         pattern

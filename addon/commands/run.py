@@ -55,6 +55,7 @@ Options:
                            tee_metrics=[HOST:]PORT, tee_otlp=URL
                            tee_log=exchanges, tee_log_format=json
                            tee_client_tags=allow|ignore
+                           tee_segments=on|off
                            tee_fast=auto|yes|no, tee_wrap=yes|no
   --live                 Show what runs now, tokens a second and today's cost, live,
                          of the ledger that this call would record into. Takes

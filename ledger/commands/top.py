@@ -16,6 +16,8 @@ from ledger.commands.scope import scope_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rich.text import Text
+
     from ledger.figures.activity import Activity
 
 EVERY_SECONDS = 2.0
@@ -52,14 +54,25 @@ def top(
         if line:
             sys.stdout.write(f"{one_line(ask())}\n")
         elif once or not sys.stdout.isatty():
-            sys.stdout.write("\n".join(lines(ask(), console().width)) + "\n")
+            screen = console()
+            screen.print(_styled(lines(ask(), screen.width)), soft_wrap=True)
         else:
             _live(ask)
 
 
+def _styled(lines: "list[str]") -> "Text":
+    from rich.text import Text
+
+    from ledger.reports.activity_text import STYLES
+
+    text = Text("\n".join(lines), no_wrap=True, overflow="crop")
+    for expression, style in STYLES:
+        text.highlight_regex(expression, style)
+    return text
+
+
 def _live(ask: "Callable[[], Activity]") -> None:
     from rich.live import Live
-    from rich.text import Text
 
     from ledger.reports.activity_text import lines
 
@@ -79,7 +92,7 @@ def _live(ask: "Callable[[], Activity]") -> None:
             while not asked.is_set():
                 started = time.monotonic()
                 shown = lines(ask(), screen.width, screen.height)
-                live.update(Text("\n".join(shown), no_wrap=True, overflow="crop"), refresh=True)
+                live.update(_styled(shown), refresh=True)
                 asked.wait(max(EVERY_SECONDS, SHARE * (time.monotonic() - started)))
     except KeyboardInterrupt:
         pass

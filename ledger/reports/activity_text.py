@@ -1,18 +1,26 @@
 """Pure. The output of `tokentee top`, as lines and as one line."""
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from ledger.figures.activity import SPEED_SECONDS, Activity, Running
 from ledger.figures.figures import Figures, Key
 from ledger.reports import limits_text
-from ledger.reports.layout import Column, Layout, Table, counted, layout, short_usd
+from ledger.reports.layout import Column, Layout, Table, counted, layout, short_usd, wrapped
 from ledger.reports.report_tables import NONE, cost_cell, covered_cell
 from ledger.text.printable import printable
 
 ROWS_RUNNING_MAX = 8
 ROWS_MAX = 6
 """Rows of each table: the output fits a screen of about 24 lines."""
+STYLES = (
+    (re.compile(r"^(tokentee top|Running now|Today by) ?.*$", re.MULTILINE), "bold"),
+    (re.compile(r" answering$", re.MULTILINE), "green"),
+    (re.compile(r" waiting$", re.MULTILINE), "yellow"),
+    (re.compile(r"\b\d[\d,]{0,20} (errors?|without usage)\b"), "red"),
+)
+"""What stands out on a terminal, in colours that each terminal chooses for its background."""
 
 
 def lines(activity: Activity, width: int, height: int | None = None) -> list[str]:
@@ -62,9 +70,10 @@ def _spent_text(figures: Figures) -> str:
 
 def _lines(activity: Activity, width: int) -> Iterator[str]:
     yield f"tokentee top, {activity.now:%Y-%m-%d %H:%M:%S} UTC"
-    yield one_line(activity)
+    yield from _broken(one_line(activity), width)
     if activity.limits:
-        yield f"limits: {limits_text.one_line(activity.limits, activity.now)}"
+        limits = limits_text.one_line(activity.limits, activity.now)
+        yield from _broken(f"limits: {limits}", width)
     yield ""
     yield from _table(_running_table(activity), width, "Running now", "nothing is running")
     more = activity.running_count - min(len(activity.running), ROWS_RUNNING_MAX)
@@ -74,6 +83,13 @@ def _lines(activity: Activity, width: int) -> Iterator[str]:
     yield from _table(_spent("Session", activity.sessions), width, "Today by session", "")
     yield ""
     yield from _table(_spent("Model", activity.models), width, "Today by model", "")
+
+
+def _broken(line: str, width: int) -> Iterator[str]:
+    """The line in as many as it takes, none of its parts in two of them."""
+    parts = " · ".join(part.replace(" ", "\xa0") for part in line.split(" · "))
+    for each in wrapped(parts, width).splitlines():
+        yield each.replace("\xa0", " ")
 
 
 def _table(table: Table, width: int, title: str, empty: str) -> Iterator[str]:

@@ -18,28 +18,32 @@ from ledger.reports.layout import (
 )
 from ledger.reports.render import usd
 from ledger.text.origins import shown_origin
+from ledger.text.period import SPANS
 from ledger.text.printable import printable
 
 NONE = "(none)"
 """The name of a row without a model, tag, session …."""
+IN_PART = "*"
+"""Behind a day, week, month or hour of which a part is outside the period."""
 
 STAYS = ("Requests", "Input", "Output", "Cost")
 """Columns that every screen shows, beside the dimensions."""
 DROPPED = {
-    "Tok/s": 11,
-    "Duration": 10,
-    "First token": 9,
-    "Reasoning": 8,
-    "Further": 7,
-    "Saved": 6,
-    "Errors": 5,
-    "Covered": 5,
-    "Estimated": 4,
-    "Cached": 3,
-    "No price": 2,
-    "No usage": 1,
+    "Tok/s": 12,
+    "Duration": 11,
+    "First token": 10,
+    "Reasoning": 9,
+    "Further": 8,
+    "Saved": 7,
+    "Estimated": 6,
+    "No usage": 5,
+    "No price": 4,
+    "Covered": 3,
+    "Cached": 2,
+    "Errors": 1,
 }
-"""Columns that a narrow screen drops: the highest number first."""
+"""Columns that a narrow screen drops: the highest number first. The notes tell what is left of
+usage, prices and estimates."""
 
 
 STALE_DAYS_NOTED = 7
@@ -128,6 +132,12 @@ def period_text(report: Report) -> str:
 def notes(report: Report) -> Iterator[str]:
     """Warnings that the reader needs to judge the sums."""
     total = report.total.figures
+    if any(
+        _is_in_part(report, word, part)
+        for row in report.rows
+        for word, part in zip(report.by, row.key, strict=True)
+    ):
+        yield f"{IN_PART} in part: the period or the ledger begins or ends within it"
     if unpriced := total.without_price:
         yield (
             f"no price: lines of {short_count(unpriced)} of "
@@ -328,15 +338,28 @@ def _seconds(milliseconds: int) -> str:
 def _labels(report: Report, row: Row) -> list[Cell]:
     if row.merged:
         return [f"({counted(row.merged, 'more', 'more')})", *[""] * (len(report.by) - 1)]
-    return [_label(word, part, row) for word, part in zip(report.by, row.key, strict=True)]
+    return [_label(report, word, part, row) for word, part in zip(report.by, row.key, strict=True)]
 
 
-def _label(word: str, part: str | None, row: Row) -> str:
+def _label(report: Report, word: str, part: str | None, row: Row) -> str:
     if part is None:
         return NONE
+    if _is_in_part(report, word, part):
+        return part + IN_PART
     if word == "origin":
         return shown_origin(part)
     return row.name or key_text(part, row.hint) if word == "key" else part
+
+
+def _is_in_part(report: Report, word: str, part: str | None) -> bool:
+    """Of a month `2026-11`, a day or a week by its Monday `2026-11-23`, or an hour `… 09`."""
+    if part is None or word not in SPANS:
+        return False
+    whole = f"{part}-01" if word == "month" else part
+    span = SPANS[word](datetime.fromisoformat(whole).replace(tzinfo=UTC))
+    begin = report.since or report.first
+    end = min(report.until or report.now, report.now)
+    return span.end > end or (begin is not None and span.start < begin)
 
 
 def _total_labels(report: Report) -> list[Cell]:

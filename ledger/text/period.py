@@ -74,6 +74,12 @@ def span(text: str, now: datetime) -> Span:
     return found
 
 
+def hour_of(at: datetime) -> Span:
+    """The UTC hour that a moment is in."""
+    start = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    return Span(start=start, end=start + timedelta(hours=1))
+
+
 def day_of(at: datetime) -> Span:
     """The UTC day that a moment is in."""
     start = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -100,7 +106,7 @@ def year_of(at: datetime) -> Span:
     return Span(start=start, end=start.replace(year=start.year + 1))
 
 
-SPANS = {"day": day_of, "week": week_of, "month": month_of, "year": year_of}
+SPANS = {"hour": hour_of, "day": day_of, "week": week_of, "month": month_of, "year": year_of}
 """Name of a kind of span -> the span of that kind around a moment."""
 
 

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from addon import cli
+from addon.proxy import options
 from addon.recordings.replay import Job, replay_here
 from ledger import cli as ledger_cli
 from ledger.model.errors import LedgerError
@@ -92,9 +93,14 @@ def test_every_row_names_a_command(command: ledger_cli.Command):
     assert len(command.summary) <= 64
 
 
+def test_the_help_of_run_names_every_option(monkeypatch, capsys):
+    _, out, _ = called(monkeypatch, capsys, "run", "-h")
+    assert [name for name in options.HELP if f" {name}=" not in out] == []
+
+
 def helps(command: typer._click.Command, words: tuple[str, ...]):
     """The help of a command and of all below it."""
-    yield CliRunner().invoke(cli.application([cli.BY_NAME[words[0]]]), [*words, "--help"]).output
+    yield CliRunner().invoke(cli.application([cli.BY_NAME[words[0]]]), [*words, "-h"]).output
     for name, each in getattr(command, "commands", {}).items():
         yield from helps(each, (*words, name))
 
@@ -108,6 +114,7 @@ def test_help_names_each_value_by_what_it_is(name: str):
     assert found
     for text in found:
         assert not re.search(r"^  [a-z]+ +[^ ].*\.\.\.$", text, re.MULTILINE), "a cut summary"
+        assert not re.search(r"Usage:.*[{}]", text), text
         assert not re.search(r"<(int|str|float|path|file)\b|\{[a-z]|\[[a-z]+\]\.\.\.", text), text
 
 

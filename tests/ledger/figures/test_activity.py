@@ -125,6 +125,15 @@ def test_a_screen_of_80_columns():
     ]
 
 
+def test_a_line_that_is_too_long_breaks_between_its_parts():
+    odd = Figures(requests=1, errors=12, complete_without_usage=2, cost_picousd=USD, unpriced=1)
+    assert lines(activity(today=odd), 60)[1:4] == [
+        "2 running · 41 tok/s · ≥ $1.0000 today · 1 request ·",
+        "12 errors · 2 without usage",
+        "",
+    ]
+
+
 def test_a_small_screen_is_not_overrun():
     assert len(lines(activity(running=50), 80, 10)) == 10
     assert f"{50 - ROWS_RUNNING_MAX} more" in lines(activity(running=50), 80)

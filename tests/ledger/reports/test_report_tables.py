@@ -40,6 +40,10 @@ TIMES = Times(
 NOW = datetime(2026, 11, 20, 15, 30, tzinfo=UTC)
 
 
+def moment(year, month, day, hour=0, minute=0):
+    return datetime(year, month, day, hour, minute, tzinfo=UTC)
+
+
 def make(*rows, by=("model",), **more):
     more = {"since": datetime(2026, 11, 1, tzinfo=UTC), "until": None, **more}
     total = sum((row.figures for row in rows), Figures())
@@ -127,8 +131,8 @@ def test_tenths_of_a_token_per_second_are_shown_of_slow_models_alone(tokens, mil
 def test_columns_drop_out_in_the_stated_order():
     table = screen(make(Row(key=("gpt-5",), figures=FULL, times=TIMES)))
     assert layout(table, 200).left_out == ()
-    gone = ["Tok/s", "Duration", "First token", "Reasoning", "Further", "Saved", "Errors"]
-    gone += ["Estimated", "Cached", "No price", "No usage"]
+    gone = ["Tok/s", "Duration", "First token", "Reasoning", "Further", "Saved", "Estimated"]
+    gone += ["No usage", "No price", "Cached", "Errors"]
     width = len(layout(table, 200).rule)
     for count in range(len(gone) + 1):
         shown = layout(table, width)
@@ -143,7 +147,7 @@ def test_rows_without_a_name_and_merged_ones_say_so():
         make(
             Row(key=(None, "t"), figures=GPT),
             Row(key=(None, None), figures=LLAMA, merged=4),
-            by=("model", "day"),
+            by=("model", "session"),
         )
     )
     assert [row[:2] for row in table.rows] == [("(none)", "t"), ("(4 more)", "")]
@@ -167,8 +171,32 @@ def test_a_cost_of_nothing_is_not_an_unknown_one():
     assert [row[place] for row in table.rows] == [Amount(picousd=0), None]
 
 
-def moment(year, month, day, hour=0, minute=0):
-    return datetime(year, month, day, hour, minute, tzinfo=UTC)
+@pytest.mark.parametrize(
+    ("word", "part", "period", "is_in_part"),
+    [
+        pytest.param("day", "2026-11-19", (moment(2026, 11, 1), None), False, id="a-whole-day"),
+        pytest.param("day", "2026-11-20", (moment(2026, 11, 1), None), True, id="today"),
+        pytest.param("day", "2026-11-20", (None, moment(2026, 11, 21)), True, id="until-tonight"),
+        pytest.param("day", "2026-11-10", (moment(2026, 11, 10, 1), None), True, id="from-one"),
+        pytest.param("day", "2026-11-10", (None, moment(2026, 11, 10, 9)), True, id="until-nine"),
+        pytest.param("week", "2026-11-09", (moment(2026, 11, 9), None), False, id="a-whole-week"),
+        pytest.param("week", "2026-11-09", (moment(2026, 11, 10), None), True, id="from-tuesday"),
+        pytest.param("month", "2026-10", (moment(2026, 10, 1), None), False, id="a-whole-month"),
+        pytest.param("month", "2026-11", (moment(2026, 10, 1), None), True, id="this-month"),
+        pytest.param("month", "2026-11", (None, None), True, id="the-ledger-begins-in-it"),
+        pytest.param("hour", "2026-11-20 14", (moment(2026, 11, 20), None), False, id="an-hour"),
+        pytest.param("hour", "2026-11-20 15", (moment(2026, 11, 20), None), True, id="this-hour"),
+    ],
+)
+def test_what_is_not_whole_is_marked(word, part, period, is_in_part):
+    since, until = period
+    first = moment(2026, 11, 2)
+    row = Row(key=(part,), figures=GPT)
+    report = make(row, by=(word,), since=since, until=until, first=first)
+    label = screen(report).rows[0][0]
+    assert label == part + ("*" if is_in_part else "")
+    assert any(note.startswith("* in part") for note in notes(report)) == is_in_part
+    assert document(report)["rows"][0][word] == part
 
 
 @pytest.mark.parametrize(
