@@ -38,6 +38,12 @@ COMMANDS = (
         summary="Tokens, cache and cost by model, key, day, ...",
     ),
     Command(
+        name="requests",
+        module="ledger.commands.requests",
+        attribute="requests",
+        summary="Single requests, the latest first, filtered",
+    ),
+    Command(
         name="serve",
         module="ledger.commands.serve",
         attribute="serve",

@@ -71,7 +71,7 @@ ARROWS: dict[str, set[str]] = {
     "ledger.reconcile": RECONCILE,
     "ledger.reconcile.vendors": MODEL | {"ledger.reconcile"},
     "ledger.pages": PAGES,
-    "ledger.pages.live": PAGES,
+    "ledger.pages.live": PAGES | WHY,
     "ledger.budgets": BUDGETS,
     "ledger.why": WHY,
     "ledger.commands": COMMANDS,

@@ -28,7 +28,8 @@ def report(
             metavar="WORD",
             help="model, provider, key, team, person, cost_centre, session, project, branch, "
             "agent, purpose, request_model, tag:NAME, block (5 hours), day, week, month, hour, "
-            "origin, dialect, operation, tier, outcome, end_user, user_agent, source or tag; "
+            "origin, dialect, operation, tier, outcome, http_status, error_type, finish_reason, "
+            "usage_source, end_user, user_agent, source or tag; "
             "several make a row of each combination.  [default: model]",
             show_default=False,
         ),

@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import threading
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -77,23 +76,24 @@ def _live(ask: "Callable[[], Activity]") -> None:
     from ledger.reports.activity_text import lines
 
     screen = console()
-    asked = threading.Event()
+    is_asked = False
 
     def end(_signal: int, _frame: object) -> None:
         # Python drops an exception that is raised in a destructor or a callback, as any may run
-        # just then; so the loop looks, too.
-        asked.set()
+        # just then; so the loop looks, too. An Event could be locked by the code that this stops.
+        nonlocal is_asked
+        is_asked = True
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, end)
     try:
         # The alternate screen is redrawn in place, so that nothing flickers and nothing scrolls.
         with Live(console=screen, screen=True, auto_refresh=False) as live:
-            while not asked.is_set():
+            while not is_asked:
                 started = time.monotonic()
                 shown = lines(ask(), screen.width, screen.height)
                 live.update(_styled(shown), refresh=True)
-                asked.wait(max(EVERY_SECONDS, SHARE * (time.monotonic() - started)))
+                time.sleep(max(EVERY_SECONDS, SHARE * (time.monotonic() - started)))
     except KeyboardInterrupt:
         pass
     finally:

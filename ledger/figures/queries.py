@@ -34,7 +34,7 @@ from ledger.model.aliases import is_another
 from ledger.settings.names import WORDS
 from ledger.store import db
 from ledger.store.adding_up import SPLIT, whole
-from ledger.store.dimensions import TIMES, NameFacts, dimension, effective, matches
+from ledger.store.dimensions import COLUMNS, TIMES, NameFacts, dimension, effective, matches
 from ledger.store.engines import urls
 from ledger.store.requests_view import requests
 from ledger.store.schema.sums import COUNTS, DIMENSIONS
@@ -292,13 +292,14 @@ def _compare(
 
 def _still_open(scope: Scope, dialect: str) -> sa.Select[Any]:
     """The requests of a scope that have no end yet; nothing is known of how they are billed."""
+    names = {*COLUMNS.values(), *DIMENSIONS}
     unknown: dict[str, sa.ColumnElement[Any]] = {
-        name: sa.cast(sa.null(), sa.Text) for name in DIMENSIONS if name not in exchanges.c
+        name: sa.cast(sa.null(), sa.Text) for name in names if name not in exchanges.c
     }
     unknown["model"] = exchanges.c.request_model
     of = sa.select(
         exchanges.c.opened_at,
-        *(exchanges.c[name] for name in DIMENSIONS if name in exchanges.c),
+        *(exchanges.c[name] for name in names if name in exchanges.c),
         *(value.label(name) for name, value in unknown.items()),
     ).where(exchanges.c.state == "open")
     opened = of.subquery("opened")

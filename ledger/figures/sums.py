@@ -142,6 +142,12 @@ def _column_of(word: str) -> str | None:
     return "tags" if word.startswith("tag:") else COLUMNS.get(word)
 
 
+def _has_sums(wanted: Wanted) -> bool:
+    """Whether every dimension of a query is one of the stored sums."""
+    columns = {COLUMNS.get(word) for word in _asked_for(wanted)[0]}
+    return columns <= {*DIMENSIONS, None}
+
+
 def _is_of_days(wanted: Wanted) -> bool:
     """Whether the query asks for whole days and whole keys."""
     scope = wanted.scope
@@ -154,7 +160,7 @@ def _is_of_days(wanted: Wanted) -> bool:
 
 def _covered(connection: Connection, wanted: Wanted) -> list[Span]:
     scope = wanted.scope
-    if wanted.is_exact:
+    if wanted.is_exact or not _has_sums(wanted):
         return [Span(since=scope.since, until=scope.until, has_sums=False)]
     step = HOUR if _table_of(wanted) is hourly_usage else DAY
     return spans(connection, scope.since, scope.until, step=step)

@@ -64,7 +64,8 @@ def page(
         only=scope.only,
         names=scope.names,
     )
-    overview = sections.overview(engine, question, shipping)
+    spent = spending.statuses(engine, budgets.budgets, scope.names, now)
+    overview = sections.overview(engine, question, shipping, spent)
     values: dict[str, object] = {
         **rendering.inlined(),
         "is_live": False,
@@ -74,6 +75,7 @@ def page(
         "only": scope.only,
         "overview": overview,
         "link": None,
+        "listed": None,
     }
     if overview.total.requests:
         stack, teams = sections.teams(engine, question)
@@ -91,6 +93,6 @@ def page(
             "odd": sections.odd(engine, question),
             "speed": sections.speed(engine, question),
             "limits": limits.limits(engine, now),
-            "budgets": spending.statuses(engine, budgets.budgets, scope.names, now),
+            "budgets": spent,
         }
     return rendering.render("report.html", values)

@@ -1,13 +1,17 @@
 """Pure. The problems in the figures of a period: how often, and what to do about them."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
+from ledger.budgets.status import Status, period_text
 from ledger.figures.figures import Figures
+from ledger.figures.request_filter import ErrorKind
 from ledger.pages import figures
 from ledger.pages.sums import Counts
+from ledger.pages.unusual import Unusual
 
 LATE = timedelta(minutes=5)
 """Shipping takes seconds; an exchange that waits longer than this is late."""
@@ -27,6 +31,8 @@ class Problem:
     count: int
     headline: str
     advice: str
+    listed: tuple[str, str] | None = None
+    """What an address of a list of requests says of them: `kind`, `errors`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,20 +54,96 @@ def problems(
     now: datetime,
     unknown_fields: Sequence[str] = (),
     other_models: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    budgets: Sequence[Status] = (),
+    unusual: Sequence[Unusual] = (),
+    key_labels: Mapping[str | None, str] = MappingProxyType({}),
+    error_kinds: Sequence[ErrorKind] = (),
+    since: datetime | None = None,
 ) -> list[Problem]:
     """The problems of a period, the worst first. `unknown_fields`: billing fields whose value no
-    rule knows, as reasons. `other_models`: (asked for, answered) -> requests."""
+    rule knows, as reasons. `other_models`: (asked for, answered) -> requests. `budgets`: in their
+    present periods. `since`: the begin of the period, for the commands."""
     order = {"bad": 0, "look": 1, "note": 2}
+    period = f" --since {since:%Y-%m-%d}" if since else ""
     found = [
+        *_of_budgets(budgets),
         *_of_shipping(shipping, now),
         *_of_counts(counts),
+        *_of_unusual(unusual, key_labels),
         *_of_sums(total, by_model, unknown_fields),
-        *_of_models(other_models),
+        *_of_errors(total, error_kinds, period),
+        *_of_models(other_models, period),
     ]
     return sorted(found, key=lambda each: order[each.level])
 
 
-def _of_models(other_models: Mapping[tuple[str, str], int]) -> Iterator[Problem]:
+def _of_budgets(statuses: Sequence[Status]) -> Iterator[Problem]:
+    for each in statuses:
+        if each.state == "ok":
+            continue
+        forecast = each.forecast_picousd
+        soon = f", ~{figures.money(forecast)} at its end at this rate" if forecast else ""
+        pairs = (shlex.quote(f"{word}={value}") for word, value in each.budget.only())
+        only = "".join(f" --only {pair}" for pair in pairs)
+        yield Problem(
+            kind="budget",
+            level="bad" if each.is_over else "look",
+            count=1,
+            headline=f"Budget {each.budget.name} is {each.state}: "
+            f"{figures.money(each.spent_picousd)} of {figures.money(each.budget.limit_picousd)}",
+            advice=f"{each.used_percent:.0f} % of {period_text(each)}{soon}; "
+            f"`tokentee report --since {each.span.start:%Y-%m-%d} --by key,model{only}`",
+        )
+
+
+def _of_unusual(days: Sequence[Unusual], labels: Mapping[str | None, str]) -> Iterator[Problem]:
+    dear = [each for each in days if each.cost_picousd > each.usual_picousd]
+    if not dear:
+        return
+    worst = max(
+        dear, key=lambda each: (each.cost_picousd - each.usual_picousd, each.word != "total")
+    )
+    after = worst.day + timedelta(days=1)
+    yield Problem(
+        kind="unusual",
+        level="look",
+        count=len(dear),
+        headline=f"{figures.count(len(dear))} unusual {'day' if len(dear) == 1 else 'days'}",
+        advice="most on "
+        + ", ".join(
+            f"{each.day:%-d %b}: {_name_of(each, labels)} {figures.money(each.cost_picousd)} "
+            f"instead of {figures.money(each.usual_picousd)}"
+            for each in sorted(dear, key=lambda one: one.usual_picousd - one.cost_picousd)[:2]
+        )
+        + f"; `tokentee report --since {worst.day} --until {after} --by key,model`",
+    )
+
+
+def _name_of(one: Unusual, labels: Mapping[str | None, str]) -> str:
+    if one.word == "total":
+        return "everything"
+    return (
+        f"key {labels.get(one.name, one.name)}" if one.word == "key" else one.name or "(no model)"
+    )
+
+
+def _of_errors(total: Figures, kinds: Sequence[ErrorKind], period: str) -> Iterator[Problem]:
+    if not total.errors:
+        return
+    rate = figures.percent(figures.ratio(total.errors, total.requests))
+    named = ", ".join(f"{each.text} ({figures.count(each.requests)})" for each in kinds[:NAMED_MAX])
+    yield Problem(
+        kind="errors",
+        level="look" if total.errors * 100 >= total.requests * ERROR_RATE_PERCENT else "note",
+        count=total.errors,
+        headline=f"{figures.requests(total.errors)} ended in an error, {rate}",
+        advice=f"{named}{', …' if len(kinds) > NAMED_MAX else ''}{named and '; '}"
+        f"`tokentee report --by http_status,error_type,model{period}`",
+        listed=("kind", "errors"),
+    )
+
+
+def _of_models(other_models: Mapping[tuple[str, str], int], period: str) -> Iterator[Problem]:
     if count := sum(other_models.values()):
         most = sorted(other_models, key=lambda pair: (-other_models[pair], pair))[:NAMED_MAX]
         yield Problem(
@@ -70,7 +152,7 @@ def _of_models(other_models: Mapping[tuple[str, str], int]) -> Iterator[Problem]
             count=count,
             headline=f"{figures.requests(count)} answered by another model than asked for",
             advice=", ".join(f"{answered} for {asked}" for asked, answered in most)
-            + "; `tokentee report --by request_model --by model` has them, by key and week too",
+            + f"; `tokentee report --by request_model,model{period}`",
         )
 
 
@@ -106,6 +188,7 @@ def _of_counts(counts: Counts) -> Iterator[Problem]:
             headline=f"{figures.requests(counts.lost)} lost",
             advice="the proxy was killed while they ran, so their usage is unknown; "
             "`tokentee replay` reads them in from captures",
+            listed=("outcome", "lost"),
         )
     if counts.degraded:
         yield Problem(
@@ -147,6 +230,7 @@ def _of_sums(
             headline=f"{figures.requests(total.without_price)} without a price",
             advice=f"so the cost is a lower bound: {models}; add the price to your price file, "
             "then run `tokentee reprice --unpriced`",
+            listed=("kind", "unpriced"),
         )
     if total.complete_without_usage:
         yield Problem(
@@ -155,16 +239,8 @@ def _of_sums(
             count=total.complete_without_usage,
             headline=f"{figures.requests(total.complete_without_usage)} answered without usage",
             advice=f"billed, but in no total here: "
-            f"{_named(by_model, 'complete_without_usage')}; try `tee_inject=always`",
-        )
-    if total.requests and total.errors * 100 >= total.requests * ERROR_RATE_PERCENT:
-        rate = figures.percent(figures.ratio(total.errors, total.requests))
-        yield Problem(
-            kind="errors",
-            level="look",
-            count=total.errors,
-            headline=f"{rate} of the requests ended in an error",
-            advice="`tokentee report --by outcome,model` says where",
+            f"{_named(by_model, 'complete_without_usage')}; try `--set tee_inject=always`",
+            listed=("kind", "without_usage"),
         )
 
 

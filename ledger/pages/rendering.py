@@ -21,9 +21,9 @@ from markupsafe import Markup, escape
 
 from ledger.budgets import status
 from ledger.figures.figures import plus
+from ledger.figures.request_list import ChargeLine
 from ledger.model.money import usd_text
 from ledger.pages import figures
-from ledger.pages.exchanges import ChargeLine
 from ledger.pages.period import Period
 from ledger.reports import limits_text
 from ledger.text.printable import printable

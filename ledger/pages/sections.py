@@ -9,19 +9,20 @@ ones at once and the slow ones when they are ready.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 from sqlalchemy.engine import Connection, Engine
 
+from ledger.budgets.status import Status
 from ledger.figures import queries
 from ledger.figures.figures import Figures, total_of
 from ledger.figures.percentiles import Pool
 from ledger.figures.queries import Group
+from ledger.figures.request_list import Request, error_kinds, latest
 from ledger.pages import charts, figures, sums
-from ledger.pages.exchanges import Request, latest
 from ledger.pages.period import DAY, Period
 from ledger.pages.problems import Problem, Shipping, problems
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
@@ -136,8 +137,14 @@ class Speed:
     charts: tuple[charts.Lines, ...]
 
 
-def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = ()) -> Overview:
+def overview(
+    engine: Engine,
+    question: Question,
+    shipping: Iterable[Shipping] = (),
+    budgets: Sequence[Status] = (),
+) -> Overview:
     """The parts of the first screen."""
+    unusual = odd(engine, question)
     with snapshot(engine) as connection:
         period = question.period
         if period.since is None:
@@ -151,7 +158,8 @@ def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = 
         since = max(period.since, begin) if period.since else begin
         recent = replace(question.scope, since=since, until=period.until)
         others = queries.other_models(connection, recent)
-    total = table.total()
+        total = table.total()
+        kinds = error_kinds(connection, question.scope) if total.errors else []
     labels = {"key": key_labels(table.hints, question.names)}
     return Overview(
         period=period,
@@ -167,6 +175,11 @@ def overview(engine: Engine, question: Question, shipping: Iterable[Shipping] = 
                 now=period.now,
                 unknown_fields=unknown,
                 other_models=others,
+                budgets=budgets,
+                unusual=unusual.days,
+                key_labels=unusual.labels,
+                error_kinds=kinds,
+                since=period.since,
             )
         ),
         stacks=tuple(

@@ -12,6 +12,7 @@ from ledger.model.money import usd_text
 from ledger.model.usage import TOKENS
 from ledger.pricing.price_lines import is_token_line
 from ledger.reports.layout import Cell, Column, Table, key_text, short_count, without_empty
+from ledger.reports.limits_text import percent
 from ledger.reports.render import usd
 from ledger.text.origins import shown_origin
 
@@ -31,6 +32,8 @@ class Found:
     """Superseded charges, and the charges of superseded readings."""
     duplicates: tuple[str, ...]
     """Other exchanges in which the same response was seen again."""
+    quotas: tuple[Facts, ...] = ()
+    """What its answer stated of limits, where a figure changed."""
 
 
 def document(found: Found) -> dict[str, Any]:
@@ -45,6 +48,7 @@ def document(found: Found) -> dict[str, Any]:
         "readings": [_members(reading) for reading in found.readings],
         "charges": [_charge_members(line) for line in found.charges],
         "past_charges": [_charge_members(line) for line in found.past_charges],
+        "quotas": [_members(each) for each in found.quotas],
     }
 
 
@@ -86,6 +90,9 @@ def facts(found: Found) -> Iterator[tuple[str, str]]:
     tags = json.loads(e["tags"])
     yield from _known("Tags", ", ".join(f"{name}={value}" for name, value in tags.items()))
     yield from _known("Times", ", ".join(_times(e)))
+    yield from _known("Limits", ", ".join(_limits(found.quotas)))
+    if e["retry_after_ms"] is not None:
+        yield "Asked to wait", f"{e['retry_after_ms']:,} ms"
     yield from _known("Bytes", ", ".join(_bytes(e)))
     yield "Client got", _transparency(e)
     yield from _known("Degraded", e["degraded"])
@@ -219,6 +226,15 @@ def _byok(reading: Facts) -> str:
 
 def _instant(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
+
+
+def _limits(quotas: Iterable[Facts]) -> Iterator[str]:
+    for each in quotas:
+        used = f" {percent(each['used_ppm'])}" if each["used_ppm"] is not None else ""
+        left = f", {each['remaining']:,} left" if each["remaining"] is not None else ""
+        resets = f", resets {_instant(each['resets_at'])}" if each["resets_at"] else ""
+        status = f" ({each['status']})" if each["status"] else ""
+        yield f"{each['window']}{used}{left}{resets}{status}"
 
 
 def _times(exchange: Facts) -> Iterator[str]:

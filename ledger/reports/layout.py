@@ -28,6 +28,8 @@ WORD_WIDTH_MAX = 40
 TEXT_WIDTH_MIN = 12
 """Shorter texts than this are not cut."""
 NOT_REPORTED = "-"
+SHORT_ID_LENGTH = 8
+"""An id is not shortened further: it must stay unique when the ledger grows a little."""
 FINGERPRINT_SHOWN = 6
 """Characters of a key's fingerprint: enough to distinguish the keys of one ledger."""
 
@@ -305,3 +307,12 @@ def _words(text: str, width: int, indent: str = "") -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def unique_beginning(identity: str, identities: list[str]) -> str:
+    """The shortest prefix of an id that no other of these has, and at least SHORT_ID_LENGTH."""
+    others = [other for other in identities if other != identity]
+    for length in range(SHORT_ID_LENGTH, len(identity)):
+        if not any(other.startswith(identity[:length]) for other in others):
+            return identity[:length]
+    return identity

@@ -8,18 +8,16 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
 from ledger.reports.explain import Facts, Found
-from ledger.reports.layout import Column, Table
+from ledger.reports.layout import Column, Table, unique_beginning
 from ledger.store.current import reading_order
 from ledger.store.requests_view import requests
 from ledger.store.scope import snapshot
-from ledger.store.tables import charges, exchanges, readings
+from ledger.store.tables import charges, exchanges, quotas, readings
 
 PREFIX_LENGTH_MIN = 4
 """A shorter prefix matches too much and is probably a slip."""
 MATCHES_MAX = 20
 """Candidates that are shown."""
-SHORT_ID_LENGTH = 8
-"""An id is not shortened further: it must stay unique when the ledger grows a little."""
 
 
 class AmbiguousError(LedgerError):
@@ -71,15 +69,6 @@ def candidates(engine: Engine, error: AmbiguousError) -> Table:
         ),
         rows=tuple(rows),
     )
-
-
-def unique_beginning(identity: str, identities: list[str]) -> str:
-    """The shortest prefix of an id that no other of these has, and at least SHORT_ID_LENGTH."""
-    others = [other for other in identities if other != identity]
-    for length in range(SHORT_ID_LENGTH, len(identity)):
-        if not any(other.startswith(identity[:length]) for other in others):
-            return identity[:length]
-    return identity
 
 
 def find(engine: Engine, word: str) -> Found:
@@ -163,6 +152,7 @@ def _found(connection: Connection, exchange: Facts) -> Found:
         charges=tuple(current),
         past_charges=tuple(past),
         duplicates=tuple(again.scalars()),
+        quotas=tuple(_of(connection, quotas, here)),
     )
 
 

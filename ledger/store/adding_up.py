@@ -14,7 +14,7 @@ from ledger.store.current import current_charge, joined_reading
 from ledger.store.requests_view import requests
 from ledger.store.schema import charged
 from ledger.store.schema.charged import NO_USAGE, PART, TERMS, cost_state
-from ledger.store.schema.sums import COUNTS, DIMENSIONS, REQUEST_TOKENS, SUMS, TIMES
+from ledger.store.schema.sums import COUNTS, DIMENSIONS, REQUEST_TOKENS, SUMS, TIMES, UNSUMMED
 from ledger.store.schema.views import CHARGES, MODEL
 from ledger.store.scope import Scope, conditions, within
 from ledger.store.tables import charges
@@ -47,7 +47,7 @@ def charged_requests(scope: Scope, dialect: str) -> sa.Subquery:
     return (
         sa.select(
             r.opened_at,
-            *(r[name] for name in (*DIMENSIONS, *_READ)),
+            *(r[name] for name in (*DIMENSIONS, *UNSUMMED, *_READ)),
             reported.label("cost_picousd"),
             _text(charged.estimated_cost("costs.amount_picousd", "requests")).label(
                 "estimated_cost_picousd"

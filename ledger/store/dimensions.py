@@ -27,6 +27,10 @@ COLUMNS = {
     "operation": "operation",
     "tier": "service_tier",
     "outcome": "outcome",
+    "http_status": "http_status",
+    "error_type": "error_type",
+    "finish_reason": "finish_reason",
+    "usage_source": "usage_source",
     "key": "key_fingerprint",
     "session": "session_id",
     "project": "project",
@@ -67,8 +71,8 @@ def dimension(word: str, dialect: str, of: sa.FromClause = requests) -> sa.Colum
     """
     if word in COLUMNS:
         column = of.c[COLUMNS[word]]
-        # PostgreSQL has no order of JSON.
-        return sa.cast(column, sa.Text) if word == "tag" else column
+        # PostgreSQL has no order of JSON; a status is compared as text (`4*`).
+        return sa.cast(column, sa.Text) if word in ("tag", "http_status") else column
     if word in TIMES:
         return time_of(of.c.opened_at, word, dialect)
     name = word.removeprefix("tag:")

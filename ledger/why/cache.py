@@ -98,6 +98,15 @@ class Verdict:
     segment: str | None = None
     """Its place: `tools[12] grep`."""
 
+    @property
+    def text(self) -> str:
+        """`changed: tools[12] grep added, 2,400 tokens not read from the cache`."""
+        what = " ".join(each for each in (self.segment or self.kind, self.how) if each)
+        lost = f"{self.lost_tokens:,} tokens not read from the cache" if self.lost_tokens else ""
+        return ", ".join(
+            each for each in (f"{self.reason}{f': {what}' if what else ''}", lost) if each
+        )
+
 
 class _Before:
     """An earlier request."""

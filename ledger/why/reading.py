@@ -3,7 +3,7 @@ input, and what another model would have cost."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -61,6 +61,17 @@ def priced(engine: Engine, scope: Scope, session: str | None, book: PriceBook) -
         verdict = judge.judge(asked)
         if _is_within(scope, row):
             yield Priced(verdict, _lost(verdict, row, book))
+
+
+def verdict_of(engine: Engine, session: str, opened_at: datetime) -> Verdict | None:
+    """The verdict on the request of a session that was opened then; None: it has no segments, or no
+    reported input."""
+    judge, found = Judge(), None
+    scope = Scope(since=opened_at - BEFORE, until=opened_at + timedelta(microseconds=1))
+    for row, asked in _asked(engine, scope, session):
+        verdict = judge.judge(asked) if asked.segments.parts else None
+        found = verdict if row.opened_at == opened_at else None
+    return found
 
 
 def _wider(scope: Scope) -> Scope:

@@ -2,14 +2,17 @@
 
 days=30            whole days, today included; or
 since=… until=…    as `report` takes them
-only=WORD=VALUE    as often as needed
+only=WORD=VALUE    as often as needed; or model=…, key=…, outcome=… (`FIELDS`), as a form sends them
+kind=errors        of a list of requests: what the figure of this name counts (`KINDS`)
+min_cost, min_seconds, before    of a list of requests: in USD, in seconds, where the page begins
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlencode
 
+from ledger.figures.request_filter import ALL, KINDS, Filter, filter_of
 from ledger.model.errors import LedgerError
 from ledger.pages.period import PRESETS, Period, last_days
 from ledger.pages.sections import Question, Row
@@ -22,6 +25,12 @@ CONDITIONS_MAX = 10
 LENGTH_MAX = 512
 """Characters of one value: no name in a ledger is longer."""
 
+FIELDS = (
+    *("outcome", "http_status", "error_type", "finish_reason", "usage_source"),
+    *("provider", "model", "key", "team", "session", "project", "agent", "tag"),
+)
+"""Dimensions that a form has a field for; a tag is written NAME=VALUE."""
+
 type Pairs = Sequence[tuple[str, str]]
 
 
@@ -32,6 +41,10 @@ class Asked:
     question: Question
     time: tuple[tuple[str, str], ...]
     """days, or since and until, as written."""
+    filter: Filter = ALL
+    """Of a list of requests."""
+    narrowed: tuple[tuple[str, str], ...] = ()
+    """kind, min_cost and min_seconds, as written."""
 
     def address(self, path: str, only: Pairs, more: Pairs = ()) -> str:
         """The same period with these conditions."""
@@ -43,13 +56,30 @@ class Asked:
         """A page about one line of a table, its latest requests, or all requests."""
         only = self.question.only
         if row is None:
-            return self.address("/requests", only)
+            return self.address("/requests", only, [("kind", kind)] if kind in KINDS else ())
         if kind == "rows":
             at = [("at", row.last_time)] if row.last_time else []
             (condition,) = row.only
             return self.address("/rows", only, [*at, ("row", "=".join(condition))])
         others = tuple(pair for pair in only if pair[0] != row.word)
         return self.address("/", (*others, *row.only))
+
+    def listed(self, pair: tuple[str, str]) -> str:
+        """The requests of the page that this says."""
+        return self.address("/requests", self.question.only, [pair])
+
+    def requests(self, only: Pairs, narrowed: Pairs, before: str = "") -> str:
+        """A list of requests of the same period."""
+        more = [("before", before)] if before else []
+        return self.address("/requests", only, [*narrowed, *more])
+
+    def chosen(self) -> Iterable[tuple[str, str, str]]:
+        """Word, value and the address without it, of everything that narrows a list."""
+        only, narrowed = self.question.only, self.narrowed
+        for pair in only:
+            yield (*pair, self.requests([each for each in only if each != pair], narrowed))
+        for pair in narrowed:
+            yield (*pair, self.requests(only, [each for each in narrowed if each != pair]))
 
     def section(self, name: str) -> str:
         """One part of the page."""
@@ -76,7 +106,7 @@ class Asked:
 def parse(pairs: Pairs, *, now: datetime, names: Names = NO_NAMES) -> Asked:
     """The question of an address. LedgerError names the invalid part."""
     given = dict(pairs)
-    conditions = tuple(condition_of(value) for name, value in pairs if name == "only")
+    conditions = tuple(_conditions(pairs))
     if len(conditions) > CONDITIONS_MAX:
         raise LedgerError(f"{len(conditions)} conditions; at most {CONDITIONS_MAX}")
     since, until = given.get("since", "").strip(), given.get("until", "").strip()
@@ -94,7 +124,34 @@ def parse(pairs: Pairs, *, now: datetime, names: Names = NO_NAMES) -> Asked:
         days = _days(given.get("days", str(DAYS_DEFAULT)))
         time.append(("days", str(days)))
         period = last_days(days, now)
-    return Asked(question=Question(period=period, only=conditions, names=names), time=tuple(time))
+    narrowed = tuple(
+        (name, value.strip()[:LENGTH_MAX])
+        for name, value in pairs
+        if name in ("kind", "min_cost", "min_seconds") and value.strip()
+    )
+    return Asked(
+        question=Question(period=period, only=conditions, names=names),
+        time=tuple(time),
+        filter=filter_of(
+            [value for name, value in narrowed if name == "kind"],
+            min_cost=dict(narrowed).get("min_cost"),
+            min_seconds=dict(narrowed).get("min_seconds"),
+            before=given.get("before", "")[:LENGTH_MAX] or None,
+        ),
+        narrowed=narrowed,
+    )
+
+
+def _conditions(pairs: Pairs) -> Iterator[tuple[str, str]]:
+    for name, given in pairs:
+        value = given.strip()[:LENGTH_MAX]
+        if name == "only":
+            yield condition_of(given)
+        elif name == "tag" and value:
+            word, _, rest = value.partition("=")
+            yield f"tag:{word.strip()}", rest.strip()
+        elif name in FIELDS and value:
+            yield name, value
 
 
 def condition_of(text: str) -> tuple[str, str]:

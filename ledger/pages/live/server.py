@@ -31,9 +31,10 @@ from ledger.budgets import spending
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.figures import limits
 from ledger.figures.figures import Figures
+from ledger.figures.request_filter import KINDS
+from ledger.figures.request_list import ChargeLine, latest
 from ledger.model.errors import LedgerError
 from ledger.pages import rendering, sections
-from ledger.pages.exchanges import LISTED_MAX, ChargeLine, latest
 from ledger.pages.live import asked, reading
 from ledger.pages.live.asked import Asked
 from ledger.pages.live.guard import Guard
@@ -43,9 +44,12 @@ from ledger.reports import explain
 from ledger.reports.lookup import find
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.scope import snapshot
+from ledger.why.reading import verdict_of
 
 QUESTIONS_MAX = 2
 """Concurrent queries: the database also has to record traffic."""
+PAGE_REQUESTS = 100
+"""Requests of one page of a list."""
 KEPT_MAX = 64
 """Cached answers; a page is some 100 KB."""
 SLOW_SECONDS = 1.0
@@ -204,7 +208,8 @@ class Pages:
 
     def _report(self, request: Request, now: datetime) -> str:
         wanted = self._asked(request, now)
-        overview = sections.overview(self._engine, wanted.question, self._shipping())
+        spent = spending.statuses(self._engine, self._budgets.budgets, self._names, now)
+        overview = sections.overview(self._engine, wanted.question, self._shipping(), spent)
         return self._page(
             "report.html",
             now,
@@ -267,28 +272,39 @@ class Pages:
     def _requests(self, request: Request, now: datetime) -> str:
         wanted = self._asked(request, now)
         with snapshot(self._engine) as connection:
-            found = latest(connection, wanted.question.scope, limit=LISTED_MAX)
+            found = latest(connection, wanted.question.scope, wanted.filter, limit=PAGE_REQUESTS)
+        only, narrowed = wanted.question.only, wanted.narrowed
+        is_full = len(found) == PAGE_REQUESTS
         return self._page(
             "requests.html",
             now,
             wanted,
             title="Tokentee: requests",
             found=found,
-            is_full=len(found) == LISTED_MAX,
+            older=wanted.requests(only, narrowed, found[-1].place) if is_full else None,
+            newest=wanted.requests(only, narrowed) if wanted.filter.before else None,
             period=wanted.question.period,
             open=_exchange_address,
-            back=wanted.address("/", wanted.question.only),
+            back=wanted.address("/", only),
+            chosen=list(wanted.chosen()),
+            kept=[*wanted.time, *(("only", f"{word}={value}") for word, value in only)],
+            narrowed=narrowed,
+            given=dict(narrowed),
+            fields=asked.FIELDS,
+            kinds=KINDS,
         )
 
     def _exchange(self, request: Request, now: datetime) -> str:
         found = find(self._engine, request.path_params["id"][: asked.LENGTH_MAX])
+        session, opened_at = found.exchange["session_id"], found.exchange["opened_at"]
+        verdict = verdict_of(self._engine, session, opened_at) if session else None
         return self._page(
             "exchange.html",
             now,
             None,
             title="Tokentee: one request",
             id=found.exchange["id"],
-            facts=list(explain.facts(found)),
+            facts=[*explain.facts(found), *([("Cache", verdict.text)] if verdict else [])],
             readings=[list(explain.reading_facts(one)) for one in found.readings],
             charges=[_line(each) for each in found.charges],
             past=[_line(each) for each in found.past_charges],
@@ -306,6 +322,7 @@ class Pages:
             "made": now,
             "only": wanted.question.only if wanted else (),
             "link": wanted.link if wanted else None,
+            "listed": wanted.listed if wanted else None,
         }
         return rendering.render(template, {**shared, **values})
 

@@ -34,7 +34,9 @@ DIMENSIONS = (
     "user_agent",
     "tags",
 )
-"""Every dimension of reports and filters, beside time."""
+"""Every dimension that sums of days are by, beside time."""
+UNSUMMED = ("http_status", "error_type", "finish_reason")
+"""Further dimensions of reports and filters: these are read from the requests."""
 DAILY_DIMENSIONS = ("provider", "model", "key_fingerprint")
 """The dimensions of most queries. Sums by these alone are few, so queries over years are quick."""
 

@@ -1,24 +1,36 @@
 """Problems: each has its count, the worst comes first, and a sound period has none."""
 
 from datetime import timedelta
+from decimal import Decimal
 
+from ledger.budgets.budgets import read
+from ledger.budgets.status import Status
 from ledger.figures.figures import Figures
+from ledger.figures.request_filter import ErrorKind
 from ledger.pages.problems import Shipping, problems
 from ledger.pages.sums import Counts
+from ledger.pages.unusual import Unusual
+from ledger.text.period import Span
 from tests.ledger.pages.conftest import NOW
 
+USD = 10**12
 
-def found(total=None, by_model=None, counts=None, shipping=()):
-    return problems(
-        total or Figures(requests=100), by_model or {}, counts or Counts(), shipping, now=NOW
-    )
+
+def found(total=None, by_model=None, counts=None, shipping=(), **more):
+    total = total or Figures(requests=100)
+    return problems(total, by_model or {}, counts or Counts(), shipping, now=NOW, **more)
 
 
 def test_a_sound_period_has_none():
     fresh = Shipping(waiting=3, oldest=NOW - timedelta(seconds=5), refused=0, trouble=None)
     assert found(shipping=[fresh]) == []
     # Requests that ended in an error report no usage; that is no finding of its own.
-    assert found(Figures(requests=100, errors=3, without_usage=3)) == []
+    (few,) = found(Figures(requests=100, errors=3, without_usage=3))
+    assert (few.kind, few.level, few.headline) == (
+        "errors",
+        "note",
+        "3 requests ended in an error, 3.0 %",
+    )
 
 
 def test_every_kind_is_counted_and_the_worst_comes_first():
@@ -68,3 +80,71 @@ def test_many_models_are_cut():
     (one,) = found(Figures(requests=9, unpriced=9), models)
     assert "m3 (7), …" in one.advice
     assert "m4" not in one.advice
+
+
+TEXT = """
+[[budget]]
+name = "over"
+model = "a b; rm -rf ~"
+usd = 1
+period = "month"
+
+[[budget]]
+name = "fine"
+usd = 1_000
+period = "month"
+"""
+
+
+def test_a_budget_that_is_over_is_named_before_anything_else():
+    budgets, _ = read(TEXT)
+    start = NOW.replace(day=1, hour=0, minute=0)
+    statuses = [
+        Status(
+            budget=budget,
+            span=Span(start=start, end=start + timedelta(days=30)),
+            now=NOW,
+            spent_picousd=1_210_000_000_000,
+            estimated_picousd=0,
+            requests_without_price=0,
+        )
+        for budget in budgets.budgets
+    ]
+    first, second = found(Figures(requests=9, errors=1), budgets=statuses)
+    assert (first.kind, first.level) == ("budget", "bad")
+    assert first.headline == "Budget over is over: $1.21 of $1.00"
+    assert "121 %" in first.advice
+    assert "--only 'model=a b; rm -rf ~'`" in first.advice
+    assert second.kind == "errors"
+
+
+def test_dear_days_and_kinds_of_errors_are_named():
+    day = NOW.date() - timedelta(days=2)
+    unusual = [
+        Unusual(
+            word="key",
+            name="k1",
+            day=day,
+            cost_picousd=31 * USD,
+            usual_picousd=3 * USD,
+            z=Decimal(22),
+        ),
+        Unusual(
+            word="total", name=None, day=day, cost_picousd=USD, usual_picousd=9 * USD, z=Decimal(-8)
+        ),
+    ]
+    kinds = [
+        ErrorKind(http_status=429, error_type="rate_limit_error", requests=5),
+        ErrorKind(http_status=200, error_type=None, requests=1),
+    ]
+    days, errors = found(
+        Figures(requests=9, errors=6),
+        unusual=unusual,
+        key_labels={"k1": "…9xQa"},
+        error_kinds=kinds,
+    )
+    assert (days.kind, days.level, days.count) == ("unusual", "look", 1)
+    assert "19 Nov: key …9xQa $31.00 instead of $3.00" in days.advice
+    assert "--since 2026-11-19 --until 2026-11-20" in days.advice
+    assert "429 rate limit error (5), 200 (1)" in errors.advice
+    assert errors.listed == ("kind", "errors")

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from ledger.model.errors import LedgerError
-from ledger.reports.lookup import AmbiguousError, candidates, find, unique_beginning
+from ledger.reports.layout import unique_beginning
+from ledger.reports.lookup import AmbiguousError, candidates, find
 from tests.ledger.priced import BOTH, NOVEMBER, exchange, filled, reading, settled
 
 READ = reading(input_tokens=10, output_tokens=5)

@@ -1,6 +1,9 @@
 """The live page: what it answers, what it costs to ask again, and that it ends."""
 
+import html
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -14,7 +17,9 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from addon.cli import application
 from ledger.figures.queries import report
 from ledger.pages import figures, sections
 from ledger.pages.live import reading, server
@@ -43,6 +48,72 @@ def test_the_first_screen_has_the_reports_total(site, weeks):
     since = NOW.replace(hour=0, minute=0) - timedelta(days=9)
     total = report(weeks, ["model"], Scope(since=since)).total.figures
     assert figures.exact_money(total.cost_picousd) in answer.text
+
+
+def links(text: str) -> list[str]:
+    return [attrs["href"] or "" for _, attrs in Elements(text).tags if "href" in attrs]
+
+
+def listed(site, address: str) -> list[str]:
+    """The ids of all requests of a list, over its pages."""
+    found: list[str] = []
+    while address:
+        page = site.get(address)
+        assert page.status == 200
+        found += re.findall(r'<a href="/exchange/([^"]+)"', page.text)
+        (address,) = [link for link in links(page.text) if "before=" in link] or [""]
+    return found
+
+
+def test_tiles_and_warnings_lead_to_the_requests_that_they_count(site, weeks):
+    text = site.get("/?days=10").text
+    since = NOW.replace(hour=0, minute=0) - timedelta(days=9)
+    total = report(weeks, ["model"], Scope(since=since)).total.figures
+    expected = {
+        "kind=errors": total.errors,
+        "kind=unpriced": total.without_price,
+        "kind=without_usage": total.without_usage,
+    }
+    for pair, count in expected.items():
+        (address,) = {link for link in links(text) if link.endswith(pair)}
+        assert len(listed(site, address)) == count > 0, pair
+    everything = listed(site, "/requests?days=10")
+    assert len(everything) == len(set(everything)) == total.requests
+
+
+def test_a_form_narrows_and_each_condition_can_be_removed(site):
+    errors = listed(site, "/requests?days=10&kind=errors")
+    page = site.get("/requests?days=10&outcome=http_error&model=gpt-5&key=&min_cost=0&tag=")
+    assert page.status == 200
+    removed = [link for link in links(page.text) if link.startswith("/requests")]
+    assert len(removed) == 3
+    narrow = listed(site, "/requests?days=10&outcome=http_error&model=gpt-5")
+    assert 0 < len(narrow) < len(errors)
+    assert set(narrow) < set(errors)
+    of_status = listed(site, "/requests?days=10&http_status=4*")
+    assert 0 < len(of_status) < len(errors)
+    for wrong in ("kind=x", "min_cost=x", "before=x", "min_seconds=-1"):
+        assert site.get(f"/requests?days=10&{wrong}").status == 400
+
+
+def test_commands_that_a_page_advises_run_as_they_stand(site, weeks_url, weeks):
+    """Each is called with nothing but the ledger."""
+    text = site.get("/?days=10").text
+    part = text[text.index('class="problems"') :]
+    commands = [
+        html.unescape(each)
+        for each in re.findall("<code>(tokentee .*?)</code>", part[: part.index("</ul>")])
+    ]
+    assert len(commands) >= 3
+    runner = CliRunner(env={"TOKENTEE_LEDGER": weeks_url})
+    for command in commands:
+        words = shlex.split(command)[1:]
+        if words[0] == "replay":
+            continue  # names a file of the reader's
+        done = runner.invoke(
+            application(), [*words, *(["--dry-run"] if words[0] == "reprice" else [])]
+        )
+        assert done.exit_code == 0, (command, done.output, done.exception)
 
 
 def test_filters_and_parts(site):

@@ -1,7 +1,11 @@
-"""Database. Single requests of a scope, the latest first, each with its current charges."""
+"""Database. Single requests of a scope, the latest first, page by page.
+
+A page begins behind the last request of the page before it, so the thousandth costs what the first
+does: the query scans backwards from there, by the primary key.
+"""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,14 +13,17 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from ledger.figures.request_filter import ALL, ErrorKind, Filter
+from ledger.model.errors import WrongCallError
 from ledger.pricing.price_lines import is_token_line
 from ledger.store.current import current_charge
 from ledger.store.requests_view import requests
+from ledger.store.schema.sums import CONDITIONS
 from ledger.store.scope import Scope, conditions
 from ledger.store.tables import charges
 
 LISTED_MAX = 200
-"""Requests of one list: more than a person reads, and few enough for one lookup each."""
+"""Requests of one page: more than a person reads, and few enough for one lookup each."""
 
 COLUMNS = (
     "opened_at",
@@ -26,6 +33,8 @@ COLUMNS = (
     "model",
     "outcome",
     "http_status",
+    "error_type",
+    "finish_reason",
     "usage_source",
     "input_tokens",
     "cache_read_tokens",
@@ -73,6 +82,8 @@ class Request:
     model: str | None
     outcome: str | None
     http_status: int | None
+    error_type: str | None
+    finish_reason: str | None
     usage_source: str | None
     input_tokens: int | None
     cache_read_tokens: int | None
@@ -91,15 +102,23 @@ class Request:
     session_id: str | None
     charges: tuple[ChargeLine, ...] = ()
 
+    @property
+    def place(self) -> str:
+        """Where the next page begins, if this request is the last one of a page."""
+        return f"{self.opened_at.isoformat()},{self.id}"
 
-def latest(connection: Connection, scope: Scope, *, limit: int) -> tuple[Request, ...]:
-    """The latest requests of a scope. The query scans backwards from the end, so a common condition
-    costs the same in a large ledger; a rare one needs a period."""
+
+def latest(
+    connection: Connection, scope: Scope, chosen: Filter = ALL, *, limit: int
+) -> tuple[Request, ...]:
+    """The latest requests of a scope. A common condition costs the same in a large ledger; a rare
+    one is looked for in the whole period. WrongCallError for a place that is none."""
     assert 0 < limit <= LISTED_MAX
+    e = requests.alias("e")
     rows = connection.execute(
-        sa.select(*(requests.c[name] for name in COLUMNS))
-        .where(*conditions(scope, connection.dialect.name))
-        .order_by(requests.c.opened_at.desc(), requests.c.id.desc())
+        sa.select(*(e.c[name] for name in COLUMNS))
+        .where(*conditions(scope, connection.dialect.name, e), *_narrowed(chosen, e))
+        .order_by(e.c.opened_at.desc(), e.c.id.desc())
         .limit(limit)
     ).all()
     lines = _lines_of(connection, rows)
@@ -110,6 +129,48 @@ def latest(connection: Connection, scope: Scope, *, limit: int) -> tuple[Request
         )
         for row in rows
     )
+
+
+def error_kinds(connection: Connection, scope: Scope) -> list[ErrorKind]:
+    """How the requests of a scope that ended in an error did so, the most frequent first."""
+    e = requests.alias("e")
+    by, count = (e.c.http_status, e.c.error_type), sa.func.count()
+    rows = connection.execute(
+        sa.select(*by, count.label("requests"))
+        .where(*conditions(scope, connection.dialect.name, e))
+        .where(*_narrowed(Filter(kinds=("errors",)), e))
+        .group_by(*by)
+        .order_by(count.desc(), *by)
+        .limit(LISTED_MAX)
+    )
+    return [ErrorKind(**row._mapping) for row in rows]
+
+
+def _narrowed(chosen: Filter, e: sa.FromClause) -> Iterator[sa.ColumnElement[bool]]:
+    for kind in chosen.kinds:
+        yield sa.literal_column(f"({CONDITIONS[kind]})", sa.Boolean)
+    if chosen.cost_min_picousd is not None:
+        cost = sa.func.coalesce(
+            e.c.cost_picousd, e.c.list_value_picousd, e.c.estimated_cost_picousd
+        )
+        yield cost >= chosen.cost_min_picousd
+    if chosen.duration_min_ms is not None:
+        yield e.c.duration_ms >= chosen.duration_min_ms
+    if chosen.before is not None:
+        at, name = _place_of(chosen.before)
+        yield e.c.opened_at <= at
+        yield sa.or_(e.c.opened_at < at, e.c.id < name)
+
+
+def _place_of(text: str) -> tuple[datetime, str]:
+    at, _, name = text.partition(",")
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or not name:
+        raise WrongCallError(f"not the place of a request: {text[:60]!r}; the page before names it")
+    return moment, name
 
 
 def _lines_of(

@@ -1,0 +1,84 @@
+"""Wiring. `tokentee requests`: single requests, the latest first, page by page."""
+
+from typing import Annotated
+
+import typer
+
+from ledger.commands.options import (
+    Format,
+    LedgerOption,
+    NamesOption,
+    Only,
+    Since,
+    TableFormat,
+    Until,
+)
+from ledger.commands.output import print_line, write
+from ledger.commands.scope import scope_of
+
+
+def requests(
+    *,
+    since: Since = None,
+    until: Until = None,
+    only: Only = None,
+    errors: Annotated[
+        bool, typer.Option("--errors", help="Only requests that ended in an error.")
+    ] = False,
+    without_usage: Annotated[
+        bool,
+        typer.Option("--without-usage", help="Only answers whose usage is not known."),
+    ] = False,
+    unpriced: Annotated[
+        bool, typer.Option("--unpriced", help="Only requests with tokens that have no price.")
+    ] = False,
+    min_cost: Annotated[
+        str | None,
+        typer.Option(metavar="USD", help="Only from this cost on; list value if a plan pays."),
+    ] = None,
+    min_duration: Annotated[
+        str | None, typer.Option(metavar="SECONDS", help="Only from this duration on.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=200, metavar="N", help="Requests of a page.")
+    ] = 50,
+    before: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLACE", help="The next page: what the page before printed at its end."
+        ),
+    ] = None,
+    format: TableFormat = Format.TABLE,  # noqa: A002
+    names: NamesOption = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Single requests, the latest first: of a model, key, session, with errors, without usage, …
+
+    --only takes the words of `report --by`, so also outcome, http_status (4*), error_type and
+    usage_source. `tokentee show ID` explains one request line by line.
+    """
+    from ledger.figures.queries import existing_ledger
+    from ledger.figures.request_filter import filter_of
+    from ledger.figures.request_list import latest
+    from ledger.reports import requests_text
+    from ledger.store.engines import urls
+    from ledger.store.scope import snapshot
+
+    chosen = {"errors": errors, "without_usage": without_usage, "unpriced": unpriced}
+    narrowed = filter_of(
+        [kind for kind, is_chosen in chosen.items() if is_chosen],
+        min_cost=min_cost,
+        min_seconds=min_duration,
+        before=before,
+    )
+    scope = scope_of(since, until, only, names)
+    with existing_ledger(ledger) as engine:
+        with snapshot(engine) as connection:
+            found = latest(connection, scope, narrowed, limit=limit)
+        is_flat = format is Format.CSV
+        table = requests_text.flat(found) if is_flat else requests_text.table(found)
+        write(format, table, requests_text.document(found), "Requests")
+        if not found:
+            print_line(f"no such requests in {urls.shown(engine.url)}")
+        elif len(found) == limit:
+            print_line(f"more: the same with --before {found[-1].place}")

@@ -1,0 +1,96 @@
+"""Pure. Single requests as a table, and as a document for machines."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from ledger.figures.request_list import Request
+from ledger.model.money import usd_text
+from ledger.reports.layout import Amount, Cell, Column, Table, unique_beginning
+
+_COLUMNS = (
+    Column(name="opened_at", heading="Time (UTC)", is_number=False),
+    Column(name="model", heading="Model", is_number=False),
+    Column(name="outcome", heading="Outcome", is_number=False),
+    Column(name="input_tokens", heading="Input", drop=3),
+    Column(name="cache_read_tokens", heading="Cached", drop=6),
+    Column(name="output_tokens", heading="Output", drop=2),
+    Column(name="cost_usd", heading="Cost"),
+    Column(name="duration_ms", heading="Duration, ms", drop=4),
+    Column(name="first_token_ms", heading="First token, ms", drop=9),
+    Column(name="key", heading="Key", is_number=False, drop=7),
+    Column(name="session_id", heading="Session", is_number=False, drop=8),
+    Column(name="id", heading="Id", is_number=False, drop=1),
+)
+
+
+def table(found: Sequence[Request]) -> Table:
+    """The screen's table: what is estimated is marked, what a plan covers stands in brackets."""
+    return Table(
+        columns=_COLUMNS,
+        rows=tuple(_cells(each, [one.id for one in found]) for each in found),
+    )
+
+
+def flat(found: Sequence[Request]) -> Table:
+    """Every field, for CSV."""
+    documents = document(found)
+    names = [*documents[0]] if documents else [*_document_names()]
+    return Table(
+        columns=tuple(Column(name=name, heading=name) for name in names),
+        rows=tuple(tuple(each[name] for name in names) for each in documents),
+    )
+
+
+def document(found: Sequence[Request]) -> list[dict[str, Any]]:
+    """Every field of each request; amounts as USD in text. `place` is for --before."""
+    return [_document(each) for each in found]
+
+
+def _document_names() -> list[str]:
+    return [each.name for each in fields(Request) if each.name != "charges"]
+
+
+def _document(one: Request) -> dict[str, Any]:
+    values: dict[str, Any] = {"opened_at": one.opened_at.isoformat()}
+    for name in _document_names():
+        value = getattr(one, name)
+        if name.endswith("_picousd"):
+            values[name.removesuffix("picousd") + "usd"] = (
+                None if value is None else usd_text(value)
+            )
+        elif name != "opened_at":
+            values[name] = value
+    return {**values, "place": one.place}
+
+
+def _cells(one: Request, ids: list[str]) -> tuple[Cell, ...]:
+    is_estimate = one.usage_source == "estimated"
+    outcome = (one.outcome or "").replace("_", " ")
+    status = one.http_status
+    key = one.key_hint and f"…{one.key_hint}"
+    return (
+        f"{one.opened_at:%Y-%m-%d %H:%M:%S}",
+        one.model or "(no model)",
+        outcome if status in (None, 200) else f"{outcome} {status}",
+        one.estimated_input_tokens if is_estimate else one.input_tokens,
+        one.cache_read_tokens,
+        one.estimated_output_tokens if is_estimate else one.output_tokens,
+        _cost(one),
+        one.duration_ms,
+        one.first_token_ms,
+        key or (one.key_fingerprint and one.key_fingerprint[:6]),
+        one.session_id,
+        unique_beginning(one.id, ids),
+    )
+
+
+def _cost(one: Request) -> Cell:
+    is_part = one.cost_state in ("unpriced", "partial")
+    if one.usage_source == "estimated":
+        picousd, mark = one.estimated_cost_picousd, "~"
+    elif one.billing in ("plan", "free"):
+        return one.billing
+    else:
+        picousd, mark = one.cost_picousd, "≥ " if is_part else ""
+    return None if picousd is None else Amount(picousd=picousd, mark=mark)

@@ -1,0 +1,58 @@
+"""`tokentee requests`, as it is called."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from ledger.model.errors import LedgerError
+
+
+def test_a_page_names_the_next(run):
+    first = run("requests", "--limit", "3")
+    head, *_ = [line for line in first.stdout.splitlines() if line.startswith("Time")]
+    assert head.split()[:4] == ["Time", "(UTC)", "Model", "Outcome"]
+    place = first.stderr.split("--before ")[1].strip()
+    found = [json.loads(run("requests", "-f", "json", "--limit", "3").stdout)]
+    found.append(json.loads(run("requests", "-f", "json", "--before", place).stdout))
+    ids = [one["id"] for page in found for one in page]
+    assert len(ids) == len(set(ids)) == 10
+    assert found[0][-1]["place"] == place
+
+
+def test_csv_has_every_field_and_the_costs_add_up(run):
+    rows = list(csv.DictReader(io.StringIO(run("requests", "-f", "csv").stdout)))
+    total = json.loads(run("report", "-f", "json").stdout)["total"]
+    assert len(rows) == total["requests"]
+    assert sum(float(row["cost_usd"] or 0) for row in rows) == pytest.approx(
+        float(total["cost_usd"])
+    )
+    assert {"error_type", "finish_reason", "session_id", "list_value_usd"} <= {*rows[0]}
+
+
+def test_filters_narrow(run):
+    total = json.loads(run("report", "-f", "json").stdout)["total"]
+    for word, count in (
+        ("--errors", total["errors"]),
+        ("--without-usage", total["without_usage"]),
+        ("--unpriced", total["unpriced_requests"] + total["partial_requests"]),
+    ):
+        assert len(json.loads(run("requests", word, "-f", "json").stdout)) == count
+    assert json.loads(run("requests", "--only", "http_status=9*", "-f", "json").stdout) == []
+    nothing = run("requests", "--min-cost", "99999")
+    assert (nothing.stdout, "no such requests in" in nothing.stderr) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--min-cost", "much"), "not a number of USD: 'much'"),
+        (("--min-duration", "long"), "not a number of seconds: 'long'"),
+        (("--before", "x"), "not the place of a request: 'x'"),
+        (("--only", "colour=red"), "nothing is by 'colour'"),
+    ],
+)
+def test_what_is_wrong_is_named(run, words, said):
+    with pytest.raises(LedgerError, match=said):
+        run("requests", *words)
