@@ -50,7 +50,7 @@ class Mitmdump:
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: Iterable[str] = ()
     tool: str = "mitmdump"
-    """Or mitmweb."""
+    """Or mitmweb; or tokentee, which is `tokentee run` without a command."""
     has_own_interpreter: bool = False
     """Start Python and import all, as a user does; or fork a process that has imported it."""
 
@@ -106,7 +106,8 @@ class Mitmdump:
         for index, upstream in enumerate(self.upstreams):
             mode = f"reverse:{upstream}" if "://" in upstream else upstream
             words += ["--mode", f"{mode}@127.0.0.{index + 1}:0"]
-        for script in [*self.beside, *([self.script] if self.script else [])]:
+        is_host = self.tool == "tokentee"  # and brings the recorder along
+        for script in [*self.beside, *([self.script] if self.script and not is_host else [])]:
             words += ["-s", str(script)]
         for name, value in options.items():
             words += ["--set", f"{name}={value}"]
@@ -122,6 +123,8 @@ class Mitmdump:
         if self.tool == "mitmdump" and not self.has_own_interpreter:
             return Forked(words, folder=self.folder, environment=environment)
         code = f"from mitmproxy.tools.main import {self.tool}; {self.tool}()"
+        if self.tool == "tokentee":
+            code, words = "from addon.cli import main; main()", ["run", *words]
         return subprocess.Popen(
             [sys.executable, "-c", code, *words],
             stdin=subprocess.DEVNULL,
@@ -130,7 +133,7 @@ class Mitmdump:
             text=True,
             errors="replace",
             cwd=self.folder,
-            env=environment | {"PYTHONUNBUFFERED": "1"},
+            env=environment | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(REPOSITORY)},
         )
 
     @property

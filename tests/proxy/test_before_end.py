@@ -1,8 +1,9 @@
 """A client that has seen the end of an answer can rely on its row (promise 2), however it ends.
 
-Framing x format x edited or not x HTTP versions, all at once through one mitmdump. While another
-process holds the ledger's lock no client may see an end. Each client that sees one finds its row
-settled at that moment, and all rows are there after `kill -9`.
+Framing x format x edited or not x HTTP versions, all at once through one proxy, as a guest in mitmdump
+and as our own process; and WebSocket messages. While another process holds the ledger's lock no client
+may see an end. Each client that sees one finds its row settled at that moment, and all rows are there
+after `kill -9`.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import pytest
+from websockets.sync.client import connect as websocket
 
 from addon.proxy.answers import NOT_HELD
 from tests.proxy import rows
@@ -25,6 +27,8 @@ from tests.proxy.certificates import client_context, make_certificate, server_co
 from tests.proxy.client import Ending, Http1, Http2, Received
 from tests.proxy.mitmdump import SCRIPTS, Mitmdump
 from tests.proxy.pair import BY_NAME, exchange, headers_for, pair, speak
+from tests.proxy.test_websocket import CREATE, answer_of, url
+from tests.proxy.test_websocket import upstream as websocket_upstream
 from tests.proxy.upstream import Answer, End, Framing, Request, Upstream
 from tests.proxy.wires.wire import Wire, asks
 
@@ -123,7 +127,10 @@ def locked(ledger: Path) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
-def play(folder: Path, cases: list[Case]) -> tuple[list[Seen], dict[str, list[rows.Row]]]:
+GUEST, HOST = "mitmdump", "tokentee"
+
+
+def play(folder: Path, cases: list[Case], tool: str) -> tuple[list[Seen], dict[str, list[rows.Row]]]:
     """What each client saw, and the rows behind `kill -9`."""
     pem = make_certificate(folder)
     is_locked = threading.Event()
@@ -146,6 +153,7 @@ def play(folder: Path, cases: list[Case]) -> tuple[list[Seen], dict[str, list[ro
                 upstreams=[plain.url, secure.url],
                 beside=[SCRIPTS / "h2_upstream.py"],
                 options=options,
+                tool=tool,
             )
         )
 
@@ -206,8 +214,8 @@ def mistakes(case: Case, seen: Seen, kept: list[rows.Row]) -> Iterator[str]:
             yield f"{when}: {row['output_tokens']} tokens, degraded: {row['degraded']}"
 
 
-def all_mistakes(folder: Path, cases: list[Case]) -> list[str]:
-    seen, kept = play(folder, cases)
+def all_mistakes(folder: Path, cases: list[Case], tool: str = GUEST) -> list[str]:
+    seen, kept = play(folder, cases, tool)
     return [
         f"{case}: {mistake}"
         for number, (case, one) in enumerate(zip(cases, seen, strict=True))
@@ -215,9 +223,35 @@ def all_mistakes(folder: Path, cases: list[Case]) -> list[str]:
     ]
 
 
-def test_no_end_is_seen_before_its_commit(tmp_path: Path) -> None:
-    found = all_mistakes(tmp_path, cases_of("openai", "document", "ollama"))
+@pytest.mark.parametrize("tool", [GUEST, HOST])
+def test_no_end_is_seen_before_its_commit(tmp_path: Path, tool: str) -> None:
+    found = all_mistakes(tmp_path, cases_of("openai", "document", "ollama"), tool)
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("tool", [GUEST, HOST])
+def test_no_end_of_a_websocket_response_is_seen_before_its_commit(
+    tmp_path: Path, tool: str
+) -> None:
+    """The message that ends a response; those before it are not held."""
+    with websocket_upstream() as port:
+        hosts = {"tee_hosts": f"127.0.0.1:{port}=openai"}
+        upstreams = [f"http://127.0.0.1:{port}"]
+        with Mitmdump(tmp_path, upstreams=upstreams, options=hosts, tool=tool) as proxy:
+            headers = {"x-tokentee-tag": "case=ws"}
+            with websocket(url(proxy), additional_headers=headers) as client:
+                client.send(CREATE)
+                assert rows.eventually(lambda: "ws" in tagged(proxy))
+                assert [client.recv() for _ in range(5)] == answer_of(1)
+                with locked(proxy.ledger):
+                    client.send(CREATE)
+                    assert [client.recv() for _ in range(4)] == answer_of(2)[:4]
+                    with pytest.raises(TimeoutError):
+                        client.recv(LOCKED_SECONDS)
+                assert client.recv() == answer_of(2)[4]
+                proxy.kill()
+            kept = tagged(proxy)["ws"]
+    assert [(row["state"], row["degraded"]) for row in kept] == [("settled", None)] * 2
 
 
 @pytest.mark.large
