@@ -130,7 +130,9 @@ def locked(ledger: Path) -> Iterator[None]:
 GUEST, HOST = "mitmdump", "tokentee"
 
 
-def play(folder: Path, cases: list[Case], tool: str) -> tuple[list[Seen], dict[str, list[rows.Row]]]:
+def play(
+    folder: Path, cases: list[Case], tool: str
+) -> tuple[list[Seen], dict[str, list[rows.Row]]]:
     """What each client saw, and the rows behind `kill -9`."""
     pem = make_certificate(folder)
     is_locked = threading.Event()
