@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aioquic.asyncio import QuicConnectionProtocol, connect, serve
+from aioquic.asyncio.client import connect
+from aioquic.asyncio.protocol import QuicConnectionProtocol
+from aioquic.asyncio.server import serve
 from aioquic.h3.connection import H3_ALPN, H3Connection
 from aioquic.h3.events import DataReceived, H3Event, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
@@ -125,8 +127,7 @@ async def play(folder: Path, tool: str) -> dict[str, Any]:
                     ]
                     await asyncio.sleep(LOCKED_SECONDS)
                     assert not any(each.is_set() for each in client.ended.values())
-                    passed = [bool(client.bodies[stream]) for stream in streams]
-                    assert passed == [wire is not DOCUMENTS for wire, _ in cases]
+                    assert all(client.bodies.values())  # the ends alone are held
                 async with asyncio.timeout(WAIT_SECONDS_MAX):
                     for stream in streams:
                         await client.ended[stream].wait()
@@ -145,4 +146,6 @@ def test_no_end_over_http3_is_seen_before_its_commit(tmp_path: Path, tool: str) 
         tag: [(row["state"], row["outcome"], row["degraded"]) for row in kept]
         for tag, kept in found.items()
     }
-    assert said == dict.fromkeys(map(str, range(2 * len(WIRES))), [("settled", "complete", None)])
+    assert said == {
+        str(number): [("settled", "complete", None)] for number in range(2 * len(WIRES))
+    }

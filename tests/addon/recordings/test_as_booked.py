@@ -192,12 +192,14 @@ def as_booked(passing: list[Passing], folder: Path, seed: int) -> str:
         (counts,) = rows(
             engine,
             "SELECT COUNT(*), COUNT(DISTINCT outcome), SUM(usage_injected), "
-            "SUM(usage_injected AND outcome <> 'complete') FROM exchanges",
+            "SUM(usage_injected AND outcome <> 'complete'), "
+            "(SELECT COUNT(*) FROM readings WHERE usage_source = 'estimated') FROM exchanges",
         )
     finally:
         engine.dispose()
     assert counts[1] == len(Outcome)
     assert counts[2] >= counts[3] > 0
+    assert counts[4] > 0
     return f"{counts[0]} exchanges as they were booked, {counts[2]} with our question"
 
 
