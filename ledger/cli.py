@@ -86,6 +86,12 @@ COMMANDS = (
         summary="One line for Claude Code, tmux and prompts",
     ),
     Command(
+        name="mcp",
+        module="ledger.commands.mcp_server",
+        attribute="mcp",
+        summary="Tools for agents that ask what they cost (MCP)",
+    ),
+    Command(
         name="limits",
         module="ledger.commands.limits",
         attribute="limits",

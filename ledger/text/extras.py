@@ -8,6 +8,7 @@ EXTRAS = {
     "distributed": "dask",
     "fsspec": "dask",
     "s3fs": "s3",
+    "mcp": "mcp",
 }
 """Package -> the extra that installs it."""
 

@@ -1,0 +1,82 @@
+"""`tokentee mcp`, asked by the SDK's own client over the standard streams of a real process."""
+
+import asyncio
+import json
+import sys
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from ledger.commands import mcp_server
+from ledger.commands.mcp_server import ANSWER_BYTES_MAX, ROWS_MAX, bounded
+from ledger.model.errors import LedgerError
+from ledger.text.extras import missing_extra
+
+TOOLS = {"report", "requests", "explain", "limits", "cache", "budgets"}
+
+
+def asked(url, *questions):
+    """What the tools answer; (text, whether it is an error) for each question."""
+    code = "from addon.cli import main; main()"
+    server = StdioServerParameters(
+        command=sys.executable, args=["-c", code, "mcp", "--ledger", url], env=None
+    )
+
+    async def ask():
+        async with Client(server, read_timeout_seconds=60) as client:
+            listed = await client.list_tools()
+            tools = {tool.name: tool for tool in listed.tools}
+            found = [await client.call_tool(name, words) for name, words in questions]
+        return tools, [(str(one.content[0].text), bool(one.is_error)) for one in found]  # type: ignore[union-attr]
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.process
+def test_every_tool_answers_with_the_figures_of_its_command(run, ledger):
+    place = json.loads(run("requests", "--limit", "1", "-f", "json").stdout)[0]
+    tools, answers = asked(
+        ledger,
+        ("report", {"by": ["model"], "top": 50}),
+        ("requests", {"kinds": ["errors"], "limit": 5}),
+        ("explain", {"id": place["id"]}),
+        ("limits", {}),
+        ("cache", {"by": "model"}),
+        ("budgets", {}),
+        ("report", {"by": ["colour"]}),
+        ("requests", {"before": "x"}),
+        ("requests", {"kinds": ["all"]}),
+    )
+    assert set(tools) == TOOLS
+    assert all(tool.annotations.read_only_hint for tool in tools.values())
+    assert all(tool.description for tool in tools.values())
+    texts = [text for text, is_error in answers[:6] if not is_error]
+    assert len(texts) == 6
+    report = json.loads(run("report", "-f", "json").stdout)
+    assert json.loads(texts[0])["total"] == report["total"]
+    assert len(json.loads(texts[1])["requests"]) == report["total"]["errors"]
+    assert json.loads(texts[2])["exchange"]["id"] == place["id"]
+    assert all(is_error for _, is_error in answers[6:])
+    assert "nothing is by 'colour'" in answers[6][0]
+    assert "not the place of a request" in answers[7][0]
+
+
+def test_an_answer_is_bounded_and_says_what_is_left_out():
+    rows = [{"name": "\u202e" * 300, "n": number} for number in range(5_000)]
+    text = bounded({"rows": rows, "total": 1}, "rows")
+    found = json.loads(text)
+    assert len(text.encode()) <= ANSWER_BYTES_MAX
+    assert 0 < len(found["rows"]) <= ROWS_MAX
+    assert found["left_out"] == f"{5_000 - len(found['rows'])} of 5000 rows: ask for less"
+    assert json.loads(bounded({"rows": rows[:2]}, "rows")) == {"rows": rows[:2]}
+    with pytest.raises(LedgerError, match="too long"):
+        bounded({"rows": [], "text": "x" * ANSWER_BYTES_MAX}, "rows")
+
+
+def test_without_its_package_it_says_which_extra():
+    missing = ModuleNotFoundError(name="mcp.server.mcpserver")
+    assert "tokentee[mcp]" in str(missing_extra(missing))
+
+
+def test_questions_out_of_bounds_are_bounded():
+    assert [mcp_server._within(count) for count in (-1, 0, 7, 10**9)] == [1, 1, 7, ROWS_MAX]
