@@ -1,8 +1,9 @@
 """Whatever grows with what comes over the wire has a bound, and the bound stands here.
 
 The source is scanned for attributes that hold a list, a dict, a set, a queue or bytes, and that some
-method makes longer. Each has a row: what bounds it, in objects as well as in bytes. A new one fails
-this test until somebody has thought about it.
+method makes longer, and for caches of functions. Each has a row: what bounds it, in objects as well as
+in bytes; a cache of 512 names needs a bound of each name, too. A new one fails this test until somebody
+has thought about it.
 """
 
 import ast
@@ -10,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("dialects", "framing", "metering", "usage_opt_in", "proxy", "recordings", "telemetry")
+ADDON = ("dialects", "framing", "metering", "usage_opt_in", "proxy", "recordings", "telemetry")
+LEDGER = ("budgets", "maintenance", "model", "pricing", "settings", "store", "sync")
+"""The rooms that a recording process runs."""
 GROWS = frozenset(
     [
         "append",
@@ -77,25 +80,93 @@ BOUNDS = {
     "telemetry/metrics.py Metrics._limits": "LIMITS_MAX",
     "telemetry/observer.py Observer._held": "HELD_MAX",
     "telemetry/observer.py Observer._queue": "QUEUE_MAX",
+    "ledger/maintenance/known.py KnownExchanges._close": "one for each ledger that is read",
+    "ledger/maintenance/known.py KnownExchanges._lookups": "the same",
+    "ledger/maintenance/partial.py PartsMerger._places": "one for each process of a replay",
+    "ledger/maintenance/partial.py PartsMerger.merged.new": "the dialects and outcomes there are",
+    "ledger/model/providers.py ProviderTable._globs": "the rows of the table",
+    "ledger/model/providers.py ProviderTable._suffixes": "the rows of the table",
+    "ledger/pricing/prices.py PriceBook._sheets": "SHEETS_MAX of MODEL_LENGTH_MAX",
+    "ledger/pricing/rules.py Rules.effect.partial": "the rules that fit one answer",
+    "ledger/pricing/snapshots.py Snapshots._read": "the operator's price lists",
+    "ledger/store/dimensions.py NameFacts._seen": "the groups of one report",
+    "ledger/store/writing/incoming.py Incoming._opened": "WAITING_MAX",
+    "ledger/store/writing/incoming.py Incoming._queue": "WAITING_MAX",
+    "ledger/store/writing/incoming.py Incoming._settled_at": "GATHER_SETTLED",
+    "ledger/store/writing/writer.py Ledger.learned": "LESSONS_MAX; their texts by the door",
+    "ledger/sync/shipper.py Shipper._logged": "1 000",
 }
+CACHES = {
+    "dialects/routes.py answer_keys": "no argument",
+    "dialects/routes.py self._match": "MATCHES_MAX of PATH_LENGTH_MAX",
+    "metering/answers/estimate.py _texts": "marks of our own tables",
+    "metering/answers/templates.py _parts": "marks of our own tables",
+    "metering/opening.py redacted_path": "PATHS_MAX of PATH_LENGTH_MAX",
+    "metering/requests/redaction.py _names_credential": "512 of NAME_KEPT_MAX",
+    "metering/requests/redaction.py _spellings": "1 024 characters",
+    "proxy/flows.py _is_address": "HOSTS_MAX of NAME_LENGTH_MAX",
+    "recordings/formats/recorded.py _split": "URLS_KEPT_MAX of URL_KEPT_MAX",
+    "recordings/formats/recorded.py origin_of": "URLS_KEPT_MAX of URL_KEPT_MAX",
+    "ledger/model/aliases.py is_another": "NAMES_MAX of MODEL_LENGTH_MAX, from the ledger",
+    "ledger/model/columns.py columns_of": "our own records",
+    "ledger/model/door.py _gates_of": "our own records",
+    "ledger/model/providers.py self._find": "HOSTS_REMEMBERED_MAX of HOST_LENGTH_MAX",
+    "ledger/pricing/published.py installed": "no argument",
+    "ledger/pricing/rules.py published": "no argument",
+    "ledger/settings/names.py pattern": "PATTERNS_CACHED globs of the operator",
+    "ledger/store/writing/batch_insert.py _text": "powers of two up to ROWS_MAX",
+    "ledger/sync/bundles.py _known_after": "our own tables",
+    "ledger/sync/bundles.py _known_of": "our own tables",
+    "ledger/sync/bundles.py _reading": "our own tables",
+    "ledger/sync/bundles.py _writing": "our own tables",
+}
+"""Functions whose results are kept: what bounds their number and the length of their arguments."""
 
 
 def changes() -> Iterator[tuple[str, str]]:
     """`file Class.attribute` of each container that a method makes longer, and how."""
-    for room in ROOMS:
-        for path in sorted((ROOT / "addon" / room).rglob("*.py")):
-            name = str(path.relative_to(ROOT / "addon"))
-            tree = ast.parse(path.read_text("utf-8"))
-            for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
-                containers = set(containers_of(owner))
-                for node in ast.walk(owner):
-                    grown = grown_by(node)
-                    if grown is None:
-                        continue
-                    attribute = ast.unparse(grown)
-                    is_own = attribute.removeprefix("self.")
-                    if is_own in containers or not attribute.startswith("self."):
-                        yield f"{name} {owner.name}.{is_own}", ast.unparse(node)
+    for name, tree in sources():
+        for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+            containers = set(containers_of(owner))
+            for node in ast.walk(owner):
+                grown = grown_by(node)
+                if grown is None:
+                    continue
+                attribute = ast.unparse(grown)
+                is_own = attribute.removeprefix("self.")
+                if is_own in containers or not attribute.startswith("self."):
+                    yield f"{name} {owner.name}.{is_own}", ast.unparse(node)
+
+
+def caches() -> Iterator[str]:
+    """`file function` of each function whose results are kept."""
+    for name, tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and any(map(is_cache, node.decorator_list)):
+                yield f"{name} {node.name}"
+            elif isinstance(node, ast.Call) and is_cache(node.func) and node.args:
+                yield from (
+                    f"{name} {ast.unparse(each)}"
+                    for each in node.args
+                    if not isinstance(each, ast.Constant) and not ast.unparse(each).isupper()
+                )
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "sys.intern":
+                yield f"{name} {ast.unparse(node)}"
+
+
+def is_cache(node: ast.expr) -> bool:
+    """`cache` and `lru_cache(...)`, whose attribute of a class `cached_property` is not."""
+    made = node.func if isinstance(node, ast.Call) else node
+    return ast.unparse(made).removeprefix("functools.") in ("cache", "lru_cache")
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    """The modules of these rooms; those of `addon` are named without it."""
+    rooms = [ROOT / "addon" / room for room in ADDON] + [ROOT / "ledger" / room for room in LEDGER]
+    for room in rooms:
+        for path in sorted(room.rglob("*.py")):
+            name = str(path.relative_to(ROOT)).removeprefix("addon/")
+            yield name, ast.parse(path.read_text("utf-8"))
 
 
 def grown_by(node: ast.AST) -> ast.Attribute | None:
@@ -136,3 +207,7 @@ def test_whatever_grows_has_a_row() -> None:
         found.setdefault(name, how)
     assert {name: how for name, how in found.items() if name not in BOUNDS} == {}
     assert set(BOUNDS) - set(found) == set()
+
+
+def test_whatever_is_kept_of_a_function_has_a_row() -> None:
+    assert set(caches()) == set(CACHES)

@@ -24,6 +24,8 @@ from urllib.parse import unquote_plus
 from addon.metering.requests.messages import Body
 
 REDACTED = "<redacted>"
+NAME_KEPT_MAX = 100
+"""A header's name that is longer is looked at each time: it takes no memory."""
 TEXT_LENGTH_MAX = 1_000
 """Characters of an error text; a row keeps as many."""
 CREDENTIAL_RUN = 8
@@ -99,7 +101,8 @@ def credentials_of(headers: Mapping[str, str], path: str) -> tuple[str, ...]:
     """The possible credentials of a request. `headers` by lower-case name; `path` with query."""
     found: dict[str, None] = {}
     for name, value in headers.items():
-        if _may_hold_credential(name):
+        look = _may_hold_credential if len(name) <= NAME_KEPT_MAX else _names_credential
+        if look(name):
             found.update(dict.fromkeys(_secrets_in(name, value[:CREDENTIALS_LENGTH_MAX])))
     query = path.partition("?")[2][:CREDENTIALS_LENGTH_MAX]
     for pair in query.split("&") if query else ():
@@ -150,9 +153,11 @@ def redact(
     return _without(text, hidden)
 
 
-@functools.lru_cache(maxsize=512)
-def _may_hold_credential(name: str) -> bool:
+def _names_credential(name: str) -> bool:
     return _CREDENTIAL_HEADER.search(name) is not None
+
+
+_may_hold_credential = functools.lru_cache(maxsize=512)(_names_credential)
 
 
 def _secrets_in(name: str, value: str) -> Iterator[str]:
@@ -314,7 +319,7 @@ def _unescaped(escape: str) -> str:
 
 def _spelled_whole(text: str) -> Iterator[tuple[bytes, list[int]]]:
     """Each spelling of a text, with the place in the text of each of its bytes."""
-    characters = [_spellings(character) for character in text]
+    characters = [_spellings_of_character(character) for character in text]
     seen = set()
     for spelling in zip(*characters, strict=True):
         data = b"".join(spelling)
@@ -323,7 +328,6 @@ def _spelled_whole(text: str) -> Iterator[tuple[bytes, list[int]]]:
             yield data, [at for at, piece in enumerate(spelling) for _ in piece]
 
 
-@functools.lru_cache(maxsize=1024)
 def _spellings(text: str) -> tuple[bytes, ...]:
     """How a body may spell a text: as it is, and as JSON encoders escape it, character by
     character: Go's escapes what is special in HTML, PHP's escapes slashes."""
@@ -333,6 +337,9 @@ def _spellings(text: str) -> tuple[bytes, ...]:
     for_html = wide.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     spellings = (text, wide, narrow, upper, for_html, narrow.replace("/", "\\/"))
     return tuple(spelling.encode("utf-8", "surrogatepass") for spelling in spellings)
+
+
+_spellings_of_character = functools.lru_cache(maxsize=1024)(_spellings)
 
 
 def _hide(hidden: bytearray, start: int, end: int) -> None:

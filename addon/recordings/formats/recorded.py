@@ -281,13 +281,13 @@ def _split(url: str) -> tuple[Origin, str]:
     authority = rest.partition("/")[0].partition("?")[0]
     path = rest[len(authority) :]
     path = path if path.startswith("/") else f"/{path}"
-    return origin_of(scheme.lower(), authority), _NOT_IN_A_PATH.sub(_percent, path)
+    origin = _origin_short if len(authority) <= URL_KEPT_MAX else origin_of
+    return origin(scheme.lower(), authority), _NOT_IN_A_PATH.sub(_percent, path)
 
 
 _split_short = functools.lru_cache(maxsize=URLS_KEPT_MAX)(_split)
 
 
-@functools.lru_cache(maxsize=URLS_KEPT_MAX)
 def origin_of(scheme: str, authority: str) -> Origin:
     """The origin of a URL's first two parts. Raises RecordingError."""
     if scheme not in PORTS:
@@ -300,6 +300,9 @@ def origin_of(scheme: str, authority: str) -> Origin:
         raise RecordingError(f"the URL's host is unusable: {error}") from error
     name = parts.hostname or "masked.invalid"
     return Origin(scheme=_SCHEMES.get(scheme, scheme), host=name, port=port)
+
+
+_origin_short = functools.lru_cache(maxsize=URLS_KEPT_MAX)(origin_of)
 
 
 def _percent(found: re.Match[str]) -> str:

@@ -121,3 +121,9 @@ def test_adding_a_provider_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(candidates(resold)) == [Candidate("openai", "glow-1", own=False)]
     elsewhere = PriceQuestion(origin="http://localhost", provider="lumen", response_model="glow-1")
     assert Candidate("openai", "glow-1", own=False) in list(candidates(elsewhere))
+
+
+def test_a_name_that_no_host_has_takes_no_memory():
+    kept = TABLE._at.cache_info().currsize
+    assert TABLE.at("a" * 254 + ".api.openai.com") is None
+    assert TABLE._at.cache_info().currsize == kept

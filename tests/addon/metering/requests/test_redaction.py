@@ -215,3 +215,11 @@ def test_pictures_beside_a_prompt_do_not_count():
     assert len(body) > BODY_BYTES_MAX
     text = f"the image is larger than 5 MB; '{PROMPT}'"
     assert redact(text, body=Body(body)) == f"the image is larger than 5 MB; '{REDACTED}'"
+
+
+def test_a_long_name_of_a_header_takes_no_memory():
+    kept = redaction._may_hold_credential.cache_info().currsize
+    name = "x" * redaction.NAME_KEPT_MAX
+    assert credentials_of({f"{name}-api-key": "0123456789abcdef"}, "/") == ("0123456789abcdef",)
+    assert credentials_of({name + name: "0123456789abcdef"}, "/") == ()
+    assert redaction._may_hold_credential.cache_info().currsize == kept
