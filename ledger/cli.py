@@ -86,6 +86,12 @@ COMMANDS = (
         summary="One line for Claude Code, tmux and prompts",
     ),
     Command(
+        name="digest",
+        module="ledger.commands.digest",
+        attribute="digest",
+        summary="Yesterday or last week, for cron, mail and Slack",
+    ),
+    Command(
         name="mcp",
         module="ledger.commands.mcp_server",
         attribute="mcp",

@@ -62,6 +62,18 @@ NamesOption = Annotated[
 ]
 
 
+Budgets = Annotated[
+    str | None,
+    typer.Option(
+        "--budgets",
+        metavar="FILE",
+        envvar="TOKENTEE_BUDGETS",
+        help="Your budgets (TOML); default: budgets.toml in your configuration directory.",
+        show_default=False,
+    ),
+]
+
+
 class Format(StrEnum):
     """Output formats of a table."""
 

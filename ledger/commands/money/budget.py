@@ -1,26 +1,16 @@
 """Wiring. `tokentee budget`: the state of budgets, for people, CI and cron."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from ledger.commands.options import Format, LedgerOption, NamesOption, TableFormat
+from ledger.commands.options import Budgets, Format, LedgerOption, NamesOption, TableFormat
 from ledger.commands.output import print_line, write
 
 if TYPE_CHECKING:
     from ledger.budgets.status import Status
 
-Budgets = Annotated[
-    str | None,
-    typer.Option(
-        "--budgets",
-        metavar="FILE",
-        envvar="TOKENTEE_BUDGETS",
-        help="Your budgets (TOML); default: budgets.toml in your configuration directory.",
-        show_default=False,
-    ),
-]
 budget = typer.Typer(
     invoke_without_command=True,
     help="The state of budgets, and their forecast. Advisory: a budget never stops traffic.",

@@ -1,0 +1,64 @@
+"""Wiring. `tokentee digest`: the last day or week on one screen, for cron and mail."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ledger.commands.options import Budgets, LedgerOption, NamesOption
+
+
+class DigestFormat(StrEnum):
+    """Output formats."""
+
+    TEXT = "text"
+    HTML = "html"
+    SLACK = "slack"
+
+
+def digest(
+    *,
+    daily: Annotated[bool, typer.Option("--daily", help="The last whole day (default).")] = False,
+    weekly: Annotated[
+        bool, typer.Option("--weekly", help="The last whole week, Monday to Sunday.")
+    ] = False,
+    form: Annotated[
+        DigestFormat,
+        typer.Option("--format", "-f", help="slack: JSON for an incoming webhook."),
+    ] = DigestFormat.TEXT,
+    budgets: Budgets = None,
+    names: NamesOption = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """What was spent, what is wrong, and who spent it: yesterday, or last week, UTC.
+
+    The figures are those of `report` and of the page. In a crontab:
+    5 0 * * 1 tokentee digest --weekly | mail -s "LLM costs" team@example.com
+    """
+    from ledger.budgets import files
+    from ledger.figures.queries import existing_ledger
+    from ledger.model.errors import WrongCallError
+    from ledger.pages import digest as made
+    from ledger.pages import spools
+    from ledger.pages.period import DAY
+    from ledger.settings import names_file
+
+    if daily and weekly:
+        raise WrongCallError("--daily or --weekly, not both")
+    period = made.last_whole(datetime.now(UTC), made.WEEK if weekly else DAY)
+    with existing_ledger(ledger) as engine:
+        found = made.digest(
+            engine,
+            period,
+            names=names_file.load(names),
+            budgets=files.load(budgets),
+            shipping=spools.shipping_to(engine.url),
+        )
+    if form is DigestFormat.SLACK:
+        text = json.dumps(made.as_slack(found), ensure_ascii=False) + "\n"
+    else:
+        text = made.as_html(found) if form is DigestFormat.HTML else made.as_text(found)
+    sys.stdout.write(text)

@@ -1,0 +1,106 @@
+"""The digest: the report's figures over whole days, in three formats, harmless whatever names say."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from typer.testing import CliRunner
+
+from addon.cli import application
+from ledger.budgets.budgets import read
+from ledger.figures.queries import report
+from ledger.pages import digest, figures
+from ledger.pages.period import DAY, Period
+from ledger.pages.sections import Question, overview
+from ledger.store import db
+from ledger.store.scope import Scope
+from tests.ledger.pages.conftest import NOW
+from tests.ledger.pages.test_budgets import BUDGETS
+from tests.ledger.pages.test_html_file import Elements, hostile_ledger
+
+
+@pytest.mark.parametrize(
+    ("now", "length", "since", "until"),
+    [
+        (datetime(2026, 11, 23, tzinfo=UTC), digest.WEEK, "2026-11-16", "2026-11-23"),  # a Monday
+        (datetime(2026, 11, 22, 23, 59, tzinfo=UTC), digest.WEEK, "2026-11-09", "2026-11-16"),
+        (datetime(2026, 3, 1, 0, 0, 1, tzinfo=UTC), DAY, "2026-02-28", "2026-03-01"),
+        (datetime.fromisoformat("2026-11-23T00:30:00+01:00"), DAY, "2026-11-21", "2026-11-22"),
+    ],
+)
+def test_only_whole_days_and_weeks(now, length, since, until):
+    period = digest.last_whole(now, length)
+    assert (f"{period.since:%Y-%m-%d}", f"{period.until:%Y-%m-%d}") == (since, until)
+
+
+@pytest.mark.large
+def test_every_format_has_the_figures_of_the_report(weeks):
+    period = digest.last_whole(NOW, digest.WEEK)
+    found = digest.digest(weeks, period, budgets=BUDGETS)
+    total = report(weeks, ["model"], Scope(since=period.since, until=period.until)).total.figures
+    text, html, slack = digest.as_text(found), digest.as_html(found), digest.as_slack(found)
+    said = "\n".join(block["text"]["text"] for block in slack["blocks"])
+    for shown in (text, Elements(html).text, said):
+        assert figures.money(total.cost_picousd, is_lower_bound=total.without_price > 0) in shown
+        assert figures.requests(total.requests) in shown.replace("\n", " ")
+        assert "Budget tight is over" in shown.replace("\n", " ")
+    assert max(map(cell_len, text.splitlines())) <= digest.COLUMNS
+    assert "<script" not in html
+    assert {tag for tag, _ in Elements(html).tags} & {"link", "img", "script", "iframe"} == set()
+
+
+@pytest.mark.large
+def test_hostile_names_are_harmless(new_sqlite):
+    engine = db.ensure(new_sqlite())
+    hostile_ledger(engine)
+    budgets, _ = read(
+        '[[budget]]\nname = "<!channel> \u202e<b>&'
+        + "x" * 300
+        + '"\nusd = 0.000001\nperiod = "month"'
+    )
+    for length in (DAY, digest.WEEK):
+        end = NOW + timedelta(days=1)
+        period = Period(since=end - 60 * length, until=end, now=end)
+        found = digest.digest(engine, period, budgets=budgets)
+        text, html, slack = digest.as_text(found), digest.as_html(found), digest.as_slack(found)
+        assert max(map(cell_len, text.splitlines())) <= digest.COLUMNS
+        for shown in (text, html, json.dumps(slack, ensure_ascii=False)):
+            assert "\u202e" not in shown
+        assert "<b>&" not in html
+        assert "<!channel>" not in json.dumps(slack)
+    engine.dispose()
+
+
+@given(st.text(max_size=2_000).map(lambda text: text * 3))
+def test_a_block_is_no_longer_than_slack_takes(text):
+    written = digest._of_slack(text)
+    assert len(written) <= digest.BLOCK_LENGTH_MAX
+    assert not {"<", ">"} & set(written)
+    for piece in written.split("&")[1:]:
+        assert piece.startswith(("amp;", "lt;", "gt;"))
+
+
+@pytest.mark.large
+def test_the_command(weeks_url):
+    runner = CliRunner(env={"TOKENTEE_LEDGER": weeks_url})
+    for words, begins in (
+        ([], "Tokentee: "),
+        (["--weekly"], "Tokentee: "),
+        (["--format", "html"], "<!doctype html>"),
+        (["--daily", "-f", "slack"], '{"text": "Tokentee: '),
+    ):
+        done = runner.invoke(application(), ["digest", *words])
+        assert done.exit_code == 0, done.exception
+        assert done.stdout.startswith(begins)
+    refused = runner.invoke(application(), ["digest", "--daily", "--weekly"])
+    assert "not both" in str(refused.exception)
+
+
+def test_its_warnings_are_the_pages(weeks):
+    period = digest.last_whole(NOW, digest.WEEK)
+    found = digest.digest(weeks, period)
+    question = Question(period=period)
+    assert found.problems == overview(weeks, question).problems
