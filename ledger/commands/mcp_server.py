@@ -157,20 +157,16 @@ class Answers:
 
 def server_of(answers: Answers) -> Any:
     """The server with its tools; a LedgerError is the tool's error."""
-    from importlib.metadata import version
-
-    from mcp.server.mcpserver import MCPServer
+    from mcp.server.fastmcp import FastMCP
     from mcp.types import ToolAnnotations
 
-    server = MCPServer(
-        "tokentee", instructions=INSTRUCTIONS, version=version("tokentee"), log_level="WARNING"
-    )
+    server = FastMCP("tokentee", instructions=INSTRUCTIONS, log_level="WARNING")
     tools = (
         answers.report, answers.requests, answers.explain, answers.limits, answers.cache,
         answers.budgets,
     )  # fmt: skip
     for tool in tools:
-        server.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))(
+        server.tool(annotations=ToolAnnotations(readOnlyHint=True, openWorldHint=False))(
             _said(tool)
         )
     return server
@@ -179,7 +175,7 @@ def server_of(answers: Answers) -> Any:
 def _said(tool: Callable[..., str]) -> Callable[..., str]:
     import functools
 
-    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.server.fastmcp.exceptions import ToolError
 
     from ledger.model.errors import LedgerError
     from ledger.pages.live.reading import deadline

@@ -3,9 +3,10 @@
 import asyncio
 import json
 import sys
+from datetime import timedelta
 
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import ClientSession, StdioServerParameters, stdio_client
 
 from ledger.commands import mcp_server
 from ledger.commands.mcp_server import ANSWER_BYTES_MAX, ROWS_MAX, bounded
@@ -23,11 +24,15 @@ def asked(url, *questions):
     )
 
     async def ask():
-        async with Client(server, read_timeout_seconds=60) as client:
+        async with (
+            stdio_client(server) as (read, write),
+            ClientSession(read, write, read_timeout_seconds=timedelta(seconds=60)) as client,
+        ):
+            await client.initialize()
             listed = await client.list_tools()
             tools = {tool.name: tool for tool in listed.tools}
             found = [await client.call_tool(name, words) for name, words in questions]
-        return tools, [(str(one.content[0].text), bool(one.is_error)) for one in found]  # type: ignore[union-attr]
+        return tools, [(str(one.content[0].text), bool(one.isError)) for one in found]  # type: ignore[union-attr]
 
     return asyncio.run(ask())
 
@@ -48,7 +53,7 @@ def test_every_tool_answers_with_the_figures_of_its_command(run, ledger):
         ("requests", {"kinds": ["all"]}),
     )
     assert set(tools) == TOOLS
-    assert all(tool.annotations.read_only_hint for tool in tools.values())
+    assert all(tool.annotations.readOnlyHint for tool in tools.values())
     assert all(tool.description for tool in tools.values())
     texts = [text for text, is_error in answers[:6] if not is_error]
     assert len(texts) == 6
@@ -74,7 +79,7 @@ def test_an_answer_is_bounded_and_says_what_is_left_out():
 
 
 def test_without_its_package_it_says_which_extra():
-    missing = ModuleNotFoundError(name="mcp.server.mcpserver")
+    missing = ModuleNotFoundError(name="mcp.server.fastmcp")
     assert "tokentee[mcp]" in str(missing_extra(missing))
 
 
