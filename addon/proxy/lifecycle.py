@@ -58,6 +58,8 @@ TELEMETRY_SECONDS_MAX = 1.0
 """How long telemetry may take to export its remaining data."""
 CLOSE_SECONDS_MAX = 4.0
 """How long the writer may take to write its queue."""
+ANSWERED_SECONDS = 1.0
+"""How often it is written down which exchanges are answered; `tokentee top` looks every 2 s."""
 
 
 class Leaving(Traffic):
@@ -151,7 +153,25 @@ def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running
             [each for each in logging.getLogger().handlers if isinstance(each, MitmLogHandler)]
         )
     set_captures(running, node=node)
+    running.telling = asyncio_utils.create_task(
+        _tell_what_is_answered(running), name="tokentee: answered", keep_ref=True
+    )
     return running
+
+
+async def _tell_what_is_answered(running: Running) -> None:
+    """Let `tokentee top` see which exchanges have an answer that has begun."""
+    told: set[str] = set()
+    while True:
+        await asyncio.sleep(ANSWERED_SECONDS)
+        answered = {
+            live.exchange.opened.id
+            for live in running.live.values()
+            if live.exchange.status is not None
+        }
+        if answered != told:
+            await asyncio.to_thread(running.ledger.note_answered, answered)
+            told = answered
 
 
 def _commit_callback(
@@ -202,6 +222,8 @@ def abandon(running: Running) -> None:
 
 def give_back(running: Running) -> None:
     """Leave mitmproxy as it was."""
+    if running.telling is not None:
+        running.telling.cancel()
     while running.undo:
         running.undo.pop()()
 

@@ -17,6 +17,7 @@ makes a row, and only of an exchange that is not committing yet, so it is settle
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -119,6 +120,8 @@ class Running:
     """Mechanisms that are in, where the process is ours."""
     undo: list[Callable[[], None]] = field(default_factory=list)
     """What gives mitmproxy back as it was, the last first."""
+    telling: asyncio.Task[None] | None = None
+    """Writes down what is answered, for `tokentee top`."""
     changed_options: str = ""
     """Words for the start line on what was changed in mitmproxy's options."""
     is_over: bool = False

@@ -8,5 +8,5 @@
     activity     running requests, and today's cost
 
 In: a ledger, a scope, the words to group by. Out: figures as values.
-Uses: model, pricing, settings, store, store.engines, store.schema, text.
+Uses: model, pricing, settings, store, store.engines, store.processes, store.schema, text.
 """

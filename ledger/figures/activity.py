@@ -10,6 +10,8 @@ from sqlalchemy.engine import Connection, Engine
 from ledger.figures.figures import Figures, Key
 from ledger.figures.limits import Limit, limits
 from ledger.figures.queries import groups_of
+from ledger.store.engines.urls import file_of
+from ledger.store.processes import nodes
 from ledger.store.requests_view import requests
 from ledger.store.scope import Scope, snapshot
 from ledger.store.tables import exchanges
@@ -33,7 +35,8 @@ class Running:
     model: str | None
     provider: str
     session: str | None
-    has_first_token: bool
+    is_answered: bool | None
+    """Whether upstream's answer has begun; None where the proxy is on another machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,18 +94,20 @@ def _running(connection: Connection, now: datetime) -> tuple[tuple[Running, ...]
         e.opened_at >= now - timedelta(hours=RUNNING_HOURS_MAX),
     )
     rows = connection.execute(
-        sa.select(e.opened_at, e.request_model, e.provider, e.session_id, e.first_token_at)
+        sa.select(e.id, e.node, e.opened_at, e.request_model, e.provider, e.session_id)
         .where(*is_running)
         .order_by(e.opened_at.desc())
         .limit(RUNNING_MAX)
-    )
+    ).all()
+    file = file_of(connection.engine.url)
+    answered = nodes.answered(file, {row.node for row in rows if row.node}) if file else set()
     running = tuple(
         Running(
             opened_at=row.opened_at,
             model=row.request_model,
             provider=row.provider,
             session=row.session_id,
-            has_first_token=row.first_token_at is not None,
+            is_answered=row.id in answered if file else None,
         )
         for row in rows
     )

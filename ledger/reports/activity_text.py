@@ -120,7 +120,7 @@ def _running_table(activity: Activity) -> Table:
 
 
 def _running_row(each: Running, now: datetime) -> tuple[str, str, str, str, str]:
-    state = "answering" if each.has_first_token else "waiting"
+    state = {True: "answering", False: "waiting", None: "running"}[each.is_answered]
     return each.model or NONE, each.provider, each.session or NONE, _for(each, now), state
 
 

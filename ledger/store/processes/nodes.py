@@ -2,7 +2,8 @@
 
 Each one holds a lock on a file of its own beside the ledger. The system releases the lock when the
 process ends for any reason, so a lock that can be taken belongs to a dead process. This needs no
-process ids, which are reused and mean nothing between two containers on one volume.
+process ids, which are reused and mean nothing between two containers on one volume. In the file
+stand the exchanges that upstream is answering: what is shown for seconds needs no commit.
 """
 
 import contextlib
@@ -10,7 +11,12 @@ import hashlib
 import os
 import secrets
 import sys
+import threading
+from collections.abc import Iterable
 from pathlib import Path
+
+ANSWERED_MAX = 1_000
+"""Ids in a file, of 64 characters at most."""
 
 
 class Claim:
@@ -20,6 +26,7 @@ class Claim:
         self.node = node
         """The node's name: made unique if another process has the same."""
         self._file: int | None = None
+        self._lock = threading.Lock()
         while self._file is None:
             self._path = _lock_path(ledger, self.node)
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -28,16 +35,34 @@ class Claim:
             if self._file is None:
                 self.node = f"{node}/{secrets.token_hex(4)}"
 
+    def note_answered(self, ids: Iterable[str]) -> None:
+        """Write which exchanges upstream is answering, in place of the last ones."""
+        data = "\n".join(sorted(ids)[:ANSWERED_MAX]).encode()
+        with self._lock, contextlib.suppress(OSError):
+            if self._file is not None:
+                os.ftruncate(self._file, 0)
+                os.pwrite(self._file, data, 0)
+
     def release(self) -> None:
         """Mark the node as ended in good order; idempotent."""
-        if self._file is None:
-            return
-        # Removed before it is closed: otherwise another process could take the lock and we would
-        # remove its file.
-        with contextlib.suppress(OSError):
-            self._path.unlink()
-        os.close(self._file)
-        self._file = None
+        with self._lock:
+            if self._file is None:
+                return
+            # Removed before it is closed: otherwise another process could take the lock and we
+            # would remove its file.
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+            os.close(self._file)
+            self._file = None
+
+
+def answered(ledger: Path, nodes: Iterable[str]) -> set[str]:
+    """The exchanges of these nodes that upstream was answering when they last wrote it down."""
+    found: set[str] = set()
+    for node in nodes:
+        with contextlib.suppress(OSError), _lock_path(ledger, node).open("rb") as file:
+            found.update(file.read(ANSWERED_MAX * 65).decode("utf-8", "replace").split("\n"))
+    return found
 
 
 def is_alive(ledger: Path, node: str) -> bool:

@@ -22,7 +22,7 @@ Promises, also when the disk fails (`trouble.py`):
 import contextlib
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -137,6 +137,11 @@ class Ledger:
             receipt.error = refusal
             self._trouble.count_dropped(1, refusal)
         return receipt
+
+    def note_answered(self, ids: Iterable[str]) -> None:
+        """Tell readers which exchanges upstream is answering. It writes a file: not for an event
+        loop."""
+        self._claim.note_answered(ids)
 
     def learn(self, lesson: Learned) -> None:
         """Store a lesson about an upstream."""

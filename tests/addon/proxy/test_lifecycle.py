@@ -68,7 +68,9 @@ def test_what_is_wrong_at_the_end_is_one_warning(caplog, found, said):
     ledger = SimpleNamespace(close=closed.append, health=lambda: found)
     with caplog.at_level(logging.WARNING):
         asyncio.run(
-            lifecycle.close(running_of(captures=None, ledger=ledger, watching=None, undo=[]))
+            lifecycle.close(
+                running_of(captures=None, ledger=ledger, watching=None, undo=[], telling=None)
+            )
         )
     assert closed == [lifecycle.CLOSE_SECONDS_MAX]
     assert caplog.messages == said
@@ -79,7 +81,7 @@ def test_captures_that_were_not_written_are_in_the_warning_at_the_end(caplog):
     captures = SimpleNamespace(
         close=lambda _: None, problems=lambda: ("2 captures were not written",)
     )
-    running = running_of(captures=captures, ledger=ledger, watching=None, undo=[])
+    running = running_of(captures=captures, ledger=ledger, watching=None, undo=[], telling=None)
     with caplog.at_level(logging.WARNING):
         asyncio.run(lifecycle.close(running))
     assert caplog.messages == [

@@ -76,7 +76,7 @@ def activity(running=2, **more):
                     model=f"claude-haiku-4-5-2025100{number}",
                     provider="anthropic",
                     session=f"session-{number}" if number else None,
-                    has_first_token=not number,
+                    is_answered=not number,
                 )
                 for number in range(running)
             ),

@@ -69,3 +69,20 @@ def test_a_turn_is_one_holders(tmp_path):
     again = nodes.take_turn(path)
     assert again is not None
     os.close(again)
+
+
+def test_what_is_answered_can_be_read_while_the_node_lives(ledger):
+    claim, other = nodes.Claim(ledger, "n"), nodes.Claim(ledger, "m")
+    claim.note_answered(["a", "b"])
+    other.note_answered(["c"])
+    assert nodes.answered(ledger, ["n", "m", "never"]) == {"a", "b", "c"}
+    assert nodes.answered(ledger, ["n"]) == {"a", "b"}
+    claim.note_answered(["b"])
+    assert nodes.answered(ledger, ["n"]) == {"b"}
+    assert nodes.is_alive(ledger, "n")
+    claim.note_answered(f"{number:064}" for number in range(2 * nodes.ANSWERED_MAX))
+    assert len(nodes.answered(ledger, ["n"])) == nodes.ANSWERED_MAX
+    claim.release()
+    claim.note_answered(["d"])  # late, by another thread
+    assert nodes.answered(ledger, ["n"]) == set()
+    other.release()
