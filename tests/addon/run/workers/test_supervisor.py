@@ -21,7 +21,7 @@ from addon.run.workers import worker_process
 from addon.run.workers.log import Log
 from addon.run.workers.supervisor import Supervisor, run_workers
 from addon.run.workers.worker_process import ending_of
-from ledger.model.errors import WrongCallError
+from ledger.model.errors import LedgerError, WrongCallError
 from tests.proxy.test_telemetry import free_port
 
 pytestmark = pytest.mark.process
@@ -253,9 +253,7 @@ def test_a_terminal_that_closes_stops_all(played: Played):
     assert played.run(play) == 0
 
 
-def test_an_address_that_is_taken_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_an_address_that_is_taken_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     import socket
 
     with socket.socket() as taken:
@@ -263,9 +261,9 @@ def test_an_address_that_is_taken_is_one_line(
         taken.listen()
         port = taken.getsockname()[1]
         words = ["--set", f"confdir={tmp_path}", "--listen", f"127.0.0.1:{port}"]
-        assert run_workers(2, lambda: parse(words)) == 1
-    expected = f"tokentee: cannot listen on 127.0.0.1:{port}: Address already in use\n"
-    assert capsys.readouterr().err == expected
+        expected = f"cannot listen on 127.0.0.1:{port}: Address already in use; name another with"
+        with pytest.raises(LedgerError, match=expected):
+            run_workers(2, lambda: parse(words))
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(WrongCallError, match="does not work on Windows"):
         run_workers(2, lambda: parse(words))
