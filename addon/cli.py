@@ -28,7 +28,7 @@ COMMANDS = (
         name="demo",
         module="addon.commands.demo",
         attribute="demo_command",
-        summary="Play five gateways through a real proxy on this machine",
+        summary="An agent, a team, a bill: through a real proxy, here",
     ),
     *ledger_cli.COMMANDS,
     Command(

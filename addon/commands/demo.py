@@ -1,10 +1,21 @@
 """Wiring. `tokentee demo`."""
 
+from typing import Annotated
+
 import typer
 
 
-def demo_command() -> None:
-    """Play five gateways through a real mitmdump on this machine, and print the ledger."""
-    from addon.demo.play import demo
+def demo_command(
+    *,
+    seeds: Annotated[
+        bool, typer.Option("--seeds", help="Five gateways instead, in all their ways to answer.")
+    ] = False,
+) -> None:
+    """An agent, a team and a bill: what a client saw, and what the ledger has.
 
-    raise typer.Exit(demo())
+    A real recording proxy on this machine, in front of fake providers; without network or key. The
+    ledger stays in a folder of its own, which is named at the end.
+    """
+    from addon.demo import play, story
+
+    raise typer.Exit(play.demo(play.seeds if seeds else story.story))

@@ -12,6 +12,7 @@ Edge:
     show      prints them
 Wiring:
     play      runs everything in order; compares the ledger with the bytes that upstream sent
+    story     an agent, its team and the bill, on one screen: what the command shows by default
 
 In: nothing. Out: a report on stdout, and whether every figure was right.
 Uses: of the ledger: figures, model, reports, store.

@@ -10,12 +10,19 @@ from addon.demo.upstream import SCENE_HEADER
 ANSWER_SECONDS_MAX = 30
 SESSION_HEADER = "x-tokentee-session"
 """Attributes the request; the proxy removes it before the request goes upstream."""
+TAG_HEADER = "x-tokentee-tag"
 SDK_HEADERS = {
     "openai": {"authorization": "Bearer sk-demo-0000", "user-agent": "OpenAI/Python 2.8.0"},
     "anthropic": {
         "x-api-key": "sk-ant-demo-0000",
         "anthropic-version": "2023-06-01",
         "user-agent": "Anthropic/Python 1.0.0",
+    },
+    "claude-plan": {
+        "authorization": "Bearer sk-ant-oat01-demo-0000",
+        "anthropic-beta": "oauth-2025-04-20",
+        "anthropic-version": "2023-06-01",
+        "user-agent": "claude-cli/2.1.0 (external, cli)",
     },
     "google-genai": {
         "x-goog-api-key": "demo-0000",
@@ -51,6 +58,7 @@ def _request(scene: Scene) -> bytes:
         "content-type": "application/json",
         **SDK_HEADERS[scene.sdk],
         SESSION_HEADER: scene.title,
+        TAG_HEADER: "team=search",
         SCENE_HEADER: scene.title,
         "content-length": str(len(body)),
         "connection": "close",

@@ -5,7 +5,7 @@ import contextlib
 import shutil
 import signal
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -20,25 +20,29 @@ from ledger.store.db import disposing, open_engine
 from ledger.store.scope import Scope
 
 
-def demo() -> int:
-    """Run the demo; the exit code: 0 if the ledger agrees with upstream, 1 if not."""
+def demo(show_all: Callable[[Path], int]) -> int:
+    """Run a demo; the exit code: 0 if the ledger agrees with upstream, 1 if not."""
     # Everything is in one folder of its own; the user can query the ledger in it.
     folder = Path(tempfile.mkdtemp(prefix="tokentee-demo-"))
-    ledger = folder / "ledger.db"
-    scenes = (*gateways.scenes(), *chuizi.scenes())
     try:
-        bodies = asyncio.run(_play(scenes, ledger))
+        return show_all(folder / "ledger.db")
     except BaseException as ended:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(ended, asyncio.CancelledError):
             return 128 + signal.SIGTERM
         raise
+
+
+def seeds(ledger: Path) -> int:
+    """Five gateways, each as it answers; the exit code."""
+    scenes = (*gateways.scenes(), *chuizi.scenes())
+    bodies = asyncio.run(play_all(scenes, ledger))
     found = rows.read(ledger)
     out = show.console()
     print_table(show.requests(found), out)
     for note in show.notes(found):
         out.print(wrapped(note, out.width), markup=False)
-    _report(ledger, out)
+    print_report(ledger, out, "provider")
     out.print(f"\nThe ledger: {ledger}\nTwo questions to ask it:")
     for query in show.queries(ledger):
         out.print(f"  {query}", soft_wrap=True, markup=False)
@@ -51,17 +55,17 @@ def demo() -> int:
     return 0
 
 
-def _report(ledger: Path, out: Console) -> None:
-    """The output of `tokentee report --by provider` for the same ledger."""
+def print_report(ledger: Path, out: Console, by: str) -> None:
+    """The output of `tokentee report --by …` for the same ledger."""
     with disposing(open_engine(f"sqlite:///{ledger}")) as engine:
-        found = queries.report(engine, ["provider"], Scope())
+        found = queries.report(engine, by.split(","), Scope())
     out.print()
-    print_table(report_tables.screen(found), out, "tokentee report --by provider")
+    print_table(report_tables.screen(found), out, f"tokentee report --by {by}")
     for note in report_tables.notes(found):
         out.print(wrapped(note, out.width), markup=False)
 
 
-async def _play(scenes: Sequence[Scene], ledger: Path) -> dict[str, bytes]:
+async def play_all(scenes: Sequence[Scene], ledger: Path) -> dict[str, bytes]:
     """The body that each scene's client received, by title. Afterwards the ledger is complete."""
     task = asyncio.current_task()
     assert task is not None
@@ -76,7 +80,7 @@ async def _play(scenes: Sequence[Scene], ledger: Path) -> dict[str, bytes]:
             provider: await running.enter_async_context(upstream.serving(by_title))
             for provider in providers
         }
-        progress.print("Starting mitmdump -s addon/tee.py in front of five local systems …")
+        progress.print("Starting mitmdump -s addon/tee.py in front of local systems …")
         confdir = running.enter_context(tempfile.TemporaryDirectory(prefix="tokentee-mitmproxy-"))
         ports = await running.enter_async_context(proxy.recording(ledger, Path(confdir), upstreams))
         bodies = {}

@@ -22,6 +22,7 @@ class Row:
     cost_picousd: int | None
     cost_state: str | None
     """`priced`, `unpriced`, `partial`, `reported`; None if there is nothing to price."""
+    billing: str = "unknown"
 
 
 def read(ledger: Path) -> list[Row]:
@@ -43,6 +44,7 @@ def _row(row: sqlite3.Row) -> Row:
         session_id=row["session_id"],
         provider=row["provider"],
         figures=Figures(**values),
+        billing=row["billing"],
         cost_picousd=row["cost_picousd"]
         if row["estimated_cost_picousd"] is None
         else row["estimated_cost_picousd"],

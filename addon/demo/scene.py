@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 DONE = b"data: [DONE]\n\n"
@@ -40,6 +40,7 @@ class Answer:
     """The same for a request with `stream_options.include_usage`; None: it makes no difference."""
     status: int = 200
     content_type: str = "text/event-stream"
+    headers: Mapping[str, str] = field(default_factory=dict)
     is_closed_after: bool = False
     """The close of the connection ends the body."""
     is_cut: bool = False
@@ -56,7 +57,7 @@ class Scene:
     provider: str
     path: str
     sdk: str
-    """`openai`, `anthropic` or `google-genai`: whose headers the request carries."""
+    """`openai`, `anthropic`, `claude-plan` or `google-genai`: whose headers the request carries."""
     body: Mapping[str, Any]
     answer: Answer
     figures: Figures

@@ -37,12 +37,17 @@ _COLUMNS = (
 """Columns of the table of requests. At 80 columns the seven most important stay."""
 
 
-def console() -> Console:
-    """Standard output, for people."""
+def console(width: int = WIDTH_COLUMNS_MIN) -> Console:
+    """Standard output, for people; at least so wide where it is no terminal."""
     found = Console(highlight=False)
     if not found.is_terminal:
-        found = Console(highlight=False, width=max(found.width, WIDTH_COLUMNS_MIN))
+        found = Console(highlight=False, width=max(found.width, width))
     return found
+
+
+def tokens(row: Row) -> tuple[Cell, Cell]:
+    """Input and output."""
+    return _tokens(row, "input_tokens"), _tokens(row, "output_tokens")
 
 
 def requests(rows: Sequence[Row]) -> Table:
@@ -90,7 +95,7 @@ def _cells(row: Row) -> tuple[Cell, ...]:
             if column.name.endswith("_tokens") and column.name != "reasoning_tokens"
         ),
         _tokens(row, "reasoning_tokens"),
-        _cost(row),
+        cost(row),
         _outcome(row),
     )
 
@@ -107,8 +112,9 @@ def _outcome(row: Row) -> str:
     return f"{figures.outcome}: {reason}" if reason else figures.outcome
 
 
-def _cost(row: Row) -> Cell:
+def cost(row: Row) -> Cell:
+    """The cost, marked if it is an estimate; else why there is none."""
     if row.cost_picousd is None:
-        return row.cost_state
+        return row.billing if row.billing in ("plan", "free") else row.cost_state
     mark = "~" if row.figures.usage_source == "estimated" else ""
     return Amount(picousd=row.cost_picousd, mark=mark)

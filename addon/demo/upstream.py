@@ -56,6 +56,7 @@ async def _send(answer: Answer, body: Mapping[str, Any], writer: asyncio.StreamW
     pieces = pieces_for(answer, is_asked=options.get("include_usage") is True)
     writer.write(
         f"HTTP/1.1 {answer.status} Demo\r\ncontent-type: {answer.content_type}\r\n".encode()
+        + b"".join(f"{name}: {value}\r\n".encode() for name, value in answer.headers.items())
     )
     if answer.is_closed_after:
         writer.write(b"connection: close\r\n\r\n")

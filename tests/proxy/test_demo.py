@@ -18,10 +18,10 @@ pytestmark = pytest.mark.proxy
 TOKENTEE = [sys.executable, "-c", "from addon.cli import main; main()"]
 
 
-def start_demo(folder: Path) -> subprocess.Popen[str]:
+def start_demo(folder: Path, *words: str) -> subprocess.Popen[str]:
     """In a process group of its own, so that what is left of it can be seen."""
     return subprocess.Popen(
-        [*TOKENTEE, "demo"],
+        [*TOKENTEE, "demo", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -39,8 +39,37 @@ def is_gone(group: int) -> bool:
     return False
 
 
-def test_the_demo(tmp_path: Path) -> None:
+def test_the_demo_is_one_story_on_one_screen(tmp_path: Path) -> None:
     demo = start_demo(tmp_path)
+    shown, progress = demo.communicate(timeout=100)
+    assert demo.returncode == 0, shown + progress
+    assert is_gone(demo.pid)
+    assert "WRONG" not in shown
+    lines = shown.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 100 + len(str(tmp_path))
+    (ledger,) = set(re.findall(r"sqlite:///(\S+)", shown))
+    found = {row["response_id"]: row for row in rows.query(Path(ledger), "SELECT * FROM requests")}
+    assert found["chatcmpl-one"]["usage_stripped"]
+    assert found["chatcmpl-one"]["input_tokens"] == 1_850
+    assert found["msg_two"]["cache_read_tokens"] == 11_904
+    assert found["chatcmpl-left"]["usage_source"] == "estimated"
+    assert found[None]["http_status"] == 429
+    assert found[None]["retry_after_ms"] == 20_000
+    assert (found["msg_five"]["billing"], found["msg_five"]["cost_picousd"]) == ("plan", None)
+    assert f"{found['msg_two']['cost_picousd'] / 10**12:.6f}" in shown
+    (limit,) = rows.query(Path(ledger), "SELECT used_ppm FROM quotas")
+    assert limit["used_ppm"] == 420_000
+    commands = re.findall(r"^  (tokentee .+)$", shown, re.MULTILINE)
+    assert len(commands) == 5
+    asked = subprocess.run(
+        [*TOKENTEE, *shlex.split(commands[1])[1:]], capture_output=True, text=True, check=True
+    )
+    assert len(asked.stdout.splitlines()) >= 5 + 3
+
+
+def test_the_seeds(tmp_path: Path) -> None:
+    demo = start_demo(tmp_path, "--seeds")
     shown, progress = demo.communicate(timeout=100)
     assert demo.returncode == 0, shown + progress
     assert is_gone(demo.pid)
