@@ -6,15 +6,17 @@ import sys
 addons: list[object] = []
 try:
     from addon.proxy.recorder import Recorder
-except SyntaxError:
-    logging.error(  # noqa: TRY400  # a traceback would bury the one line that helps
-        "tokentee: Python %d.%d is too old for it, which needs 3.12. Run `uv run --python 3.12 "
-        "mitmdump -s addon/tee.py`.",
-        *sys.version_info[:2],
-    )
-except ImportError as missing:
+except (ImportError, SyntaxError) as missing:
     # An ERROR while mitmproxy starts ends the start with this one line and exit code 1.
-    if getattr(sys, "frozen", False):
+    if sys.version_info < (3, 12):  # noqa: UP036  # an older mitmproxy runs there, and loads this file
+        logging.error(  # noqa: TRY400  # a traceback would bury the one line that helps
+            "tokentee: Python %d.%d is too old for it, which needs 3.12. Run `uv run --python 3.12 "
+            "mitmdump -s addon/tee.py`.",
+            *sys.version_info[:2],
+        )
+    elif isinstance(missing, SyntaxError):
+        raise
+    elif getattr(sys, "frozen", False):
         logging.error(  # noqa: TRY400  # a traceback would bury the one line that helps
             "tokentee: this mitmproxy is a standalone binary, which cannot import packages. "
             "Run `uv run mitmdump -s addon/tee.py`, or install both with `pip install tokentee`."

@@ -125,6 +125,7 @@ class Mitmdump:
         code = f"from mitmproxy.tools.main import {self.tool}; {self.tool}()"
         if self.tool == "tokentee":
             code, words = "from addon.cli import main; main()", ["run", *words]
+            environment = environment | {"PYTHONPATH": str(REPOSITORY)}
         return subprocess.Popen(
             [sys.executable, "-c", code, *words],
             stdin=subprocess.DEVNULL,
@@ -133,7 +134,7 @@ class Mitmdump:
             text=True,
             errors="replace",
             cwd=self.folder,
-            env=environment | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(REPOSITORY)},
+            env=environment | {"PYTHONUNBUFFERED": "1"},
         )
 
     @property

@@ -1,13 +1,14 @@
 """Bad starts: one clear line, exit code 1, no traceback. And options that are said to be odd."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.proxy.mitmdump import REPOSITORY, Mitmdump
+from tests.proxy.mitmdump import REPOSITORY, TEE, Mitmdump
 
 pytestmark = pytest.mark.proxy
 
@@ -90,25 +91,23 @@ def test_the_standalone_binary_is_recognised(tmp_path: Path) -> None:
     assert "uv run mitmdump" in line
 
 
-def test_a_python_that_is_too_old_is_recognised(tmp_path: Path) -> None:
-    """It cannot parse our modules: an older Python is played by one that is not parsed here."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys\n"
-        "class Old:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'addon.proxy.recorder':\n"
-        "            raise SyntaxError('invalid syntax')\n"
-        "sys.meta_path.insert(0, Old())\n"
-    )
-    (line,) = start_badly(
-        Mitmdump(
-            tmp_path / "conf",
-            upstreams=[NOBODY],
-            environment={"PYTHONPATH": str(tmp_path)},
-            has_own_interpreter=True,
-        )
-    )
-    assert "needs 3.12" in line
+@pytest.mark.parametrize("error", [SyntaxError("invalid syntax"), ImportError("cannot import")])
+def test_a_python_that_is_too_old_is_recognised(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It can parse our modules or import their names, or neither."""
+
+    class Old:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "addon.proxy.recorder":
+                raise error
+
+    monkeypatch.delitem(sys.modules, "addon.proxy.recorder", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Old(), *sys.meta_path])
+    monkeypatch.setattr(sys, "version_info", (3, 11, 7, "final", 0))
+    assert runpy.run_path(str(TEE))["addons"] == []
+    (line,) = caplog.messages
+    assert "Python 3.11 is too old for it, which needs 3.12" in line
 
 
 def test_the_folder_as_a_script_does_not_start(tmp_path: Path) -> None:
