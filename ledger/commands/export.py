@@ -18,6 +18,13 @@ class ExportFormat(StrEnum):
     CSV = "csv"
 
 
+class FocusVersion(StrEnum):
+    """The versions of FOCUS."""
+
+    V1_2 = "1.2"
+    V1_4 = "1.4"
+
+
 class What(StrEnum):
     """The data sets."""
 
@@ -32,11 +39,19 @@ def export(
     ],
     *,
     what: Annotated[
-        What, typer.Option(help="requests (the view), charges (its lines), or FOCUS 1.2 billing.")
+        What, typer.Option(help="requests (the view), charges (its lines), or FOCUS billing.")
     ] = What.REQUESTS,
     format: Annotated[  # noqa: A002
         ExportFormat, typer.Option("--format", "-f")
     ] = ExportFormat.PARQUET,
+    focus_version: Annotated[
+        FocusVersion | None,
+        typer.Option(
+            metavar="1.2|1.4",
+            help="With --what focus; 1.2, the latest that the validator checks, is the default.",
+            show_default=False,
+        ),
+    ] = None,
     statement: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,14 +70,20 @@ def export(
     from ledger.exports import export as exporting
     from ledger.exports.day_files import FileFormat
     from ledger.figures.queries import existing_ledger
+    from ledger.model.errors import WrongCallError
     from ledger.reports.layout import counted
 
+    if focus_version is not None and what is not What.FOCUS:
+        raise WrongCallError("--focus-version is for --what focus")
+    name = str(what)
+    if what is What.FOCUS:
+        name = exporting.FOCUS[focus_version or FocusVersion.V1_2]
     scope = scope_of(since, until, only, names)
     with existing_ledger(ledger) as engine:
         invoices = _invoices(statement or [])
         rows = 0
         for written in exporting.export(
-            engine, what, directory, FileFormat(format), scope, invoices=invoices
+            engine, name, directory, FileFormat(format), scope, invoices=invoices
         ):
             rows += written.rows
             print_line(f"{written.path}: {counted(written.rows, 'row')}")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ NO_INVOICES: Invoices = {}
 NAMED = ("name", "team", "cost_centre")
 """Words of the names file that a FOCUS row carries."""
 
+FOCUS: Mapping[str, str] = {"1.2": "focus", "1.4": "focus-1.4"}
+"""Version -> name of the dataset."""
 IN_USD = (
     "cost_picousd",
     "estimated_cost_picousd",
@@ -137,7 +140,7 @@ def _charges(connection: Connection, scope: Scope, _: Invoices) -> Rows:
         )
 
 
-def _focus(connection: Connection, scope: Scope, invoices: Invoices) -> Rows:
+def _focus(version: str, connection: Connection, scope: Scope, invoices: Invoices) -> Rows:
     r, c = requests.c, charges.c
     is_postgresql = connection.dialect.name == "postgresql"
     hour: sa.ColumnElement[Any] = (
@@ -192,7 +195,7 @@ def _focus(connection: Connection, scope: Scope, invoices: Invoices) -> Rows:
         known["invoice_id"] = invoices.get((known["provider"], month))
         known["list_unit_picousd"] = _list_unit(published, known)
         known |= _named(scope.names, known)
-        yield known["hour"].date(), focus.row_of(known)
+        yield known["hour"].date(), focus.row_of(known, version)
 
 
 def _named(names: Names, known: Mapping[str, Any]) -> dict[str, str | None]:
@@ -267,6 +270,9 @@ DATASETS: Mapping[str, Dataset] = {
         ),
         _charges,
     ),
-    "focus": Dataset(tuple(focus.COLUMNS.items()), _focus),
+    **{
+        FOCUS[version]: Dataset(tuple(columns.items()), partial(_focus, version))
+        for version, columns in focus.VERSIONS.items()
+    },
 }
-"""Name -> dataset: the public view `requests`, the current charges, FOCUS 1.2."""
+"""Name -> dataset: the public view `requests`, the current charges, FOCUS by version."""

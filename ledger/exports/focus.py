@@ -1,9 +1,10 @@
-"""Pure. Charges as FOCUS 1.2 billing data (FinOps Open Cost and Usage Specification).
+"""Pure. Charges as Cost and Usage of FOCUS (FinOps Open Cost and Usage Specification) 1.2 or 1.4.
 
-https://focus.finops.org/focus-specification/v1-2/. One row is one line at one price within one
-hour. `BilledCost` must not be null there, and a cost of 0 would be false, so lines without a price
-are left out; the command prints how many. Facts without a column in the specification are in `x_`
-columns, after the others, which are in alphabetical order.
+https://focus.finops.org/focus-specification/v1-2/ and, of 1.4, the columns of Cost and Usage in
+https://github.com/FinOps-Open-Cost-and-Usage-Spec/FOCUS_Spec (read 2026-11-23). One row is one line
+at one price within one hour. `BilledCost` must not be null, and a cost of 0 would be false, so
+lines without a price are left out; the command prints how many. Facts without a column in the
+specification are in `x_` columns, after the others, which are in alphabetical order.
 
 The billing account is the provider; the sub account is the API key. List prices are the published
 ones and contracted prices the booked ones, so that a negotiated price shows as a saving.
@@ -72,14 +73,70 @@ COLUMNS: Mapping[str, str] = {
     "x_ServiceTier": "text",
     "x_Team": "text",
 }
-"""Column -> kind of its values."""
+"""Column -> kind of its values, of FOCUS 1.2."""
+REMOVED = ("ProviderName", "PublisherName")
+"""By FOCUS 1.4; ServiceProviderName and HostProviderName say who sells and who runs a service."""
+ADDED: Mapping[str, str] = dict.fromkeys(
+    (
+        "AllocatedMethodDetails",
+        "AllocatedMethodId",
+        "AllocatedResourceId",
+        "AllocatedResourceName",
+        "AllocatedTags",
+        "HostProviderName",
+        "InvoiceDetailId",
+        "ServiceProviderName",
+    ),
+    "text",
+)
+"""By FOCUS 1.3 and 1.4. A row is one key's own use, so none is allocated, and the statements of
+vendors name invoices, not their lines."""
+
+
+def _in_order(columns: Mapping[str, str]) -> Mapping[str, str]:
+    """Columns of the specification in alphabetical order, then the others."""
+    return dict(sorted(columns.items(), key=lambda pair: (pair[0].startswith("x_"), pair[0])))
+
+
+VERSIONS: Mapping[str, Mapping[str, str]] = {
+    "1.2": COLUMNS,
+    "1.4": _in_order({**{k: v for k, v in COLUMNS.items() if k not in REMOVED}, **ADDED}),
+}
+"""Version -> its columns."""
+DEVELOPERS = (
+    ("claude", "Anthropic", "Claude"),
+    ("gpt", "OpenAI", "GPT"),
+    ("o1", "OpenAI", "o-series"),
+    ("o3", "OpenAI", "o-series"),
+    ("o4", "OpenAI", "o-series"),
+    ("text-embedding", "OpenAI", "Embedding"),
+    ("gemini", "Google", "Gemini"),
+    ("gemma", "Google", "Gemma"),
+    ("mistral", "Mistral AI", "Mistral"),
+    ("ministral", "Mistral AI", "Mistral"),
+    ("magistral", "Mistral AI", "Mistral"),
+    ("codestral", "Mistral AI", "Mistral"),
+    ("devstral", "Mistral AI", "Mistral"),
+    ("pixtral", "Mistral AI", "Mistral"),
+    ("llama", "Meta", "Llama"),
+    ("deepseek", "DeepSeek", "DeepSeek"),
+    ("grok", "xAI", "Grok"),
+    ("qwen", "Alibaba Cloud", "Qwen"),
+    ("command", "Cohere", "Command"),
+    ("nova", "Amazon", "Nova"),
+    ("titan", "Amazon", "Titan"),
+    ("glm", "Z.ai", "GLM"),
+    ("kimi", "Moonshot AI", "Kimi"),
+)
+"""How the names of models begin, behind a vendor's or router's prefix -> developer and family."""
+_CACHED = {"cache_read": "Read", "uncached_input": "Uncached"}
 
 HOUR = timedelta(hours=1)
 MILLION = 10**6
 
 
-def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The values of `COLUMNS`, from the sums of one line at one price in one hour.
+def row_of(charge: Mapping[str, Any], version: str = "1.2") -> tuple[Any, ...]:
+    """The values of a version's columns, from the sums of one line at one price in one hour.
 
     `charge` holds the columns of the export's query, and `list_unit_picousd` (the published price
     of one unit; None: none is published, and the list price is the booked one), `invoice_id`,
@@ -102,6 +159,8 @@ def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
     sku = f"{provider}/{model}/{line}"
     # FOCUS reserves plain key names for itself; all other keys begin with x_.
     details = {"x_Model": model, "x_ServiceTier": charge["service_tier"]}
+    if version != "1.2":
+        details = {**_model_details(model, line), **details}
     values = {
         "BilledCost": cost,
         "BillingAccountId": provider,
@@ -133,6 +192,9 @@ def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
         "PricingUnit": f"{MILLION} Tokens" if is_tokens else "Units",
         "ProviderName": _ascii(provider),
         "PublisherName": _ascii(provider),
+        **dict.fromkeys(ADDED),
+        "HostProviderName": _ascii(provider),
+        "ServiceProviderName": _ascii(provider),
         "ServiceCategory": "AI and Machine Learning",
         "ServiceName": _ascii(f"{provider} {charge['operation']}"),
         "ServiceSubcategory": "Generative AI",
@@ -152,7 +214,27 @@ def row_of(charge: Mapping[str, Any]) -> tuple[Any, ...]:
         "x_ServiceTier": charge["service_tier"],
         "x_Team": charge["team"],
     }
-    return tuple(values[name] for name in COLUMNS)
+    return tuple(values[name] for name in VERSIONS[version])
+
+
+def _model_details(model: str, line: str) -> dict[str, str]:
+    """Who made the model, and which tokens are charged, as the draft of FOCUS 1.5 names them
+    (appendix "AI Model Identity", read 2026-11-23)."""
+    kind = line.rpartition(".")[2]
+    found = {"ModelId": model}
+    named = model.rpartition("/")[2].lower()
+    parts = [part for part in named.replace(":", ".").split(".") if part]
+    for begins, developer, family in DEVELOPERS:
+        if any(part.startswith(begins) for part in (named, *parts)):
+            found |= {"ModelDeveloper": developer, "ModelFamily": family}
+            break
+    if is_token_line(line):
+        is_output = kind.startswith(("output", "reasoning", "citation"))
+        found["TokenDirection"] = "Output" if is_output else "Input"
+        action = "Write" if kind.startswith("cache_write") else _CACHED.get(kind)
+        if action:
+            found["TokenCacheAction"] = action
+    return dict(sorted(found.items()))
 
 
 def _sub_account(charge: Mapping[str, Any]) -> dict[str, str | None]:

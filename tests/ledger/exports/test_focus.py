@@ -1,11 +1,12 @@
 """FOCUS 1.2 rows."""
 
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 
-from ledger.exports.focus import COLUMNS, row_of
+from ledger.exports.focus import ADDED, COLUMNS, REMOVED, VERSIONS, row_of
 
 MANDATORY = """
     BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd
@@ -128,3 +129,44 @@ def test_names_are_ascii():
     found = row(key_name="Büro …", provider="größe")
     assert (found["SubAccountName"], found["BillingAccountName"]) == ("B?ro ?", "gr??e")
     assert row(key_fingerprint="0123456789abcdef", key_hint=None)["SubAccountName"] == "01234567"
+
+
+def test_version_1_4_has_what_it_adds_and_not_what_it_removes():
+    old, new = (dict(zip(VERSIONS[each], row_of(CHARGE, each), strict=True)) for each in VERSIONS)
+    assert set(new) == (set(old) - set(REMOVED)) | set(ADDED)
+    assert new["ServiceProviderName"] == new["HostProviderName"] == old["ProviderName"]
+    assert all(new[name] is None for name in ADDED if not name.endswith("ProviderName"))
+    same = set(old) & set(new) - {"SkuPriceDetails"}
+    assert {name: new[name] for name in same} == {name: old[name] for name in same}
+    for columns in VERSIONS.values():
+        own = [name for name in columns if not name.startswith("x_")]
+        assert [*columns] == sorted(own) + sorted(set(columns) - set(own))
+    assert "ModelId" not in json.loads(old["SkuPriceDetails"])
+
+
+@pytest.mark.parametrize(
+    ("model", "line", "expected"),
+    [
+        ("gpt-4.1", "cache_read", ("OpenAI", "GPT", "Input", "Read")),
+        (
+            "anthropic/claude-sonnet-4.5",
+            "cache_write_1h",
+            ("Anthropic", "Claude", "Input", "Write"),
+        ),
+        (
+            "us.anthropic.claude-haiku-4-5-v1:0",
+            "uncached_input",
+            ("Anthropic", "Claude", "Input", "Uncached"),
+        ),
+        ("models/gemini-2.5-pro", "output", ("Google", "Gemini", "Output", None)),
+        ("advisor", "advisor.reasoning", (None, None, "Output", None)),
+        ("o3-mini", "web_search", ("OpenAI", "o-series", None, None)),
+    ],
+)
+def test_who_made_a_model_and_which_tokens_are_charged(model, line, expected):
+    charge = CHARGE | {"model": model, "line": line}
+    row = dict(zip(VERSIONS["1.4"], row_of(charge, "1.4"), strict=True))
+    details = json.loads(row["SkuPriceDetails"])
+    names = ("ModelDeveloper", "ModelFamily", "TokenDirection", "TokenCacheAction")
+    assert tuple(details.get(name) for name in names) == expected
+    assert details["ModelId"] == model
