@@ -3,11 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ledger.commands.options import LedgerOption, NamesOption, Only, Prices, Since, Until
+
+if TYPE_CHECKING:
+    from ledger.reports.layout import Cell
 
 SHOWN_MAX = 10
 """Rows of a table; JSON has all."""
@@ -89,7 +92,7 @@ def context(
     with existing_ledger(ledger) as engine:
         found = reading.context(engine, scope_of(since, until, only, names), session)
     if found.without_segments:
-        typer.echo(f"{found.without_segments} requests have no segments: left out", err=True)
+        typer.echo(f"left out: {_without_segments(found.without_segments)}", err=True)
     if form is Form.TABLE:
         total = sum(int(str(row["tokens"])) for row in found.rows) or 1
         for row in found.rows:
@@ -107,9 +110,10 @@ def context(
         )
         usd = sum(float(str(row["list_value_usd"] or 0)) for row in unused)
         typer.echo(
-            f"tools that were never called: {count}, {tokens} tokens "
-            f"and ${usd:.4f}; {tokens // found.requests} tokens and ${usd / found.requests:.6f} a "
-            f"request, ${usd * found.per_month:.2f} a month at this rate",
+            f"tools that were never called: {count}, {tokens:,} tokens "
+            f"and ${usd:.4f}; {tokens // found.requests:,} tokens and "
+            f"${usd / found.requests:.6f} a request, ${usd * found.per_month:.2f} a month at this "
+            "rate",
             err=True,
         )
 
@@ -166,10 +170,10 @@ def what_if(
     else:
         _print(rows, tuple(rows[0]), form)
     typer.echo(
-        f"recorded cached tokens: {found.recorded_cached_tokens}. Not known: how {model} counts "
+        f"recorded cached tokens: {found.recorded_cached_tokens:,}. Not known: how {model} counts "
         "tokens, what it would have answered, and when its provider drops a prefix early"
         + (
-            f"; {found.without_segments} requests have no segments: their recorded cached tokens"
+            f"; as recorded: the cached tokens of {_without_segments(found.without_segments)}"
             if found.without_segments
             else ""
         ),
@@ -177,31 +181,68 @@ def what_if(
     )
 
 
+def _without_segments(count: int) -> str:
+    from ledger.reports.layout import counted
+
+    return f"{counted(count, 'request')} without segments"
+
+
 def _print(rows: Sequence[Mapping[str, object]], columns: Sequence[str], form: Form) -> None:
     if form is Form.JSON:
         typer.echo(json.dumps(rows))
         return
-    from rich.table import Table
+    from ledger.commands.output import print_line, print_table
+    from ledger.reports.layout import Column, Table
+    from ledger.reports.progress import rest_line
 
-    from ledger.commands.output import console
-    from ledger.text.printable import printable
-
-    table = Table(*(_HEADS.get(name, name) for name in columns), box=None)
-    for row in rows[:SHOWN_MAX]:
-        table.add_row(*(printable(_cell(row[name])) for name in columns))
-    console().print(table)
+    if not rows:
+        print_line("nothing found")
+        return
+    shown = rows[:SHOWN_MAX]
+    table = Table(
+        columns=tuple(
+            Column(
+                name=name,
+                heading=_HEADS.get(name, name.capitalize()),
+                is_number=name.endswith("_usd") or name in _NUMBERS,
+                drop=_DROPPED.get(name, 0),
+            )
+            for name in columns
+        ),
+        rows=tuple(tuple(_cell(name, row[name]) for name in columns) for row in shown),
+    )
+    if left_out := print_table(table):
+        print_line(f"no room for {', '.join(left_out)}; a wider terminal or -f json has them")
+    if rest := rest_line(len(rows), len(shown)):
+        print_line(rest)
 
 
 _HEADS = {
-    "list_value_usd": "list $",
-    "recorded_list_value_usd": "recorded $",
-    "cached_tokens": "cached",
-    "first_at": "first",
-    "last_at": "last",
+    "list_value_usd": "List value",
+    "recorded_list_value_usd": "Recorded",
+    "cached_tokens": "Cached",
+    "first_at": "First",
+    "last_at": "Last",
 }
+_NUMBERS = ("requests", "tokens", "bytes", "share", "calls", "cached_tokens", "unpriced")
+_DROPPED = {
+    "example": 6,
+    "first_at": 5,
+    "bytes": 4,
+    "last_at": 3,
+    "agent": 2,
+    "calls": 1,
+    "cached_tokens": 1,
+}
+"""Columns that a narrow screen drops: the highest number first."""
+_MINUTE = len("2026-11-23 18:20")
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.4f}"
-    return "" if value is None else str(value)
+def _cell(name: str, value: object) -> "Cell":
+    from ledger.reports.layout import Amount
+
+    if name.endswith("_usd") and isinstance(value, float):
+        return Amount(picousd=round(value * 10**12))
+    if name.endswith("_at"):
+        return str(value)[:_MINUTE].replace("T", " ")
+    return value if isinstance(value, int | None) else str(value)

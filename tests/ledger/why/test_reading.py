@@ -93,6 +93,27 @@ def test_a_command_prints_the_causes(url):
     assert [list(row) for row in by_model] == [["model", *ROW]]
     none = run(why.cache, "--ledger", url, "--session", "another", "-f", "json")
     assert json.loads(none.stdout) == []
+    assert "nothing found" in run(why.cache, "--ledger", url, "--session", "another").stderr
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize(
+    ("command", "words", "heading"),
+    [
+        (why.cache, [], "Reason"),
+        (why.context, [], "Session"),
+        (why.what_if, ["--model", "gpt-5"], "Model"),
+    ],
+)
+def test_a_table_has_whole_words_at_every_width(
+    url, monkeypatch, command: Any, words: list[str], heading: str, width: int
+):
+    monkeypatch.setenv("COLUMNS", str(width))
+    found = run(command, "--ledger", url, *words)
+    lines = found.stdout.splitlines()
+    assert lines[0].startswith(heading)
+    assert "…" not in lines[0]
+    assert max(map(len, lines)) <= width
 
 
 def test_a_command_prints_what_fills_the_input(url):
@@ -112,10 +133,10 @@ def test_a_command_prints_what_fills_the_input(url):
         ).scalar_one()
     assert sum(row["tokens"] for row in rows) == tokens
     assert sum(row["list_value_usd"] for row in rows) == pytest.approx(charged / 10**12)
-    assert "1 requests have no segments" in result.stderr
+    assert "1 request without segments" in result.stderr
     table = run(why.context, "--ledger", url, "--session", "s")
     assert "tools that were never called" in table.stderr
-    assert "share" in table.stdout
+    assert "Share" in table.stdout
 
 
 def test_a_command_prints_what_another_model_would_have_cost(url):
@@ -148,7 +169,7 @@ def test_a_command_prints_what_another_model_would_have_cost(url):
         assert on["cached_tokens"] > 0
     assert what_if("no-such-model")["list_value_usd"] is None
     assert what_if("no-such-model")["unpriced"] == 5
-    assert "recorded $" in run(why.what_if, "--ledger", url, "--model", model).stdout
+    assert "Recorded" in run(why.what_if, "--ledger", url, "--model", model).stdout
 
 
 @pytest.mark.postgres
