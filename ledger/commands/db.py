@@ -1,6 +1,5 @@
 """Wiring. The commands about the ledger itself: `db …` and `sync`."""
 
-import sys
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -78,9 +77,8 @@ def check(*, ledger: LedgerOption = None) -> None:
 @db_commands.command()
 def describe(*, ledger: LedgerOption = None) -> None:
     """Describe every column of the public tables and views."""
-    from rich.console import Console
-    from rich.table import Table
-
+    from ledger.commands.output import print_table
+    from ledger.reports.layout import Column, Table
     from ledger.store import db
     from ledger.store.engines import urls
     from ledger.store.schema import descriptions
@@ -88,15 +86,17 @@ def describe(*, ledger: LedgerOption = None) -> None:
     existing = db.open_existing(ledger or urls.default_url())
     with db.disposing(existing) as engine, engine.connect() as connection:
         columns = descriptions.describe(connection)
-    console = Console(width=None if sys.stdout.isatty() else 120)
     for relation in dict.fromkeys(column.relation for column in columns):
-        title = descriptions.heading(relation)
-        table = Table("column", "type", "holds", title=title, title_justify="left", box=None)
-        for column in columns:
-            if column.relation == relation:
-                table.add_row(column.column, column.kind, column.text)
-        console.print(table)
-        console.print()
+        table = Table(
+            columns=(
+                Column(name="column", heading="Column", is_number=False),
+                Column(name="type", heading="Type", is_number=False),
+                Column(name="holds", heading="Holds", is_number=False, wraps=True),
+            ),
+            rows=tuple((c.column, c.kind, c.text) for c in columns if c.relation == relation),
+        )
+        print_table(table, descriptions.heading(relation))
+        typer.echo()
 
 
 @db_commands.command()

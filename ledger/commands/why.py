@@ -206,6 +206,7 @@ def _print(rows: Sequence[Mapping[str, object]], columns: Sequence[str], form: F
                 heading=_HEADS.get(name, name.capitalize()),
                 is_number=name.endswith("_usd") or name in _NUMBERS,
                 drop=_DROPPED.get(name, 0),
+                is_whole=name.endswith("_at"),
             )
             for name in columns
         ),

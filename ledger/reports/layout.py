@@ -58,6 +58,8 @@ class Column:
     removed."""
     wraps: bool = False
     """A sentence, which may take several lines."""
+    is_whole: bool = False
+    """Not cut, as a time without its middle says nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +246,8 @@ def _cut_widest(table: Table, widths: list[int], kept: Sequence[int], width: int
     """Narrow the widest text column repeatedly, until the table fits or no column can be
     narrowed."""
     while (surplus := _total(widths, kept) - width) > 0:
-        texts = [place for place in kept if not table.columns[place].is_number]
+        columns = table.columns
+        texts = [each for each in kept if not (columns[each].is_number or columns[each].is_whole)]
         if not texts:
             return
         widest = max(texts, key=lambda place: widths[place])

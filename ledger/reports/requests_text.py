@@ -9,7 +9,7 @@ from ledger.model.money import usd_text
 from ledger.reports.layout import Amount, Cell, Column, Table, unique_beginning
 
 _COLUMNS = (
-    Column(name="opened_at", heading="Time (UTC)", is_number=False),
+    Column(name="opened_at", heading="Time (UTC)", is_number=False, is_whole=True),
     Column(name="model", heading="Model", is_number=False),
     Column(name="outcome", heading="Outcome", is_number=False),
     Column(name="input_tokens", heading="Input", drop=3),

@@ -199,3 +199,12 @@ def test_a_note_breaks_at_spaces_only():
         "  and more",
     ]
     assert wrapped("", 20) == ""
+
+
+def test_a_time_is_not_cut():
+    columns = (
+        Column(name="at", heading="Time", is_number=False, is_whole=True),
+        Column(name="model", heading="Model", is_number=False),
+    )
+    table = Table(columns=columns, rows=(("2026-11-23 20:03:17", "claude-haiku-4-5"),))
+    assert layout(table, 33).rows == ("2026-11-23 20:03:17  claude-h…4-5",)
