@@ -38,8 +38,8 @@ FURTHER_OUTPUT = (
     "(c.line LIKE '%.output%' OR c.line LIKE '%.reasoning' OR c.line LIKE '%.citation')"
 )
 _CACHED = (
-    "c.line IN ('cache_read', 'cache_write', 'cache_write_5m', 'cache_write_1h') "
-    f"AND c.amount_picousd IS NOT NULL AND c.quantity <= {TOKENS_MAX}"
+    "c.line IN ('cache_read', 'cache_write', 'cache_write_5m', 'cache_write_1h', 'cache_write_12h')"
+    f" AND c.amount_picousd IS NOT NULL AND c.quantity <= {TOKENS_MAX}"
 )
 
 
