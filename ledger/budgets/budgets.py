@@ -4,7 +4,8 @@
     name = "search"
     team = "search"              # or person, cost_centre, key, model, provider, session, project,
     usd = 500                    #   tag = "NAME=VALUE"; none of them: everything
-    period = "month"             # day, week (from Monday) or month; UTC
+    period = "month"             # day, week (from Monday) or month
+    # timezone = "Europe/Berlin" # whose days these are; UTC if absent
     thresholds = [50, 80, 100]   # per cent of usd; 80 and 100 if absent
 
     [[quota]]                    # alerts on what providers' answers state of limits
@@ -36,10 +37,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ledger.model.errors import WrongCallError
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.settings import toml_tables
 from ledger.settings.names import Texts, texts
 from ledger.settings.toml_tables import FaultError, Problem
+from ledger.text.period import zone_of
 
 BUDGETS_MAX = 1_000
 """Each budget is a query to the ledger."""
@@ -67,6 +70,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: str
     usd: Decimal | int
     period: Literal["day", "week", "month"]
+    timezone: str = "UTC"
     thresholds: list[int] = msgspec.field(default_factory=lambda: [80, 100])
     team: Texts = None
     person: Texts = None
@@ -85,6 +89,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         usd = Decimal(self.usd)
         if not usd.is_finite() or not 0 < usd <= USD_MAX:
             raise FaultError("usd", f"{str(usd)[:40]} is not an amount of up to {USD_MAX:,} USD")
+        try:
+            zone_of(self.timezone)
+        except WrongCallError as error:
+            raise FaultError("timezone", str(error)) from None
         if not self.thresholds or not all(0 < each <= 1000 for each in self.thresholds):
             raise FaultError("thresholds", "write per cents from 1 to 1000: [50, 80, 100]")
         for word in CONDITIONS:

@@ -1,7 +1,7 @@
 """Database. The spending of each budget in its current period."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sqlalchemy.engine import Engine
 
@@ -10,17 +10,18 @@ from ledger.budgets.status import Status
 from ledger.figures.queries import totals
 from ledger.settings.names import Names
 from ledger.store.scope import Scope
-from ledger.text.period import SPANS
+from ledger.text.period import SPANS, zone_of
 
 
 def statuses(
     engine: Engine, budgets: Iterable[Budget], names: Names, now: datetime
 ) -> list[Status]:
     """The status of each budget in the period that contains `now`; one query each."""
-    return [_status(engine, budget, names, now.astimezone(UTC)) for budget in budgets]
+    return [_status(engine, budget, names, now) for budget in budgets]
 
 
 def _status(engine: Engine, budget: Budget, names: Names, now: datetime) -> Status:
+    now = now.astimezone(zone_of(budget.timezone))
     span = SPANS[budget.period](now)
     scope = Scope(since=span.start, until=span.end, only=budget.only(), names=names)
     figures = totals(engine, scope)

@@ -96,6 +96,7 @@ def document(statuses: list[Status]) -> dict[str, Any]:
                 "budget": status.budget.name,
                 "only": [{"by": word, "value": value} for word, value in status.budget.only()],
                 "period": status.budget.period,
+                "timezone": status.budget.timezone,
                 "period_start": status.span.start.isoformat(),
                 "period_end": status.span.end.isoformat(),
                 "limit_usd": usd(status.budget.limit_picousd),

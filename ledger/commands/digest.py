@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import Budgets, LedgerOption, NamesOption
+from ledger.commands.options import Budgets, LedgerOption, NamesOption, TimezoneOption
 
 
 class DigestFormat(StrEnum):
@@ -30,10 +30,11 @@ def digest(
         typer.Option("--format", "-f", help="slack: JSON for an incoming webhook."),
     ] = DigestFormat.TEXT,
     budgets: Budgets = None,
+    timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
-    """What was spent, what is wrong, and who spent it: yesterday, or last week, UTC.
+    """What was spent, what is wrong, and who spent it: yesterday, or last week.
 
     The figures are those of `report` and of the page. In a crontab:
     5 0 * * 1 tokentee digest --weekly | mail -s "LLM costs" team@example.com
@@ -45,10 +46,12 @@ def digest(
     from ledger.pages import spools
     from ledger.pages.period import DAY
     from ledger.settings import names_file
+    from ledger.text.period import zone_of
 
     if daily and weekly:
         raise WrongCallError("--daily or --weekly, not both")
-    period = made.last_whole(datetime.now(UTC), made.WEEK if weekly else DAY)
+    zone = zone_of(timezone) if timezone else UTC
+    period = made.last_whole(datetime.now(zone), made.WEEK if weekly else DAY)
     with existing_ledger(ledger) as engine:
         found = made.digest(
             engine,

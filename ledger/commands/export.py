@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption, NamesOption, Only, Since, Until
+from ledger.commands.options import LedgerOption, NamesOption, Only, Since, TimezoneOption, Until
 from ledger.commands.output import print_line
 from ledger.commands.scope import scope_of
 
@@ -63,6 +63,7 @@ def export(
     since: Since = None,
     until: Until = None,
     only: Only = None,
+    timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -78,7 +79,7 @@ def export(
     name = str(what)
     if what is What.FOCUS:
         name = exporting.FOCUS[focus_version or FocusVersion.V1_2]
-    scope = scope_of(since, until, only, names)
+    scope = scope_of(since, until, only, names, timezone)
     with existing_ledger(ledger) as engine:
         invoices = _invoices(statement or [])
         rows = 0

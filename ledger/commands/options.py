@@ -21,7 +21,17 @@ Since = Annotated[
     str | None,
     typer.Option(
         metavar="WHEN",
-        help="From then on: 2026-11, 2026-11-01, last-month, this-week, 30d, today, …; UTC.",
+        help="From then on: 2026-11, 2026-11-01, last-month, this-week, 30d, today, …",
+    ),
+]
+TimezoneOption = Annotated[
+    str | None,
+    typer.Option(
+        "--timezone",
+        metavar="ZONE",
+        envvar="TOKENTEE_TIMEZONE",
+        help="Whose days, weeks and months are meant: Europe/Berlin, …; default: UTC.",
+        show_default=False,
     ),
 ]
 Until = Annotated[

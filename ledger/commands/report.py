@@ -12,6 +12,7 @@ from ledger.commands.options import (
     Only,
     Since,
     TableFormat,
+    TimezoneOption,
     Until,
 )
 from ledger.commands.output import print_line, write
@@ -54,6 +55,7 @@ def report(
             metavar="FILE", help="Write a page instead: charts, warnings, tables, in one file."
         ),
     ] = None,
+    timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -65,8 +67,10 @@ def report(
     from ledger.store.engines import urls
 
     words = [word.strip() for group in by or ["model"] for word in group.split(",")]
-    scope = scope_of(since, until, only, names)
+    scope = scope_of(since, until, only, names, timezone)
     if html is not None:
+        if scope.zone is not None:
+            raise WrongCallError("--html has days of UTC: leave --timezone out")
         write_page(ledger, scope, html)
         return
     with existing_ledger(ledger) as engine:

@@ -11,6 +11,7 @@ from ledger.commands.options import (
     Only,
     Since,
     TableFormat,
+    TimezoneOption,
     Until,
 )
 from ledger.commands.output import print_line, write
@@ -49,6 +50,7 @@ def requests(
         ),
     ] = None,
     format: TableFormat = Format.TABLE,  # noqa: A002
+    timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -71,7 +73,7 @@ def requests(
         min_seconds=min_duration,
         before=before,
     )
-    scope = scope_of(since, until, only, names)
+    scope = scope_of(since, until, only, names, timezone)
     with existing_ledger(ledger) as engine:
         with snapshot(engine) as connection:
             found = latest(connection, scope, narrowed, limit=limit)

@@ -12,6 +12,7 @@ def scope_of(
     until: str | None,
     only: list[str] | None,
     names: str | None = None,
+    timezone: str | None = None,
 ) -> "Scope":
     """The scope that the options select; LedgerError for an invalid word."""
     from ledger.model.errors import WrongCallError
@@ -19,7 +20,8 @@ def scope_of(
     from ledger.store.scope import Scope
     from ledger.text import period
 
-    now = datetime.now(UTC)
+    zone = period.zone_of(timezone) if timezone and timezone != "UTC" else None
+    now = datetime.now(zone or UTC)
     pairs = []
     for condition in only or []:
         word, separator, value = condition.partition("=")
@@ -31,4 +33,5 @@ def scope_of(
         until=period.moment(until, now) if until else None,
         only=tuple(pairs),
         names=names_file.load(names),
+        zone=zone,
     )

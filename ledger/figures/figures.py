@@ -6,6 +6,7 @@ from datetime import datetime
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
+from zoneinfo import ZoneInfo
 
 type Key = tuple[str | None, ...]
 """The values that the requests of one row share; None for a missing value."""
@@ -132,6 +133,8 @@ class Report:
     last: datetime | None = None
     only: tuple[tuple[str, str], ...] = ()
     """As in the scope."""
+    zone: ZoneInfo | None = None
+    """Of the days; None: UTC."""
     other_models: Mapping[tuple[str, str], int] = MappingProxyType({})
     """Of a report by requested model and model: (asked for, answered) -> requests that another
     model answered."""

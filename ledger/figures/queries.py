@@ -100,6 +100,7 @@ def report(
         first=first,
         last=last,
         only=scope.only,
+        zone=scope.zone,
         stale_days=stale_days,
         other_models=others,
     )
@@ -221,6 +222,7 @@ class _Keys:
         self._plain = [word for word in by if word not in WORDS]
         for word in self._plain:
             dimension(word, dialect)  # refuses unknown dimensions
+        self._zone = scope.zone
         self._width = self.columns_count = 0
         self.rest = replace(
             scope, only=tuple(pair for pair in scope.only if pair[0] not in self._wanted)
@@ -229,7 +231,7 @@ class _Keys:
 
     def columns(self, of: sa.FromClause) -> list[sa.ColumnElement[Any]]:
         """The columns to group by; for rows by key also its last characters."""
-        found = [dimension(word, self._dialect, of) for word in self._plain]
+        found = [dimension(word, self._dialect, of, self._zone) for word in self._plain]
         found += self._facts.columns(of)
         self._width = len(found)
         if "key" in self._by:

@@ -22,6 +22,7 @@ from ledger.figures.spans import DAY, HOUR, Span, spans
 from ledger.settings.names import WORDS
 from ledger.store.adding_up import added_up, charged_requests, halves, is_overflow, joined
 from ledger.store.dimensions import COLUMNS, FACT_COLUMNS, NONE
+from ledger.store.dimensions import TIMES as TIMES_OF_DAY
 from ledger.store.schema.columns import Instant
 from ledger.store.schema.sums import (
     COUNTS,
@@ -143,7 +144,9 @@ def _column_of(word: str) -> str | None:
 
 
 def _has_sums(wanted: Wanted) -> bool:
-    """Whether every dimension of a query is one of the stored sums."""
+    """Whether every dimension of a query is one of the stored sums, whose days are of UTC."""
+    if wanted.scope.zone is not None and _asked_for(wanted)[0] & {*TIMES_OF_DAY}:
+        return False
     columns = {COLUMNS.get(word) for word in _asked_for(wanted)[0]}
     return columns <= {*DIMENSIONS, None}
 

@@ -15,11 +15,12 @@ from ledger.budgets import spending
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.figures import limits
 from ledger.pages import figures, rendering, sections
-from ledger.pages.period import DAY, Period
+from ledger.pages.period import Period
 from ledger.pages.problems import Problem, Shipping
 from ledger.pages.sections import Question, Ranking
 from ledger.reports import limits_text
 from ledger.settings.names import NO_NAMES, Names
+from ledger.text.period import day_of, week_of
 from ledger.text.printable import printable
 
 WEEK = timedelta(days=7)
@@ -46,11 +47,11 @@ class Digest:
 
 
 def last_whole(now: datetime, length: timedelta) -> Period:
-    """The last whole day, or the last week from Monday to Sunday, UTC."""
-    end = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    if length == WEEK:
-        end -= end.weekday() * DAY
-    return Period(since=end - length, until=end, now=now)
+    """The last whole day, or the last week from Monday to Sunday, of the zone of `now`."""
+    end = (week_of if length == WEEK else day_of)(now).start
+    return Period(
+        since=(end - length).astimezone(UTC), until=end.astimezone(UTC), now=now.astimezone(UTC)
+    )
 
 
 def digest(

@@ -54,6 +54,7 @@ def document(report: Report) -> dict[str, Any]:
     """The whole report as a document for JSON: exact figures under stable names."""
     return {
         "by": list(report.by),
+        "timezone": report.zone.key if report.zone else "UTC",
         "since": report.since.isoformat() if report.since else None,
         "until": report.until.isoformat() if report.until else None,
         "first_request_at": report.first.isoformat() if report.first else None,
@@ -115,18 +116,23 @@ def asked_for(report: Report) -> str:
 
 def period_text(report: Report) -> str:
     """The period in words: as requested, and for an open end the ledger's first or last request."""
-    since, until = report.since, report.until
+    zone = report.zone or UTC
+    name = report.zone.key if report.zone else "UTC"
+    since, until, first_at, last_at = (
+        moment and moment.astimezone(zone)
+        for moment in (report.since, report.until, report.first, report.last)
+    )
     if since and until:
-        return f"{_span(since, until)} UTC"
+        return f"{_span(since, until)} {name}"
     seen = ""
-    if report.first and report.last:
-        first, last = _minute(report.first), _minute(report.last)
+    if first_at and last_at:
+        first, last = _minute(first_at), _minute(last_at)
         seen = f" ({first} to {last})" if not since else f" (last request {last})"
         if until and not since:
             seen = f" (first request {first})"
     if since:
-        return f"from {_minute(since)} to now{seen} UTC"
-    return f"before {_minute(until)}{seen} UTC" if until else f"all time{seen} UTC"
+        return f"from {_minute(since)} to now{seen} {name}"
+    return f"before {_minute(until)}{seen} {name}" if until else f"all time{seen} {name}"
 
 
 def notes(report: Report) -> Iterator[str]:
@@ -202,7 +208,6 @@ def _span(since: datetime, until: datetime) -> str:
 
 
 def _minute(moment: datetime) -> str:
-    moment = moment.astimezone(UTC)
     return f"{moment:%Y-%m-%d}" if moment.time() == time() else f"{moment:%Y-%m-%d %H:%M}"
 
 
@@ -356,7 +361,7 @@ def _is_in_part(report: Report, word: str, part: str | None) -> bool:
     if part is None or word not in SPANS:
         return False
     whole = f"{part}-01" if word == "month" else part
-    span = SPANS[word](datetime.fromisoformat(whole).replace(tzinfo=UTC))
+    span = SPANS[word](datetime.fromisoformat(whole).replace(tzinfo=report.zone or UTC))
     begin = report.since or report.first
     end = min(report.until or report.now, report.now)
     return span.end > end or (begin is not None and span.start < begin)

@@ -5,9 +5,11 @@ not stored: `NameFacts` lets the database group by the few columns that decide i
 groups. Where single rows are chosen (`--only team=…` of an export), it is a CASE expression.
 """
 
+import functools
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
@@ -47,6 +49,8 @@ COLUMNS = {
 of the names file."""
 TIMES = {"month": 7, "day": 10, "hour": 13, "week": 10}
 """Characters of `YYYY-MM-DD HH`. A week is named by its Monday."""
+FIRST_YEAR, LAST_YEAR = 2020, 2040
+"""Changes of a zone's offset are known within these; before and after it is the nearest one."""
 NONE = "(none)"
 """The value that stands for a missing value."""
 KEY_CHARACTERS_MIN = 6
@@ -64,17 +68,19 @@ def known_words() -> tuple[str, ...]:
     return (*COLUMNS, *WORDS, "tag:NAME", *TIMES)
 
 
-def dimension(word: str, dialect: str, of: sa.FromClause = requests) -> sa.ColumnElement[Any]:
+def dimension(
+    word: str, dialect: str, of: sa.FromClause = requests, zone: ZoneInfo | None = None
+) -> sa.ColumnElement[Any]:
     """The expression of a dimension; LedgerError for an unknown word.
 
-    `of`: the view `requests`, or anything that has its columns.
+    `of`: the view `requests`, or anything that has its columns. `zone`: of days; None: UTC.
     """
     if word in COLUMNS:
         column = of.c[COLUMNS[word]]
         # PostgreSQL has no order of JSON; a status is compared as text (`4*`).
         return sa.cast(column, sa.Text) if word in ("tag", "http_status") else column
     if word in TIMES:
-        return time_of(of.c.opened_at, word, dialect)
+        return time_of(of.c.opened_at, word, dialect, zone)
     name = word.removeprefix("tag:")
     if name != word and name and '"' not in name:
         return _tag(name, dialect, of)
@@ -90,13 +96,18 @@ def condition(
     dialect: str,
     names: Names,
     of: sa.FromClause = requests,
+    *,
+    zone: ZoneInfo | None = None,
 ) -> sa.ColumnElement[bool]:
     """Any of these values; `*` and `?` stand for any characters, `(none)` for no value."""
     if word == "key":
         return sa.or_(*(_key_is(value, dialect, names, of) for value in values))
     if word == "origin":
         values = [each if _is_pattern(each) else stored_origin(each) for each in values]
-    expression = named(word, dialect, names, of) if word in WORDS else dimension(word, dialect, of)
+    if word in WORDS:
+        expression = named(word, dialect, names, of)
+    else:
+        expression = dimension(word, dialect, of, zone)
     return sa.or_(*(_is(expression, value, dialect) for value in values))
 
 
@@ -169,19 +180,54 @@ def matches(value: str | None, wanted: Sequence[str]) -> bool:
     )
 
 
-def time_of(at: sa.ColumnElement[Any], word: str, dialect: str) -> sa.ColumnElement[Any]:
-    """The month, day, hour or week of a moment, in UTC."""
+def time_of(
+    at: sa.ColumnElement[Any], word: str, dialect: str, zone: ZoneInfo | None = None
+) -> sa.ColumnElement[Any]:
+    """The month, day, hour or week of a moment, in a zone; None: UTC."""
     if dialect == "postgresql":
+        local = sa.func.timezone(zone.key if zone else "UTC", at)
         if word == "week":
-            monday = sa.func.timezone("UTC", sa.func.date_trunc("week", at, "UTC"))
-            return sa.func.to_char(monday, "YYYY-MM-DD")
-        text: sa.ColumnElement[str] = sa.func.to_char(
-            sa.func.timezone("UTC", at), "YYYY-MM-DD HH24"
-        )
+            return sa.func.to_char(sa.func.date_trunc("week", local), "YYYY-MM-DD")
+        text: sa.ColumnElement[str] = sa.func.to_char(local, "YYYY-MM-DD HH24")
         return sa.func.substr(text, 1, TIMES[word])
+    shown: sa.ColumnElement[Any] = sa.cast(at, sa.Text)
+    if zone is not None:
+        shown = sa.func.strftime("%Y-%m-%d %H", shown, _offset(at, zone))
     if word == "week":
-        return sa.func.date(sa.cast(at, sa.Text), "-6 days", "weekday 1")
-    return sa.func.substr(sa.cast(at, sa.Text), 1, TIMES[word])
+        day = sa.func.substr(shown, 1, 10)
+        return sa.func.date(day, "-6 days", "weekday 1")
+    return sa.func.substr(shown, 1, TIMES[word])
+
+
+def _offset(at: sa.ColumnElement[Any], zone: ZoneInfo) -> sa.ColumnElement[str]:
+    """What SQLite adds to a moment for the zone's time: `7200 seconds`."""
+    changes, last = _changes(zone.key)
+    cases = [
+        (at < sa.literal(moment, Instant()), f"{seconds} seconds") for moment, seconds in changes
+    ]
+    return sa.case(*cases, else_=f"{last} seconds") if cases else sa.literal(f"{last} seconds")
+
+
+@functools.cache
+def _changes(name: str) -> tuple[tuple[tuple[datetime, int], ...], int]:
+    """The changes of a zone's offset: until when which one, in seconds, and the last one."""
+    zone = ZoneInfo(name)
+
+    def offset(moment: datetime) -> int:
+        return int((moment.astimezone(zone).utcoffset() or timedelta()).total_seconds())
+
+    found: list[tuple[datetime, int]] = []
+    at, end = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC), datetime(LAST_YEAR, 1, 1, tzinfo=UTC)
+    while at < end:
+        following = at + timedelta(days=1)
+        if offset(following) != offset(at):
+            low, high = at, following
+            while high - low > timedelta(seconds=1):
+                middle = low + (high - low) // 2
+                low, high = (middle, high) if offset(middle) == offset(at) else (low, middle)
+            found.append((high.replace(microsecond=0), offset(at)))
+        at = following
+    return tuple(found), offset(end)
 
 
 def _tag(name: str, dialect: str, of: sa.FromClause) -> sa.ColumnElement[Any]:

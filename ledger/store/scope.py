@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
@@ -24,6 +25,8 @@ class Scope:
     stand for any characters."""
     names: Names = NO_NAMES
     """The names of teams, people, cost centres and keys."""
+    zone: ZoneInfo | None = None
+    """Of the days that requests are grouped by; None: UTC."""
 
     def wanted(self) -> dict[str, list[str]]:
         """Dimension -> the values of which a request must have one."""
@@ -53,7 +56,8 @@ def conditions(
 def limits(scope: Scope, dialect: str, of: sa.FromClause) -> list[sa.ColumnElement[bool]]:
     """The conditions of a scope beside its period."""
     return [
-        condition(word, values, dialect, scope.names, of) for word, values in scope.wanted().items()
+        condition(word, values, dialect, scope.names, of, zone=scope.zone)
+        for word, values in scope.wanted().items()
     ]
 
 

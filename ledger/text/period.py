@@ -1,16 +1,18 @@
 """Pure. Words for periods: `2026-11`, `2026-11-01`, `last-month`, `this-week`, `7d`, ISO times.
 
-Days are calendar days in UTC: `7d` are seven of them, today included, on pages and in commands
-alike. `12h` is rolling; so is `30x24h`, thirty times 24 hours that end now.
+Days are calendar days, in UTC or in the zone of the moment that they are counted from (a
+`ZoneInfo`): `7d` are seven of them, today included, on pages and in commands alike. `12h` is
+rolling; so is `30x24h`, thirty times 24 hours that end now.
 
 A word names a span of time. For an option that takes one moment (`--since`, `--until`) it means the
 first instant of that span, so `--since last-month --until this-month` is exactly the last month.
-All times are UTC. Weeks begin on Monday, as in ISO 8601.
+Weeks begin on Monday, as in ISO 8601.
 """
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from ledger.model.errors import WrongCallError
 from ledger.text.nearest import suggestion
@@ -47,7 +49,7 @@ _WEEK = re.compile(r"\d{4}-?W\d{2}", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A span of time in UTC; `end` is not part of it."""
+    """A span of time; `end` is not part of it."""
 
     start: datetime
     end: datetime
@@ -56,13 +58,27 @@ class Span:
 def moment(text: str, now: datetime) -> datetime:
     """The first instant of the span that the word names, in UTC. LedgerError for an unknown
     word."""
-    return span(text, now).start
+    return span(text, now).start.astimezone(UTC)
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """A zone by its name in the IANA database. LedgerError for an unknown one."""
+    known = available_timezones()
+    if name not in known:
+        hint = suggestion(name, sorted(known))
+        raise WrongCallError(f"not a time zone: {name[:60]!r}{hint}; write Europe/Berlin or UTC")
+    return ZoneInfo(name)
+
+
+def zone_in(moment: datetime) -> tzinfo:
+    """The zone whose days a moment is in: its own if it was named, else UTC."""
+    return moment.tzinfo if isinstance(moment.tzinfo, ZoneInfo) else UTC
 
 
 def span(text: str, now: datetime) -> Span:
     """The span that the word names: a day, week, month or year; `7d` ends with today, `12h`,
     `30x24h` and a single moment end now."""
-    now = now.astimezone(UTC)
+    now = now.astimezone(zone_in(now))
     word = re.sub(r"[\s_]+", "-", text.strip().lower())
     try:
         found = _named(word, now) or _dated(text.strip(), now)
@@ -75,14 +91,15 @@ def span(text: str, now: datetime) -> Span:
 
 
 def hour_of(at: datetime) -> Span:
-    """The UTC hour that a moment is in."""
-    start = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    return Span(start=start, end=start + timedelta(hours=1))
+    """The hour that a moment is in."""
+    start = at.astimezone(zone_in(at)).replace(minute=0, second=0, microsecond=0)
+    end = start.astimezone(UTC) + timedelta(hours=1)
+    return Span(start=start, end=end.astimezone(start.tzinfo))
 
 
 def day_of(at: datetime) -> Span:
-    """The UTC day that a moment is in."""
-    start = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    """The day that a moment is in. With a named zone it may have 23 or 25 hours."""
+    start = at.astimezone(zone_in(at)).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     return Span(start=start, end=start + DAY)
 
 
@@ -116,7 +133,7 @@ def _named(word: str, now: datetime) -> Span | None:
         if ago[2] in ("d", "w"):
             today = day_of(now)
             return Span(start=min(today.end - length, today.start), end=today.end)
-        return Span(start=now - length, end=now)
+        return Span(start=(now.astimezone(UTC) - length).astimezone(now.tzinfo), end=now)
     if word not in NAMED:
         return None
     if word == "now":
@@ -130,11 +147,12 @@ def _named(word: str, now: datetime) -> Span | None:
 
 def _dated(text: str, now: datetime) -> Span | None:
     if _YEAR.fullmatch(text):
-        return year_of(datetime(int(text), 1, 1, tzinfo=UTC))
+        return year_of(datetime(int(text), 1, 1, tzinfo=zone_in(now)))
     if month := _MONTH.fullmatch(text):
-        return month_of(datetime(int(month[1]), int(month[2]), 1, tzinfo=UTC))
+        return month_of(datetime(int(month[1]), int(month[2]), 1, tzinfo=zone_in(now)))
     found = datetime.fromisoformat(text)
-    found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    zone = zone_in(now)
+    found = found.replace(tzinfo=zone) if found.tzinfo is None else found.astimezone(zone)
     if _DATE.fullmatch(text):
         return day_of(found)
     if _WEEK.fullmatch(text):

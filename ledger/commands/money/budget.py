@@ -95,7 +95,7 @@ def _show(
     known, named = files.load(str(path)).budgets, name_files.load(names)
     with existing_ledger(ledger) as engine:
         found = statuses(engine, known, named, datetime.now(UTC))
-    write(format, status.table(found), status.document(found), "Budgets, UTC")
+    write(format, status.table(found), status.document(found), "Budgets")
     for note in status.notes(found):
         print_line(note)
     return found

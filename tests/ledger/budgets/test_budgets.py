@@ -92,3 +92,11 @@ def test_there_are_bounds():
     budget = '[[budget]]\nname = "{0}"\nusd = 1\nperiod = "day"\n'
     found, problems = read("".join(budget.format(n) for n in range(1001)))
     assert (len(found.budgets), str(problems[0])) == (1000, "more than 1000 budgets")
+
+
+def test_a_zone_that_is_none_is_named():
+    _, problems = read(
+        '[[budget]]\nname = "a"\nusd = 1\nperiod = "day"\ntimezone = "Europe/Berlni"\n'
+    )
+    (problem,) = problems
+    assert "not a time zone: 'Europe/Berlni'; did you mean 'Europe/Berlin'" in problem.text

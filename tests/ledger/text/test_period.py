@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from ledger.model.errors import LedgerError
-from ledger.text.period import Span, moment, month_of, span, week_of, year_of
+from ledger.model.errors import LedgerError, WrongCallError
+from ledger.text.period import Span, moment, month_of, span, week_of, year_of, zone_of
 
 NOW = datetime(2026, 11, 20, 15, 30, tzinfo=UTC)
 """A Friday."""
@@ -111,3 +111,29 @@ def test_what_is_no_moment(text):
 def test_the_nearest_word_is_named(text, meant):
     with pytest.raises(LedgerError, match=f"did you mean '{meant}'"):
         moment(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("word", "start", "end"),
+    [
+        ("today", "2026-10-24T22:00", "2026-10-25T23:00"),  # 25 hours
+        ("yesterday", "2026-10-23T22:00", "2026-10-24T22:00"),
+        ("2026-03-29", "2026-03-28T23:00", "2026-03-29T22:00"),  # 23 hours
+        ("2026-10", "2026-09-30T22:00", "2026-10-31T23:00"),
+        ("this-week", "2026-10-18T22:00", "2026-10-25T23:00"),
+        ("7d", "2026-10-18T22:00", "2026-10-25T23:00"),
+        ("12h", "2026-10-24T13:30", "2026-10-25T01:30"),
+        ("2026-10-25T12:00:00Z", "2026-10-25T12:00", "2026-10-25T12:00"),
+    ],
+)
+def test_days_of_the_zone_of_now(word, start, end):
+    now = datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=zone_of("Europe/Berlin"))
+    found = span(word, now)
+    shown = [f"{each.astimezone(UTC):%Y-%m-%dT%H:%M}" for each in (found.start, found.end)]
+    assert shown == [start, end]
+
+
+@pytest.mark.parametrize("name", ["Europe/Berlni", "", "/etc/passwd", "../UTC", "x" * 300])
+def test_a_zone_that_is_none_is_named(name):
+    with pytest.raises(WrongCallError, match="not a time zone"):
+        zone_of(name)

@@ -35,7 +35,7 @@ def november(monkeypatch):
 def test_budgets_are_shown_and_checked(run, budgets):
     result = run("budget", "--budgets", budgets(1))
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[0] == "Budgets, UTC"
+    assert result.stdout.splitlines()[0] == "Budgets"
     assert result.stdout.splitlines()[-1].split()[:2] == ["all", "2026-11"]
     assert "they never stop traffic" in result.stderr
     assert run("budget", "check", "--budgets", budgets(1)).exit_code == 0
