@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from addon.run.call.arguments import Call
 
 HELP = """\
-Usage: tokentee run [OPTIONS] [--] COMMAND ...   record what a command sends to LLMs
-       tokentee run [OPTIONS]                    a recording proxy, until Ctrl-C
-       tokentee run --live                       in a second terminal: what runs now
+Usage: tokentee run [OPTIONS] [--] COMMAND ...  record what a command sends
+       tokentee run [OPTIONS]                   a recording proxy, until Ctrl-C
+       tokentee run --live                      in a second terminal: what runs
 
 Around a command: the command is led through a proxy on loopback that answers it
 alone. Connections to LLM hosts are decrypted and recorded, all others are
@@ -25,27 +25,32 @@ set go on to hold, for the way out too. Servers on this machine (Ollama) are not
 led through the proxy unless tee_hosts or a base URL variable names them.
 
 Options:
-  --config FILE          Settings: upstreams with listeners, ledger, tags, prices.
-                         Default: TOKENTEE_CONFIG, ./tokentee.toml, the user's
-                         config folder, /etc/tokentee. Options stand above it. What
-                         ./tokentee.toml may do unasked: tokentee config trust --help.
-  --unrecorded-ok        If the recorder cannot start (a ledger that cannot be opened,
-                         say), start the command without it. Default: do not start.
-  --expect FILE          Compare requests, tokens and list value with those that FILE
-                         expects (costs.toml); exit code 1 if they differ.
+  --config FILE          Settings: upstreams with listeners, ledger, tags,
+                         prices. Default: TOKENTEE_CONFIG, ./tokentee.toml, the
+                         user's config folder, /etc/tokentee. Options stand
+                         above it. What ./tokentee.toml may do unasked:
+                         tokentee config trust --help.
+  --unrecorded-ok        If the recorder cannot start (a ledger that cannot be
+                         opened, say), start the command without it. Default:
+                         do not start.
+  --expect FILE          Compare requests, tokens and list value with those
+                         that FILE expects (costs.toml); exit code 1 if they
+                         differ.
   --expect-update        Write FILE.
   --everything           Decrypt all TLS connections of the command, not only
                          those to LLM hosts.
   --listen HOST[:PORT]   Without a command: where to listen [127.0.0.1:8080].
                          0.0.0.0 lets everyone who reaches this machine in.
-  --workers N            Without a command: N processes on the same addresses, with
-                         one ledger, one log and one /metrics. One that dies is
-                         started again. SIGHUP reads the config file again and
-                         replaces one after the other; no connection is refused.
-  --mode SPEC            Without a command: reverse:https://api.openai.com@8080,
-                         regular, upstream:http://proxy:3128, ...
+  --workers N            Without a command: N processes on the same addresses,
+                         with one ledger, one log and one /metrics. One that
+                         dies is started again. SIGHUP reads the config file
+                         again and replaces one after the other; no connection
+                         is refused.
+  --mode SPEC            Without a command:
+                         reverse:https://api.openai.com@8080, regular,
+                         upstream:http://proxy:3128, ...
   --set NAME=VALUE       An option of the recorder or of mitmproxy:
-                           ledger_url=sqlite:///FILE, or postgresql+psycopg://...
+                           ledger_url=sqlite:///FILE|postgresql+psycopg://...
                            ledger_commit=before_end|async
                            tee_hosts=HOST[:PORT][=PROVIDER],...
                            tee_inject=auto|always|never
@@ -57,9 +62,10 @@ Options:
                            tee_client_tags=allow|ignore
                            tee_segments=on|off
                            tee_fast=auto|yes|no, tee_wrap=yes|no
-  --live                 Show what runs now, tokens a second and today's cost, live,
-                         of the ledger that this call would record into. Takes
-                         --config and --set ledger_url; tokentee top has more.
+  --live                 Show what runs now, tokens a second and today's cost,
+                         live, of the ledger that this call would record into.
+                         Takes --config and --set ledger_url; tokentee top has
+                         more.
   -s FILE, -w FILE, -q, -v, --proxyauth, --ssl-insecure, ...
                          As for mitmdump.
   -h, --help             Print this.

@@ -96,6 +96,7 @@ def test_every_row_names_a_command(command: ledger_cli.Command):
 def test_the_help_of_run_names_every_option(monkeypatch, capsys):
     _, out, _ = called(monkeypatch, capsys, "run", "-h")
     assert [name for name in options.HELP if f" {name}=" not in out] == []
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def helps(command: typer._click.Command, words: tuple[str, ...]):
