@@ -4,6 +4,7 @@ Amounts are whole micro-USD: the script divides them for its axis; a table besid
 every exact figure.
 """
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from ledger.pages.period import Period, bar_name
 from ledger.pages.sums import Groups, ranked_names
 from ledger.text.printable import printable
 
+COLOURS = 8
 NAMES_MAX = 7
 """Names with a colour of their own; the rest is grey."""
 OTHER = "other"
@@ -29,6 +31,8 @@ class Stack:
     names: tuple[str, ...]
     """The costliest first; the last may stand for the rest."""
     has_rest: bool
+    colours: tuple[int, ...]
+    """The colour of each name, 0 to 7."""
     microusd: tuple[tuple[int, ...], ...]
     tokens: tuple[tuple[int, ...], ...]
     requests: tuple[tuple[int, ...], ...]
@@ -43,6 +47,7 @@ class Stack:
             "bars": self.bars,
             "names": self.names,
             "rest": self.has_rest,
+            "colours": self.colours,
             "microusd": self.microusd,
             "tokens": self.tokens,
             "requests": self.requests,
@@ -101,10 +106,23 @@ def stack(
         bars=tuple(bars),
         names=(*names, f"{OTHER} ({len(rest)})") if rest else tuple(names),
         has_rest=bool(rest),
+        colours=colours_of([name or "" for name in shown]),
         microusd=_frozen(microusd),
         tokens=_frozen(tokens),
         requests=_frozen(requests),
     )
+
+
+def colours_of(names: Sequence[str]) -> tuple[int, ...]:
+    """A colour for each name, by the name and not by its rank: whatever the period, a model has the
+    colour that it had, unless another one that is shown takes it."""
+    found: dict[str, int] = {}
+    for name in sorted(names):
+        colour = zlib.crc32(name.encode("utf-8", "surrogatepass")) % COLOURS
+        while colour in found.values() and len(found) < COLOURS:
+            colour = (colour + 1) % COLOURS
+        found[name] = colour
+    return tuple(found[name] for name in names)
 
 
 def short_name(text: str) -> str:

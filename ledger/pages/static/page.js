@@ -79,15 +79,46 @@
   function stackConfig(data, measure) {
     const datasets = data.names.map((name, i) => {
       const isRest = data.rest && i === data.names.length - 1;
-      const fill = isRest ? color("--rest") : color("--c" + (i % 8));
+      const fill = isRest ? color("--rest") : color("--c" + data.colours[i]);
       return { label: name, data: data[measure][i], backgroundColor: fill, borderWidth: 0, maxBarThickness: 40, barPercentage: 0.92, categoryPercentage: 0.92 };
     });
     const tooltip = tip(measure, data.bar, data.bars);
     tooltip.callbacks.footer = (items) => items.length > 1 ? "together  " + UNITS[measure][0](items.reduce((sum, item) => sum + item.raw, 0)) : "";
     return {
       type: "bar", data: { labels: data.bars, datasets },
-      options: { ...quiet(), scales: axes(measure, true, data.bars), plugins: { legend: legend(), tooltip } },
+      options: {
+        ...quiet(), scales: axes(measure, true, data.bars), plugins: { legend: legend(), tooltip },
+        ...(live && {
+          onClick: (event, _, chart) => {
+            const [bar] = chart.getElementsAtEventForMode(event, "index", { intersect: false }, true);
+            if (bar) location.href = listOf(data.bars[bar.index], data.bar);
+          },
+          onHover: (event, found) => { event.native.target.style.cursor = found.length ? "pointer" : ""; },
+        }),
+      },
     };
+  }
+  // The list of a bar's requests, under the conditions of the page.
+  function listOf(name, bar) {
+    const begin = new Date(bar === "hour" ? name.replace(" ", "T") + ":00:00Z" : (name.length < 10 ? name + "-01" : name) + "T00:00:00Z");
+    const end = new Date(begin);
+    if (bar === "month") end.setUTCMonth(end.getUTCMonth() + 1);
+    else end.setTime(end.getTime() + { hour: 1, day: 24, week: 7 * 24 }[bar] * 3600e3);
+    const words = new URLSearchParams(location.search);
+    const asked = new URLSearchParams(words.getAll("only").map((only) => ["only", only]));
+    for (const [word, at] of [["since", begin], ["until", end]]) asked.set(word, at.toISOString().slice(0, 19) + "Z");
+    return "/requests?" + asked;
+  }
+  // The figures below the chart are those that it shows.
+  function fillTable(figure, data, measure) {
+    const details = figure.querySelector("details.figures");
+    if (!details) return;
+    const cell = (tag, text, kind) => Object.assign(document.createElement(tag), { textContent: text, className: kind });
+    const row = (...cells) => { const made = document.createElement("tr"); made.append(...cells); return made; };
+    const shown = { microusd: "Cost", tokens: "Tokens", requests: "Requests" }[measure];
+    details.querySelector("summary").textContent = `${shown} by ${data.bar} and ${data.word}`;
+    details.querySelector("thead").replaceChildren(row(cell("th", data.bar, ""), ...data.names.map((name) => cell("th", name, "n"))));
+    details.querySelector("tbody").replaceChildren(...data.bars.map((bar, at) => row(cell("th", bar, ""), ...data[measure].map((values) => cell("td", values[at] ? UNITS[measure][0](values[at]) : "", "n")))));
   }
   function linesConfig(data) {
     const few = data.bars.length < 3;
@@ -142,6 +173,7 @@
     const canvas = figure.querySelector("canvas");
     canvas.setAttribute("aria-label", `Bars: ${chosen("measure") === "microusd" ? "cost" : chosen("measure")} by ${data.bar}, stacked by ${data.word}. The figures stand below.`);
     draw(canvas, () => stackConfig(data, chosen("measure")));
+    fillTable(figure, data, chosen("measure"));
   }
   const redraw = () => { for (const [canvas, { config }] of charts) if (canvas.isConnected) draw(canvas, config); };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from ledger.figures.figures import Figures
-from ledger.pages.charts import Lines, short_name, stack
+from ledger.pages.charts import Lines, colours_of, short_name, stack
 from ledger.pages.period import Period
 from ledger.pages.sums import Groups
 
@@ -64,3 +64,12 @@ def test_names_are_cut_and_do_nothing():
 def test_lines_go_as_they_are():
     lines = Lines(title="t", unit="ms", bars=("2026-11-15",), names=("n",), values=((None,),))
     assert lines.members()["values"] == ((None,),)
+
+
+def test_a_name_keeps_its_colour_whatever_its_rank_and_no_two_share_one():
+    names = ["gpt-5", "claude-sonnet-4-5", "gemini-2.5-pro", "mistral-large", "o3", ""]
+    first = dict(zip(names, colours_of(names), strict=True))
+    turned = names[::-1]
+    assert dict(zip(turned, colours_of(turned), strict=True)) == first
+    assert len(set(first.values())) == len(names)
+    assert len(colours_of([str(number) for number in range(20)])) == 20
