@@ -192,7 +192,9 @@ def time_of(
         return sa.func.substr(text, 1, TIMES[word])
     shown: sa.ColumnElement[Any] = sa.cast(at, sa.Text)
     if zone is not None:
-        shown = sa.func.strftime("%Y-%m-%d %H", shown, _offset(at, zone))
+        # Without the fraction: SQLite would round a moment of the last half millisecond up.
+        whole = sa.func.substr(shown, 1, 19)
+        shown = sa.func.strftime("%Y-%m-%d %H", whole, _offset(at, zone))
     if word == "week":
         day = sa.func.substr(shown, 1, 10)
         return sa.func.date(day, "-6 days", "weekday 1")

@@ -38,6 +38,9 @@ def moments():
         found |= {
             change + timedelta(minutes=minutes) for minutes in (-1500, -61, -1, 0, 1, 59, 1500)
         }
+        found.add(change - timedelta(microseconds=400))  # SQLite would round it to the change
+    found.add(datetime(2026, 11, 1, 22, 59, 59, 999_600, UTC))  # the end of a week of Berlin
+    found.add(datetime(2026, 11, 1, 23, 59, 59, 999_600, UTC))  # and of UTC
     return sorted(found)
 
 
