@@ -7,13 +7,17 @@ every exact figure.
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+from ledger.budgets.status import Status
 from ledger.pages.period import Period, bar_name
 from ledger.pages.sums import Groups, ranked_names
 from ledger.text.printable import printable
 
 COLOURS = 8
+LEVELS_MAX = 4
+"""Lines of budgets; more than two budgets of everything are a slip."""
 NAMES_MAX = 7
 """Names with a colour of their own; the rest is grey."""
 OTHER = "other"
@@ -111,6 +115,42 @@ def stack(
         tokens=_frozen(tokens),
         requests=_frozen(requests),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """A line across the bars of cost."""
+
+    name: str
+    microusd: int
+    """For one bar."""
+
+
+BARS_A_DAY = {
+    "hour": Fraction(24),
+    "day": Fraction(1),
+    "week": Fraction(1, 7),
+    "month": Fraction(12, 365),
+}
+
+
+def levels(statuses: Sequence[Status], bar: str) -> tuple[Level, ...]:
+    """What a bar may cost by each budget of everything, and what it costs at the present pace of
+    the budget's period."""
+    found = []
+    for each in statuses:
+        if each.budget.only():
+            continue
+        hours = round((each.span.end - each.span.start).total_seconds() / 3600)
+        bars = BARS_A_DAY[bar] * Fraction(hours, 24)
+        name = short_name(each.budget.name)
+        for text, picousd in (
+            (f"budget {name}", each.budget.limit_picousd),
+            (f"at this pace ({name})", each.forecast_picousd),
+        ):
+            if picousd is not None:
+                found.append(Level(name=text, microusd=int(picousd / bars) // 10**6))
+    return tuple(found[:LEVELS_MAX])
 
 
 def colours_of(names: Sequence[str]) -> tuple[int, ...]:

@@ -91,7 +91,7 @@ def _of_budgets(statuses: Sequence[Status]) -> Iterator[Problem]:
             count=1,
             headline=f"Budget {each.budget.name} is {each.state}: "
             f"{figures.money(each.spent_picousd)} of {figures.money(each.budget.limit_picousd)}",
-            advice=f"{each.used_percent:.0f} % of {period_text(each)}{soon}; "
+            advice=f"{figures.percent(each.used_percent / 100)} of {period_text(each)}{soon}; "
             f"`tokentee report --since {each.span.start:%Y-%m-%d} --by key,model{only}`",
         )
 

@@ -99,6 +99,8 @@ class Overview:
     before_period: Period | None
     problems: tuple[Problem, ...]
     stacks: tuple[charts.Stack, ...]
+    levels: tuple[charts.Level, ...]
+    """Budgets in the chart; none under a condition, which budgets of everything do not have."""
     rankings: tuple[Ranking, ...]
     hints: Mapping[str | None, str | None]
 
@@ -186,6 +188,7 @@ def overview(
             charts.stack(word, TITLES[word], table.groups[word], period, labels.get(word, {}))
             for word in ("model", "provider", "key")
         ),
+        levels=() if question.only else charts.levels(budgets, period.bar),
         rankings=tuple(
             Ranking(
                 name=word,

@@ -114,6 +114,7 @@ CACHES = {
     "ledger/pricing/published.py installed": "no argument",
     "ledger/pricing/rules.py published": "no argument",
     "ledger/settings/names.py pattern": "PATTERNS_CACHED globs of the operator",
+    "ledger/store/dimensions.py _changes": "zones of the operator, of the IANA database",
     "ledger/store/writing/batch_insert.py _text": "powers of two up to ROWS_MAX",
     "ledger/sync/bundles.py _known_after": "our own tables",
     "ledger/sync/bundles.py _known_of": "our own tables",

@@ -76,14 +76,18 @@
     labels: { color: color("--ink"), usePointStyle: true, pointStyle: "rectRounded", boxWidth: 9, boxHeight: 9, padding: 12 },
   });
 
-  function stackConfig(data, measure) {
+  function stackConfig(data, measure, levels) {
     const datasets = data.names.map((name, i) => {
       const isRest = data.rest && i === data.names.length - 1;
       const fill = isRest ? color("--rest") : color("--c" + data.colours[i]);
       return { label: name, data: data[measure][i], backgroundColor: fill, borderWidth: 0, maxBarThickness: 40, barPercentage: 0.92, categoryPercentage: 0.92 };
     });
+    if (measure === "microusd") levels.forEach(([name, value], i) => datasets.push({
+      type: "line", label: name, data: data.bars.map(() => value), stack: "level" + i, pointRadius: 0, pointHoverRadius: 0,
+      borderColor: color(i % 2 ? "--muted" : "--ink"), backgroundColor: "transparent", borderWidth: 1.2, borderDash: i % 2 ? [2, 3] : [6, 4],
+    }));
     const tooltip = tip(measure, data.bar, data.bars);
-    tooltip.callbacks.footer = (items) => items.length > 1 ? "together  " + UNITS[measure][0](items.reduce((sum, item) => sum + item.raw, 0)) : "";
+    tooltip.callbacks.footer = (items) => items.length > 1 ? "together  " + UNITS[measure][0](items.reduce((sum, item) => sum + (item.dataset.type === "line" ? 0 : item.raw), 0)) : "";
     return {
       type: "bar", data: { labels: data.bars, datasets },
       options: {
@@ -172,7 +176,8 @@
     const data = JSON.parse(block.textContent);
     const canvas = figure.querySelector("canvas");
     canvas.setAttribute("aria-label", `Bars: ${chosen("measure") === "microusd" ? "cost" : chosen("measure")} by ${data.bar}, stacked by ${data.word}. The figures stand below.`);
-    draw(canvas, () => stackConfig(data, chosen("measure")));
+    const levels = JSON.parse(figure.querySelector("script[data-levels]").textContent);
+    draw(canvas, () => stackConfig(data, chosen("measure"), levels));
     fillTable(figure, data, chosen("measure"));
   }
   const redraw = () => { for (const [canvas, { config }] of charts) if (canvas.isConnected) draw(canvas, config); };
