@@ -1,12 +1,14 @@
 """Pure. Counts, amounts and keys of untrusted usage objects."""
 
+import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from decimal import Decimal
 from typing import Any
 
 from ledger.model.money import picousd_of
-from ledger.model.usage import count_of
+from ledger.model.usage import COUNT_MAX, count_of
 
 HEADER_PREFIX = "header:"
 """Begins the keys of a usage object that was gathered from the answer's headers."""
@@ -129,20 +131,42 @@ def unknown_counts(usage: Mapping[str, Any], known: Set[str]) -> dict[str, int]:
     """The counts under unknown keys that a provider may bill, by a name for the unit.
 
     A count of tokens or calls is billed until its provider says otherwise; speeds and times are
-    not. Zeros are left out. Bounded, because upstream may send any number of keys.
+    not. Counts of one name in a list are added up; a fraction counts as the next whole number.
+    Zeros are left out. Bounded, because upstream may send any number of keys.
     """
     found: dict[str, int] = {}
     for path in unknown_keys(usage, known):
-        value = lookup(usage, path)
-        inner = value if isinstance(value, dict) else {"": value}
-        for key, each in inner.items():
-            name = f"{path}.{key}".rstrip(".")
-            count = count_of(each) if _BILLABLE.search(name) else None
-            if count and len(found) < _REMARKS_MAX:
+        sums: Counter[str] = Counter()
+        for name, value in _values_in(lookup(usage, path), path, _DEPTH_MAX):
+            if _BILLABLE.search(name):
+                sums[name] += _whole(value) or 0
+        for name, total in sums.items():
+            if (count := count_of(total)) and len(found) < _REMARKS_MAX:
                 found[_NOT_IN_NAMES.sub("_", _CAPITAL.sub(r"_\g<0>", name)).lower()[:64]] = count
         if len(found) >= _REMARKS_MAX:
             break
     return found
+
+
+def _values_in(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """The values in objects and lists, each with its path."""
+    if depth and isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _values_in(inner, f"{path}.{key}", depth - 1)
+    elif depth and isinstance(value, list):
+        for inner in value:
+            yield from _values_in(inner, path, depth - 1)
+    else:
+        yield path, value
+
+
+def _whole(value: Any) -> int | None:
+    """A count that may be a fraction or a text of digits."""
+    if type(value) is float and 0 < value < COUNT_MAX:
+        return math.ceil(value)
+    if type(value) is str and value.isascii() and value.isdigit() and len(value) <= 18:
+        return count_of(int(value))
+    return count_of(value)
 
 
 def lookup(values: Mapping[str, Any], path: str) -> Any:

@@ -254,6 +254,11 @@ def test_an_unknown_count_is_a_unit_of_its_own():
         "tokens_per_minute": 900,
         "details": {"teleportRequests": 2, "note_tokens": "many"},
         "prompt_tokens_details": {"dreamTokens": 3},
+        "portals": [{"kind": "red", "portal_calls": 2}, {"portal_calls": 1}],
+        "a_details": {"b_details": {"c_details": [{"deep_tokens": 4}]}},
+        "warp_units": 1.5,
+        "spell_tokens": "9",
+        "lost_tokens": float("nan"),
     }
     choices = [{"finish_reason": "stop", "message": {"content": "x"}}]
     units = metered("openai.chat", {"choices": choices, "usage": counts}).usage().tool_units
@@ -261,6 +266,10 @@ def test_an_unknown_count_is_a_unit_of_its_own():
         "hologram_tokens": 7,
         "details_teleport_requests": 2,
         "prompt_tokens_details_dream_tokens": 3,
+        "portals_portal_calls": 3,
+        "a_details_b_details_c_details_deep_tokens": 4,
+        "warp_units": 2,
+        "spell_tokens": 9,
     }
     charges = PriceBook().price(exchange("gpt-4.1"), reading(input_tokens=10, tool_units=units))
     assert {each.line for each in charges if each.amount_picousd is None} == set(units)
