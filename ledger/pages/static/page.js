@@ -176,7 +176,7 @@
     const data = JSON.parse(block.textContent);
     const canvas = figure.querySelector("canvas");
     canvas.setAttribute("aria-label", `Bars: ${chosen("measure") === "microusd" ? "cost" : chosen("measure")} by ${data.bar}, stacked by ${data.word}. The figures stand below.`);
-    const levels = JSON.parse(figure.querySelector("script[data-levels]").textContent);
+    const levels = JSON.parse(figure.querySelector("script[data-levels]").textContent).lines;
     draw(canvas, () => stackConfig(data, chosen("measure"), levels));
     fillTable(figure, data, chosen("measure"));
   }
