@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 ANSWER_BYTES_MAX = 40_000
 """Of one answer: some 10 000 tokens of the agent's context."""
 ROWS_MAX = 100
+ERROR_CHARACTERS_MAX = 2_000
+"""Of the line that says why there is no answer."""
 INSTRUCTIONS = """\
 Usage and cost of LLM calls, as a recording proxy measured them. Amounts are USD: cost is what is
 billed by tokens, list_value what the same tokens cost at list prices, also if a plan covers them;
@@ -156,7 +158,7 @@ class Answers:
 
 
 def server_of(answers: Answers) -> Any:
-    """The server with its tools; a LedgerError is the tool's error."""
+    """The server with its tools; what has no answer is the tool's error, one line."""
     from mcp.server.fastmcp import FastMCP
     from mcp.types import ToolAnnotations
 
@@ -186,7 +188,8 @@ def _said(tool: Callable[..., str]) -> Callable[..., str]:
             with deadline():
                 return tool(*words, **named)
         except LedgerError as error:
-            raise ToolError(str(error)) from error
+            why = " ".join(str(error).split())
+            raise ToolError(why[:ERROR_CHARACTERS_MAX]) from error
 
     return answered
 

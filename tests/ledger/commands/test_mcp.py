@@ -7,10 +7,18 @@ from datetime import timedelta
 
 import pytest
 from mcp import ClientSession, StdioServerParameters, stdio_client
+from mcp.server.fastmcp.exceptions import ToolError
 
 from ledger.commands import mcp_server
-from ledger.commands.mcp_server import ANSWER_BYTES_MAX, ROWS_MAX, bounded
+from ledger.commands.mcp_server import (
+    ANSWER_BYTES_MAX,
+    ERROR_CHARACTERS_MAX,
+    ROWS_MAX,
+    Answers,
+    bounded,
+)
 from ledger.model.errors import LedgerError
+from ledger.pages.live.reading import open_read_only
 from ledger.text.extras import missing_extra
 
 TOOLS = {"report", "requests", "explain", "limits", "cache", "budgets"}
@@ -85,3 +93,28 @@ def test_without_its_package_it_says_which_extra():
 
 def test_questions_out_of_bounds_are_bounded():
     assert [mcp_server._within(count) for count in (-1, 0, 7, 10**9)] == [1, 1, 7, ROWS_MAX]
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("explain", {"id": "x" * 10**6}),
+        ("report", {"by": ["model"] * 5_000}),
+        ("report", {"by": ["x" * 10**5]}),
+        ("report", {"only": ["y" * 10**5]}),
+        ("report", {"since": "z" * 10**5}),
+        ("requests", {"before": "w" * 10**5}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else ",".join(value),
+)
+def test_an_error_is_one_short_line_without_sql(ledger, tool, words):
+    engine = open_read_only(ledger)
+    try:
+        with pytest.raises(ToolError) as refused:
+            mcp_server._said(getattr(Answers(engine), tool))(**words)
+    finally:
+        engine.dispose()
+    text = str(refused.value)
+    assert len(text) <= ERROR_CHARACTERS_MAX
+    assert "SELECT" not in text
+    assert "\n" not in text
