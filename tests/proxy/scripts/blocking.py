@@ -78,6 +78,7 @@ class Blocking:
         _, _, way = flow.request.path.partition("/block/")
         if way:
             WAYS[way]()
+            await asyncio.sleep(0.1)  # a thread has begun by then, and the neighbour has asked
             flow.response = http.Response.make(200)
 
 
