@@ -64,11 +64,13 @@ def test_whatever_blocks_the_loop_or_the_neighbour_is_seen(
     arena: Arena, way: str, expected: set[str]
 ) -> None:
     """For a second; the bounds are 300 ms of a wait and 150 ms of a turn. Other processes make what
-    is seen smaller, never larger."""
+    is seen smaller, never larger: one of the two measures may miss it beside them, never both."""
 
     def seen(target: str) -> Seen:
         return arena.attack(
             lambda proxy: exchange(proxy.address(), target, PLAIN)[1], is_ours=False
         )
 
-    assert {*loads_of(bare=seen("/x"), ours=seen(f"/block/{way}"))} == expected
+    found = {*loads_of(bare=seen("/x"), ours=seen(f"/block/{way}"))}
+    assert found
+    assert found <= expected
