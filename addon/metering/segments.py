@@ -28,9 +28,8 @@ STEP_BYTES = 256 * 1024
 STEP_PIECES = 250
 SHORT_BYTES = 4_096
 MAX_KEY_SIZE = blake2b.MAX_KEY_SIZE
-_MARKS = ("cache_control", "prompt_cache_breakpoint")
+_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
 """The breakpoints of Anthropic and its followers, and of OpenAI."""
-_CONTROL, _POINT = (f'"{name}"'.encode() for name in _MARKS)
 _HELD = ("previous_response_id", "conversation", "cachedContent", "cached_content")
 """What names a conversation, or the beginning of one, that the provider has."""
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:/@-]+")
@@ -140,9 +139,6 @@ def _values_in_steps(body: bytes) -> Generator[None, None, int]:
 
 def _content_of(piece: Any) -> tuple[bytes, int]:
     """A part as compact JSON without breakpoints, and the lifetime of its own."""
-    data = orjson.dumps(piece)
-    if _CONTROL not in data and _POINT not in data:
-        return data, 0
     content, mark = _without_breakpoints(piece)
     return orjson.dumps(content), mark
 
@@ -221,17 +217,19 @@ def _without_breakpoints(piece: Any) -> tuple[Any, int]:
     its lifetime: 0 none, 1 five minutes, 2 an hour."""
     has_role = isinstance(piece, list) and len(piece) == 2
     role, value = piece if has_role else (None, piece)
+    if not isinstance(value, dict):
+        return piece, 0
     value, mark = _bare(value)
-    if isinstance(value, dict) and isinstance(value.get("content"), list):
-        inner = [_bare(each) for each in value["content"][:PIECES_MAX]]
+    content = value.get("content")
+    if isinstance(content, list):
+        inner = [_bare(each) for each in content[:PIECES_MAX]]
         mark = max(mark, *(ttl for _, ttl in inner), 0)
-        rest = value["content"][PIECES_MAX:]
-        value = {**value, "content": [*(each for each, _ in inner), *rest]}
+        value = {**value, "content": [*(each for each, _ in inner), *content[PIECES_MAX:]]}
     return ([role, value] if has_role else value), mark
 
 
 def _bare(value: Any) -> tuple[Any, int]:
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or _MARKS.isdisjoint(value):
         return value, 0
     ttl = max(_ttl_of(value.get(name)) for name in _MARKS)
     return {key: each for key, each in value.items() if key not in _MARKS}, ttl
