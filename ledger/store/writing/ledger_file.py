@@ -12,19 +12,23 @@ under the name would take the old one's WAL for its own. So:
   moved goes after it, or aside, before any file is opened under the name. Which WAL belongs to
   which file stands in the lock file.
 - Before a writer lets go of a moved file, it checkpoints the WAL into it.
-
-What SQLite cannot give: a file that is overwritten in place (`cp` over it) while writers have it
-open. Stop them first, or move the new file over it.
+- A file that is overwritten in place (`cp` over it) keeps its name and its inode. Each ledger has a
+  number of its own in the header of its file (`PRAGMA application_id`); before and after each batch
+  the writer reads it from the file itself, past the WAL. If it is another's, or the file became too
+  short, the writer moves the WAL aside and goes on in the file as it is then. A copy of the same
+  ledger that is not shorter cannot be told from it.
 """
 
 import contextlib
 import fcntl
 import os
+import secrets
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from ledger.model.errors import LedgerError
 from ledger.store.engines import advice, private_files, sqlite_file
@@ -48,7 +52,23 @@ LOCK_PAUSE_SECONDS = 0.02
 CHECK_SECONDS = 1.0
 """How often the writer checks that its file still exists."""
 
+NUMBER_AT, NUMBER_BYTES = 68, 4
+"""Where `application_id` stands in a file, https://sqlite.org/fileformat2.html#application_id"""
+
+SETTLED_SECONDS = 1.0
+"""A file that is being overwritten is opened when nobody has written to it for so long."""
+
 type Log = Callable[[str, str], None]
+
+
+class _Seen(NamedTuple):
+    """A ledger's file as it lies on disk, without its WAL."""
+
+    inode: int
+    wal_inode: int | None
+    bytes: int
+    is_numbered: bool
+    """Whether the ledger's number has come from the WAL into the file."""
 
 
 class LedgerFile:
@@ -60,7 +80,9 @@ class LedgerFile:
         self._shown_url = shown_url
         self._spooling = spooling
         self._log = log
-        self._inode: int | None = None
+        self._seen: _Seen | None = None
+        self._number = self._page_bytes = 0
+        self._descriptor: int | None = None
         self._check_at = 0.0
         self._is_wal_warned = False
 
@@ -70,8 +92,10 @@ class LedgerFile:
         with _opening(self._path) as lock:
             _part_from_stale_wal(self._path, lock)
             private_files.create(self._path)
-            inode = _inode(self._path)
+            inode = self._path.stat().st_ino
             connection = _connected(self._path, self._shown_url)
+            self._number = _number(connection)
+            self._page_bytes = _pragma(connection, "page_size")
             _remember(self._path, lock)
         # In a large ledger, a row touches pages anywhere in two indices.
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
@@ -79,21 +103,42 @@ class LedgerFile:
         connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES_MAX}")
         for statement in batch_insert.setup(spooling=self._spooling):
             connection.execute(statement)
-        self.connection, self._inode = connection, inode
+        self.connection = connection
+        self._descriptor = _descriptor(inode)
+        self._seen = _Seen(inode, _inode(_wal(self._path)), 0, False)
 
     def is_in_place(self) -> bool:
-        """Whether the connected file is the one that has the ledger's name."""
-        return self._inode is not None and _inode(self._path) == self._inode
+        """Whether the connected file is the one that has the ledger's name, and still the ledger's.
+        OperationalError: somebody is overwriting it."""
+        seen = self._seen
+        try:
+            found = self._path.stat()
+        except OSError:
+            return False
+        if seen is None or found.st_ino != seen.inode:
+            return False
+        number = self._number_on_disk()
+        is_numbered = number == self._number
+        is_shorter = found.st_size < min(seen.bytes, self._bytes())
+        wal_inode = _inode(_wal(self._path))
+        if (
+            is_shorter
+            or (not is_numbered and (number or seen.is_numbered))
+            or wal_inode not in (None, seen.wal_inode)  # another writer has found it out
+        ):
+            self._abandon(seen, found.st_mtime)
+            return False
+        self._seen = seen._replace(bytes=found.st_size, is_numbered=is_numbered)
+        return wal_inode is not None
 
     def check(self) -> None:
         """Open the file that has the ledger's name, if that is another one now."""
-        now = time.monotonic()
-        if now < self._check_at and self._inode is not None:
-            return
         if not self.is_in_place():
             self.change()
-        self._check_wal_size()
-        self._check_at = now + CHECK_SECONDS
+        now = time.monotonic()
+        if now >= self._check_at:
+            self._check_wal_size()
+            self._check_at = now + CHECK_SECONDS
 
     def close(self) -> None:
         """Close the connection."""
@@ -101,11 +146,11 @@ class LedgerFile:
 
     def change(self) -> None:
         """Let go of a file that was moved or removed, and open the one that has the name."""
-        if self._inode is not None:
-            self._release()
+        if self._seen is not None:
+            self._release(self._seen.inode)
         self.open()
 
-    def _release(self) -> None:
+    def _release(self, inode: int) -> None:
         self._log("error", f"the ledger {self._path} was moved or removed; a new one is begun")
         try:
             busy, *_ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -113,11 +158,41 @@ class LedgerFile:
                 self._log("error", f"a reader of {self._path} keeps its last commits in the WAL")
         except sqlite3.Error as error:
             self._log("error", f"the last commits of {self._path} stay in its WAL: {error}")
-        inode, self._inode = self._inode, None
+        self._seen = None
         with _opening(self._path) as lock:
             _part_from_stale_wal(self._path, lock, moved_to=_name_of_open_file(inode))
             # Of a file that was moved, SQLite removes no WAL when the last connection closes.
             self.connection.close()
+
+    def _number_on_disk(self) -> int:
+        """The number in the file itself; 0: none."""
+        if self._descriptor is None:
+            return self._number  # no way to look past the WAL on this system
+        return int.from_bytes(os.pread(self._descriptor, NUMBER_BYTES, NUMBER_AT), "big")
+
+    def _bytes(self) -> int:
+        """The length of the ledger, its WAL taken in. VACUUM makes it shorter."""
+        with contextlib.suppress(sqlite3.DatabaseError):
+            return _pragma(self.connection, "page_count") * self._page_bytes
+        return sys.maxsize
+
+    def _abandon(self, seen: _Seen, changed_at: float) -> None:
+        """Let go of a file that was overwritten in place. Its WAL holds commits of the file that it
+        was, and would be taken for the new one's."""
+        is_first = _inode(_wal(self._path)) == seen.wal_inode  # of the writers that find it out
+        if is_first and time.time() - changed_at < SETTLED_SECONDS:
+            raise sqlite3.OperationalError("the ledger's file is being overwritten")
+        self._log(
+            "error",
+            f"the ledger {self._path} was overwritten in place; recording goes on in the file as "
+            f"it is now, and what the WAL held lies in {_wal(self._path).name}.{seen.wal_inode}",
+        )
+        self.connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
+        with _opening(self._path):
+            if _inode(_wal(self._path)) == seen.wal_inode:
+                _move_wal(self._path, None)
+            self.connection.close()
+        self._seen = None
 
     def _check_wal_size(self) -> None:
         size = 0
@@ -214,12 +289,44 @@ def _part_from_stale_wal(path: Path, lock: IO[str] | None, moved_to: Path | None
     file, wal = _inode(path), _inode(_wal(path))
     if wal is None or (file is not None and (len(ours) != 2 or wal != ours[1] or file == ours[0])):
         return
+    _move_wal(path, moved_to)
+
+
+def _move_wal(path: Path, moved_to: Path | None) -> None:
+    wal = _inode(_wal(path))
     for ending in ("-wal", "-shm"):
         beside = path.with_name(f"{path.name}{ending}")
         aside = path.with_name(f"{path.name}{ending}.{wal}")
         target = aside if moved_to is None else moved_to.with_name(f"{moved_to.name}{ending}")
         with contextlib.suppress(OSError):
             beside.rename(aside if target.exists() else target)
+
+
+def _number(connection: sqlite3.Connection) -> int:
+    """The number of a ledger, in the header of its file; given once."""
+    found = _pragma(connection, "application_id")
+    if not found:
+        with sqlite_file.writing(connection):
+            found = _pragma(connection, "application_id")
+            if not found:
+                found = secrets.randbelow(2**31 - 1) + 1
+                connection.execute(f"PRAGMA application_id = {found}")
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    return found
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _descriptor(inode: int) -> int | None:
+    """The descriptor that SQLite has of a file. One of our own would, when it is closed, drop the
+    locks that this process holds on the file (POSIX)."""
+    for link in Path("/dev/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            if os.fstat(int(link.name)).st_ino == inode:
+                return int(link.name)
+    return None
 
 
 def _wal(path: Path) -> Path:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.ledger.store.writing.test_killing import LOAD
+from tests.ledger.written import reading, settled, writing
 
 pytestmark = [pytest.mark.process, pytest.mark.large]
 
@@ -87,3 +88,60 @@ def test_nothing_reported_is_lost(new_sqlite, tmp_path: Path, writers: int, how:
         # the file goes, so some batches around that moment are of either side.
         since = 0 if how == "mv" else number + 64 * 4
         assert set(load.reported[since:]) - found == set()
+
+
+@pytest.mark.parametrize(
+    ("writers", "what"),
+    [(1, "another ledger"), (3, "another ledger")]
+    + [
+        pytest.param(writers, what, marks=pytest.mark.soak)
+        for writers in (1, 3)
+        for what in ("another database", "its own backup", "no database")
+    ],
+)
+def test_nothing_is_reported_into_a_file_that_was_overwritten(
+    new_sqlite, tmp_path: Path, writers: int, what: str
+):
+    url = new_sqlite()
+    path = Path(url.removeprefix("sqlite:///"))
+    source = tmp_path / "source.sqlite3"
+    if what == "another ledger":
+        other = new_sqlite()
+        with writing(other) as written:
+            for number in range(2_000):  # it has more pages than the one that is overwritten
+                exchange = settled(f"other{number}")
+                written.ledger.settle(exchange, reading(exchange))
+        shutil.copy(other.removeprefix("sqlite:///"), source)
+    elif what == "another database":
+        with contextlib.closing(sqlite3.connect(source)) as connection:
+            connection.execute("CREATE TABLE other (text TEXT)")
+    elif what == "no database":
+        source.write_bytes(b"no database" * 100_000)
+    loads = [Load(url, f"w{number}") for number in range(writers)]
+    try:
+        wait_for(loads, 100)
+        if what == "its own backup":
+            with contextlib.closing(sqlite3.connect(path)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            shutil.copy(path, source)
+        wait_for(loads, 1_000)
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        wait_for(loads, 10)
+        before = [len(load.reported) for load in loads]
+        with source.open("rb") as copied, path.open("r+b") as target:
+            target.truncate()
+            shutil.copyfileobj(copied, target, 65_536)
+        if what == "no database":
+            time.sleep(4)
+            for load, number in zip(loads, before, strict=True):
+                assert len(load.reported) <= number + 64 * 4
+            path.unlink()
+        wait_for(loads, 400)
+    finally:
+        for load in loads:
+            load.kill()
+    found = ids_in(path)
+    assert ("other7" in found) is (what == "another ledger")
+    for load, number in zip(loads, before, strict=True):
+        assert set(load.reported[number + 64 * 4 :]) - found == set()
