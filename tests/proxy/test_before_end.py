@@ -56,6 +56,8 @@ class Framed(StrEnum):
 
     CHUNKED = "chunked"
     LENGTH = "content-length"
+    CHUNKED_RESET = "chunked, RST behind the body"
+    LENGTH_RESET = "content-length, RST behind the body"
     CLOSE = "close"
     H2 = "HTTP/2"
     H2_LENGTH = "HTTP/2, content-length"
@@ -68,7 +70,7 @@ class Framed(StrEnum):
 
     @property
     def is_reset(self) -> bool:
-        return "RST" in self
+        return self.is_h2 and "RST" in self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,10 @@ class Case:
             return replace(made, framing=Framing.LENGTH)
         if self.framed is Framed.CLOSE:
             return replace(made, framing=Framing.CLOSE)
+        if self.framed in (Framed.CHUNKED_RESET, Framed.LENGTH_RESET):
+            # One that comes together with the body may discard it in the kernel.
+            framing = Framing.LENGTH if "length" in self.framed else Framing.CHUNKED
+            return replace(made, framing=framing, end=End.LATE_RST)
         if "length" in self.framed:
             made = replace(made, headers=(("content-length", str(len(made.body))),))
         return replace(made, end=End.RST) if self.framed.is_reset else made

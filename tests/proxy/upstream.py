@@ -24,6 +24,7 @@ from h2.errors import ErrorCodes
 HEAD_BYTES_MAX = 256 * 1024
 WAIT_SECONDS_MAX = 20
 """Bound on every wait for the other side; a test that meets it has failed."""
+LATE_SECONDS = 0.2
 
 
 class Framing(StrEnum):
@@ -43,6 +44,8 @@ class End(StrEnum):
     """The connection is closed early (HTTP/2: too, without END_STREAM)."""
     RST = "rst"
     """The connection is reset (HTTP/2: RST_STREAM)."""
+    LATE_RST = "late rst"
+    """HTTP/1.1: the whole answer, and a reset when the other side has had time to read it."""
     GOAWAY = "goaway"
     """HTTP/2: GOAWAY, then closed."""
     HELD = "held"
@@ -209,7 +212,7 @@ class Upstream:
             case Framing.CHUNKED:
                 head += "transfer-encoding: chunked\r\n"
             case Framing.LENGTH:
-                missing = 0 if answer.end is End.PROPER else 64
+                missing = 0 if answer.end in (End.PROPER, End.LATE_RST) else 64
                 head += f"content-length: {len(answer.body) + missing}\r\n"
             case Framing.CLOSE:
                 head += "connection: close\r\n"
@@ -231,6 +234,11 @@ class Upstream:
                 async with asyncio.timeout(WAIT_SECONDS_MAX):
                     await reader.read(1)
                 self.peer_left.set()
+            case End.LATE_RST:
+                if answer.framing is Framing.CHUNKED:
+                    writer.write(b"0\r\n\r\n")
+                await asyncio.sleep(LATE_SECONDS)
+                reset(writer)
             case End.RST | End.GOAWAY:
                 reset(writer)
         return False
