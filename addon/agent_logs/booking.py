@@ -71,10 +71,7 @@ class Booking:
     """The operator's own word on how an exchange is billed: logs do not say it."""
 
     def take(
-        self,
-        logs: Iterable[tuple[Kind, Path]],
-        *,
-        progress: Callable[[Path], None],
+        self, logs: Iterable[tuple[Kind, Path]], *, progress: Callable[[Path], None]
     ) -> dict[str, Tally]:
         """Book the answers of all logs; the counts by agent. `progress` is called before each
         file."""

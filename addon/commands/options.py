@@ -11,11 +11,7 @@ _KINDS = (
 )
 Recordings = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="PATHS...",
-        help=f"Files or folders: {_KINDS}.",
-        show_default=False,
-    ),
+    typer.Argument(metavar="PATHS...", help=f"Files or folders: {_KINDS}.", show_default=False),
 ]
 Archives = Annotated[
     list[str],

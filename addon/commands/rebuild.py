@@ -133,12 +133,7 @@ class Tally:
 
 
 def main(
-    paths: Sequence[Path],
-    *,
-    ledger: str | None,
-    url: str | None,
-    prices: str | None,
-    dry_run: bool,
+    paths: Sequence[Path], *, ledger: str | None, url: str | None, prices: str | None, dry_run: bool
 ) -> int:
     """Show the changes, and add them unless this is a dry run; returns the exit code."""
     files = files_of(paths, bodies_too=url is not None)

@@ -130,10 +130,7 @@ def main(paths: Sequence[Path], job: Job, *, jobs: int) -> int:
 
 
 def _replayed(
-    paths: Sequence[object],
-    files: Sequence[object],
-    job: Job,
-    run: Callable[[Console, Log], Tally],
+    paths: Sequence[object], files: Sequence[object], job: Job, run: Callable[[Console, Log], Tally]
 ) -> int:
     """Run a replay of these files and show its result; returns the exit code."""
     if not files:

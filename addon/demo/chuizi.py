@@ -229,8 +229,7 @@ def _gemini() -> tuple[Scene, ...]:
             body={"contents": [{"parts": [{"text": "Hi"}], "role": "user"}]},
             answer=answer,
             figures=Figures(
-                request_model=model,
-                **{"response_model": model, "finish_reason": "STOP", **figures},
+                request_model=model, **{"response_model": model, "finish_reason": "STOP", **figures}
             ),
         )
 
@@ -281,8 +280,7 @@ def _gemini() -> tuple[Scene, ...]:
             "gemini: streamed as a JSON array",
             ":streamGenerateContent",
             Answer(
-                pieces=(b"[" + first, b"\n,\r\n" + last, b"\n]\n"),
-                content_type="application/json",
+                pieces=(b"[" + first, b"\n,\r\n" + last, b"\n]\n"), content_type="application/json"
             ),
             response_id="gemini-demo-2",
             **figures,

@@ -129,8 +129,7 @@ def _aivene() -> tuple[Scene, ...]:
         play(
             "client leaves",
             Answer(
-                pieces=begun("ilbs_demo10", model, words("Enough", " said")),
-                waits_for_leave=True,
+                pieces=begun("ilbs_demo10", model, words("Enough", " said")), waits_for_leave=True
             ),
             asks=True,
             response_id="ilbs_demo10",

@@ -173,13 +173,7 @@ def _table(played: Sequence[Scene], bodies: Mapping[str, bytes], found: Sequence
     return Table(
         columns=tuple(columns),
         rows=tuple(
-            (
-                one.name,
-                _got(one, bodies[one.title]),
-                *show.tokens(row),
-                show.cost(row),
-                known,
-            )
+            (one.name, _got(one, bodies[one.title]), *show.tokens(row), show.cost(row), known)
             for one, (_, known) in zip(played, SAID, strict=True)
             for row in found
             if row.session_id == one.title

@@ -27,21 +27,13 @@ PANELS = (
         query="(sum(increase(tokentee_unpriced_total[24h])) or vector(0)) "
         "+ (sum(increase(tokentee_without_usage_total[24h])) or vector(0))",
     ),
-    Panel(
-        title="Dropped",
-        kind="stat",
-        width=5,
-        query="sum(tokentee_dropped_total)",
-    ),
+    Panel(title="Dropped", kind="stat", width=5, query="sum(tokentee_dropped_total)"),
     Panel(
         title="Requests a second by outcome",
         unit="reqps",
         query="sum by (outcome) (rate(tokentee_requests_total[5m]))",
     ),
-    Panel(
-        title="Tokens a second by type",
-        query="sum by (type) (rate(tokentee_tokens_total[5m]))",
-    ),
+    Panel(title="Tokens a second by type", query="sum by (type) (rate(tokentee_tokens_total[5m]))"),
     Panel(
         title="Cost an hour by model",
         unit="currencyUSD",
@@ -64,19 +56,9 @@ PANELS = (
         unit="s",
         query="max by (instance) (tokentee_shipping_lag_seconds)",
     ),
-    Panel(
-        title="Open exchanges",
-        query="sum by (instance) (tokentee_open_exchanges)",
-    ),
-    Panel(
-        title="Rows that wait for the writer",
-        query="sum by (instance) (tokentee_queued_rows)",
-    ),
-    Panel(
-        title="Free disk",
-        unit="bytes",
-        query="min by (instance) (tokentee_disk_free_bytes)",
-    ),
+    Panel(title="Open exchanges", query="sum by (instance) (tokentee_open_exchanges)"),
+    Panel(title="Rows that wait for the writer", query="sum by (instance) (tokentee_queued_rows)"),
+    Panel(title="Free disk", unit="bytes", query="min by (instance) (tokentee_disk_free_bytes)"),
 )
 
 

@@ -31,12 +31,7 @@ from addon.dialects.clouds import (
     yandex,
 )
 from addon.dialects.dialect import Dialect
-from addon.dialects.fetched import (
-    anthropic_batches,
-    deferred,
-    gemini_batches,
-    openai_batches,
-)
+from addon.dialects.fetched import anthropic_batches, deferred, gemini_batches, openai_batches
 from addon.dialects.local import llama_cpp, lm_studio, ollama, text_generation
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import endpoints as openai_other

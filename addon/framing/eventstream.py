@@ -132,10 +132,7 @@ class EventStream:
         payload = block[headers_end:-4]
         if headers.get(":message-type") == "error":
             # It has no payload: the error is in the headers.
-            body = {
-                "code": headers.get(":error-code"),
-                "message": headers.get(":error-message"),
-            }
+            body = {"code": headers.get(":error-code"), "message": headers.get(":error-message")}
             return Frame("error", json_values.dumps(body).encode())
         return Frame(headers.get(":event-type") or headers.get(":exception-type") or "", payload)
 

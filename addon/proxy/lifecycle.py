@@ -144,9 +144,7 @@ def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running
     )
     if watching is not None:
         watching.start(
-            ledger,
-            open_exchanges=lambda: running.under_way,
-            captures=lambda: running.captures,
+            ledger, open_exchanges=lambda: running.under_way, captures=lambda: running.captures
         )
     if settings.log_as_json:
         write_json(

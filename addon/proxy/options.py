@@ -240,9 +240,7 @@ def _upstreams(text: str) -> tuple[Upstream, ...]:
             raise ValueError(f"tee_hosts: {port!r} in {part!r} is not a port")
         upstreams.append(
             Upstream(
-                host=host.lower(),
-                port=int(port) if colon else None,
-                provider=provider or None,
+                host=host.lower(), port=int(port) if colon else None, provider=provider or None
             )
         )
     return tuple(upstreams)

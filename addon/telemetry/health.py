@@ -43,11 +43,7 @@ class Health:
 
 
 def merged(
-    reports: Mapping[str, Health],
-    *,
-    missing: Iterable[str],
-    dropped_before: int,
-    restarts: int,
+    reports: Mapping[str, Health], *, missing: Iterable[str], dropped_before: int, restarts: int
 ) -> Health:
     """The merged health of all workers. `reports`: by the name of the worker; `missing`: which
     workers do not run, and why; `dropped_before`: by workers that have ended.

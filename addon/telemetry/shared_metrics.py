@@ -41,11 +41,7 @@ class SharedMetrics:
     """The metrics of all workers; `exposition` returns the text for a scrape."""
 
     def __init__(
-        self,
-        folder: Path,
-        health: Callable[[], Health],
-        *,
-        dropped_observations: Callable[[], int],
+        self, folder: Path, health: Callable[[], Health], *, dropped_observations: Callable[[], int]
     ) -> None:
         self._registry = CollectorRegistry()
         MultiProcessCollector(self._registry, path=str(folder))  # type: ignore[no-untyped-call]

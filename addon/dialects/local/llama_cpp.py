@@ -12,9 +12,7 @@ from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
 
 _FIGURES = Figures(
-    input=("tokens_evaluated",),
-    output=("tokens_predicted",),
-    cache_read=("timings.cache_n",),
+    input=("tokens_evaluated",), output=("tokens_predicted",), cache_read=("timings.cache_n",)
 )
 
 COMPLETION = Dialect(
@@ -26,21 +24,13 @@ COMPLETION = Dialect(
             finishes=("stop_type",),
             unfinished=frozenset({"none"}),
             texts=("content",),
-            usage_keys=(
-                "tokens_evaluated",
-                "tokens_predicted",
-                "tokens_cached",
-                "timings.cache_n",
-            ),
+            usage_keys=("tokens_evaluated", "tokens_predicted", "tokens_cached", "timings.cache_n"),
             ends=("stop",),
         )
     ),
     usage_of=figures_reader(_FIGURES),
     known_keys=known_keys_of(_FIGURES, "tokens_cached"),
-    marks=(
-        Mark(b'"stop"', (b'"stop":false', b'"stop": false')),
-        Mark(b'"error"'),
-    ),
+    marks=(Mark(b'"stop"', (b'"stop":false', b'"stop": false')), Mark(b'"error"')),
     text_marks=(b'"content"',),
     answer_shapes=(
         {"content": shapes.anything, "tokens_predicted": shapes.count},

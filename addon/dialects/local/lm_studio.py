@@ -15,9 +15,7 @@ from addon.dialects.facts import Facts
 from addon.dialects.layout import Figures, figures_reader, known_keys_of
 
 _FIGURES = Figures(
-    input=("input_tokens",),
-    output=("total_output_tokens",),
-    reasoning=("reasoning_output_tokens",),
+    input=("input_tokens",), output=("total_output_tokens",), reasoning=("reasoning_output_tokens",)
 )
 
 

@@ -60,10 +60,7 @@ CHAT = Dialect(
     read=read,
     usage_of=usage_of,
     known_keys=frozenset(_USAGE_KEYS),
-    marks=(
-        Mark(b'"done"', (b'"done":false', b'"done": false')),
-        Mark(b'"error"'),
-    ),
+    marks=(Mark(b'"done"', (b'"done":false', b'"done": false')), Mark(b'"error"')),
     text_marks=(b'"content"', b'"response"', b'"thinking"'),
     streams_unless_told=True,
     ending=Ending.MARK,

@@ -213,10 +213,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reported_cost_picousd=costs.own,
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,
-        remarks=(
-            *counts.remarks,
-            *_remarks_on_total(reported, total_input, total_output),
-        ),
+        remarks=(*counts.remarks, *_remarks_on_total(reported, total_input, total_output)),
     )
 
 

@@ -241,12 +241,7 @@ CONVERSE = Dialect(
         | {"cacheReadInputTokens", "cacheReadInputTokenCount"}
         | {"cacheWriteInputTokens", "cacheWriteInputTokenCount"}
     ),
-    marks=(
-        Mark(b"messageStop"),
-        Mark(b"metadata"),
-        Mark(b"xception"),
-        Mark(b":error-code"),
-    ),
+    marks=(Mark(b"messageStop"), Mark(b"metadata"), Mark(b"xception"), Mark(b":error-code")),
     text_marks=(b'"text"', b'"input"'),
     ending=Ending.MARK,
     request_shapes=({"messages": shapes.messages},),

@@ -114,11 +114,7 @@ def credentials_of(headers: Mapping[str, str], path: str) -> tuple[str, ...]:
 
 
 def redact(
-    text: str,
-    *,
-    credentials: Iterable[str] = (),
-    body: Body,
-    keep: Iterable[str] = (),
+    text: str, *, credentials: Iterable[str] = (), body: Body, keep: Iterable[str] = ()
 ) -> str:
     """The text without credentials and without text from the request's body.
 

@@ -22,10 +22,7 @@ from mitmproxy import addonmanager, exceptions, hooks
 from addon.proxy.host.mechanisms import Place
 from addon.proxy.host.sources import UnknownSourceError
 
-RELIES_ON = (
-    "mitmproxy.addonmanager:AddonManager",
-    "mitmproxy.addonmanager:safecall",
-)
+RELIES_ON = ("mitmproxy.addonmanager:AddonManager", "mitmproxy.addonmanager:safecall")
 """What the subclass overrides and calls."""
 
 

@@ -11,13 +11,7 @@ from mitmproxy.master import Master
 
 from addon.proxy.host import sources
 
-NAMES = (
-    "hook_lists",
-    "message_types",
-    "chunk_runs",
-    "read_sizes",
-    "websocket_parts",
-)
+NAMES = ("hook_lists", "message_types", "chunk_runs", "read_sizes", "websocket_parts")
 """Modules of this room, in the order in which they go in."""
 
 

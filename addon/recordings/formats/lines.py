@@ -488,11 +488,7 @@ def _split(pieces: Iterator[bytes | None], file: BinaryIO) -> Iterator[Line]:
                 begun.clear()
         for line in others:
             if is_too_long:
-                yield (
-                    number,
-                    file.tell(),
-                    _TOO_LONG,
-                )
+                yield (number, file.tell(), _TOO_LONG)
             elif line_text := _short(bytes(begun)):
                 yield number, file.tell(), line_text
             number += 1

@@ -7,10 +7,7 @@ from urllib.parse import urlsplit
 
 from addon.run.call.settings import Settings
 
-ENVIRONMENT: Mapping[str, str] = {
-    "ledger_url": "TOKENTEE_LEDGER",
-    "tee_prices": "TOKENTEE_PRICES",
-}
+ENVIRONMENT: Mapping[str, str] = {"ledger_url": "TOKENTEE_LEDGER", "tee_prices": "TOKENTEE_PRICES"}
 """Option -> the environment variable that overrides the config file."""
 WORKERS_VARIABLE = "TOKENTEE_WORKERS"
 FILES: Mapping[str, str] = {"names": "TOKENTEE_NAMES", "budgets": "TOKENTEE_BUDGETS"}
@@ -29,11 +26,7 @@ class Option:
 
 
 def options_of(
-    settings: Settings,
-    *,
-    ledger_url: str | None,
-    folder: Path,
-    environment: Mapping[str, str],
+    settings: Settings, *, ledger_url: str | None, folder: Path, environment: Mapping[str, str]
 ) -> list[Option]:
     """The recorder's options. `folder`: the config file's folder, for the files that it names."""
     values: dict[str, str | None] = {

@@ -28,10 +28,7 @@ def cannot_start(command: Sequence[str], error: OSError | ValueError) -> CannotS
 
 
 async def run_command(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    *,
-    on_start: Callable[[int], None],
+    command: Sequence[str], environment: Mapping[str, str], *, on_start: Callable[[int], None]
 ) -> int:
     """Run the command to its end. Returns its exit code, or 128 + N if signal N ended it.
 

@@ -82,10 +82,7 @@ class GroupMetrics:
             if each.report is not None and each.report.health is not None
         }
         return merged(
-            healths,
-            missing=missing,
-            dropped_before=self._dropped_before,
-            restarts=self.restarts,
+            healths, missing=missing, dropped_before=self._dropped_before, restarts=self.restarts
         )
 
     def dropped_observations(self) -> int:
