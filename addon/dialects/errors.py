@@ -37,6 +37,12 @@ def record_error(facts: Facts, error: object, beside: dict[str, Any] | None = No
         facts.error_message = clean(message, _MESSAGE_LENGTH_MAX)
 
 
+def record_error_in(facts: Facts, event: str, body: dict[str, Any]) -> None:
+    """Read the error of a frame or a document with status 200, if it has one."""
+    if body.get("error") or event == "error":
+        record_error(facts, body.get("error") or body, body)
+
+
 def record_error_body(facts: Facts, body: dict[str, Any]) -> None:
     """Read the body of an HTTP answer with an error status."""
     inner = body.get("error") or body.get("errors") or body

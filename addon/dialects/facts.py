@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+TEXT_LENGTH_MAX = 256
+"""Characters kept of an id, a model, or another name on the wire."""
+
 
 class Ending(StrEnum):
     """The weakest sign that a stream of a dialect is whole."""
@@ -113,11 +116,6 @@ class Facts:
         elif reason == "" and self.is_document and self.finish_reason is None:
             self.finish_reason = ""
 
-    @property
-    def closes_without_mark(self) -> bool:
-        """Whether the end of the body alone may be the end of the answer."""
-        return self.ending is Ending.CLOSE
-
     def is_whole(self) -> bool:
         """Whether a stream is whole, if its body ended in order: its end mark has passed or is not
         needed.
@@ -133,19 +131,22 @@ class Facts:
 
     def record_tier(self, tier: object) -> None:
         """The service tier that served the request."""
-        if isinstance(tier, str) and tier:
-            self.service_tier = clean(tier, 64)
+        self.service_tier = text_of(tier, 64) or self.service_tier
 
     def record_diagnosis(self, word: object) -> None:
         """What the provider says that broke the prompt cache."""
-        if isinstance(word, str) and word:
-            self.cache_diagnosis = clean(word, 64)
+        self.cache_diagnosis = text_of(word, 64) or self.cache_diagnosis
 
     def record_usage(self, usage: object, *, final: bool) -> None:
         """Keep a usage object in place of the previous one; `usage: null` is ignored."""
         if isinstance(usage, dict):
             self.usage = usage
             self.usage_final = final
+
+
+def text_of(value: object, length_max: int = TEXT_LENGTH_MAX) -> str | None:
+    """Clean text of the wire; None for empty text and other types."""
+    return clean(value, length_max) if isinstance(value, str) and value else None
 
 
 def clean(text: str, length_max: int) -> str:

@@ -5,15 +5,14 @@ first item of the list at b in a. A format with rules of its own (events that op
 figures that add up) is a module with its own `read` instead.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from addon.dialects.costs import Costs
 from addon.dialects.counts import Counts
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from ledger.model.usage import Usage, sum_of
+from ledger.model.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +22,6 @@ class Layout:
     ids: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     created: tuple[str, ...] = ()
-    tiers: tuple[str, ...] = ()
     finishes: tuple[str, ...] = ()
     unfinished: frozenset[str] = frozenset()
     """Values at `finishes` that mean: not finished yet."""
@@ -38,23 +36,75 @@ class Layout:
     ends: tuple[str, ...] = ()
     """A value of `true` here is the end mark."""
 
+    def read(self, facts: Facts, event: str, body: dict[str, Any]) -> None:
+        """The `read` of a dialect with this layout."""
+        for path in self.ids:
+            if facts.response_id is None:
+                facts.record_id(value_at(body, path))
+        facts.record_model(_first(body, self.models))
+        facts.record_created(_first(body, self.created))
+        finish = _first(body, self.finishes)
+        if not isinstance(finish, str) or finish not in self.unfinished:
+            facts.record_finish(finish)
+        if not facts.token_seen and _first(body, self.texts):
+            facts.token_seen = True
+        if any(value_at(body, path) is True for path in self.ends):
+            facts.ended = True
+        self._read_usage(facts, body)
+        error = _first(body, self.errors)
+        if error or event == "error":
+            record_error(facts, error or body, body)
+
+    def _read_usage(self, facts: Facts, body: dict[str, Any]) -> None:
+        final = facts.ended or facts.finish_reason is not None or facts.is_document
+        usage = _first(body, self.usages)
+        if isinstance(usage, dict) and usage:
+            facts.record_usage(usage, final=final)
+        elif self.usage_keys:
+            reported = {path: value_at(body, path) for path in self.usage_keys}
+            reported = {path: value for path, value in reported.items() if value is not None}
+            if reported:
+                facts.record_usage({**(facts.usage or {}), **reported}, final=final)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """The path in the usage object for each column."""
 
     input: tuple[str, ...] = ()
-    input_beside: tuple[str, ...] = ()
-    """Input beside the figure above: tokens that tools read."""
     output: tuple[str, ...] = ()
     cache_read: tuple[str, ...] = ()
     cache_write: tuple[str, ...] = ()
     reasoning: tuple[str, ...] = ()
-    input_audio: tuple[str, ...] = ()
-    output_audio: tuple[str, ...] = ()
     cost_usd: tuple[str, ...] = ()
-    units: Mapping[str, str] | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
     """Path -> the ledger's name for the unit."""
+    units_within: str = ""
+    """The object of which every value is a unit, by its own name if `units` has none."""
+    counts_are_text: bool = False
+    """64-bit counts are text, as Protocol Buffers' JSON writes them."""
+
+    def usage_of(self, usage: Mapping[str, Any], facts: Facts) -> Usage:
+        """The `usage_of` of a dialect with these figures."""
+        counts = Counts(_numbers(usage) if self.counts_are_text else usage)
+        return Usage(
+            input_tokens=counts.first(*self.input),
+            cache_read_tokens=counts.first(*self.cache_read),
+            cache_write_tokens=counts.first(*self.cache_write),
+            output_tokens=counts.first(*self.output),
+            reasoning_tokens=counts.first(*self.reasoning),
+            tool_units={**facts.units, **counts.units(self.units, within=self.units_within)},
+            reported_cost_picousd=counts.picousd(*self.cost_usd),
+            remarks=counts.remarks,
+        )
+
+    def known_keys(self, *others: str) -> frozenset[str]:
+        """The known keys of a usage object: these figures, and others that the ledger ignores."""
+        paths = {*others, *self.units}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            paths.update(value if isinstance(value, tuple) else ())
+        return frozenset(paths | {path.partition(".")[0] for path in paths})
 
 
 def value_at(body: Any, path: str) -> Any:
@@ -69,99 +119,12 @@ def value_at(body: Any, path: str) -> Any:
     return body
 
 
-def reader_of(layout: Layout) -> Callable[[Facts, str, dict[str, Any]], None]:
-    """The `read` of a dialect with this layout."""
-
-    def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
-        for path in layout.ids:
-            if facts.response_id is None:
-                facts.record_id(value_at(body, path))
-        facts.record_model(_first(body, layout.models))
-        facts.record_created(_first(body, layout.created))
-        facts.record_tier(_first(body, layout.tiers))
-        finish = _first(body, layout.finishes)
-        if not isinstance(finish, str) or finish not in layout.unfinished:
-            facts.record_finish(finish)
-        if not facts.token_seen and _first(body, layout.texts):
-            facts.token_seen = True
-        if any(value_at(body, path) is True for path in layout.ends):
-            facts.ended = True
-        _read_usage(facts, layout, body)
-        error = _first(body, layout.errors)
-        if error or event == "error":
-            record_error(facts, error or body, body)
-
-    return read
-
-
-def _read_usage(facts: Facts, layout: Layout, body: dict[str, Any]) -> None:
-    final = facts.ended or facts.finish_reason is not None or facts.is_document
-    usage = _first(body, layout.usages)
-    if isinstance(usage, dict) and usage:
-        facts.record_usage(usage, final=final)
-    elif layout.usage_keys:
-        reported = {path: value_at(body, path) for path in layout.usage_keys}
-        reported = {path: value for path, value in reported.items() if value is not None}
-        if reported:
-            facts.record_usage({**(facts.usage or {}), **reported}, final=final)
-
-
 def _first(body: dict[str, Any], paths: tuple[str, ...]) -> Any:
     for path in paths:
         value = value_at(body, path)
         if value is not None and value != "":
             return value
     return None
-
-
-def figures_reader(
-    figures: Figures, *, counts_are_text: bool = False, reasoning_is_beside: bool = False
-) -> Callable[[Mapping[str, Any], Facts], Usage]:
-    """The `usage_of` of a dialect with these figures.
-
-    `counts_are_text`: 64-bit counts are text, as Protocol Buffers' JSON writes them.
-    `reasoning_is_beside`: the output figure leaves reasoning out.
-    """
-    units = dict(figures.units or {})
-
-    def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
-        counts = Counts(_numbers(usage) if counts_are_text else usage)
-        reasoning = counts.first(*figures.reasoning)
-        output = counts.first(*figures.output)
-        costs = Costs(own=counts.picousd(*figures.cost_usd))
-        beside = counts.first(*figures.input_beside)
-        return Usage(
-            input_tokens=sum_of(counts.first(*figures.input), beside),
-            cache_read_tokens=counts.first(*figures.cache_read),
-            cache_write_tokens=counts.first(*figures.cache_write),
-            output_tokens=sum_of(output, reasoning) if reasoning_is_beside else output,
-            reasoning_tokens=reasoning,
-            input_audio_tokens=counts.first(*figures.input_audio),
-            output_audio_tokens=counts.first(*figures.output_audio),
-            tool_units={**facts.units, **counts.units(units)},
-            reported_cost_picousd=costs.own,
-            remarks=counts.remarks,
-        )
-
-    return usage_of
-
-
-def known_keys_of(figures: Figures, *others: str) -> frozenset[str]:
-    """The known keys of a usage object: these figures, and others that the ledger ignores."""
-    paths = {
-        *figures.input,
-        *figures.input_beside,
-        *figures.output,
-        *figures.cache_read,
-        *figures.cache_write,
-        *figures.reasoning,
-        *figures.input_audio,
-        *figures.output_audio,
-        *figures.cost_usd,
-        *(figures.units or {}),
-        *others,
-    }
-    return frozenset(paths | {path.partition(".")[0] for path in paths})
 
 
 def _numbers(usage: Mapping[str, Any]) -> dict[str, Any]:

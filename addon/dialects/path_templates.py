@@ -12,19 +12,11 @@ path's last word, then one comparison for each of the few templates that end in 
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
 PATH_LENGTH_MAX = 2_048
 """Characters. The longest LLM paths name a Bedrock ARN and are under 300."""
 _MODEL = "{model}"
 _ANY = "{}"
-
-
-class Found(NamedTuple):
-    """A template that fits a path."""
-
-    model: str | None
-    """The text at `{model}`, still escaped; None for a template without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +32,16 @@ class Template:
     segments: int
     pattern: re.Pattern[str] | None
 
-    def find(self, path: str) -> Found | None:
-        """The match of a path, or None. `path` has no query and no slash at its end."""
-        if self.pattern is None:
-            return self._find_model(path)
-        before = path.rsplit("/", self.segments)[0]
-        return Found(None) if self.pattern.fullmatch(path, len(before)) else None
-
-    def _find_model(self, path: str) -> Found | None:
-        if not path.endswith(self.tail):
-            return None
+    def find(self, path: str) -> str | None:
+        """The text at `{model}`, still escaped; empty for a template without one. None: the path
+        does not fit. `path` has no query and no slash at its end."""
+        if self.pattern is not None:
+            before = path.rsplit("/", self.segments)[0]
+            return "" if self.pattern.fullmatch(path, len(before)) else None
         start = path.find(self.head)
-        if start < 0:
+        if start < 0 or not path.endswith(self.tail):
             return None
-        model = path[start + len(self.head) : len(path) - len(self.tail)]
-        return Found(model) if model else None
+        return path[start + len(self.head) : len(path) - len(self.tail)] or None
 
 
 def template_of(text: str) -> Template:

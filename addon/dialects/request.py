@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from addon.dialects import shapes
 from addon.dialects.counts import lookup
 from addon.dialects.dialect import Asking, Dialect
-from addon.dialects.facts import clean
+from addon.dialects.facts import text_of
 from addon.dialects.routes import Route
 from addon.framing import json_values
 from addon.framing.large_json import STEP_BYTES, Shortener
@@ -75,12 +75,12 @@ def read_request(
     asks = dialect.asking is Asking.STREAM_OPTIONS
     user, session = _identity_in(values)
     return RequestFacts(
-        model=_model(values) or _text(headers.get(dialect.model_header)) or route.path_model,
+        model=_model(values) or text_of(headers.get(dialect.model_header)) or route.path_model,
         streamed=streamed,
         usage_asked=asked if asks and isinstance(asked, bool) else None,
         end_user=user,
         session_id=session,
-        service_tier=_tier(values) or _text(headers.get("x-amzn-bedrock-service-tier")),
+        service_tier=_tier(values) or text_of(headers.get("x-amzn-bedrock-service-tier")),
         units=_units(dialect, values),
         is_confirmed=shapes.fits(dialect.request_shapes, values),
     )
@@ -115,14 +115,14 @@ _MODEL_PATHS = ("model_id", "modelUri", "Model", "servingMode.modelId")
 def _tier(values: dict[str, Any]) -> str | None:
     """The requested service tier: of OpenAI and its followers, Gemini, Bedrock's Converse."""
     paths = ("service_tier", "serviceTier", "serviceTier.type")
-    return next((tier for path in paths if (tier := _text(lookup(values, path)))), None)
+    return next((tier for path in paths if (tier := text_of(lookup(values, path)))), None)
 
 
 def _model(values: dict[str, Any]) -> str | None:
-    name = _text(values.get("model"))
+    name = text_of(values.get("model"))
     if name:
         return name
-    return next((name for path in _MODEL_PATHS if (name := _text(lookup(values, path)))), None)
+    return next((name for path in _MODEL_PATHS if (name := text_of(lookup(values, path)))), None)
 
 
 def _asks_for_stream(values: dict[str, Any], dialect: Dialect) -> bool:
@@ -151,19 +151,19 @@ def _identity_in(values: dict[str, Any]) -> tuple[str | None, str | None]:
     OpenAI `user`, later `safety_identifier`; Anthropic `metadata.user_id`. The session is from the
     metadata of any client, or from Codex' cache key, which identifies its conversation.
     """
-    user = _text(values.get("user")) or _text(values.get("safety_identifier"))
-    session = _text(lookup(values, "metadata.session_id")) or _text(values.get("session_id"))
-    named = _text(lookup(values, "metadata.user_id"))
+    user = text_of(values.get("user")) or text_of(values.get("safety_identifier"))
+    session = text_of(lookup(values, "metadata.session_id")) or text_of(values.get("session_id"))
+    named = text_of(lookup(values, "metadata.user_id"))
     if named is not None:
         inside = json_values.loads(named.encode()) if named.startswith("{") else None
         account, claude_code, its_session = named.rpartition("_session_")
         if inside is not None:
-            named = _text(inside.get("account_uuid")) or _text(inside.get("device_id"))
-            session = session or _text(inside.get("session_id"))
+            named = text_of(inside.get("account_uuid")) or text_of(inside.get("device_id"))
+            session = session or text_of(inside.get("session_id"))
         elif claude_code and named.startswith("user_") and len(its_session) == _CLAUDE_CODE_SESSION:
             named = account.removesuffix("_account_")
             session = session or its_session
-    return user or named, session or _text(values.get("prompt_cache_key"))
+    return user or named, session or text_of(values.get("prompt_cache_key"))
 
 
 def _form(body: bytes) -> dict[str, Any]:
@@ -183,7 +183,3 @@ def _form(body: bytes) -> dict[str, Any]:
     if "stream" in fields:
         fields["stream"] = fields["stream"].lower() == "true"
     return fields
-
-
-def _text(value: object) -> str | None:
-    return clean(value, 256) if isinstance(value, str) and value else None

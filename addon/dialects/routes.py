@@ -31,7 +31,7 @@ from addon.dialects.clouds import (
     yandex,
 )
 from addon.dialects.dialect import Dialect
-from addon.dialects.fetched import anthropic_batches, deferred, gemini_batches, openai_batches
+from addon.dialects.fetched import results
 from addon.dialects.local import llama_cpp, lm_studio, ollama, text_generation
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import endpoints as openai_other
@@ -51,20 +51,6 @@ from addon.dialects.vendors import (
     replicate,
 )
 from ledger.model import providers
-from ledger.model.providers import provider_of
-
-__all__ = [
-    "DIALECTS",
-    "ROWS",
-    "UNKNOWN",
-    "Route",
-    "RouteTable",
-    "Row",
-    "answer_keys",
-    "match",
-    "match_websocket",
-    "provider_of",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,18 +128,18 @@ ROWS = (
     # The model decides the format of a serving endpoint; nearly all language models use this one.
     Row("/invocations", openai_chat.CHAT, is_generic=True),  # Databricks, SageMaker
     Row("/invocations-response-stream", openai_chat.CHAT, True, is_generic=True),
-    Row("/chat/deferred-completion/{}", deferred.XAI, methods=_GET),
-    Row("/async/chat/completions/{}", deferred.PERPLEXITY, methods=_GET),
+    Row("/chat/deferred-completion/{}", results.XAI_DEFERRED, methods=_GET),
+    Row("/async/chat/completions/{}", results.PERPLEXITY_ASYNC, methods=_GET),
     # Of OpenAI, Azure, Mistral, Groq.
-    Row("/files/{}/content", openai_batches.OUTPUT_FILE, methods=_GET),
-    Row("/batch/jobs/{}", openai_batches.MISTRAL_JOB, methods=_GET),
-    Row("/batches/{}/results", openai_batches.XAI_RESULTS, methods=_GET, providers=("x_ai",)),
+    Row("/files/{}/content", results.OPENAI_FILE, methods=_GET),
+    Row("/batch/jobs/{}", results.MISTRAL_JOB, methods=_GET),
+    Row("/batches/{}/results", results.XAI_PAGE, methods=_GET, providers=("x_ai",)),
     # Anthropic.
     Row("/threads/{}/messages", None),
     Row("/v1/messages", anthropic.MESSAGES),
     Row("/messages", anthropic.MESSAGES, is_generic=True),
     Row("/v1/complete", anthropic.COMPLETE),
-    Row("/messages/batches/{}/results", anthropic_batches.RESULTS, methods=_GET),
+    Row("/messages/batches/{}/results", results.ANTHROPIC_FILE, methods=_GET),
     Row("/publishers/anthropic/models/{model}:rawPredict", anthropic.MESSAGES, False),
     Row("/publishers/anthropic/models/{model}:streamRawPredict", anthropic.MESSAGES, True),
     # Google. Mistral and others on Vertex write OpenAI's format.
@@ -178,8 +164,8 @@ ROWS = (
     Row("/models/{model}:predict", gemini.EMBEDDINGS, False),
     Row("/interactions", gemini_interactions.INTERACTIONS),
     Row("/interactions/{}", gemini_interactions.INTERACTIONS, methods=_GET),
-    Row("/batches/{}", gemini_batches.OPERATION, methods=_GET, providers=("gcp.gemini",)),
-    Row("/files/{}:download", openai_batches.OUTPUT_FILE, methods=_GET, providers=("gcp.gemini",)),
+    Row("/batches/{}", results.GEMINI_OPERATION, methods=_GET, providers=("gcp.gemini",)),
+    Row("/files/{}:download", results.OPENAI_FILE, methods=_GET, providers=("gcp.gemini",)),
     # Amazon, and SAP's way to it, which names a deployment instead of a model.
     Row("/model/{model}/converse", bedrock.CONVERSE, False),
     Row("/model/{model}/converse-stream", bedrock.CONVERSE, True),
@@ -312,29 +298,26 @@ class RouteTable:
         for template, row in self._by_word.get(last_word(path), self._any_word):
             if method not in row.methods:
                 continue
-            found = template.find(path)
-            if found is None:
+            model = template.find(path)
+            if model is None:
                 continue
             provider = providers.TABLE.at(_name_of(host), path)
             if row.providers and (provider is None or provider.name not in row.providers):
                 continue
-            return _route(row, path, found.model, provider)
+            return _route(row, path, model, provider)
         return None
 
 
-def _route(
-    row: Row, path: str, model: str | None, provider: providers.Provider | None
-) -> Route | None:
+def _route(row: Row, path: str, model: str, provider: providers.Provider | None) -> Route | None:
     if row.dialect is None:
         return None
-    if model is None and "/deployments/" in path:
-        deployment = _DEPLOYMENT.search(path)
-        model = deployment[1] if deployment is not None else None
+    if not model and (deployment := _DEPLOYMENT.search(path)):
+        model = deployment[1]
     is_fetch = "GET" in row.methods
     is_known = provider is not None and not provider.hosts_are_shared
     return Route(
         dialect=row.dialect,
-        path_model=unquote(model) if model is not None else None,
+        path_model=unquote(model) if model else None,
         path_streamed=row.streamed,
         host_is_known=is_known,
         is_confirmed=is_known and not row.is_generic and not is_fetch,

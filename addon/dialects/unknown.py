@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error
+from addon.dialects.errors import record_error_in
 from addon.dialects.facts import Ending, Facts
 from ledger.model.usage import NO_USAGE, Usage
 
@@ -21,8 +21,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.record_model(body.get("model"))
     if "object" not in body:
         facts.record_finish(body.get("status"))
-    if body.get("error") or event == "error":
-        record_error(facts, body.get("error") or body, body)
+    record_error_in(facts, event, body)
 
 
 def usage_of(_usage: Mapping[str, Any], _facts: Facts) -> Usage:

@@ -22,6 +22,7 @@ from addon.metering.requests.redaction import credentials_of
 from addon.metering.segments import NOT_READ as NO_CHAT
 from addon.metering.segments import read_in_steps
 from addon.metering.troubles import Troubles
+from ledger.model import providers
 from ledger.model.duplicates import request_digest_in_steps
 from ledger.model.exchange import Exchange, Source
 from ledger.model.reading import Billing
@@ -123,7 +124,7 @@ def open_exchange(
     opened = Exchange(
         id=exchange_id,
         origin=f"{request.scheme}://{request.host}:{request.port}",
-        provider=provider or routes.provider_of(request.host, path),
+        provider=provider or providers.provider_of(request.host, path),
         dialect=route.dialect.name,
         operation=route.dialect.operation,
         path=_redacted(path[:PATH_LENGTH_MAX]),

@@ -21,7 +21,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from addon.dialects.counts import lookup, object_at
-from addon.dialects.facts import clean
+from addon.dialects.facts import text_of
 from addon.dialects.openai.realtime import TRANSCRIBED
 from addon.dialects.request import RequestFacts, read_request
 from addon.dialects.routes import Route, answer_keys
@@ -34,8 +34,6 @@ OPEN_MAX = 64
 WAITING_MAX = 8
 """Client requests that the server has not answered yet. A request beyond this bound gets its
 exchange when the server creates its response, so that a client alone cannot fill the ledger."""
-ID_LENGTH_MAX = 256
-"""Characters of an id that are compared to distinguish responses."""
 PARSED_BYTES_MAX = KEPT_BYTES_MAX
 """A longer message is shortened before parsing; a parser reads this much in 5 ms."""
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
@@ -93,7 +91,7 @@ class WebSocketSession:
     def __init__(self, route: Route, *, provider: str = "", model: str | None = None) -> None:
         self._route = route
         self._provider = provider
-        self._model = _text(model)
+        self._model = text_of(model)
         """From the URL or the server's session; Realtime's responses do not name it."""
         self._transcriber: str | None = None
         self._waiting: list[_Response] = []
@@ -121,7 +119,7 @@ class WebSocketSession:
         request = read_request(self._route, json_values.dumps(parameters).encode())
         request = replace(request, model=request.model or self._model, streamed=True)
         response = self._open(request.model)
-        response.event_id = _text(body.get("event_id"))
+        response.event_id = text_of(body.get("event_id"))
         self._waiting.append(response)
         return [Opened(response.key, request), *self._overflow()]
 
@@ -168,7 +166,7 @@ class WebSocketSession:
             yield from self._continued(body, message)
 
     def _created(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
-        response_id = _text(lookup(body, "response.id"))
+        response_id = text_of(lookup(body, "response.id"))
         if response_id in self._open_responses:
             return
         if self._waiting:
@@ -182,7 +180,7 @@ class WebSocketSession:
         yield from self._overflow()
 
     def _continued(self, body: dict[str, Any], message: bytes) -> Iterator[SessionEvent]:
-        response_id = _text(body.get("response_id")) or _text(lookup(body, "response.id"))
+        response_id = text_of(body.get("response_id")) or text_of(lookup(body, "response.id"))
         if response_id is None or response_id not in self._open_responses:
             if len(self._open_responses) != 1:
                 return
@@ -199,7 +197,7 @@ class WebSocketSession:
 
         An open response notes the error; it still gets its own last message.
         """
-        named = _text(lookup(body, "error.event_id")) or _text(body.get("event_id"))
+        named = text_of(lookup(body, "error.event_id")) or text_of(body.get("event_id"))
         refused = next((one for one in self._waiting if named and one.event_id == named), None)
         if refused is None and self._waiting and not lookup(body, "error.event_id"):
             refused = self._waiting[0]
@@ -231,11 +229,6 @@ class WebSocketSession:
             yield Closed(oldest.key, oldest.meter)
 
     def _read_session(self, session: dict[str, Any]) -> None:
-        self._model = _text(session.get("model")) or self._model
+        self._model = text_of(session.get("model")) or self._model
         for path in ("audio.input.transcription.model", "input_audio_transcription.model"):
-            self._transcriber = _text(lookup(session, path)) or self._transcriber
-
-
-def _text(value: object) -> str | None:
-    """Bounded text of the wire; None for empty text and other types."""
-    return clean(value, ID_LENGTH_MAX) if isinstance(value, str) and value else None
+            self._transcriber = text_of(lookup(session, path)) or self._transcriber

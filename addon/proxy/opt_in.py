@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from addon.dialects.dialect import Asking
+from addon.dialects.facts import Ending
 from addon.metering.requests import attribution
 from addon.metering.requests.messages import header_map
 from addon.metering.settlement import Settled
@@ -110,7 +111,7 @@ def _is_no_openai_stream(live: Live) -> bool:
     """Whether the wire only resembles OpenAI's (the `stream:chat:` endpoint). It reports usage in
     some streams only, and stripping would remove usage that the client should get."""
     tap = live.exchange.tap
-    return tap is not None and tap.meter.facts.closes_without_mark
+    return tap is not None and tap.meter.facts.ending is Ending.CLOSE
 
 
 def _policy_asks(running: Running, opened: Exchange) -> bool:

@@ -22,6 +22,7 @@ import zstandard
 
 from addon.dialects import routes
 from addon.metering.answers.meter import Meter
+from ledger.model import providers
 from ledger.model.usage import Usage
 from tests.addon.feeding import pieces
 from tests.conftest import Say
@@ -139,7 +140,7 @@ def metered(
         content_type=headers.get("content-type") or "",
         content_encoding=encoding,
         headers=headers,
-        provider=routes.provider_of(url.hostname or "", url.path),
+        provider=providers.provider_of(url.hostname or "", url.path),
         status=response["status"],
         path_model=route.path_model,
     )

@@ -11,29 +11,26 @@ from typing import Any
 
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Facts, clean
-from addon.dialects.layout import Layout, reader_of
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Facts
+from addon.dialects.layout import Layout
 from addon.dialects.openai import usage as openai_usage
 
-_read = reader_of(
-    Layout(
-        ids=("id",),
-        created=("created",),
-        finishes=("finish_reason",),
-        texts=("result", "data"),
-        usages=("usage",),
-        ends=("is_end",),
-    )
+_LAYOUT = Layout(
+    ids=("id",),
+    created=("created",),
+    finishes=("finish_reason",),
+    texts=("result", "data"),
+    usages=("usage",),
+    ends=("is_end",),
 )
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or event, and an error in it with status 200."""
-    _read(facts, event, body)
+    _LAYOUT.read(facts, event, body)
     if body.get("error_code") is not None:
-        facts.failed = True
-        facts.error_code = clean(str(body["error_code"]), 128)
-        facts.error_message = clean(str(body.get("error_msg")), 1000)
+        record_error(facts, {"code": body["error_code"], "message": body.get("error_msg")})
 
 
 _PATH = b'"is_end"'

@@ -16,11 +16,13 @@ from msgspec.structs import replace as with_fields
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.facts import Facts, clean
-from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
+from addon.dialects.errors import record_error
+from addon.dialects.facts import Facts
+from addon.dialects.layout import Figures, Layout
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage, count_of, sum_of
 
+_TASK = Figures(units={"image_count": "images"})
 _LAYOUT = Layout(
     ids=("request_id",),
     finishes=("output.choices.0.finish_reason", "output.finish_reason"),
@@ -34,18 +36,15 @@ _LAYOUT = Layout(
     usages=("usage",),
     errors=("error",),
 )
-_read = reader_of(_LAYOUT)
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or event."""
-    _read(facts, event, body)
+    _LAYOUT.read(facts, event, body)
     for one in objects_at(body.get("usage"), "models"):
         facts.record_model(one.get("model_id"))
     if body.get("code") and body.get("message") and "output" not in body:
-        facts.failed = True
-        facts.error_code = clean(str(body["code"]), 128)
-        facts.error_message = clean(str(body["message"]), 1000)
+        record_error(facts, {"code": body["code"], "message": body["message"]})
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
@@ -71,14 +70,12 @@ def read_task(facts: Facts, _event: str, body: dict[str, Any]) -> None:
 def usage_of_task(usage: Mapping[str, Any], facts: Facts) -> Usage:
     """Images by their number, videos by their seconds; older models name these differently."""
     seconds = Counts(usage).milliseconds("video_duration", "output_video_duration", "duration")
-    found = _images_of(usage, facts)
+    found = _TASK.usage_of(usage, facts)
     if seconds:
         found = with_fields(found, tool_units={**found.tool_units, "video_milliseconds": seconds})
     return found
 
 
-_TASK = Figures(units={"image_count": "images"})
-_images_of = figures_reader(_TASK)
 _ANSWER = ({"request_id": shapes.text, "output": shapes.an_object},)
 
 GENERATION = Dialect(
@@ -111,8 +108,8 @@ TASK = replace(
     operation="image_generation",
     read=read_task,
     usage_of=usage_of_task,
-    known_keys=known_keys_of(
-        _TASK, "video_duration", "video_count", "video_ratio", "duration", "SR", "size"
+    known_keys=_TASK.known_keys(
+        "video_duration", "video_count", "video_ratio", "duration", "SR", "size"
     )
     | {"input_video_duration", "output_video_duration"},
     marks=(Mark(b'"usage"'),),

@@ -8,7 +8,7 @@ level, as has the last event of a stream.
 
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
+from addon.dialects.layout import Figures, Layout
 
 _LAYOUT = Layout(
     ids=("request_id",),
@@ -35,9 +35,9 @@ _FIGURES = Figures(
 INFERENCE = Dialect(
     name="deepinfra.inference",
     operation="text_completion",
-    read=reader_of(_LAYOUT),
-    usage_of=figures_reader(_FIGURES),
-    known_keys=known_keys_of(_FIGURES, "num_tokens"),
+    read=_LAYOUT.read,
+    usage_of=_FIGURES.usage_of,
+    known_keys=_FIGURES.known_keys("num_tokens"),
     marks=(Mark(b'"num_'), Mark(b'"finish_reason"'), Mark(b'"error"')),
     text_marks=(b'"text"',),
     request_shapes=(

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
+from addon.dialects.layout import Figures, Layout
 
 _FIGURES = Figures(
     input=("promptTokens",),
@@ -22,32 +22,29 @@ _FIGURES = Figures(
 CHAT = Dialect(
     name="oci.chat",
     operation="chat",
-    read=reader_of(
-        Layout(
-            ids=("id",),
-            models=("modelId",),
-            finishes=(
-                "chatResponse.finishReason",
-                "chatResponse.choices.0.finishReason",
-                "inferenceResponse.generatedTexts.0.finishReason",
-                "inferenceResponse.choices.0.finishReason",
-                "finishReason",
-            ),
-            texts=(
-                "chatResponse.text",
-                "chatResponse.choices",
-                "inferenceResponse",
-                "message.content",
-                "message.toolCalls",
-                "text",
-            ),
-            usages=("chatResponse.usage", "usage"),
-            errors=("error", "chatResponse.errorMessage"),
-        )
-    ),
-    usage_of=figures_reader(_FIGURES),
-    known_keys=known_keys_of(
-        _FIGURES,
+    read=Layout(
+        ids=("id",),
+        models=("modelId",),
+        finishes=(
+            "chatResponse.finishReason",
+            "chatResponse.choices.0.finishReason",
+            "inferenceResponse.generatedTexts.0.finishReason",
+            "inferenceResponse.choices.0.finishReason",
+            "finishReason",
+        ),
+        texts=(
+            "chatResponse.text",
+            "chatResponse.choices",
+            "inferenceResponse",
+            "message.content",
+            "message.toolCalls",
+            "text",
+        ),
+        usages=("chatResponse.usage", "usage"),
+        errors=("error", "chatResponse.errorMessage"),
+    ).read,
+    usage_of=_FIGURES.usage_of,
+    known_keys=_FIGURES.known_keys(
         "totalTokens",
         "completionTokensDetails.acceptedPredictionTokens",
         "completionTokensDetails.rejectedPredictionTokens",

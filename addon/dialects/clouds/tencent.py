@@ -13,33 +13,31 @@ from addon.dialects.counts import object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
+from addon.dialects.layout import Figures, Layout
 
 _FIGURES = Figures(
     input=("PromptTokens",),
     output=("CompletionTokens",),
     cache_read=("PromptTokensDetails.CachedTokens",),
 )
-_read = reader_of(
-    Layout(
-        ids=("Id",),
-        created=("Created",),
-        finishes=("Choices.0.FinishReason",),
-        texts=(
-            "Choices.0.Message.Content",
-            "Choices.0.Delta.Content",
-            "Choices.0.Delta.ReasoningContent",
-            "Choices.0.Delta.ToolCalls",
-        ),
-        usages=("Usage",),
-    )
+_LAYOUT = Layout(
+    ids=("Id",),
+    created=("Created",),
+    finishes=("Choices.0.FinishReason",),
+    texts=(
+        "Choices.0.Message.Content",
+        "Choices.0.Delta.Content",
+        "Choices.0.Delta.ReasoningContent",
+        "Choices.0.Delta.ToolCalls",
+    ),
+    usages=("Usage",),
 )
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document, wrapped in `Response`, or one unwrapped event."""
     answer = object_at(body, "Response") or body
-    _read(facts, event, answer)
+    _LAYOUT.read(facts, event, answer)
     error = object_at(answer, "Error") or object_at(answer, "ErrorMsg")
     if error is not None:
         words = error.get("Message") or error.get("Msg")
@@ -50,8 +48,8 @@ CHAT = Dialect(
     name="tencent.chat",
     operation="chat",
     read=read,
-    usage_of=figures_reader(_FIGURES),
-    known_keys=known_keys_of(_FIGURES, "TotalTokens"),
+    usage_of=_FIGURES.usage_of,
+    known_keys=_FIGURES.known_keys("TotalTokens"),
     marks=(
         Mark(b'"Usage"', latest=True),
         Mark(b'"FinishReason"', (b'"FinishReason":""', b'"FinishReason": ""')),

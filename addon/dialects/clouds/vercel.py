@@ -19,7 +19,7 @@ from addon.dialects.counts import Counts, lookup
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures, figures_reader, known_keys_of
+from addon.dialects.layout import Figures
 from ledger.model.usage import Usage
 
 _FIGURES = Figures(
@@ -60,21 +60,17 @@ def _read_end(facts: Facts, body: dict[str, Any]) -> None:
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     """The figures of either specification, with the gateway's own price."""
-    found = _usage_of(usage, facts)
-    return structs.replace(
-        found, reported_cost_picousd=Counts({"cost": facts.cost}).picousd("cost")
-    )
+    cost = Counts({"cost": facts.cost}).picousd("cost")
+    return structs.replace(_FIGURES.usage_of(usage, facts), reported_cost_picousd=cost)
 
-
-_usage_of = figures_reader(_FIGURES)
 
 LANGUAGE_MODEL = Dialect(
     name="vercel.language_model",
     operation="chat",
     read=read,
     usage_of=usage_of,
-    known_keys=known_keys_of(
-        _FIGURES, "totalTokens", "inputTokens.noCache", "outputTokens.text", "raw", "raw.*"
+    known_keys=_FIGURES.known_keys(
+        "totalTokens", "inputTokens.noCache", "outputTokens.text", "raw", "raw.*"
     ),
     marks=(Mark(b'"finish"'), Mark(b'"response-metadata"'), Mark(b'"error"')),
     text_marks=(b'"delta"',),

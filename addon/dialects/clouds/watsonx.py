@@ -6,7 +6,6 @@ Each result has the counts. In a stream `generated_token_count` is a running fig
 `input_token_count` appears once, with zeros after it, so the largest of each is the figure.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from addon.dialects import shapes
@@ -14,8 +13,8 @@ from addon.dialects.counts import objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures, figures_reader
-from ledger.model.usage import Usage, count_of
+from addon.dialects.layout import Figures
+from ledger.model.usage import count_of
 
 _FIGURES = Figures(input=("input_token_count",), output=("generated_token_count",))
 _KEYS = ("input_token_count", "generated_token_count")
@@ -46,18 +45,11 @@ def _read_counts(facts: Facts, result: dict[str, Any]) -> None:
     facts.record_usage(merged, final=facts.finish_reason is not None)
 
 
-def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
-    """The figures as counted over all results."""
-    return _usage_of(usage, facts)
-
-
-_usage_of = figures_reader(_FIGURES)
-
 GENERATION = Dialect(
     name="watsonx.generation",
     operation="text_completion",
     read=read,
-    usage_of=usage_of,
+    usage_of=_FIGURES.usage_of,
     known_keys=frozenset(_KEYS),
     marks=(Mark(b'"input_token_count"'), Mark(b'"errors"')),
     text_marks=(b'"generated_text"',),

@@ -10,28 +10,27 @@ from dataclasses import replace
 
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
+from addon.dialects.layout import Figures, Layout
 
 _FIGURES = Figures(
     input=("inputTextTokens", "numTokens"),
     output=("completionTokens",),
     reasoning=("completionTokensDetails.reasoningTokens",),
+    counts_are_text=True,
 )
 _UNFINISHED = frozenset({"ALTERNATIVE_STATUS_PARTIAL", "ALTERNATIVE_STATUS_UNSPECIFIED"})
 
 COMPLETION = Dialect(
     name="yandex.completion",
     operation="chat",
-    read=reader_of(
-        Layout(
-            finishes=("result.alternatives.0.status", "alternatives.0.status"),
-            unfinished=_UNFINISHED,
-            texts=("result.alternatives.0.message", "alternatives.0.message"),
-            usages=("result.usage", "usage"),
-        )
-    ),
-    usage_of=figures_reader(_FIGURES, counts_are_text=True),
-    known_keys=known_keys_of(_FIGURES, "totalTokens"),
+    read=Layout(
+        finishes=("result.alternatives.0.status", "alternatives.0.status"),
+        unfinished=_UNFINISHED,
+        texts=("result.alternatives.0.message", "alternatives.0.message"),
+        usages=("result.usage", "usage"),
+    ).read,
+    usage_of=_FIGURES.usage_of,
+    known_keys=_FIGURES.known_keys("totalTokens"),
     marks=(Mark(b'"usage"', latest=True), Mark(b'"error"')),
     request_shapes=({"modelUri": shapes.text, "messages": shapes.messages},),
     answer_shapes=(
@@ -43,22 +42,20 @@ EMBEDDING = replace(
     COMPLETION,
     name="yandex.embedding",
     operation="embeddings",
-    read=reader_of(Layout(texts=("embedding",), usage_keys=("numTokens",))),
+    read=Layout(texts=("embedding",), usage_keys=("numTokens",)).read,
     request_shapes=({"modelUri": shapes.text, "text": shapes.text},),
     answer_shapes=({"embedding": shapes.a_list, "numTokens": shapes.anything},),
 )
 OPERATION = replace(
     COMPLETION,
     name="yandex.operation",
-    read=reader_of(
-        Layout(
-            ids=("id",),
-            finishes=("response.alternatives.0.status",),
-            texts=("response.alternatives",),
-            usages=("response.usage",),
-            ends=("done",),
-        )
-    ),
+    read=Layout(
+        ids=("id",),
+        finishes=("response.alternatives.0.status",),
+        texts=("response.alternatives",),
+        usages=("response.usage",),
+        ends=("done",),
+    ).read,
     request_shapes=(),
     answer_shapes=({"response.usage": shapes.an_object},),
 )

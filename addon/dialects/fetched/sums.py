@@ -20,6 +20,7 @@ from addon.dialects.openai import chat, endpoints, responses
 from addon.dialects.vendors import anthropic, gemini
 from ledger.model.usage import (
     BILLING_FIELDS,
+    NO_USAGE,
     SIZE_STEPS,
     TOKENS,
     FurtherUsage,
@@ -126,15 +127,8 @@ def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
 
 def _usage(sums: dict[str, Any]) -> Usage:
     counts = Counts(sums)
-    return Usage(
-        input_tokens=counts.first("input_tokens"),
-        cache_read_tokens=counts.first("cache_read_tokens"),
-        cache_write_tokens=counts.first("cache_write_tokens"),
-        cache_write_5m_tokens=counts.first("cache_write_5m_tokens"),
-        cache_write_1h_tokens=counts.first("cache_write_1h_tokens"),
-        output_tokens=counts.first("output_tokens"),
-        reasoning_tokens=counts.first("reasoning_tokens"),
-        input_audio_tokens=counts.first("input_audio_tokens"),
-        output_audio_tokens=counts.first("output_audio_tokens"),
+    return replace(
+        NO_USAGE,
+        **{column: counts.first(column) for column in TOKENS},
         tool_units={**sums.get("units", {}), "batch_results": sums["results"]},
     )

@@ -9,7 +9,7 @@ event. `tokens_evaluated` is the whole prompt, of which `timings.cache_n` came f
 
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
+from addon.dialects.layout import Figures, Layout
 
 _FIGURES = Figures(
     input=("tokens_evaluated",), output=("tokens_predicted",), cache_read=("timings.cache_n",)
@@ -18,18 +18,16 @@ _FIGURES = Figures(
 COMPLETION = Dialect(
     name="llama_cpp.completion",
     operation="text_completion",
-    read=reader_of(
-        Layout(
-            models=("model",),
-            finishes=("stop_type",),
-            unfinished=frozenset({"none"}),
-            texts=("content",),
-            usage_keys=("tokens_evaluated", "tokens_predicted", "tokens_cached", "timings.cache_n"),
-            ends=("stop",),
-        )
-    ),
-    usage_of=figures_reader(_FIGURES),
-    known_keys=known_keys_of(_FIGURES, "tokens_cached"),
+    read=Layout(
+        models=("model",),
+        finishes=("stop_type",),
+        unfinished=frozenset({"none"}),
+        texts=("content",),
+        usage_keys=("tokens_evaluated", "tokens_predicted", "tokens_cached", "timings.cache_n"),
+        ends=("stop",),
+    ).read,
+    usage_of=_FIGURES.usage_of,
+    known_keys=_FIGURES.known_keys("tokens_cached"),
     marks=(Mark(b'"stop"', (b'"stop":false', b'"stop": false')), Mark(b'"error"')),
     text_marks=(b'"content"',),
     answer_shapes=(

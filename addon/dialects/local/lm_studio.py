@@ -12,7 +12,7 @@ from addon.dialects.counts import object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures, figures_reader, known_keys_of
+from addon.dialects.layout import Figures
 
 _FIGURES = Figures(
     input=("input_tokens",), output=("total_output_tokens",), reasoning=("reasoning_output_tokens",)
@@ -41,9 +41,9 @@ CHAT = Dialect(
     name="lm_studio.chat",
     operation="chat",
     read=read,
-    usage_of=figures_reader(_FIGURES),
-    known_keys=known_keys_of(
-        _FIGURES, "tokens_per_second", "time_to_first_token_seconds", "model_load_time_seconds"
+    usage_of=_FIGURES.usage_of,
+    known_keys=_FIGURES.known_keys(
+        "tokens_per_second", "time_to_first_token_seconds", "model_load_time_seconds"
     ),
     marks=(Mark(b"chat.end"), Mark(b'"error"'), Mark(b'"stats"')),
     text_marks=(b'"content"', b'"arguments"'),

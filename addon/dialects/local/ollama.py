@@ -6,16 +6,15 @@ There is no usage object: the counts and durations (nanoseconds) are on the last
 `done: true`. Ollama leaves out a prompt count if the whole prompt was cached.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import Counts, object_at
+from addon.dialects.counts import object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
-from ledger.model.usage import Usage
+from addon.dialects.layout import Figures
 
 _USAGE_KEYS = (
     "prompt_eval_count",
@@ -25,6 +24,7 @@ _USAGE_KEYS = (
     "prompt_eval_duration",
     "eval_duration",
 )
+_FIGURES = Figures(input=("prompt_eval_count",), output=("eval_count",))
 
 
 def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
@@ -44,21 +44,11 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
         facts.ended = True
 
 
-def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
-    """The figures of the last line."""
-    counts = Counts(usage)
-    return Usage(
-        input_tokens=counts.first("prompt_eval_count"),
-        output_tokens=counts.first("eval_count"),
-        remarks=counts.remarks,
-    )
-
-
 CHAT = Dialect(
     name="ollama.chat",
     operation="chat",
     read=read,
-    usage_of=usage_of,
+    usage_of=_FIGURES.usage_of,
     known_keys=frozenset(_USAGE_KEYS),
     marks=(Mark(b'"done"', (b'"done":false', b'"done": false')), Mark(b'"error"')),
     text_marks=(b'"content"', b'"response"', b'"thinking"'),

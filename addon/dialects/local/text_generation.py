@@ -12,25 +12,23 @@ from addon.dialects import shapes
 from addon.dialects.counts import HEADER_PREFIX, count_in, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
+from addon.dialects.layout import Figures, Layout
 
 _HEADERS = {name: HEADER_PREFIX + name for name in ("x-prompt-tokens", "x-generated-tokens")}
 _FIGURES = Figures(
     input=("details.input_length", _HEADERS["x-prompt-tokens"]),
     output=("details.generated_tokens", _HEADERS["x-generated-tokens"]),
 )
-_read = reader_of(
-    Layout(
-        finishes=("details.finish_reason",),
-        texts=("token.text", "generated_text"),
-        usage_keys=("details.input_length", "details.generated_tokens"),
-    )
+_LAYOUT = Layout(
+    finishes=("details.finish_reason",),
+    texts=("token.text", "generated_text"),
+    usage_keys=("details.input_length", "details.generated_tokens"),
 )
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or event, and the counts in its response headers."""
-    _read(facts, event, body)
+    _LAYOUT.read(facts, event, body)
     if object_at(body, "details") is not None and not facts.is_document:
         facts.ended = True
     if not facts.is_document:
@@ -48,8 +46,8 @@ GENERATE = Dialect(
     name="tgi.generate",
     operation="text_completion",
     read=read,
-    usage_of=figures_reader(_FIGURES),
-    known_keys=known_keys_of(_FIGURES),
+    usage_of=_FIGURES.usage_of,
+    known_keys=_FIGURES.known_keys(),
     marks=(Mark(b'"details"', (b'"details":null', b'"details": null')), Mark(b'"error"')),
     text_marks=(b'"text"',),
     answer_shapes=(

@@ -19,7 +19,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Asking, Dialect, Mark
-from addon.dialects.errors import record_error
+from addon.dialects.errors import record_error, record_error_in
 from addon.dialects.facts import Ending, Facts, clean
 from addon.dialects.openai import usage as openai_usage
 
@@ -70,8 +70,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.record_usage(usage, final=facts.finish_reason is not None or not choices)
     if "messages" in body or event == "response.message.done":
         _read_gigachat(facts, event, body)
-    if body.get("error") or event == "error":
-        record_error(facts, body.get("error") or body, body)
+    record_error_in(facts, event, body)
 
 
 def _read_gigachat(facts: Facts, event: str, body: dict[str, Any]) -> None:

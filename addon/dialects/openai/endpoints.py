@@ -10,7 +10,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error
+from addon.dialects.errors import record_error, record_error_in
 from addon.dialects.facts import Facts
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import count_of, sum_of
@@ -34,8 +34,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.token_seen = True
     if isinstance(kind, str) and kind.endswith((".done", ".completed")):
         facts.ended = True
-    if body.get("error") or event == "error":
-        record_error(facts, body.get("error") or body, body)
+    record_error_in(facts, event, body)
 
 
 def _usage_per_vector(body: dict[str, Any]) -> dict[str, Any] | None:

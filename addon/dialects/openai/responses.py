@@ -17,7 +17,7 @@ from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
-from addon.dialects.facts import Ending, Facts, clean
+from addon.dialects.facts import Ending, Facts, text_of
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import FurtherUsage, Usage
 
@@ -92,10 +92,8 @@ def read_response(facts: Facts, response: dict[str, Any]) -> None:
 
 def _image_model(response: dict[str, Any]) -> str | None:
     """The model of the image tool, as the response repeats it from the request."""
-    for tool in objects_at(response, "tools"):
-        if tool.get("type") == "image_generation" and isinstance(tool.get("model"), str):
-            return clean(tool["model"], 256)
-    return None
+    tools = (one for one in objects_at(response, "tools") if one.get("type") == "image_generation")
+    return next((model for tool in tools if (model := text_of(tool.get("model")))), None)
 
 
 def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:

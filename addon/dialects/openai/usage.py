@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from addon.dialects.costs import costs_of
 from addon.dialects.counts import Counts, object_at, objects_at
-from addon.dialects.facts import Facts, clean
+from addon.dialects.facts import Facts, text_of
 from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
 
 _INPUT_DETAILS = (
@@ -225,7 +225,7 @@ def _usage_of_models(usage: Mapping[str, Any], facts: Facts) -> Usage:
         further=tuple(
             FurtherUsage(
                 kind="bot",
-                model=clean(one["name"], 256) if isinstance(one.get("name"), str) else None,
+                model=text_of(one.get("name")),
                 usage=usage_of(one, facts),
             )
             for one in others

@@ -12,21 +12,19 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
+from addon.dialects.layout import Figures, Layout
 
 _FIGURES = Figures(input=("num_tokens_prompt_total",), output=("num_tokens_generated",))
-_read = reader_of(
-    Layout(
-        finishes=("completions.0.finish_reason", "finish_reason"),
-        texts=("completions.0.completion", "completion", "embedding", "embeddings"),
-        usage_keys=("num_tokens_prompt_total", "num_tokens_generated"),
-    )
+_LAYOUT = Layout(
+    finishes=("completions.0.finish_reason", "finish_reason"),
+    texts=("completions.0.completion", "completion", "embedding", "embeddings"),
+    usage_keys=("num_tokens_prompt_total", "num_tokens_generated"),
 )
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or event."""
-    _read(facts, event, body)
+    _LAYOUT.read(facts, event, body)
     if body.get("type") == "completion_summary":
         facts.ended = True
 
@@ -35,8 +33,8 @@ COMPLETE = Dialect(
     name="aleph_alpha.complete",
     operation="text_completion",
     read=read,
-    usage_of=figures_reader(_FIGURES),
-    known_keys=known_keys_of(_FIGURES),
+    usage_of=_FIGURES.usage_of,
+    known_keys=_FIGURES.known_keys(),
     marks=(Mark(b"_summary"), Mark(b'"num_tokens_'), Mark(b'"error"')),
     text_marks=(b'"completion"',),
     request_shapes=({"model": shapes.text, "prompt": shapes.prompt},),

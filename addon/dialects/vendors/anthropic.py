@@ -17,8 +17,8 @@ from addon.dialects import shapes
 from addon.dialects.costs import costs_of
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error
-from addon.dialects.facts import Facts
+from addon.dialects.errors import record_error, record_error_in
+from addon.dialects.facts import Facts, text_of
 from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
 
 KNOWN_KEYS = frozenset(
@@ -73,8 +73,7 @@ def read_completion(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.token_seen = True
     if facts.finish_reason is not None:
         facts.ended = True
-    if event == "error" or body.get("error"):
-        record_error(facts, body.get("error") or body, body)
+    record_error_in(facts, event, body)
 
 
 def _read_message(facts: Facts, message: dict[str, Any], *, final: bool) -> None:
@@ -150,10 +149,9 @@ def _adds_up(key: str, parts: list[dict[str, Any]], usage: Mapping[str, Any]) ->
 
 
 def _further(iteration: dict[str, Any], facts: Facts) -> FurtherUsage:
-    model = iteration.get("model")
     return FurtherUsage(
         kind=str(iteration.get("type"))[:64],
-        model=model[:256] if isinstance(model, str) else None,
+        model=text_of(iteration.get("model")),
         usage=usage_of({**iteration, "iterations": None}, facts),
     )
 

@@ -7,28 +7,34 @@ Cohere's own prompt. Token columns are tokens (the caches and limits count those
 figures stay in the verbatim usage and in the units, which pricing reads.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import Counts, object_at, objects_at
+from addon.dialects.counts import object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
-from ledger.model.usage import Usage
+from addon.dialects.layout import Figures
 
 _CONTENT = ("text-generation", "content-delta", "tool-plan-delta", "tool-call-delta")
 
-_UNITS = {
-    "billed_units.input_tokens": "billed_input_tokens",
-    "billed_units.output_tokens": "billed_output_tokens",
-    "billed_units.images": "images",
-    "billed_units.search_units": "search_units",
-    "billed_units.classifications": "classifications",
-    "billed_units.image_tokens": "billed_image_tokens",
-    "tokens.image_tokens": "input_image_tokens",
-}
+_FIGURES = Figures(
+    input=("tokens.input_tokens", "billed_units.input_tokens"),
+    cache_read=("cached_tokens", "tokens.cached_tokens"),
+    output=("tokens.output_tokens", "billed_units.output_tokens"),
+    reasoning=("tokens.reasoning_tokens",),
+    units={
+        "billed_units.input_tokens": "billed_input_tokens",
+        "billed_units.output_tokens": "billed_output_tokens",
+        "billed_units.images": "images",
+        "billed_units.search_units": "search_units",
+        "billed_units.classifications": "classifications",
+        "billed_units.image_tokens": "billed_image_tokens",
+        "tokens.image_tokens": "input_image_tokens",
+    },
+    units_within="billed_units",
+)
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -68,24 +74,11 @@ def _read_answer(facts: Facts, answer: dict[str, Any]) -> None:
         facts.failed = True
 
 
-def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
-    """The figures: tokens in the columns, billed units in the units."""
-    counts = Counts(usage)
-    return Usage(
-        input_tokens=counts.first("tokens.input_tokens", "billed_units.input_tokens"),
-        cache_read_tokens=counts.first("cached_tokens", "tokens.cached_tokens"),
-        output_tokens=counts.first("tokens.output_tokens", "billed_units.output_tokens"),
-        reasoning_tokens=counts.first("tokens.reasoning_tokens"),
-        tool_units=counts.units(_UNITS, within="billed_units"),
-        remarks=counts.remarks,
-    )
-
-
 CHAT = Dialect(
     name="cohere.chat",
     operation="chat",
     read=read,
-    usage_of=usage_of,
+    usage_of=_FIGURES.usage_of,
     known_keys=frozenset(
         {"tokens", "tokens.*", "billed_units", "billed_units.*", "cached_tokens"}
         | {"api_version", "api_version.*", "warnings"}

@@ -14,7 +14,7 @@ from typing import Any
 from addon.dialects import shapes
 from addon.dialects.counts import Counts, lookup, object_at, objects_at
 from addon.dialects.dialect import Dialect, Mark
-from addon.dialects.errors import record_error
+from addon.dialects.errors import record_error_in
 from addon.dialects.facts import Facts
 from ledger.model.usage import Usage, count_of, sum_of
 
@@ -40,8 +40,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.record_tier(facts.headers.get(_TIER_HEADER))
     facts.record_id(body.get("responseId"))
     facts.record_model(body.get("modelVersion"))
-    if body.get("error") or event == "error":
-        record_error(facts, body.get("error") or body, body)
+    record_error_in(facts, event, body)
     for candidate in objects_at(body, "candidates"):
         facts.record_finish(candidate.get("finishReason"))
         if objects_at(object_at(candidate, "content"), "parts"):

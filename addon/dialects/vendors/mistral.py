@@ -16,7 +16,7 @@ from addon.dialects.counts import Counts, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from addon.dialects.layout import Figures, Layout, figures_reader, known_keys_of, reader_of
+from addon.dialects.layout import Figures, Layout
 from addon.dialects.openai import usage as openai_usage
 from ledger.model.usage import Usage, sum_of
 
@@ -92,9 +92,9 @@ _PAGES = Figures(units={"pages_processed": "pages"})
 OCR = Dialect(
     name="mistral.ocr",
     operation="ocr",
-    read=reader_of(Layout(models=("model",), usages=("usage_info",))),
-    usage_of=figures_reader(_PAGES),
-    known_keys=known_keys_of(_PAGES, "doc_size_bytes"),
+    read=Layout(models=("model",), usages=("usage_info",)).read,
+    usage_of=_PAGES.usage_of,
+    known_keys=_PAGES.known_keys("doc_size_bytes"),
     marks=(Mark(b'"usage_info"'), Mark(b'"error"')),
     request_shapes=({"model": shapes.text, "document": shapes.an_object},),
     answer_shapes=({"pages": shapes.a_list, "usage_info": shapes.an_object},),

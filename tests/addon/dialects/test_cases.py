@@ -23,6 +23,7 @@ from addon.dialects import routes
 from addon.dialects.request import read_request
 from addon.framing import document, held, large_json, sse
 from addon.metering.answers.meter import Meter
+from ledger.model import providers
 from ledger.model.usage import NO_USAGE, Usage
 from tests.addon.feeding import cuts_of, pieces
 from tests.addon.framing.test_eventstream import header, message
@@ -73,7 +74,7 @@ def metered(case: Path, chunks: list[bytes]) -> Meter:
         route.dialect,
         content_type=expected.get("content_type", content_type),
         headers={name.lower(): value for name, value in expected.get("headers", {}).items()},
-        provider=routes.provider_of(request["host"], request["path"]),
+        provider=providers.provider_of(request["host"], request["path"]),
         status=expected.get("status", 200),
         path_model=route.path_model,
     )
@@ -98,7 +99,7 @@ def test_the_case_reads_as_worked_out_by_hand(case: Path) -> None:
     for name, value in expected.get("request", {}).items():
         assert getattr(said, name) == value, name
     if "provider" in expected:
-        assert routes.provider_of(request["host"], request["path"]) == expected["provider"]
+        assert providers.provider_of(request["host"], request["path"]) == expected["provider"]
 
     meter = metered(case, [body])
     usage = meter.usage()

@@ -4,7 +4,7 @@ import pytest
 
 from addon.dialects import routes, unknown
 from addon.dialects.facts import Ending, Facts
-from addon.dialects.fetched import openai_batches, sums
+from addon.dialects.fetched import results, sums
 from addon.dialects.openai import chat, realtime
 from addon.dialects.vendors import bedrock, cohere, mistral, replicate
 from addon.metering.answers.meter import Meter
@@ -147,12 +147,12 @@ def test_a_batch_of_very_many_models_says_what_it_left_out() -> None:
     facts = Facts()
     for n in range(sums.MODELS_MAX + 3):
         answer = {"choices": [], "model": f"m{n}", "usage": {"prompt_tokens": 1}}
-        openai_batches.read(facts, "", {"custom_id": "c", "response": {"body": answer}})
+        results.read_line(facts, "", {"custom_id": "c", "response": {"body": answer}})
     assert facts.usage is not None
     usage = sums.usage_of(facts.usage, facts)
     assert len(usage.further) == sums.MODELS_MAX - 1
     assert usage.remarks == ("3 answers left out",)
-    openai_batches.read(facts, "", {"custom_id": "c", "response": {"body": {"error": {}}}})
+    results.read_line(facts, "", {"custom_id": "c", "response": {"body": {"error": {}}}})
     assert facts.usage["results"] == sums.MODELS_MAX + 3
 
 

@@ -87,4 +87,4 @@ def test_a_new_provider_of_a_known_wire_is_a_row(monkeypatch: pytest.MonkeyPatch
     assert route is not None
     assert route.dialect is openai_chat.CHAT
     assert route.is_confirmed
-    assert routes.provider_of("api.lumen.example", "/v1/chat/completions") == "lumen"
+    assert providers.provider_of("api.lumen.example", "/v1/chat/completions") == "lumen"

@@ -4,6 +4,7 @@ import pytest
 
 from addon.dialects import routes
 from addon.dialects.path_templates import PATH_LENGTH_MAX
+from ledger.model import providers
 
 
 @pytest.mark.parametrize(
@@ -147,4 +148,4 @@ def test_every_dialect_is_known_by_its_name() -> None:
     ],
 )
 def test_who_answers(host: str, path: str, provider: str) -> None:
-    assert routes.provider_of(host, path) == provider
+    assert providers.provider_of(host, path) == provider

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.dialects import routes
+from addon.dialects.facts import TEXT_LENGTH_MAX
 from addon.metering import websocket
 from addon.metering.websocket import (
-    ID_LENGTH_MAX,
     OPEN_MAX,
     WAITING_MAX,
     Closed,
@@ -368,13 +368,13 @@ def test_what_a_session_says_of_itself_is_bounded() -> None:
     )
     (opened,) = session.client_message(message("response.create", event_id="e" * 1_000_000))
     assert isinstance(opened, Opened)
-    assert len(opened.request.model or "") <= ID_LENGTH_MAX
+    assert len(opened.request.model or "") <= TEXT_LENGTH_MAX
     assert "\0" not in (opened.request.model or "")
     transcribed, _ = session.server_message(
         message("conversation.item.input_audio_transcription.completed", item_id="i")
     )
     assert isinstance(transcribed, Opened)
-    assert len(transcribed.request.model or "") <= ID_LENGTH_MAX
+    assert len(transcribed.request.model or "") <= TEXT_LENGTH_MAX
 
 
 def test_responses_without_an_id_are_not_one() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from addon.dialects import routes, unknown
 from addon.dialects.dialect import Dialect
+from addon.dialects.facts import Ending
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.vendors import anthropic, bedrock, gemini
 from addon.framing import json_values
@@ -240,7 +241,7 @@ def test_an_unknown_answer_gets_a_reading_of_nothing() -> None:
     assert meter.usage() is NO_USAGE
     assert meter.usage_json is None
     assert meter.facts.error_message == "bad"
-    assert meter.facts.closes_without_mark
+    assert meter.facts.ending is Ending.CLOSE
 
 
 def test_keys_never_seen_before_are_named_once_and_kept() -> None:
