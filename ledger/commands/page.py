@@ -21,7 +21,7 @@ def write_page(ledger: str | None, scope: "Scope", file: Path) -> None:
             engine,
             scope,
             file,
-            now=datetime.now(UTC),
+            now=datetime.now(scope.zone or UTC),
             shipping=spools.shipping_to(engine.url),
             budgets=budget_files.load(None),
         )

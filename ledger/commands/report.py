@@ -69,8 +69,6 @@ def report(
     words = [word.strip() for group in by or ["model"] for word in group.split(",")]
     scope = scope_of(since, until, only, names, timezone)
     if html is not None:
-        if scope.zone is not None:
-            raise WrongCallError("--html has days of UTC: leave --timezone out")
         write_page(ledger, scope, html)
         return
     with existing_ledger(ledger) as engine:

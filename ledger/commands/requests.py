@@ -78,7 +78,7 @@ def requests(
         with snapshot(engine) as connection:
             found = latest(connection, scope, narrowed, limit=limit)
         is_flat = format is Format.CSV
-        table = requests_text.flat(found) if is_flat else requests_text.table(found)
+        table = requests_text.flat(found) if is_flat else requests_text.table(found, scope.zone)
         write(format, table, requests_text.document(found), "Requests")
         if not found:
             print_line(f"no such requests in {urls.shown(engine.url)}")

@@ -1,10 +1,11 @@
 """Wiring. `tokentee serve`: the ledger as a live page in a browser."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption, NamesOption
+from ledger.commands.options import LedgerOption, NamesOption, TimezoneOption
 from ledger.commands.output import print_line
 
 PORT = 8377
@@ -29,6 +30,7 @@ def serve(
     open_browser: Annotated[
         bool, typer.Option("--open", help="Open the page in your browser.")
     ] = False,
+    timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -46,11 +48,13 @@ def serve(
     from ledger.pages.live import reading, server
     from ledger.settings import names_file
     from ledger.store.engines import urls
+    from ledger.text.period import zone_of
 
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         raise LedgerError(f"not an address: {host[:60]!r}; write --host 127.0.0.1") from None
+    zone = zone_of(timezone) if timezone else UTC
     url = ledger or urls.default_url()
     with existing_ledger(url):
         pass  # like every command, this migrates an older SQLite ledger
@@ -74,6 +78,7 @@ def serve(
         names=names_file.load(names),
         budgets=budget_files.load(None),
         shipping=lambda: spools.shipping_to(engine.url),
+        now=lambda: datetime.now(zone),
     )
     app = server.application(pages, port=bound, is_loopback=address.is_loopback, token=token)
     try:

@@ -7,7 +7,7 @@ does: the query scans backwards from there, by the primary key.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -77,6 +77,7 @@ class Request:
     """One line of a list of requests."""
 
     opened_at: datetime
+    """In the zone of the scope."""
     id: str
     provider: str
     model: str | None
@@ -105,7 +106,7 @@ class Request:
     @property
     def place(self) -> str:
         """Where the next page begins, if this request is the last one of a page."""
-        return f"{self.opened_at.isoformat()},{self.id}"
+        return f"{self.opened_at.astimezone(UTC).isoformat()},{self.id}"
 
 
 def latest(
@@ -124,7 +125,8 @@ def latest(
     lines = _lines_of(connection, rows)
     return tuple(
         Request(
-            **{name: row._mapping[name] for name in COLUMNS if name != "reading_id"},
+            **{name: row._mapping[name] for name in COLUMNS[1:] if name != "reading_id"},
+            opened_at=row.opened_at.astimezone(scope.zone or UTC),
             charges=tuple(lines[row.id, row.reading_id]),
         )
         for row in rows

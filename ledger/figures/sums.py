@@ -21,7 +21,7 @@ from sqlalchemy.engine import Connection, Row
 from ledger.figures.spans import DAY, HOUR, Span, spans
 from ledger.settings.names import WORDS
 from ledger.store.adding_up import added_up, charged_requests, halves, is_overflow, joined
-from ledger.store.dimensions import COLUMNS, FACT_COLUMNS, NONE
+from ledger.store.dimensions import COLUMNS, FACT_COLUMNS, NONE, has_whole_hours
 from ledger.store.dimensions import TIMES as TIMES_OF_DAY
 from ledger.store.schema.columns import Instant
 from ledger.store.schema.sums import (
@@ -144,18 +144,24 @@ def _column_of(word: str) -> str | None:
 
 
 def _has_sums(wanted: Wanted) -> bool:
-    """Whether every dimension of a query is one of the stored sums, whose days are of UTC."""
-    if wanted.scope.zone is not None and _asked_for(wanted)[0] & {*TIMES_OF_DAY}:
+    """Whether every dimension of a query is one of the stored sums, whose hours are of UTC."""
+    if _is_of_zone(wanted) and not has_whole_hours(wanted.scope.zone):
         return False
     columns = {COLUMNS.get(word) for word in _asked_for(wanted)[0]}
     return columns <= {*DIMENSIONS, None}
 
 
+def _is_of_zone(wanted: Wanted) -> bool:
+    """Whether the query asks for times of another zone than UTC."""
+    return wanted.scope.zone is not None and bool(_asked_for(wanted)[0] & {*TIMES_OF_DAY})
+
+
 def _is_of_days(wanted: Wanted) -> bool:
-    """Whether the query asks for whole days and whole keys."""
+    """Whether the query asks for whole days of UTC and whole keys."""
     scope = wanted.scope
     return (
-        all(_is_fingerprint(value) for value in scope.wanted().get("key", ()))
+        not _is_of_zone(wanted)
+        and all(_is_fingerprint(value) for value in scope.wanted().get("key", ()))
         and _is_midnight(scope.since)
         and _is_midnight(scope.until)
     )

@@ -49,9 +49,7 @@ class Digest:
 def last_whole(now: datetime, length: timedelta) -> Period:
     """The last whole day, or the last week from Monday to Sunday, of the zone of `now`."""
     end = (week_of if length == WEEK else day_of)(now).start
-    return Period(
-        since=(end - length).astimezone(UTC), until=end.astimezone(UTC), now=now.astimezone(UTC)
-    )
+    return Period(since=(end - length).astimezone(UTC), until=end.astimezone(UTC), now=now)
 
 
 def digest(

@@ -1,9 +1,16 @@
-"""Pure. A time span, the span before it, and the bars of its charts."""
+"""Pure. A time span, the span before it, and the bars of its charts.
+
+Its days are those of the zone of `now`: a named one (`ZoneInfo`), or UTC.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from ledger.text.period import hour_of, moment, zone_in
 
 DAY = timedelta(days=1)
+INSTANT = timedelta(microseconds=1)
 
 HOURS_UP_TO = timedelta(hours=49)
 """Periods up to this length have bars of an hour: two days and a partial hour."""
@@ -16,25 +23,52 @@ PRESETS = (("today", 1), ("7 days", 7), ("30 days", 30), ("90 days", 90))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """From `since` up to, not including, `until`. None: from the ledger's first request; until
-    now."""
+    """From `since` up to, not including, `until`, both in UTC. None: from the ledger's first
+    request; until now."""
 
     since: datetime | None
     until: datetime | None
     now: datetime
 
     @property
+    def zone(self) -> ZoneInfo | None:
+        """Whose days the period has; None: UTC."""
+        zone = zone_in(self.now)
+        return zone if isinstance(zone, ZoneInfo) and zone.key != "UTC" else None
+
+    @property
+    def zone_name(self) -> str:
+        """`Europe/Berlin`, `UTC`."""
+        return self.zone.key if self.zone else "UTC"
+
+    def local(self, moment: datetime) -> datetime:
+        """A moment on the clock of the zone."""
+        return moment.astimezone(self.zone or UTC)
+
+    @property
     def end(self) -> datetime:
-        """The end of the period, at most now."""
-        return self.now if self.until is None else min(self.until, self.now)
+        """The end of the period, at most now; in UTC."""
+        now = self.now.astimezone(UTC)
+        return now if self.until is None else min(self.until, now)
+
+    @property
+    def length(self) -> timedelta:
+        """How long the period is on the clock of its zone, where each day has 24 hours; if that is
+        less than a day, the time that passes. The period must have a beginning."""
+        assert self.since is not None
+        on_clock = self.local(self.end) - self.local(self.since)
+        return on_clock if on_clock >= DAY else self.end - self.since
 
     @property
     def before(self) -> "Period | None":
         """The span of equal length just before it; None if the period has no beginning."""
         if self.since is None or self.end <= self.since:
             return None
-        length = self.end - self.since
-        return Period(since=self.since - length, until=self.since, now=self.now)
+        if self.length < DAY:
+            since = self.since - self.length
+        else:
+            since = (self.local(self.since) - self.length).astimezone(UTC)
+        return Period(since=since, until=self.since, now=self.now)
 
     def starting(self, first: datetime | None) -> "Period":
         """The same period with a beginning: its own, or the ledger's first request."""
@@ -46,7 +80,7 @@ class Period:
         """hour, day, week or month: the span of one bar of a chart."""
         if self.since is None:
             return "month"
-        length = self.end - self.since
+        length = self.length
         if length <= HOURS_UP_TO:
             return "hour"
         if length <= DAYS_UP_TO:
@@ -55,40 +89,42 @@ class Period:
 
     def bars(self) -> list[str]:
         """The name of every bar in order, empty ones included."""
-        if self.since is None:
+        if self.since is None or self.end <= self.since:
             return []
-        step = timedelta(hours=1) if self.bar == "hour" else DAY
-        at = self.since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-        if self.bar != "hour":
-            at = at.replace(hour=0)
-        names: dict[str, None] = {}
-        while at < self.end:
-            names[
-                bar_name(f"{at:%Y-%m-%d %H}" if self.bar == "hour" else f"{at:%Y-%m-%d}", self.bar)
-            ] = None
-            at += step
+        bar, names = self.bar, dict[str, None]()
+        if bar == "hour":
+            at = hour_of(self.local(self.since)).start.astimezone(UTC)
+            while at < self.end:
+                names[f"{self.local(at):%Y-%m-%d %H}"] = None
+                at += timedelta(minutes=30)  # offsets change by this much, too
+            return list(names)
+        day, last = self.local(self.since).date(), self.local(self.end - INSTANT).date()
+        while day <= last:
+            names[bar_name(str(day), bar)] = None
+            day += DAY
         return list(names)
 
     def __str__(self) -> str:
-        end = self.end
-        last = end - timedelta(microseconds=1)
+        return f"{self._words()} {self.zone_name}"
+
+    def _words(self) -> str:
+        end, last = self.local(self.end), self.local(self.end - INSTANT)
         if self.since is None:
             return f"everything up to {_day(last)}"
-        starts_at_midnight = (self.since.hour, self.since.minute) == (0, 0)
+        since = self.local(self.since)
+        starts_at_midnight = (since.hour, since.minute) == (0, 0)
         ends_at_midnight = self.until is None or (end.hour, end.minute) == (0, 0)
         if not (starts_at_midnight and ends_at_midnight):
-            return f"{_moment(self.since)} to {_moment(end)} UTC"
-        if self.since.date() == last.date():
-            return f"{_day(last)} UTC"
-        same_year = self.since.year == last.year
-        begin = f"{self.since.day} {self.since:%b}" if same_year else _day(self.since)
-        return f"{begin} to {_day(last)} UTC"
+            return f"{_moment(since)} to {_moment(end)}"
+        if since.date() == last.date():
+            return _day(last)
+        begin = f"{since.day} {since:%b}" if since.year == last.year else _day(since)
+        return f"{begin} to {_day(last)}"
 
 
 def last_days(count: int, now: datetime) -> Period:
     """Whole days, today included."""
-    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return Period(since=today - (count - 1) * DAY, until=None, now=now)
+    return Period(since=moment(f"{count}d", now), until=None, now=now)
 
 
 def bar_name(time: str, bar: str) -> str:

@@ -10,6 +10,7 @@ from ledger.budgets.status import Status, period_text
 from ledger.figures.figures import Figures
 from ledger.figures.request_filter import ErrorKind
 from ledger.pages import figures
+from ledger.pages.period import Period
 from ledger.pages.sums import Counts
 from ledger.pages.unusual import Unusual
 
@@ -51,33 +52,38 @@ def problems(
     counts: Counts,
     shipping: Sequence[Shipping],
     *,
-    now: datetime,
+    period: Period,
     unknown_fields: Sequence[str] = (),
     other_models: Mapping[tuple[str, str], int] = MappingProxyType({}),
     budgets: Sequence[Status] = (),
     unusual: Sequence[Unusual] = (),
     key_labels: Mapping[str | None, str] = MappingProxyType({}),
     error_kinds: Sequence[ErrorKind] = (),
-    since: datetime | None = None,
 ) -> list[Problem]:
     """The problems of a period, the worst first. `unknown_fields`: billing fields whose value no
     rule knows, as reasons. `other_models`: (asked for, answered) -> requests. `budgets`: in their
-    present periods. `since`: the begin of the period, for the commands."""
+    present periods."""
     order = {"bad": 0, "look": 1, "note": 2}
-    period = f" --since {since:%Y-%m-%d}" if since else ""
+    since = f" --since {period.local(period.since):%Y-%m-%d}" if period.since else ""
+    since += _zone_option(period.zone_name, period)
     found = [
-        *_of_budgets(budgets),
-        *_of_shipping(shipping, now),
+        *_of_budgets(budgets, period),
+        *_of_shipping(shipping, period),
         *_of_counts(counts),
-        *_of_unusual(unusual, key_labels),
+        *_of_unusual(unusual, key_labels, period),
         *_of_sums(total, by_model, unknown_fields),
-        *_of_errors(total, error_kinds, period),
-        *_of_models(other_models, period),
+        *_of_errors(total, error_kinds, since),
+        *_of_models(other_models, since),
     ]
     return sorted(found, key=lambda each: order[each.level])
 
 
-def _of_budgets(statuses: Sequence[Status]) -> Iterator[Problem]:
+def _zone_option(zone: str, period: Period) -> str:
+    """What a command needs to mean the days of a zone; nothing if everybody means UTC."""
+    return "" if zone == period.zone_name == "UTC" else f" --timezone {zone}"
+
+
+def _of_budgets(statuses: Sequence[Status], period: Period) -> Iterator[Problem]:
     for each in statuses:
         if each.state == "ok":
             continue
@@ -85,6 +91,7 @@ def _of_budgets(statuses: Sequence[Status]) -> Iterator[Problem]:
         soon = f", ~{figures.money(forecast)} at its end at this rate" if forecast else ""
         pairs = (shlex.quote(f"{word}={value}") for word, value in each.budget.only())
         only = "".join(f" --only {pair}" for pair in pairs)
+        only += _zone_option(each.budget.timezone, period)
         yield Problem(
             kind="budget",
             level="bad" if each.is_over else "look",
@@ -96,7 +103,9 @@ def _of_budgets(statuses: Sequence[Status]) -> Iterator[Problem]:
         )
 
 
-def _of_unusual(days: Sequence[Unusual], labels: Mapping[str | None, str]) -> Iterator[Problem]:
+def _of_unusual(
+    days: Sequence[Unusual], labels: Mapping[str | None, str], period: Period
+) -> Iterator[Problem]:
     dear = [each for each in days if each.cost_picousd > each.usual_picousd]
     if not dear:
         return
@@ -115,7 +124,8 @@ def _of_unusual(days: Sequence[Unusual], labels: Mapping[str | None, str]) -> It
             f"instead of {figures.money(each.usual_picousd)}"
             for each in sorted(dear, key=lambda one: one.usual_picousd - one.cost_picousd)[:2]
         )
-        + f"; `tokentee report --since {worst.day} --until {after} --by key,model`",
+        + f"; `tokentee report --since {worst.day} --until {after} --by key,model"
+        f"{_zone_option(period.zone_name, period)}`",
     )
 
 
@@ -127,7 +137,7 @@ def _name_of(one: Unusual, labels: Mapping[str | None, str]) -> str:
     )
 
 
-def _of_errors(total: Figures, kinds: Sequence[ErrorKind], period: str) -> Iterator[Problem]:
+def _of_errors(total: Figures, kinds: Sequence[ErrorKind], since: str) -> Iterator[Problem]:
     if not total.errors:
         return
     rate = figures.percent(figures.ratio(total.errors, total.requests))
@@ -138,12 +148,12 @@ def _of_errors(total: Figures, kinds: Sequence[ErrorKind], period: str) -> Itera
         count=total.errors,
         headline=f"{figures.requests(total.errors)} ended in an error, {rate}",
         advice=f"{named}{', …' if len(kinds) > NAMED_MAX else ''}{named and '; '}"
-        f"`tokentee report --by http_status,error_type,model{period}`",
+        f"`tokentee report --by http_status,error_type,model{since}`",
         listed=("kind", "errors"),
     )
 
 
-def _of_models(other_models: Mapping[tuple[str, str], int], period: str) -> Iterator[Problem]:
+def _of_models(other_models: Mapping[tuple[str, str], int], since: str) -> Iterator[Problem]:
     if count := sum(other_models.values()):
         most = sorted(other_models, key=lambda pair: (-other_models[pair], pair))[:NAMED_MAX]
         yield Problem(
@@ -152,22 +162,23 @@ def _of_models(other_models: Mapping[tuple[str, str], int], period: str) -> Iter
             count=count,
             headline=f"{figures.requests(count)} answered by another model than asked for",
             advice=", ".join(f"{answered} for {asked}" for asked, answered in most)
-            + f"; `tokentee report --by request_model,model{period}`",
+            + f"; `tokentee report --by request_model,model{since}`",
         )
 
 
-def _of_shipping(shipping: Sequence[Shipping], now: datetime) -> Iterator[Problem]:
+def _of_shipping(shipping: Sequence[Shipping], period: Period) -> Iterator[Problem]:
     waiting = sum(each.waiting for each in shipping)
     oldest = min((each.oldest for each in shipping if each.oldest), default=None)
-    if waiting and oldest is not None and now - oldest > LATE:
+    if waiting and oldest is not None and period.now - oldest > LATE:
         troubles = "; ".join(each.trouble for each in shipping if each.trouble)
         yield Problem(
             kind="late shipping",
             level="bad",
             count=waiting,
             headline=f"{figures.requests(waiting)} of this machine not shipped yet",
-            advice=f"the oldest is of {oldest:%Y-%m-%d %H:%M} UTC and stays in the spool until "
-            f"the shared database takes it{': ' + troubles if troubles else ''}",
+            advice=f"the oldest is of {period.local(oldest):%Y-%m-%d %H:%M} {period.zone_name} "
+            "and stays in the spool until the shared database takes it"
+            f"{': ' + troubles if troubles else ''}",
         )
     if refused := sum(each.refused for each in shipping):
         yield Problem(

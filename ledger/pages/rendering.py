@@ -9,7 +9,7 @@ security policy allows only our own scripts.
 import base64
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
 from importlib import resources
@@ -26,6 +26,7 @@ from ledger.model.money import usd_text
 from ledger.pages import figures
 from ledger.pages.period import Period
 from ledger.reports import limits_text
+from ledger.text.period import zone_in
 from ledger.text.printable import printable
 
 HERE = Path(__file__).parent
@@ -90,8 +91,7 @@ def sentence(text: str) -> Markup:
 
 def length_of(period: Period) -> str:
     """`31 days`, `5 hours`."""
-    assert period.since is not None
-    hours = round((period.end - period.since).total_seconds() / 3600)
+    hours = round(period.length.total_seconds() / 3600)
     if hours >= 48:
         return f"{round(hours / 24)} days"
     return "hour" if hours == 1 else "day" if hours == 24 else f"{hours} hours"
@@ -133,6 +133,7 @@ def _environment() -> jinja2.Environment:
         "length_of": length_of,
         "unit_price": unit_price,
         "moment": _moment,
+        "zone": lambda at: str(zone_in(at)),
         "weekday": _weekday,
         "score": _score,
         "limit_used": limits_text.percent,
@@ -159,7 +160,8 @@ def _shown(value: object) -> object:
 
 
 def _moment(at: datetime) -> str:
-    at = at.astimezone(UTC)
+    """On the clock of its own zone."""
+    at = at.astimezone(zone_in(at))
     return f"{at.day} {at:%b %Y %H:%M:%S}"
 
 

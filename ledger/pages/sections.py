@@ -23,12 +23,13 @@ from ledger.figures.percentiles import Pool
 from ledger.figures.queries import Group
 from ledger.figures.request_list import Request, error_kinds, latest
 from ledger.pages import charts, figures, sums
-from ledger.pages.period import DAY, Period
+from ledger.pages.period import Period
 from ledger.pages.problems import Problem, Shipping, problems
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.dimensions import effective
 from ledger.store.scope import Scope, snapshot
+from ledger.text.period import day_of
 
 ROWS_MAX = 25
 """Lines of a table; the rest is one line."""
@@ -52,7 +53,13 @@ class Question:
     def scope(self) -> Scope:
         """The same as a scope of reports."""
         period = self.period
-        return Scope(since=period.since, until=period.until, only=self.only, names=self.names)
+        return Scope(
+            since=period.since,
+            until=period.until,
+            only=self.only,
+            names=self.names,
+            zone=period.zone,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,14 +181,13 @@ def overview(
                 table.by_name("model"),
                 counts,
                 tuple(shipping),
-                now=period.now,
+                period=period,
                 unknown_fields=unknown,
                 other_models=others,
                 budgets=budgets,
                 unusual=unusual.days,
                 key_labels=unusual.labels,
                 error_kinds=kinds,
-                since=period.since,
             )
         ),
         stacks=tuple(
@@ -213,13 +219,14 @@ def odd(engine: Engine, question: Question) -> Odd:
     with snapshot(engine) as connection:
         first = sums.first_request(connection)
         period = question.period.starting(first)
-        begin = period.since or now
-        last = _midnight(period.end)
-        history = Period(since=_midnight(begin) - timedelta(weeks=WEEKS), until=last, now=now)
+        begin = day_of(period.local(period.since or now)).start
+        last = day_of(period.local(period.end)).start
+        since = (begin - timedelta(weeks=WEEKS)).astimezone(UTC)
+        history = Period(since=since, until=last.astimezone(UTC), now=now)
         table = sums.read(connection, history, question.scope)
     costs = {word: _costs(table.groups[word]) for word in ("model", "key")}
-    first_day = (first or now).date()
-    judged_from = _midnight(begin).date()
+    first_day = period.local(first or now).date()
+    judged_from = begin.date()
     return Odd(
         days=tuple(
             unusual_days(
@@ -336,11 +343,12 @@ def row_scope(row: Row, question: Question) -> Scope:
     period = question.period
     since, until = period.since, period.until
     if row.last_time is not None:
-        day = datetime.fromisoformat(row.last_time[:10]).replace(tzinfo=UTC)
-        since = day if since is None else max(since, day)
-        until = day + DAY if until is None else min(until, day + DAY)
+        at = datetime.fromisoformat(row.last_time[:10]).replace(tzinfo=period.zone or UTC)
+        day = day_of(at)
+        since = day.start if since is None else max(since, day.start)
+        until = day.end if until is None else min(until, day.end)
     only = tuple(pair for pair in question.only if pair[0] != row.word)
-    return Scope(since=since, until=until, only=(*only, *row.only), names=question.names)
+    return replace(question.scope, since=since, until=until, only=(*only, *row.only))
 
 
 def key_labels(
@@ -418,7 +426,3 @@ def _costs(groups: sums.Groups) -> dict[tuple[date, str | None], int]:
         (date.fromisoformat(time[:10]), name): each.cost_picousd or 0
         for (time, name), each in groups.items()
     }
-
-
-def _midnight(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -111,8 +111,8 @@ def _parts(
     connection: Connection, scope: Scope, *, by_hour: bool
 ) -> Iterator[tuple[tuple[str, ...], Scope]]:
     """The words of each query. For days with stored sums, one query per word reads the fewest rows;
-    for others, one scan of the requests serves all words."""
-    if by_hour:
+    for others, as for days of a zone, one scan serves all words."""
+    if by_hour or scope.zone is not None:
         yield GROUPED, scope
         return
     for span in spans(connection, scope.since, scope.until, step=DAY):
@@ -130,7 +130,7 @@ def _grouped(
     dialect = connection.dialect.name
 
     def by(of: sa.FromClause) -> list[sa.ColumnElement[Any]]:
-        found = [dimension(word, dialect, of) for word in (time, *words)]
+        found = [dimension(word, dialect, of, scope.zone) for word in (time, *words)]
         return [*found, of.c.key_hint] if "key" in words else found
 
     def question(parts: sa.Subquery, *, is_split: bool) -> sa.CompoundSelect[Any]:
@@ -169,7 +169,7 @@ def read_by(
             name = named(word, dialect, scope.names, of)
         else:
             name = dimension(word, dialect, of)
-        return [name, dimension(time, dialect, of)] if time else [name]
+        return [name, dimension(time, dialect, of, scope.zone)] if time else [name]
 
     words = (word, *([time] if time else []))
     rows = summed.grouped(connection, _wanted(by, words, scope))

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -62,7 +62,7 @@ def amounts(found: Found) -> Amounts:
     )
 
 
-def facts(found: Found) -> Iterator[tuple[str, str]]:
+def facts(found: Found, zone: tzinfo = UTC) -> Iterator[tuple[str, str]]:
     """The known facts of the exchange and its bytes, as heading and text; unknown facts are left
     out."""
     e = found.exchange
@@ -72,7 +72,7 @@ def facts(found: Found) -> Iterator[tuple[str, str]]:
     yield from _known("Seen again of", e["duplicate_of"], "in no total")
     if e["id_collision"]:
         yield "Id collision", "another response of this origin has the same id; both count"
-    yield "Opened", _instant(e["opened_at"])
+    yield "Opened", _instant(e["opened_at"], zone)
     status = f"HTTP {e['http_status']}" if e["http_status"] is not None else "no answer"
     yield "Outcome", ", ".join(filter(None, (e["outcome"] or e["state"], status)))
     yield from _known("Error", " ".join(filter(None, _errors(e))))
@@ -90,7 +90,7 @@ def facts(found: Found) -> Iterator[tuple[str, str]]:
     tags = json.loads(e["tags"])
     yield from _known("Tags", ", ".join(f"{name}={value}" for name, value in tags.items()))
     yield from _known("Times", ", ".join(_times(e)))
-    yield from _known("Limits", ", ".join(_limits(found.quotas)))
+    yield from _known("Limits", ", ".join(_limits(found.quotas, zone)))
     if e["retry_after_ms"] is not None:
         yield "Asked to wait", f"{e['retry_after_ms']:,} ms"
     yield from _known("Bytes", ", ".join(_bytes(e)))
@@ -105,10 +105,10 @@ BILLINGS = {
 }
 
 
-def reading_facts(reading: Facts) -> Iterator[tuple[str, str]]:
+def reading_facts(reading: Facts, zone: tzinfo = UTC) -> Iterator[tuple[str, str]]:
     """The facts of one reading; the provider's own values verbatim."""
     about = f"revision {reading['revision']}, meter {reading['meter_version']}"
-    yield "Reading", f"{reading['usage_source']}; {about}, {_instant(reading['read_at'])}"
+    yield "Reading", f"{reading['usage_source']}; {about}, {_instant(reading['read_at'], zone)}"
     yield from _known("  billing", reading["billing"], BILLINGS.get(reading["billing"] or "", ""))
     for name in TOKENS:
         if reading[name] is not None:
@@ -224,15 +224,15 @@ def _byok(reading: Facts) -> str:
     return " (the caller's own upstream key)" if reading["is_byok"] else ""
 
 
-def _instant(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
+def _instant(moment: datetime, zone: tzinfo) -> str:
+    return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S.%f}"[:-3] + f" {zone}"
 
 
-def _limits(quotas: Iterable[Facts]) -> Iterator[str]:
+def _limits(quotas: Iterable[Facts], zone: tzinfo) -> Iterator[str]:
     for each in quotas:
         used = f" {percent(each['used_ppm'])}" if each["used_ppm"] is not None else ""
         left = f", {each['remaining']:,} left" if each["remaining"] is not None else ""
-        resets = f", resets {_instant(each['resets_at'])}" if each["resets_at"] else ""
+        resets = f", resets {_instant(each['resets_at'], zone)}" if each["resets_at"] else ""
         status = f" ({each['status']})" if each["status"] else ""
         yield f"{each['window']}{used}{left}{resets}{status}"
 

@@ -1,7 +1,8 @@
 """Pure. Single requests as a table, and as a document for machines."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from datetime import UTC, tzinfo
 from typing import Any
 
 from ledger.figures.request_list import Request
@@ -9,7 +10,7 @@ from ledger.model.money import usd_text
 from ledger.reports.layout import Amount, Cell, Column, Table, unique_beginning
 
 _COLUMNS = (
-    Column(name="opened_at", heading="Time (UTC)", is_number=False, is_whole=True),
+    Column(name="opened_at", heading="Time", is_number=False, is_whole=True),
     Column(name="model", heading="Model", is_number=False),
     Column(name="outcome", heading="Outcome", is_number=False),
     Column(name="input_tokens", heading="Input", drop=3),
@@ -24,10 +25,11 @@ _COLUMNS = (
 )
 
 
-def table(found: Sequence[Request]) -> Table:
-    """The screen's table: what is estimated is marked, what a plan covers stands in brackets."""
+def table(found: Sequence[Request], zone: tzinfo | None = None) -> Table:
+    """The screen's table: what is estimated is marked, what a plan covers stands in brackets.
+    `zone`: that of the requests' times; None: UTC."""
     return Table(
-        columns=_COLUMNS,
+        columns=(replace(_COLUMNS[0], heading=f"Time ({zone or UTC})"), *_COLUMNS[1:]),
         rows=tuple(_cells(each, [one.id for one in found]) for each in found),
     )
 
@@ -52,7 +54,7 @@ def _document_names() -> list[str]:
 
 
 def _document(one: Request) -> dict[str, Any]:
-    values: dict[str, Any] = {"opened_at": one.opened_at.isoformat()}
+    values: dict[str, Any] = {"opened_at": one.opened_at.astimezone(UTC).isoformat()}
     for name in _document_names():
         value = getattr(one, name)
         if name.endswith("_picousd"):

@@ -210,6 +210,12 @@ def _offset(at: sa.ColumnElement[Any], zone: ZoneInfo) -> sa.ColumnElement[str]:
     return sa.case(*cases, else_=f"{last} seconds") if cases else sa.literal(f"{last} seconds")
 
 
+def has_whole_hours(zone: ZoneInfo | None) -> bool:
+    """Whether each hour of the zone is one of UTC; None is UTC."""
+    changes, last = _changes(zone.key) if zone else ((), 0)
+    return not any(seconds % 3600 for seconds in (*(each for _, each in changes), last))
+
+
 @functools.cache
 def _changes(name: str) -> tuple[tuple[tuple[datetime, int], ...], int]:
     """The changes of a zone's offset: until when which one, in seconds, and the last one."""

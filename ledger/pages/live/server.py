@@ -44,6 +44,7 @@ from ledger.reports import explain
 from ledger.reports.lookup import find
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.scope import snapshot
+from ledger.text.period import zone_in
 from ledger.why.reading import verdict_of
 
 QUESTIONS_MAX = 2
@@ -298,14 +299,15 @@ class Pages:
         found = find(self._engine, request.path_params["id"][: asked.LENGTH_MAX])
         session, opened_at = found.exchange["session_id"], found.exchange["opened_at"]
         verdict = verdict_of(self._engine, session, opened_at) if session else None
+        zone = zone_in(now)
         return self._page(
             "exchange.html",
             now,
             None,
             title="Tokentee: one request",
             id=found.exchange["id"],
-            facts=[*explain.facts(found), *([("Cache", verdict.text)] if verdict else [])],
-            readings=[list(explain.reading_facts(one)) for one in found.readings],
+            facts=[*explain.facts(found, zone), *([("Cache", verdict.text)] if verdict else [])],
+            readings=[list(explain.reading_facts(one, zone)) for one in found.readings],
             charges=[_line(each) for each in found.charges],
             past=[_line(each) for each in found.past_charges],
             amounts=explain.amounts(found),

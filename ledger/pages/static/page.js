@@ -102,7 +102,8 @@
       },
     };
   }
-  // The list of a bar's requests, under the conditions of the page.
+  // The list of a bar's requests, under the conditions of the page. Its times have no offset: the
+  // server takes them for times of the page's zone.
   function listOf(name, bar) {
     const begin = new Date(bar === "hour" ? name.replace(" ", "T") + ":00:00Z" : (name.length < 10 ? name + "-01" : name) + "T00:00:00Z");
     const end = new Date(begin);
@@ -110,7 +111,7 @@
     else end.setTime(end.getTime() + { hour: 1, day: 24, week: 7 * 24 }[bar] * 3600e3);
     const words = new URLSearchParams(location.search);
     const asked = new URLSearchParams(words.getAll("only").map((only) => ["only", only]));
-    for (const [word, at] of [["since", begin], ["until", end]]) asked.set(word, at.toISOString().slice(0, 19) + "Z");
+    for (const [word, at] of [["since", begin], ["until", end]]) asked.set(word, at.toISOString().slice(0, bar === "hour" ? 19 : 10));
     return "/requests?" + asked;
   }
   // The figures below the chart are those that it shows.

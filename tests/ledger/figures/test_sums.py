@@ -5,6 +5,7 @@ import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import sqlalchemy as sa
@@ -234,6 +235,11 @@ SCOPES = [
     Scope(only=(("team", "(none)"), ("outcome", "complete"))),
     Scope(only=(("tag:team", "ads*"), ("project", "p1"))),
     Scope(only=(("model", "none-such"),)),
+    Scope(zone=ZoneInfo("America/New_York")),
+    Scope(since=BEGIN + timedelta(days=1, hours=4), zone=ZoneInfo("America/New_York")),
+    Scope(only=(("day", "2026-11-01"),), zone=ZoneInfo("America/New_York")),
+    Scope(zone=ZoneInfo("Asia/Kathmandu")),
+    Scope(only=(("week", "2026-11-02"),), zone=ZoneInfo("Asia/Kathmandu")),
 ]
 
 
@@ -241,7 +247,9 @@ def comparable(found):
     return {row.key: (row.figures, row.times, row.hint, row.name) for row in found.rows}
 
 
-@pytest.mark.parametrize("scope", SCOPES, ids=lambda scope: repr(scope.only or scope.since))
+@pytest.mark.parametrize(
+    "scope", SCOPES, ids=lambda scope: f"{scope.only or scope.since} {scope.zone or ''}"
+)
 def test_both_ways_give_equal_reports(engine, scope):
     # Two periods by everything, the others by some.
     words = [(word,) for word in EVERY_WORD] if scope in (SCOPES[0], SCOPES[3]) else []
@@ -269,6 +277,9 @@ def test_what_is_asked_of_days_that_are_over_reads_no_request(engine, monkeypatc
         report(engine, by, Scope(names=NAMES))
         assert [(scope.since, scope.until) for scope in asked] == [(today, None)]
         asked.clear()
+    for name, are_summed in (("America/New_York", True), ("Asia/Kathmandu", False)):
+        report(engine, ("day",), Scope(since=stale, until=today, zone=ZoneInfo(name)))
+        assert (asked == []) is are_summed  # an hour of Kathmandu is in two of UTC
 
 
 def test_dropped_days_are_in_no_report(engine):

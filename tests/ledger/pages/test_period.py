@@ -1,6 +1,7 @@
 """Periods: their bars, the period before, and what a person reads."""
 
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_a_beginning_can_be_filled_in():
 @pytest.mark.parametrize(
     ("since", "until", "text"),
     [
-        (None, None, "everything up to 21 Nov 2026"),
+        (None, None, "everything up to 21 Nov 2026 UTC"),
         (MIDNIGHT, None, "21 Nov 2026 UTC"),
         (MIDNIGHT - timedelta(days=30), None, "22 Oct to 21 Nov 2026 UTC"),
         (MIDNIGHT - timedelta(days=330), MIDNIGHT, "26 Dec 2025 to 20 Nov 2026 UTC"),
@@ -71,3 +72,43 @@ def test_a_week_is_named_by_its_monday():
 @pytest.mark.parametrize("days", [1, 7, 30, 90])
 def test_days_are_the_same_days_as_in_commands(days):
     assert last_days(days, NOW).since == moment(f"{days}d", NOW)
+
+
+@pytest.mark.parametrize(
+    ("day", "begin", "hours", "bars"),
+    [
+        pytest.param("2026-03-29", "2026-03-28T23", 23, 23, id="spring"),
+        pytest.param("2026-10-25", "2026-10-24T22", 25, 24, id="autumn"),
+        pytest.param("2026-11-02", "2026-11-01T23", 24, 24, id="another"),
+    ],
+)
+def test_a_day_of_a_zone_is_as_long_as_it_is_there(day, begin, hours, bars):
+    now = datetime(2026, 11, 21, tzinfo=ZoneInfo("Europe/Berlin"))
+    since = moment(day, now)
+    assert f"{since:%Y-%m-%dT%H}" == begin
+    one = Period(since=since, until=since + timedelta(hours=hours), now=now)
+    assert str(one) == f"{int(day[-2:])} {one.local(since):%b %Y} Europe/Berlin"
+    # The hour that the clock shows twice is one bar of two hours.
+    assert (one.bar, len(one.bars())) == ("hour", bars)
+    assert {name[:10] for name in one.bars()} == {day}
+    assert one.length == timedelta(days=1)
+    assert one.before is not None
+    assert one.before.since is not None
+    assert one.before.local(one.before.since).hour == 0
+    assert one.before.length == one.length
+
+
+def test_a_period_shorter_than_a_day_is_compared_with_as_much_time():
+    zone = ZoneInfo("Europe/Berlin")
+    now = datetime(2026, 10, 25, 1, 30, tzinfo=UTC).astimezone(zone)  # 02:30 for the second time
+    hour = Period(since=datetime(2026, 10, 25, 0, 40, tzinfo=UTC), until=None, now=now)
+    assert hour.length == timedelta(minutes=50)
+    assert hour.before is not None
+    assert hour.before.since == datetime(2026, 10, 24, 23, 50, tzinfo=UTC)
+    assert hour.bars() == ["2026-10-25 02"]
+
+
+def test_each_hour_has_a_bar_where_the_clock_moves_by_half_of_one():
+    now = datetime(2026, 10, 5, tzinfo=ZoneInfo("Australia/Lord_Howe"))
+    day = Period(since=moment("2026-10-04", now), until=moment("2026-10-05", now), now=now)
+    assert day.bars() == [f"2026-10-04 {hour:02}" for hour in range(24)]

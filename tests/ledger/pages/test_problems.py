@@ -2,11 +2,13 @@
 
 from datetime import timedelta
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 from ledger.budgets.budgets import read
 from ledger.budgets.status import Status
 from ledger.figures.figures import Figures
 from ledger.figures.request_filter import ErrorKind
+from ledger.pages.period import Period
 from ledger.pages.problems import Shipping, problems
 from ledger.pages.sums import Counts
 from ledger.pages.unusual import Unusual
@@ -14,11 +16,12 @@ from ledger.text.period import Span
 from tests.ledger.pages.conftest import NOW
 
 USD = 10**12
+PERIOD = Period(since=None, until=None, now=NOW)
 
 
 def found(total=None, by_model=None, counts=None, shipping=(), **more):
     total = total or Figures(requests=100)
-    return problems(total, by_model or {}, counts or Counts(), shipping, now=NOW, **more)
+    return problems(total, by_model or {}, counts or Counts(), shipping, period=PERIOD, **more)
 
 
 def test_a_sound_period_has_none():
@@ -68,7 +71,7 @@ def test_other_models_than_asked_for_are_named():
         {},
         Counts(),
         (),
-        now=NOW,
+        period=PERIOD,
         other_models={("gpt-5", "gpt-5-nano"): 2, ("gpt-5", "gpt-4o"): 3},
     )
     assert (one.kind, one.level, one.count) == ("other model", "look", 5)
@@ -148,3 +151,22 @@ def test_dear_days_and_kinds_of_errors_are_named():
     assert "--since 2026-11-19 --until 2026-11-20" in days.advice
     assert "429 rate limit error (5), 200 (1)" in errors.advice
     assert errors.listed == ("kind", "errors")
+
+
+def test_commands_name_the_zone_whose_days_they_mean():
+    zone = Period(since=NOW, until=None, now=NOW.astimezone(ZoneInfo("Pacific/Kiritimati")))
+    text = '[[budget]]\nname = "a"\nusd = 1\nperiod = "day"\ntimezone = "Asia/Tokyo"\n'
+    (budget,) = read(text)[0].budgets
+    over = Status(
+        budget=budget,
+        span=Span(start=NOW, end=NOW + timedelta(days=1)),
+        now=NOW,
+        spent_picousd=2 * USD,
+        estimated_picousd=0,
+        requests_without_price=0,
+    )
+    total = Figures(requests=100, errors=10)
+    budgets, errors = problems(total, {}, Counts(), (), period=zone, budgets=[over])
+    assert budgets.advice.endswith("--by key,model --timezone Asia/Tokyo`")
+    # It is 18:30 of the 21st in UTC.
+    assert errors.advice.endswith("model --since 2026-11-22 --timezone Pacific/Kiritimati`")
