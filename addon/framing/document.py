@@ -1,7 +1,7 @@
 """Pure. One plain JSON body: a single frame, returned when the body ends; or no frame at all."""
 
 from addon.framing.frame import Frame
-from addon.framing.held import LARGE_BYTES, Held, Keys
+from addon.framing.held import LARGE_BYTES, Keys
 from addon.framing.ndjson import NDJSON
 
 DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
@@ -11,24 +11,24 @@ _BETWEEN_LINES = b"}\n{"
 the body is lines, although its content type names one document (Ollama behind a recorder)."""
 
 
-class Document:
-    """Bytes of a plain body -> one block. `shortens`: a large one may lose what is no figure."""
+class Document(NDJSON):
+    """Bytes of a plain body -> one block. `shortens`: a large one may lose what is no figure.
 
-    __slots__ = ("_held", "_is_checked", "_keys", "_lines", "_shortens", "lost")
+    A long body that is lines is framed by lines.
+    """
+
+    __slots__ = ("_are_lines", "_is_checked")
+    UNIT = "a body"
 
     def __init__(self, *, shortens: bool = False, keys: Keys = frozenset) -> None:
-        self._shortens = shortens
-        self._keys = keys
-        self._held = Held(shortens=shortens, keys=keys)
-        self._lines: NDJSON | None = None
-        """What frames a body that is lines, and long."""
+        super().__init__(shortens=shortens, keys=keys)
+        self._are_lines = False
         self._is_checked = False
-        self.lost: str | None = None
 
     def feed(self, data: bytes) -> bytes:
         """Hold the next bytes of the body; return the bytes that are not held."""
-        if self._lines is not None:
-            return self._lines.feed(data)
+        if self._are_lines:
+            return super().feed(data)
         if self.lost is not None:
             return data
         held = self._held
@@ -37,38 +37,11 @@ class Document:
             body = held.peek() + data
             if _BETWEEN_LINES in body:
                 held.take()
-                self._lines = NDJSON(shortens=self._shortens, keys=self._keys)
-                return self._lines.feed(body)
+                self._are_lines = True
+                self._unit = NDJSON.UNIT
+                return super().feed(body)
         held.add(data)
-        if len(held) <= DOCUMENT_BYTES_MAX:
-            return b""
-        self.lost = f"a body beyond {DOCUMENT_BYTES_MAX} bytes was not read"
-        return held.take()
-
-    def end(self) -> bytes:
-        """Return what is held when the body ends."""
-        if self._lines is not None:
-            rest = self._lines.end()
-            self.lost = self._lines.lost
-            return rest
-        if self._held.is_lost:
-            self.lost = "a body with too many values was not read"
-        return self._held.take()
-
-    @property
-    def held(self) -> bytes:
-        """The bytes that were fed and not returned yet."""
-        return self._held.peek() if self._lines is None else self._lines.held
-
-    @property
-    def is_holding(self) -> bool:
-        """Whether any bytes are held back."""
-        return bool(self._held) if self._lines is None else self._lines.is_holding
-
-    @property
-    def kept_bytes(self) -> int:
-        """What it has in memory."""
-        return self._held.kept_bytes if self._lines is None else self._lines.kept_bytes
+        return self._take_beyond(DOCUMENT_BYTES_MAX)
 
     def count(self, run: bytes) -> int:
         """How many frames a run has: one, or one a line; none in blanks."""
@@ -76,7 +49,7 @@ class Document:
 
     def split(self, run: bytes) -> list[bytes]:
         """The run as one block, or as one block a line."""
-        if self._lines is not None or _BETWEEN_LINES in run:
+        if self._are_lines or _BETWEEN_LINES in run:
             return run.splitlines(keepends=True)
         return [run] if run else []
 

@@ -109,12 +109,13 @@ class Held:
 class HoldingFraming:
     """A framing that holds the incomplete last block until it is complete."""
 
-    __slots__ = ("_held", "lost")
+    __slots__ = ("_held", "_unit", "lost")
     UNIT = "a frame"
     """The word for one block in the reason why one was not read."""
 
     def __init__(self, *, shortens: bool = False, keys: Keys = frozenset) -> None:
         self._held = Held(shortens=shortens, keys=keys)
+        self._unit = self.UNIT
         self.lost: str | None = None
 
     def end(self) -> bytes:
@@ -138,12 +139,12 @@ class HoldingFraming:
 
     def _take(self) -> bytes:
         if self._held.is_lost:
-            self.lost = f"{self.UNIT} with too many values was not read"
+            self.lost = f"{self._unit} with too many values was not read"
         return self._held.take()
 
     def _take_beyond(self, bytes_max: int) -> bytes:
         """Return a block longer than the bound in pieces; empty if it is not longer."""
         if len(self._held) <= bytes_max:
             return b""
-        self.lost = f"{self.UNIT} beyond {bytes_max} bytes was not read"
+        self.lost = f"{self._unit} beyond {bytes_max} bytes was not read"
         return self._held.take()

@@ -437,24 +437,24 @@ class Shortener:
         return True
 
 
-def shortened(data: bytes, *, tokens_max: int, keys: frozenset[bytes] | None = None) -> bytes:
-    """The shortened form of a whole value; empty if it exceeds the bounds.
-
-    With half of the tokens used, the rest of its inner values is skipped.
-    """
-    steps = shortened_in_steps(data, tokens_max=tokens_max, keys=keys)
+def without_pauses[T](steps: Generator[None, None, T]) -> T:
+    """The result of work that pauses, done in one go."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            short: bytes = end.value
-            return short
+            result: T = end.value
+            return result
 
 
 def shortened_in_steps(
     data: bytes, *, tokens_max: int, keys: frozenset[bytes] | None = None
 ) -> Generator[None, None, bytes]:
-    """As `shortened`, with a pause after every `STEP_BYTES`, 8 ms at worst."""
+    """The shortened form of a whole value; empty if it exceeds the bounds.
+
+    With half of the tokens used, the rest of its inner values is skipped. It pauses after every
+    `STEP_BYTES`, 8 ms at worst.
+    """
     shortener = Shortener(tokens_max=tokens_max, outer_tokens=tokens_max // 2, keys=keys)
     for at in range(0, len(data), STEP_BYTES):
         shortener.feed(data[at : at + STEP_BYTES])

@@ -5,7 +5,6 @@
     tap         every byte of a live answer passes through it
     digests     lengths and digests of the bytes that passed
     whole       a complete recorded answer
-    ends        the events that end an exchange
     settlement  how an exchange ended, and its reading
     session, websocket, live_turns
                 the exchanges of one WebSocket connection

@@ -20,14 +20,14 @@ from addon.dialects import shapes
 from addon.dialects.facts import Facts
 from addon.dialects.request import RequestFacts
 from addon.dialects.routes import Route
+from addon.framing.large_json import without_pauses
 from addon.metering import quotas
 from addon.metering.answers import estimate
 from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.meter import Meter
-from addon.metering.ends import End
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests import billing as wire_billing
-from addon.metering.requests.messages import NOT_KNOWN, Body, RecordedTimes, Response
+from addon.metering.requests.messages import NOT_KNOWN, Body, End, RecordedTimes, Response
 from addon.metering.requests.redaction import redact
 from addon.metering.segments import NOT_READ as NO_CHAT
 from addon.metering.segments import ChatRequest
@@ -36,7 +36,6 @@ from addon.metering.settlement import (
     Settled,
     as_fetched,
     result_of,
-    result_without_reading,
 )
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
@@ -328,7 +327,7 @@ class MeteredExchange:
         """
         settled = self.troubles.attempt(self._result, end, cause, now)
         if settled is None:
-            settled = result_without_reading(self.opened, end=end, status=self.status, now=now)
+            settled = result_of(self.opened, end=end, status=self.status, now=now)
         exchange, reading = settled
         reading = replace(reading, billing=self.billing_of(exchange))
         if times is not None:
@@ -400,13 +399,7 @@ def may_refuse(response: Response, *, injected: bool) -> bool:
 def decoded_body(body: Body, content_encoding: str, troubles: Troubles) -> Body:
     """A decoded request body; not whole if its encoding has no end; not known, with a note, if it
     cannot be decoded."""
-    steps = decoded_body_in_steps(body, content_encoding, troubles)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            decoded: Body = end.value
-            return decoded
+    return without_pauses(decoded_body_in_steps(body, content_encoding, troubles))
 
 
 def decoded_body_in_steps(

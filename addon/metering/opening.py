@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 from addon.dialects import routes
 from addon.dialects.facts import clean
 from addon.dialects.request import RequestFacts, read_request, short_in_steps
+from addon.framing.large_json import without_pauses
 from addon.metering.answers import estimate
 from addon.metering.exchange import NOT_READ, MeteredExchange, Readable, decoded_body_in_steps
 from addon.metering.memory_budget import MemoryBudget
@@ -110,7 +111,8 @@ def open_exchange(
     attempt = troubles.attempt
     encoding = headers.get("content-encoding", "").strip()
     if readable is None:
-        readable = attempt(_readable, request, troubles, rules) or NOT_READ
+        steps = readable_in_steps(request, troubles, rules)
+        readable = attempt(without_pauses, steps) or NOT_READ
     facts = (
         attempt(read_request, route, readable.data, headers, readable.chat.values) or RequestFacts()
     )
@@ -219,7 +221,8 @@ def readable_in_steps(
     if short.lost is not None:
         troubles.add(short.lost)
     chat = NO_CHAT
-    if rules.keeps_segments and _is_chat(request, rules):
+    route = _route_of(request, is_named=_upstream_of(request, rules) is not None)
+    if rules.keeps_segments and route is not None and route.dialect.operation in OPERATIONS:
         chat = yield from read_in_steps(body.data, rules.secret)
     return Readable(
         data=short.data,
@@ -228,22 +231,6 @@ def readable_in_steps(
         input_tokens=estimate.input_tokens_of(body.data) if encoding and body.is_whole else None,
         chat=chat,
     )
-
-
-def _is_chat(request: Request, rules: Rules) -> bool:
-    route = _route_of(request, is_named=_upstream_of(request, rules) is not None)
-    return route is not None and route.dialect.operation in OPERATIONS
-
-
-def _readable(request: Request, troubles: Troubles, rules: Rules) -> Readable:
-    """As `readable_in_steps`, without pauses."""
-    steps = readable_in_steps(request, troubles, rules)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            readable: Readable = end.value
-            return readable
 
 
 def _upstream_of(request: Request, rules: Rules) -> Upstream | None:

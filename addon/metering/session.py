@@ -13,11 +13,10 @@ from msgspec.structs import replace
 from addon.dialects.openai import responses
 from addon.dialects.vendors import gemini_live
 from addon.framing.json_values import loads
-from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
 from addon.metering.live_turns import LiveTurns
-from addon.metering.requests.messages import NOT_KNOWN, Body
-from addon.metering.settlement import NOTHING_PASSED, Settled, result_of
+from addon.metering.requests.messages import NOT_KNOWN, Body, End
+from addon.metering.settlement import Settled, result_of
 from addon.metering.websocket import Closed, Opened, SessionEvent, WebSocketSession
 from ledger.model.exchange import Exchange
 
@@ -25,10 +24,10 @@ ASKED_BYTES_MAX = 512 * 1024
 """Size of the client messages that are kept to redact what errors repeat of them. Once a session
 has sent more, what it said is not known whole, and no long error text is kept."""
 ASKED_BYTES_EACH = 64
+"""What Python needs for a message beside its bytes."""
 RATE_LIMITS = responses.RATE_LIMITS.encode()
 RATE_LIMITS_BYTES_MAX = 16 * 1024
 """Of a message that states quotas; Codex's are 400 bytes long."""
-"""What Python needs for a message beside its bytes."""
 
 
 class MeteredSession:
@@ -117,9 +116,6 @@ class MeteredSession:
                         end=how,
                         status=self.handshake.status,
                         meter=meter,
-                        passed=NOTHING_PASSED,
-                        estimate_input=lambda: None,
-                        cause=None,
                         now=at,
                     )
                     exchange = self.handshake.without_secrets(settled.exchange, self._said())

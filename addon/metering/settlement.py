@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from addon.dialects.facts import Facts, clean
 from addon.metering.answers.meter import Meter
-from addon.metering.ends import TRANSPORT, End
+from addon.metering.requests.messages import TRANSPORT, End
 from ledger.model.duplicates import content_digest
 from ledger.model.exchange import Exchange, Outcome, Source, State
 from ledger.model.reading import Reading, UsageSource
@@ -53,17 +53,17 @@ def result_of(
     *,
     end: End,
     status: int | None,
-    meter: Meter | None,
-    passed: Passed,
-    estimate_input: Callable[[], int | None],
-    cause: str | None,
     now: datetime,
+    meter: Meter | None = None,
+    passed: Passed = NOTHING_PASSED,
+    estimate_input: Callable[[], int | None] = lambda: None,
+    cause: str | None = None,
 ) -> Settled:
     """An exchange as it ended, and its reading.
 
-    `status` is None if no response headers arrived. `meter` is None if there was nothing to read;
-    otherwise the caller has called its `end`. `estimate_input` is called only if the provider
-    reported nothing. `cause` is the text of the error that broke the exchange, if any.
+    `status` is None if no response headers arrived. `meter` is None if there was nothing to read,
+    or reading failed; otherwise the caller has called its `end`. `estimate_input` is called only if
+    the provider reported nothing. `cause` is the text of the error that broke the exchange, if any.
     """
     assert opened.state is State.OPEN, opened.state
     facts = meter.facts if meter else Facts()
@@ -123,22 +123,6 @@ def as_fetched(settled: Settled) -> Settled:
     return Settled(exchange, settled.reading)
 
 
-def result_without_reading(
-    opened: Exchange, *, end: End, status: int | None, now: datetime
-) -> Settled:
-    """The exchange as it ended, with an empty reading because reading failed."""
-    read = Facts(ended=end is End.FINISHED)
-    outcome = outcome_of(end, read, status=status, streamed=opened.streamed)
-    settled = replace(
-        opened,
-        state=State.LOST if outcome is Outcome.LOST else State.SETTLED,
-        outcome=outcome,
-        http_status=status,
-        settled_at=now,
-    )
-    return Settled(settled, _nothing_read(opened, now))
-
-
 def outcome_of(end: End, facts: Facts, *, status: int | None, streamed: bool) -> Outcome:
     """How an exchange ended, for the ledger.
 
@@ -172,8 +156,15 @@ def _reading(
     estimate_input: Callable[[], int | None],
     now: datetime,
 ) -> Reading:
+    nothing_read = Reading(
+        exchange_id=opened.id,
+        opened_at=opened.opened_at,
+        meter_version=METER_VERSION,
+        usage_source=UsageSource.NONE,
+        read_at=now,
+    )
     if meter is None:
-        return _nothing_read(opened, now)
+        return nothing_read
     usage = meter.usage()
     source, estimated = UsageSource.NONE, None
     reported = meter.facts.usage is not None
@@ -190,23 +181,10 @@ def _reading(
         elif estimated and outcome is not Outcome.COMPLETE:
             source = UsageSource.ESTIMATED
             usage = replace(usage, input_tokens=estimate_input(), output_tokens=estimated)
-    return Reading(
-        exchange_id=opened.id,
-        opened_at=opened.opened_at,
-        meter_version=METER_VERSION,
+    return replace(
+        nothing_read,
         usage_source=source,
         usage=usage,
         usage_json=meter.usage_json,
         estimated_output_tokens=estimated,
-        read_at=now,
-    )
-
-
-def _nothing_read(opened: Exchange, now: datetime) -> Reading:
-    return Reading(
-        exchange_id=opened.id,
-        opened_at=opened.opened_at,
-        meter_version=METER_VERSION,
-        usage_source=UsageSource.NONE,
-        read_at=now,
     )

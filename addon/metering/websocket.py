@@ -26,7 +26,7 @@ from addon.dialects.openai.realtime import TRANSCRIBED
 from addon.dialects.request import RequestFacts, read_request
 from addon.dialects.routes import Route, answer_keys
 from addon.framing import json_values
-from addon.framing.large_json import KEPT_BYTES_MAX, TOKENS_MAX, shortened, shortened_in_steps
+from addon.framing.large_json import KEPT_BYTES_MAX, TOKENS_MAX, shortened_in_steps, without_pauses
 from addon.metering.answers.meter import Meter
 
 OPEN_MAX = 64
@@ -71,9 +71,7 @@ class _Response:
 def short_message(message: bytes) -> bytes:
     """The message to parse. A long one is shortened: parsing all of it would block the event loop,
     and take thirty times its size in memory."""
-    if len(message) <= PARSED_BYTES_MAX:
-        return message
-    return shortened(message, tokens_max=TOKENS_MAX, keys=answer_keys())
+    return without_pauses(short_message_in_steps(message))
 
 
 def short_message_in_steps(message: bytes) -> Generator[None, None, bytes]:

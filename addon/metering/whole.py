@@ -33,7 +33,7 @@ class WholeAnswer:
         """Read the body. Call it once."""
         try:
             if self._body:
-                self.meter.feed_whole(self._body)
+                self.meter.feed(self._body)
             self.meter.end()
         except Exception as failure:  # noqa: BLE001  # the row must still be settled
             self._is_read = False

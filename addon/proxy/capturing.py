@@ -8,8 +8,8 @@ from datetime import datetime
 from mitmproxy import http, websocket
 from msgspec.structs import replace
 
-from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
+from addon.metering.requests.messages import End
 from addon.metering.settlement import Settled
 from addon.proxy.running import Live, OriginalRequest, Running, Session
 from addon.recordings.capture import Capture, CapturedExchange

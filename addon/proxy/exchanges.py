@@ -11,10 +11,9 @@ from datetime import datetime
 
 from mitmproxy import http
 
-from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange, Readable
 from addon.metering.opening import open_exchange
-from addon.metering.requests.messages import Request
+from addon.metering.requests.messages import End, Request
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
 from addon.proxy import capturing, flows, opt_in, websockets

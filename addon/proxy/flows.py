@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from mitmproxy import http
 from mitmproxy.proxy.mode_specs import ReverseMode
 
-from addon.metering.ends import End
 from addon.metering.requests import attribution
 from addon.metering.requests.messages import (
     NOT_KNOWN,
     Body,
+    End,
     RecordedTimes,
     Request,
     Response,

@@ -28,7 +28,7 @@ from mitmproxy import ctx
 from mitmproxy.log import MitmLogHandler
 from mitmproxy.utils import asyncio_utils
 
-from addon.metering.ends import End
+from addon.metering.requests.messages import End
 from addon.proxy import exchanges
 from addon.proxy.commits import notifier
 from addon.proxy.display.content_view import FlowNotes, notes_if_viewed

@@ -24,9 +24,9 @@ from enum import Enum
 
 from mitmproxy import http
 
-from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
 from addon.metering.opening import Rules
+from addon.metering.requests.messages import End
 from addon.metering.session import MeteredSession
 from addon.proxy.display.content_view import FlowNotes
 from addon.proxy.display.exchange_log import Price

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from mitmproxy import http, websocket
 
-from addon.metering.ends import End
+from addon.metering.requests.messages import End
 from addon.metering.session import MeteredSession
 from addon.metering.websocket import short_message_in_steps
 from addon.proxy import answers, capturing, exchanges, flows, websockets

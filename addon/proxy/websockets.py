@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from mitmproxy import http, websocket
 
-from addon.metering.ends import End
+from addon.metering.requests.messages import End
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import Settled
 from ledger.model.exchange import Exchange

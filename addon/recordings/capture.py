@@ -18,8 +18,8 @@ from datetime import datetime
 
 import orjson
 
-from addon.metering.ends import End
 from addon.metering.memory_budget import CAPTURES_LEAVE_BYTES, MemoryBudget
+from addon.metering.requests.messages import End
 from addon.recordings.allow_list import redacted_headers, redacted_url
 from addon.recordings.formats.recorded import Edit
 

@@ -19,12 +19,13 @@ from msgspec.structs import replace
 
 from addon.dialects.counts import HEADER_PREFIX
 from addon.framing import json_values
-from addon.metering.ends import TRANSPORT, End
 from addon.metering.exchange import MeteredExchange, may_refuse
 from addon.metering.opening import Rules, Upstream, open_exchange
 from addon.metering.requests import attribution
 from addon.metering.requests.billing import SENT_KEY
 from addon.metering.requests.messages import (
+    TRANSPORT,
+    End,
     RecordedTimes,
     Request,
     Response,

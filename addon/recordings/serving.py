@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import h11
 
-from addon.metering.ends import End
+from addon.metering.requests.messages import End
 from addon.recordings.formats.recorded import Fields, Recorded
 
 HEAD_BYTES_MAX = 64 * 1024

@@ -4,7 +4,7 @@
     uv run --with atheris python -m tests.soak.fuzz_meter DIRECTORY -max_total_time=600
 
 The first command writes the recorded corpus as seeds. An input is: one byte for the dialect, one
-for the framing, one for the size of the chunks, then the body. Nothing may raise, and the chunks
+for the content type, one for the size of the chunks, then the body. Nothing may raise, and the chunks
 may make no difference to what is read. Only an estimate of broken text may hang on them, and
 whether an id is noticed to change where another frame of the run repeats the old one twice.
 """
@@ -16,25 +16,27 @@ import atheris  # only there when it is asked for
 
 with atheris.instrument_imports(include=["addon"]):
     from addon.dialects import routes
-    from addon.framing.choice import FRAMINGS
     from addon.metering.answers.meter import Meter
 from tests.addon.feeding import pieces
 from tests.addon.test_corpus import exchanges, metered, picture
 
 DIALECTS = sorted(routes.DIALECTS)
-CHOICES = ["", *sorted(FRAMINGS)]
+CONTENT_TYPES = (
+    *("text/event-stream", "application/x-ndjson", "application/json", "audio/mpeg", ""),
+    "application/vnd.amazon.eventstream",
+)
+"""With the first bytes they choose each framing."""
 
 
 def fuzz(data: bytes) -> None:
     if len(data) < 3:
         return
-    dialect, framing, size, body = data[0], data[1], data[2], data[3:]
+    dialect, content_type, size, body = data[0], data[1], data[2], data[3:]
 
     def read(chunks: list[bytes]) -> Meter:
         meter = Meter(
             routes.DIALECTS[DIALECTS[dialect % len(DIALECTS)]],
-            content_type="text/event-stream",
-            framing=CHOICES[framing % len(CHOICES)] or None,
+            content_type=CONTENT_TYPES[content_type % len(CONTENT_TYPES)],
         )
         for chunk in chunks:
             meter.feed(chunk)

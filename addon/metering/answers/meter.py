@@ -17,7 +17,7 @@ from addon.dialects.errors import record_error_body, record_error_text
 from addon.dialects.facts import Facts
 from addon.dialects.routes import answer_keys
 from addon.framing import json_values
-from addon.framing.choice import FRAMINGS, framing_of
+from addon.framing.choice import framing_of
 from addon.framing.document import Document, Opaque
 from addon.framing.eventstream import EventStream
 from addon.framing.frame import Frame, Framing
@@ -38,11 +38,6 @@ STEP_BYTES_MIN = 1024
 STEP_FRAMES = 64
 """After a step with this many parsed frames, the next step is a quarter as long, because a parsed
 frame of a few bytes takes up to 60 µs. Steps with fewer grow again."""
-WHOLE_PIECE_BYTES = 64 * 1024
-"""Bytes read at a time from a complete body: they fit a core's cache, and the last piece, which
-has the marks, is short enough to search."""
-EVENT_END_BYTES = 2048
-"""How far before the end of such a piece the end of an event is looked for."""
 PIECE_WORK_BYTES = 128
 """Work counted for each piece from the decoder beside its bytes, even for an empty one."""
 READ_BLOCKS_MAX = 1_024
@@ -70,7 +65,6 @@ class Meter:
         provider: str = "",
         status: int = 200,
         path_model: str | None = None,
-        framing: str | None = None,
         request_units: Mapping[str, int] | None = None,
         requested_tier: str | None = None,
         confirms: Callable[[Facts, dict[str, Any]], bool] | None = None,
@@ -87,8 +81,6 @@ class Meter:
         decoder = Decoder(content_encoding)
         self._decoder = None if decoder.is_identity else decoder
         self._framing: Framing | None = None
-        if framing is not None:
-            self._framing = FRAMINGS[framing](answer_keys)
         self._is_sse = False
         self.request_units = request_units or {}
         """The request's billable units, used if the answer reports no usage."""
@@ -149,22 +141,6 @@ class Meter:
             if worked >= self.step_bytes:
                 yield
                 worked = 0
-
-    def feed_whole(self, body: bytes) -> None:
-        """Read a whole recorded body at once; the caller then calls `end`."""
-        if self._decoder is not None or len(body) <= STEP_BYTES_MAX:
-            self.feed(body)
-            return
-        start = 0
-        while start < len(body):
-            # The first pieces are short, so that the meter learns the ordinary frames from them.
-            end = start + (STEP_BYTES_MAX if start < WHOLE_PIECE_BYTES else WHOLE_PIECE_BYTES)
-            if self._is_sse and end < len(body):
-                # A piece of whole, ordinary events needs no framing.
-                found = body.rfind(b"\n\n", end - EVENT_END_BYTES, end)
-                end = found + 2 if found >= 0 else end
-            self._frame(body[start:end])
-            start = end
 
     def _size_steps(self) -> None:
         """Make the next step shorter if this one was much work."""
@@ -400,7 +376,7 @@ class Meter:
         """Read the last frame that has a figure, which is usually the last one."""
         before = self.facts.usage
         for block in reversed(blocks):
-            if _any_matches(matching, block):
+            if any(mark.matches(block) for mark in matching):
                 self._read_block(block)
                 if self.facts.usage is not before:
                     return
@@ -453,17 +429,7 @@ class Meter:
             self._usage_frame = (frame.data, body)
         if facts.is_document:
             facts.ended = facts.usage_final = True
-        if self._confirms is not None and not self._is_error:
-            self._confirm(self._confirms, body)
-
-    def _confirm(
-        self, confirms: Callable[[Facts, dict[str, Any]], bool], body: dict[str, Any]
-    ) -> None:
-        if confirms(self.facts, body):
+        if self._confirms is not None and not self._is_error and self._confirms(facts, body):
             self._confirms = None
             if self._on_confirmed is not None:
                 self._on_confirmed()
-
-
-def _any_matches(marks: list[Mark], block: bytes) -> bool:
-    return any(mark.matches(block) for mark in marks)

@@ -16,8 +16,6 @@ from addon.framing import json_values
 CANDIDATES_MAX = 4
 """Places with the right key to try, the last one first: parsers take the last of duplicate keys.
 Each costs a scan of the object at that place."""
-BRACES_MAX = 8
-"""The quick way handles at most this many objects in a usage object, itself included."""
 _DEPTH_MAX = 4
 _ITEMS_MAX = 4
 """Usage is in `response.usage` or `choices[0].usage`, and never deeper."""
@@ -50,9 +48,6 @@ def usage_text(data: bytes, key: str, usage: dict[str, Any]) -> str | None:
             return None
         end = at
         start = _value_after(data, at + len(needle))
-        text = _plain_object(data, start)
-        if text and json_values.strict_loads(text) == usage:
-            return text.decode()
         text = data[start : _object_end(data, start)]
         if text and json_values.loads(text) == usage:
             return text.decode() if json_values.strict_loads(text) is not None else None
@@ -72,18 +67,6 @@ def _value_after(data: bytes, at: int) -> int:
     while at < len(data) and data[at] in b" \t\r\n:":
         at += 1
     return at
-
-
-def _plain_object(data: bytes, start: int) -> bytes:
-    """The object that begins at `start`; other text if a string in it holds a brace."""
-    if data[start : start + 1] != b"{":
-        return b""
-    end = start
-    for closed in range(1, BRACES_MAX):
-        end = data.find(b"}", end) + 1
-        if not end or data.count(b"{", start, end) == closed:
-            return data[start:end]
-    return b""
 
 
 def _object_end(data: bytes, start: int) -> int:

@@ -1,4 +1,4 @@
-"""Pure. A request and a response as values, from any source.
+"""Pure. A request, a response and the event that ended them as values, from any source.
 
 One function each converts mitmproxy's flows, capture files and HAR entries to these values. The
 code after it does not depend on the source.
@@ -7,8 +7,12 @@ code after it does not depend on the source.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 
 from msgspec import Struct
+
+TRANSPORT = "transport"
+"""`error_type` of connection errors: a connection refused, reset or cut."""
 
 
 class Body(Struct, frozen=True):
@@ -69,6 +73,18 @@ class RecordedTimes:
 
     first_byte_at: datetime | None = None
     ended_at: datetime | None = None
+
+
+class End(Enum):
+    """The event that ended an exchange, as the proxy observed it."""
+
+    FINISHED = "finished"
+    """The body ended as its HTTP framing allows."""
+    CLIENT_LEFT = "client_left"
+    UPSTREAM_BROKE = "upstream_broke"
+    """Reset, refused, cut inside a framed body, timed out."""
+    STOPPED = "stopped"
+    """The proxy ended it: shut down, or the flow was killed."""
 
 
 def header_map(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from addon.metering.ends import End
+from addon.metering.requests.messages import End
 from addon.recordings.formats.lines import OpenFile
 from addon.recordings.formats.recorded import (
     Entry,

@@ -24,7 +24,7 @@ import msgspec
 from mitmproxy.net.http.headers import infer_content_encoding
 
 from addon.framing import json_values
-from addon.metering.ends import End
+from addon.metering.requests.messages import End
 from addon.recordings.formats.recorded import (
     Entry,
     Item,

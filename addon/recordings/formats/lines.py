@@ -28,7 +28,7 @@ from typing import Annotated, BinaryIO, Literal
 
 import msgspec
 
-from addon.metering.ends import End
+from addon.metering.requests.messages import End
 from addon.metering.requests.redaction import REDACTED
 from addon.recordings.formats.recorded import (
     Edit,

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from addon.metering.ends import End
+from addon.metering.requests.messages import End
 
 YEAR_MIN = 1970
 YEAR_MAX = 9998

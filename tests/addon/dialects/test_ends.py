@@ -8,7 +8,7 @@ from addon.dialects.fetched import results, sums
 from addon.dialects.openai import chat, realtime
 from addon.dialects.vendors import bedrock, cohere, mistral, replicate
 from addon.metering.answers.meter import Meter
-from addon.metering.ends import End
+from addon.metering.requests.messages import End
 from addon.metering.settlement import outcome_of
 from ledger.model.exchange import Outcome
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from addon.metering.ends import End
 from addon.metering.exchange import MeteredExchange
 from addon.metering.opening import Rules, Upstream, open_exchange
-from addon.metering.requests.messages import Body, Request, Response
+from addon.metering.requests.messages import Body, End, Request, Response
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
 

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from addon.metering.ends import End
 from addon.metering.opening import Rules, open_exchange
-from addon.metering.requests.messages import NOT_KNOWN, Body, Request, Response
+from addon.metering.requests.messages import NOT_KNOWN, Body, End, Request, Response
 from addon.metering.session import MeteredSession
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles

@@ -8,10 +8,10 @@ import pytest
 from msgspec import structs
 
 from addon.metering import exchange as exchange_module
-from addon.metering.ends import End
+from addon.metering.answers.meter import Meter
 from addon.metering.exchange import MeteredExchange, is_stream, may_refuse
 from addon.metering.opening import open_exchange
-from addon.metering.requests.messages import NOT_KNOWN, Body, RecordedTimes, Response
+from addon.metering.requests.messages import NOT_KNOWN, Body, End, RecordedTimes, Response
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Outcome, Source
@@ -86,12 +86,12 @@ def test_everything_that_went_wrong_is_on_the_row():
 
 
 def test_an_exchange_settles_even_if_its_reading_fails(monkeypatch: pytest.MonkeyPatch):
-    def fail(*_: object, **__: object) -> Settled:
+    def fail(*_: object, **__: object) -> str:
         raise ZeroDivisionError
 
     exchange = new()
     passed(exchange)
-    monkeypatch.setattr(exchange_module, "result_of", fail)
+    monkeypatch.setattr(Meter, "usage", fail)
     settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
     assert settled.outcome is Outcome.COMPLETE
     assert "ZeroDivisionError" in (settled.degraded or "")

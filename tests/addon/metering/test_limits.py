@@ -5,10 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from addon.metering.ends import End
 from addon.metering.opening import Rules, open_exchange
 from addon.metering.quotas import limits_of
-from addon.metering.requests.messages import Body, RecordedTimes, Request, Response
+from addon.metering.requests.messages import Body, End, RecordedTimes, Request, Response
 from addon.metering.session import RATE_LIMITS_BYTES_MAX, MeteredSession
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles

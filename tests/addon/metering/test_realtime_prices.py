@@ -11,7 +11,7 @@ import pytest
 
 from addon.dialects import routes
 from addon.metering.answers.meter import Meter
-from addon.metering.ends import End
+from addon.metering.requests.messages import End
 from addon.metering.settlement import NOTHING_PASSED, result_of
 from ledger.model.exchange import Exchange
 from ledger.pricing.prices import PriceBook

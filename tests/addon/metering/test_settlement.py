@@ -7,7 +7,7 @@ import pytest
 from addon.dialects.facts import Ending, Facts
 from addon.dialects.routes import DIALECTS
 from addon.metering.answers.meter import Meter
-from addon.metering.ends import End
+from addon.metering.requests.messages import End
 from addon.metering.settlement import NOTHING_PASSED, outcome_of, result_of
 from ledger.model.exchange import Exchange, Outcome, State
 from ledger.model.reading import UsageSource

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from addon.dialects.routes import DIALECTS
-from addon.metering.answers.meter import STEP_BYTES_MAX, WHOLE_PIECE_BYTES, Meter
+from addon.metering.answers.meter import STEP_BYTES_MAX, Meter
 from addon.metering.troubles import Troubles
 from addon.metering.whole import WholeAnswer
 from ledger.model.usage import NO_USAGE
@@ -27,7 +27,7 @@ def stream_of(size: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "size", [0, STEP_BYTES_MAX, WHOLE_PIECE_BYTES, 3 * WHOLE_PIECE_BYTES + 7], ids=lambda n: f"{n}"
+    "size", [0, STEP_BYTES_MAX, 8 * STEP_BYTES_MAX, 24 * STEP_BYTES_MAX + 7], ids=lambda n: f"{n}"
 )
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"], ids=["lf", "crlf"])
 @pytest.mark.parametrize("encoding", ["", "gzip"])

@@ -14,8 +14,8 @@ from mitmproxy.optmanager import unset
 from mitmproxy.proxy.layers.http import HttpStream
 from mitmproxy.proxy.layers.http._hooks import HttpRequestHook, HttpResponseHook
 
-from addon.metering.ends import End
 from addon.metering.memory_budget import MemoryBudget
+from addon.metering.requests.messages import End
 from addon.metering.troubles import Troubles
 from addon.proxy import exchanges as exchanges_module
 from addon.proxy import lifecycle, wrapped

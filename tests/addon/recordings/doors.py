@@ -16,8 +16,8 @@ from mitmproxy.flow import Error
 from mitmproxy.io import FlowWriter
 from wsproto.frame_protocol import Opcode
 
-from addon.metering.ends import End
 from addon.metering.memory_budget import MemoryBudget
+from addon.metering.requests.messages import End
 from addon.recordings.capture import Capture, CapturedExchange, line_of
 
 AT = datetime(2026, 11, 2, 12, 0, 0, 123456, tzinfo=UTC)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from addon.metering.ends import End
 from addon.metering.memory_budget import BUDGET_BYTES_MAX, CAPTURES_LEAVE_BYTES, MemoryBudget
+from addon.metering.requests.messages import End
 from addon.metering.requests.redaction import REDACTED
 from addon.recordings.capture import (
     CHUNK_BYTES,

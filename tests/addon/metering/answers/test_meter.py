@@ -16,7 +16,6 @@ from addon.dialects.facts import Ending
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.vendors import anthropic, bedrock, gemini
 from addon.framing import json_values
-from addon.framing.choice import FRAMINGS
 from addon.metering.answers import meter as meter_module
 from addon.metering.answers.meter import Meter
 from ledger.model.usage import NO_USAGE
@@ -271,8 +270,9 @@ def test_a_plain_error_body_says_what_it_says() -> None:
     assert (page.facts.failed, page.facts.error_message) == (True, None)
 
 
-def test_a_framing_may_be_named() -> None:
-    meter = read(b'{"id":"x"}\n{"error":"e"}\n', unknown.UNKNOWN, content_type="", framing="ndjson")
+def test_lines_are_frames() -> None:
+    body = b'{"id":"x"}\n{"error":"e"}\n'
+    meter = read(body, unknown.UNKNOWN, content_type="application/x-ndjson")
     assert (meter.frames, meter.facts.response_id, meter.facts.error_message) == (2, "x", "e")
 
 
@@ -301,16 +301,29 @@ GARBAGE = st.binary(max_size=60) | st.lists(
 ).map(b"".join)  # fmt: skip
 
 
-@given(body=GARBAGE, framing=st.sampled_from(["", *FRAMINGS]), status=st.sampled_from([200, 500]), data=st.data())  # fmt: skip
+BEGINNINGS = {
+    "text/event-stream": b"data: {}\n\n",
+    "application/x-ndjson": b"{}\n",
+    "application/json; array": b"[",
+    "application/json": b"{",
+    "application/vnd.amazon.eventstream": b"",
+    "audio/mpeg": b"",
+    "": b"",
+}
+"""By content type: together they choose each framing."""
+
+
+@given(body=GARBAGE, content_type=st.sampled_from([*BEGINNINGS]), status=st.sampled_from([200, 500]), data=st.data())  # fmt: skip
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-def test_garbage_never_raises(body: bytes, framing: str, status: int, data: st.DataObject) -> None:
+def test_garbage_never_raises(
+    body: bytes, content_type: str, status: int, data: st.DataObject
+) -> None:
     """Each example is given to every dialect: drawing it costs far more than metering it."""
+    body = BEGINNINGS[content_type] + body
     chunks = pieces(body, data.draw(cuts_of(body)))
     for name, dialect in sorted(routes.DIALECTS.items()):
         note(name)
-        meter = Meter(
-            dialect, content_type="text/event-stream", framing=framing or None, status=status
-        )
+        meter = Meter(dialect, content_type=content_type, status=status)
         for chunk in chunks:
             meter.feed(chunk)
         meter.end()
