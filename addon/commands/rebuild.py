@@ -40,7 +40,7 @@ from ledger.model.exchange import Exchange
 from ledger.model.reading import Billing, Reading
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
-from ledger.reports.layout import Cell, Column, Table, short_usd
+from ledger.reports.layout import Cell, Column, Table, short_money
 from ledger.reports.progress import console_on_stderr, files_progress, rest_line
 from ledger.reports.render import print_table
 from ledger.settings import names_file
@@ -289,8 +289,8 @@ def _cells(change: Change) -> tuple[Cell, ...]:
         change.input_after,
         change.output_before,
         change.output_after,
-        short_usd(change.before_picousd) or "unpriced",
-        short_usd(change.after_picousd) or "unpriced",
+        short_money(change.before_picousd) or "unpriced",
+        short_money(change.after_picousd) or "unpriced",
     )
 
 

@@ -18,7 +18,7 @@ from ledger.budgets.budgets import Budgets, QuotaRule
 from ledger.budgets.spending import statuses
 from ledger.budgets.status import Status, document, period_text
 from ledger.figures.limits import RESET_TOLERANCE, Limit, limits
-from ledger.reports.layout import short_usd
+from ledger.reports.layout import short_money
 from ledger.settings.names import Names
 from ledger.store import db
 from ledger.store.tables import alerts
@@ -72,7 +72,7 @@ def mark_sent(engine: Engine, delivered: Iterable[Alert], now: datetime) -> None
 def _of_budget(status: Status) -> list[Alert]:
     """An alert for each threshold that a budget reached, the lowest first."""
     forecast = status.forecast_picousd
-    end = f"; at this rate ~{short_usd(forecast)} at its end" if forecast is not None else ""
+    end = f"; at this rate ~{short_money(forecast)} at its end" if forecast is not None else ""
     (data,) = document([status])["budgets"]
     return [
         Alert(
@@ -80,8 +80,8 @@ def _of_budget(status: Status) -> list[Alert]:
             period_start=status.span.start,
             threshold=threshold,
             text=f"budget {printable(status.budget.name)}, {period_text(status)}: "
-            f"{status.used_percent:.0f}% used, {short_usd(status.spent_picousd)} of "
-            f"{short_usd(status.budget.limit_picousd)} (threshold {threshold}%){end}",
+            f"{status.used_percent:.0f}% used, {short_money(status.spent_picousd)} of "
+            f"{short_money(status.budget.limit_picousd)} (threshold {threshold}%){end}",
             data=data,
         )
         for threshold in status.reached

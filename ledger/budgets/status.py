@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.budgets.budgets import Budget
-from ledger.reports.layout import Amount, Cell, Column, Table, counted, short_usd
+from ledger.reports.layout import Amount, Cell, Column, Table, counted, short_money
 from ledger.reports.render import usd
 from ledger.text.period import Span
 
@@ -125,7 +125,7 @@ def notes(statuses: list[Status]) -> list[str]:
         if status.requests_without_price
     ]
     told += [
-        f"{status.budget.name}: plans cover another {short_usd(status.covered_value_picousd)} at "
+        f"{status.budget.name}: plans cover another {short_money(status.covered_value_picousd)} at "
         "list prices, which no budget counts"
         for status in statuses
         if status.covered_value_picousd

@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption, NamesOption, Only, Since, TimezoneOption, Until
+from ledger.commands.options import (
+    CurrencyOption,
+    LedgerOption,
+    NamesOption,
+    Only,
+    RatesOption,
+    Since,
+    TimezoneOption,
+    Until,
+)
 from ledger.commands.output import print_line
 from ledger.commands.scope import scope_of
 
@@ -64,6 +73,8 @@ def export(
     until: Until = None,
     only: Only = None,
     timezone: TimezoneOption = None,
+    currency: CurrencyOption = None,
+    rates: RatesOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -73,18 +84,22 @@ def export(
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
     from ledger.reports.layout import counted
+    from ledger.settings.rates_file import load
 
     if focus_version is not None and what is not What.FOCUS:
         raise WrongCallError("--focus-version is for --what focus")
+    billed_in = load(currency, rates)
+    if billed_in is not None and what is not What.FOCUS:
+        raise WrongCallError("--currency is for --what focus; the ledger's amounts are in USD")
     name = str(what)
     if what is What.FOCUS:
         name = exporting.FOCUS[focus_version or FocusVersion.V1_2]
     scope = scope_of(since, until, only, names, timezone)
     with existing_ledger(ledger) as engine:
-        invoices = _invoices(statement or [])
+        wanted = exporting.Wanted(invoices=_invoices(statement or []), currency=billed_in)
         rows = 0
         for written in exporting.export(
-            engine, name, directory, FileFormat(format), scope, invoices=invoices
+            engine, name, directory, FileFormat(format), scope, wanted=wanted
         ):
             rows += written.rows
             print_line(f"{written.path}: {counted(written.rows, 'row')}")

@@ -71,7 +71,27 @@ NamesOption = Annotated[
     ),
 ]
 
-
+CurrencyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--currency",
+        metavar="CODE",
+        help="Show amounts in EUR, GBP, …, each day's at its rate in the file of --rates; "
+        "default: USD.",
+        show_default=False,
+    ),
+]
+RatesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--rates",
+        metavar="FILE",
+        envvar="TOKENTEE_RATES",
+        help="What a USD is worth, from which day on (TOML); default: rates.toml in your "
+        "configuration directory. Never fetched.",
+        show_default=False,
+    ),
+]
 Budgets = Annotated[
     str | None,
     typer.Option(

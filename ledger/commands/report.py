@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 from ledger.commands.options import (
+    CurrencyOption,
     Format,
     LedgerOption,
     NamesOption,
     Only,
+    RatesOption,
     Since,
     TableFormat,
     TimezoneOption,
@@ -56,6 +58,8 @@ def report(
         ),
     ] = None,
     timezone: TimezoneOption = None,
+    currency: CurrencyOption = None,
+    rates: RatesOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -64,20 +68,24 @@ def report(
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
     from ledger.reports import report_tables
+    from ledger.settings.rates_file import load
     from ledger.store.engines import urls
 
     words = [word.strip() for group in by or ["model"] for word in group.split(",")]
     scope = scope_of(since, until, only, names, timezone)
+    shown_in = load(currency, rates)
     if html is not None:
+        if shown_in is not None:
+            raise WrongCallError("--html has amounts in USD: leave --currency out")
         write_page(ledger, scope, html)
         return
     with existing_ledger(ledger) as engine:
         if blocks.WORD in words:
             if len(words) > 1 or top is not None:
                 raise WrongCallError("--by block stands alone: no other word, no --top")
-            found = blocks.report_by_block(engine, scope)
+            found = blocks.report_by_block(engine, scope, currency=shown_in)
         else:
-            found = queries.report(engine, words, scope, top=top, is_exact=exact)
+            found = queries.report(engine, words, scope, top=top, is_exact=exact, currency=shown_in)
         table = report_tables.flat(found) if format is Format.CSV else report_tables.screen(found)
         write(format, table, report_tables.document(found), report_tables.title(found))
         if not found.total.figures.requests:

@@ -5,10 +5,12 @@ from typing import Annotated
 import typer
 
 from ledger.commands.options import (
+    CurrencyOption,
     Format,
     LedgerOption,
     NamesOption,
     Only,
+    RatesOption,
     Since,
     TableFormat,
     TimezoneOption,
@@ -51,6 +53,8 @@ def requests(
     ] = None,
     format: TableFormat = Format.TABLE,  # noqa: A002
     timezone: TimezoneOption = None,
+    currency: CurrencyOption = None,
+    rates: RatesOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -63,6 +67,7 @@ def requests(
     from ledger.figures.request_filter import filter_of
     from ledger.figures.request_list import latest
     from ledger.reports import requests_text
+    from ledger.settings.rates_file import load
     from ledger.store.engines import urls
     from ledger.store.scope import snapshot
 
@@ -74,12 +79,14 @@ def requests(
         before=before,
     )
     scope = scope_of(since, until, only, names, timezone)
+    shown_in = load(currency, rates)
     with existing_ledger(ledger) as engine:
         with snapshot(engine) as connection:
             found = latest(connection, scope, narrowed, limit=limit)
         is_flat = format is Format.CSV
-        table = requests_text.flat(found) if is_flat else requests_text.table(found, scope.zone)
-        write(format, table, requests_text.document(found), "Requests")
+        as_table = requests_text.flat if is_flat else requests_text.table
+        table = as_table(found, scope.zone, shown_in)
+        write(format, table, requests_text.document(found, scope.zone, shown_in), "Requests")
         if not found:
             print_line(f"no such requests in {urls.shown(engine.url)}")
         elif len(found) == limit:

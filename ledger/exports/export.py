@@ -6,7 +6,7 @@ database nor Python holds more than a batch.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
@@ -22,6 +22,7 @@ from ledger.model.money import usd_of
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import Facts, Names
+from ledger.settings.rates import Currency
 from ledger.store.adding_up import SPLIT
 from ledger.store.current import current_charge
 from ledger.store.requests_view import REQUEST_COLUMNS, requests
@@ -35,7 +36,6 @@ type Rows = Iterator[tuple[date, tuple[Any, ...]]]
 type Invoices = Mapping[tuple[str, str], str]
 """(provider, month as `2026-11`) -> the id of the provider's invoice."""
 
-NO_INVOICES: Invoices = {}
 NAMED = ("name", "team", "cost_centre")
 """Words of the names file that a FOCUS row carries."""
 
@@ -73,7 +73,17 @@ class Dataset:
     """A data set for export: its columns, and the query of its rows."""
 
     columns: Columns
-    rows: Callable[[Connection, Scope, Invoices], Rows]
+    rows: Callable[[Connection, Scope, "Wanted"], Rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What FOCUS rows carry beside the ledger's figures."""
+
+    invoices: Invoices = field(default_factory=dict)
+    """The invoice of each provider and billing month, where it is known."""
+    currency: Currency | None = None
+    """Of the bill; None: USD."""
 
 
 def export(
@@ -83,16 +93,13 @@ def export(
     form: FileFormat,
     scope: Scope,
     *,
-    invoices: Invoices = NO_INVOICES,
+    wanted: Wanted | None = None,
 ) -> Iterator[Written]:
-    """Write a dataset, a file for each day; yields each when it is written.
-
-    `invoices`: for FOCUS, the invoice of each provider and billing month, where it is known.
-    """
+    """Write a dataset, a file for each day; yields each when it is written."""
     dataset = DATASETS[name]
     with snapshot(engine) as connection:
         connection.execution_options(yield_per=BATCH_ROWS)
-        rows = dataset.rows(connection, scope, invoices)
+        rows = dataset.rows(connection, scope, wanted or Wanted())
         yield from write(directory, name, dataset.columns, rows, form)
 
 
@@ -106,7 +113,7 @@ def count_unpriced_charges(engine: Engine, scope: Scope) -> int:
         ).scalar_one()
 
 
-def _requests(connection: Connection, scope: Scope, _: Invoices) -> Rows:
+def _requests(connection: Connection, scope: Scope, _: Wanted) -> Rows:
     query = (
         sa.select(*(_text(requests.c[name]).label(name) for name in REQUEST_COLUMNS))
         .where(*conditions(scope, connection.dialect.name))
@@ -116,7 +123,7 @@ def _requests(connection: Connection, scope: Scope, _: Invoices) -> Rows:
         yield row[0].date(), (*row, *(_usd(getattr(row, name)) for name in IN_USD))
 
 
-def _charges(connection: Connection, scope: Scope, _: Invoices) -> Rows:
+def _charges(connection: Connection, scope: Scope, _: Wanted) -> Rows:
     query = (
         sa.select(
             *(charges.c[name] for name in CHARGE_COLUMNS if name != "model"),
@@ -140,7 +147,7 @@ def _charges(connection: Connection, scope: Scope, _: Invoices) -> Rows:
         )
 
 
-def _focus(version: str, connection: Connection, scope: Scope, invoices: Invoices) -> Rows:
+def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -> Rows:
     r, c = requests.c, charges.c
     is_postgresql = connection.dialect.name == "postgresql"
     hour: sa.ColumnElement[Any] = (
@@ -192,10 +199,11 @@ def _focus(version: str, connection: Connection, scope: Scope, invoices: Invoice
         if not is_postgresql:
             known["hour"] = datetime.strptime(row.hour, "%Y-%m-%d %H").replace(tzinfo=UTC)
         month = f"{known['hour']:%Y-%m}"
-        known["invoice_id"] = invoices.get((known["provider"], month))
+        known["invoice_id"] = wanted.invoices.get((known["provider"], month))
         known["list_unit_picousd"] = _list_unit(published, known)
         known |= _named(scope.names, known)
-        yield known["hour"].date(), focus.row_of(known, version)
+        known["day"] = known["hour"].astimezone(scope.zone or UTC).date()
+        yield known["hour"].date(), focus.row_of(known, version, wanted.currency)
 
 
 def _named(names: Names, known: Mapping[str, Any]) -> dict[str, str | None]:

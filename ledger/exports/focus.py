@@ -15,11 +15,13 @@ import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from ledger.model.charge import PROVIDER
-from ledger.model.money import usd_of
+from ledger.model.money import PICOUSD_PER_USD, usd_of
 from ledger.pricing.price_lines import is_token_line
+from ledger.settings.rates import SCALE, USD, Currency
 
 COLUMNS: Mapping[str, str] = {
     "BilledCost": "decimal",
@@ -135,13 +137,21 @@ HOUR = timedelta(hours=1)
 MILLION = 10**6
 
 
-def row_of(charge: Mapping[str, Any], version: str = "1.2") -> tuple[Any, ...]:
+def row_of(
+    charge: Mapping[str, Any], version: str = "1.2", currency: Currency | None = None
+) -> tuple[Any, ...]:
     """The values of a version's columns, from the sums of one line at one price in one hour.
 
     `charge` holds the columns of the export's query, and `list_unit_picousd` (the published price
     of one unit; None: none is published, and the list price is the booked one), `invoice_id`,
-    `key_name`, `team`, `cost_centre` (each None where it is not known).
+    `key_name`, `team`, `cost_centre` (each None where it is not known), `day` of its rate.
+    `currency`: billed in it; None: in USD, in which prices stand in any case.
     """
+    rate = Fraction(currency.rate_on(charge["day"]), SCALE) if currency else Fraction(1)
+
+    def billed(usd: Decimal) -> Decimal:
+        return usd if currency is None else _rounded(Fraction(usd) * rate)
+
     hour: datetime = charge["hour"]
     line, model, provider = charge["line"], charge["model"] or "unknown", charge["provider"]
     is_tokens = is_token_line(line)
@@ -155,6 +165,7 @@ def row_of(charge: Mapping[str, Any], version: str = "1.2") -> tuple[Any, ...]:
     listed = charge["list_unit_picousd"]
     if not is_billed and charge["price_source"] == PROVIDER:
         listed = 0  # a provider's own figure is no list price
+    list_price = usd_of((unit if listed is None else listed) * per)
     list_cost = amount if listed is None else usd_of(listed * charge["quantity"])
     sku = f"{provider}/{model}/{line}"
     # FOCUS reserves plain key names for itself; all other keys begin with x_.
@@ -162,10 +173,10 @@ def row_of(charge: Mapping[str, Any], version: str = "1.2") -> tuple[Any, ...]:
     if version != "1.2":
         details = {**_model_details(model, line), **details}
     values = {
-        "BilledCost": cost,
+        "BilledCost": billed(cost),
         "BillingAccountId": provider,
         "BillingAccountName": _ascii(provider),
-        "BillingCurrency": "USD",
+        "BillingCurrency": currency.code if currency else USD,
         "BillingPeriodEnd": _next_month(hour),
         "BillingPeriodStart": _month(hour),
         "ChargeCategory": "Usage",
@@ -176,18 +187,18 @@ def row_of(charge: Mapping[str, Any], version: str = "1.2") -> tuple[Any, ...]:
         "ChargePeriodStart": hour,
         "ConsumedQuantity": Decimal(charge["quantity"]),
         "ConsumedUnit": "Tokens" if is_tokens else "Units",
-        "ContractedCost": cost,
-        "ContractedUnitPrice": contracted,
-        "EffectiveCost": cost,
+        "ContractedCost": billed(cost),
+        "ContractedUnitPrice": billed(contracted),
+        "EffectiveCost": billed(cost),
         "InvoiceId": charge["invoice_id"],
         "InvoiceIssuerName": _ascii(provider),
-        "ListCost": list_cost,
-        "ListUnitPrice": usd_of((unit if listed is None else listed) * per),
+        "ListCost": billed(list_cost),
+        "ListUnitPrice": billed(list_price),
         "PricingCategory": "Standard",
-        "PricingCurrency": "USD",
+        "PricingCurrency": USD,
         "PricingCurrencyContractedUnitPrice": contracted,
         "PricingCurrencyEffectiveCost": cost,
-        "PricingCurrencyListUnitPrice": usd_of((unit if listed is None else listed) * per),
+        "PricingCurrencyListUnitPrice": list_price,
         "PricingQuantity": Decimal(charge["quantity"]) / per,
         "PricingUnit": f"{MILLION} Tokens" if is_tokens else "Units",
         "ProviderName": _ascii(provider),
@@ -253,6 +264,10 @@ def _sub_account(charge: Mapping[str, Any]) -> dict[str, str | None]:
 def _ascii(text: str) -> str:
     """FOCUS requires names in ASCII; other characters become question marks."""
     return text.encode("ascii", "replace").decode("ascii")
+
+
+def _rounded(amount: Fraction) -> Decimal:
+    return usd_of(round(amount * PICOUSD_PER_USD))
 
 
 def _month(moment: datetime) -> datetime:

@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.figures.figures import Report, Row, total_of
+from ledger.figures.figures import Report, total_of
 from ledger.figures.limits import RESET_TOLERANCE
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
+from ledger.settings.rates import Currency
 from ledger.store.requests_view import requests
 from ledger.store.scope import Scope, conditions, snapshot, within
 from ledger.store.tables import quotas
@@ -28,7 +29,13 @@ BLOCKS_MAX = 400
 STATED, GUESSED = "stated", "guessed"
 
 
-def report_by_block(engine: Engine, scope: Scope, *, now: datetime | None = None) -> Report:
+def report_by_block(
+    engine: Engine,
+    scope: Scope,
+    *,
+    now: datetime | None = None,
+    currency: Currency | None = None,
+) -> Report:
     """The figures of each block with requests, the earliest first; each row says whether an answer
     stated its window (`stated`) or it begins with its first request (`guessed`).
 
@@ -36,13 +43,14 @@ def report_by_block(engine: Engine, scope: Scope, *, now: datetime | None = None
     """
     with snapshot(engine) as connection:
         found = list(_blocks(connection, scope))
-    whole = report(engine, (), scope, now=now)
+    whole = report(engine, (), scope, now=now, currency=currency)
     rows = []
     for start, end, how in found:
-        total = report(engine, (), replace(scope, since=start, until=end), now=now).total
+        block = replace(scope, since=start, until=end)
+        total = report(engine, (), block, now=now, currency=currency).total
         if total.figures.requests:
             key = (f"{start:%Y-%m-%d %H:%M}", f"{end:%H:%M}", how)
-            rows.append(Row(key=key, figures=total.figures, times=total.times))
+            rows.append(replace(total, key=key))
     assert total_of(row.figures for row in rows) == whole.total.figures
     return replace(whole, by=(WORD, "until", "window"), rows=tuple(rows))
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.figures import sums
 from ledger.figures.figures import (
+    AMOUNTS,
     Figures,
     Key,
     Report,
@@ -25,6 +26,7 @@ from ledger.figures.figures import (
     Times,
     order,
     top_of,
+    total_money,
     total_of,
 )
 from ledger.figures.percentiles import Percentiles, Pool
@@ -32,6 +34,7 @@ from ledger.figures.spans import stale_count
 from ledger.figures.sums import Wanted
 from ledger.model.aliases import is_another
 from ledger.settings.names import WORDS
+from ledger.settings.rates import Amount, Currency
 from ledger.store import db
 from ledger.store.adding_up import SPLIT, whole
 from ledger.store.dimensions import COLUMNS, TIMES, NameFacts, dimension, effective, matches
@@ -54,14 +57,16 @@ def report(
     top: int | None = None,
     now: datetime | None = None,
     is_exact: bool = False,
+    currency: Currency | None = None,
 ) -> Report:
-    """The figures of a ledger. LedgerError for an unknown dimension.
+    """The figures of a ledger. LedgerError for an unknown dimension, or a day without a rate.
 
     Days that are over are read from their sums, unless `is_exact`; the figures are the same.
     """
     words = tuple(by)
     with snapshot(engine) as connection:
         by_key = groups(connection, words, scope, is_exact=is_exact, with_times=True)
+        money = _in_currency(connection, words, scope, currency) if currency else {}
         still_open = connection.execute(_still_open(scope, connection.dialect.name)).scalar_one()
         first, last = _extent(connection, scope)
         stale_days = 0 if is_exact else stale_count(connection)
@@ -77,10 +82,11 @@ def report(
             ),
             hint=group.hint,
             name=_key_name(words, key, group.hint, scope),
+            money=money.get(key),
         )
         for key, group in by_key.items()
     ]
-    total = total_of(row.figures for row in rows)
+    total, in_all = total_of(row.figures for row in rows), total_money(rows)
     rows.sort(key=order(words, TIMES))
     if top is not None:
         rows = top_of(rows, top)
@@ -94,6 +100,7 @@ def report(
             key=(),
             figures=total,
             times=_times_of(*(pool.all() for pool in pools.values())),
+            money=in_all,
         ),
         open_requests=still_open,
         now=now or datetime.now(UTC),
@@ -101,6 +108,7 @@ def report(
         last=last,
         only=scope.only,
         zone=scope.zone,
+        currency=currency,
         stale_days=stale_days,
         other_models=others,
     )
@@ -194,6 +202,23 @@ def groups(
     if is_exact:
         _compare(connection, total_of(everything), conditions(keys.rest, dialect))
     return found
+
+
+def _in_currency(
+    connection: Connection, by: tuple[str, ...], scope: Scope, currency: Currency
+) -> dict[Key, dict[str, int]]:
+    """The amounts of each group in a currency: each day's at its rate, rounded once."""
+    of_days: dict[Key, dict[str, list[Amount]]] = {}
+    for (*key, day), group in groups(connection, (*by, "day"), scope).items():
+        amounts = of_days.setdefault(tuple(key), {})
+        for name in AMOUNTS:
+            value = getattr(group.figures, name)
+            if value is not None:
+                amounts.setdefault(name, []).append((date.fromisoformat(day or ""), value))
+    return {
+        key: {name: currency.converted(each) for name, each in amounts.items()}
+        for key, amounts in of_days.items()
+    }
 
 
 def _times_of(first_token: Percentiles, duration: Percentiles) -> Times:

@@ -7,7 +7,7 @@ from datetime import datetime
 from ledger.figures.activity import SPEED_SECONDS, Activity, Running
 from ledger.figures.figures import Figures, Key
 from ledger.reports import limits_text
-from ledger.reports.layout import Column, Layout, Table, counted, layout, short_usd, wrapped
+from ledger.reports.layout import Column, Layout, Table, counted, layout, short_money, wrapped
 from ledger.reports.report_tables import NONE, cost_cell, covered_cell
 from ledger.text.printable import printable
 
@@ -37,7 +37,7 @@ def one_line(activity: Activity) -> str:
         f"{_speed(activity)} tok/s",
         f"{_cost(today)} today",
         *(
-            [f"{short_usd(today.covered_value_picousd)} covered"]
+            [f"{short_money(today.covered_value_picousd)} covered"]
             if today.covered_value_picousd
             else ()
         ),
@@ -64,7 +64,7 @@ def status_line(activity: Activity, session: Figures | None) -> str:
 def _spent_text(figures: Figures) -> str:
     """The cost, and what plans cover beside it; of both only what there is."""
     cost = _cost(figures) if figures.cost_picousd or not figures.covered else ""
-    covered = f"{short_usd(figures.covered_value_picousd)} covered" if figures.covered else ""
+    covered = f"{short_money(figures.covered_value_picousd)} covered" if figures.covered else ""
     return " and ".join(filter(None, (cost, covered)))
 
 
@@ -163,4 +163,4 @@ def _cost(figures: Figures) -> str:
     if cell is None or isinstance(cell, str):
         return printable(cell or "$0")
     mark = "≥ " if figures.without_price else ""
-    return f"{mark}{short_usd(figures.cost_picousd)}"
+    return f"{mark}{short_money(figures.cost_picousd)}"

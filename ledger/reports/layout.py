@@ -11,7 +11,7 @@ loses its middle (`…`). Nothing breaks inside a word or a number.
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from rich.cells import cell_len, set_cell_size
@@ -41,6 +41,8 @@ class Amount:
     picousd: int
     mark: str = ""
     """`≥ ` for a lower bound, `~` for an estimate."""
+    sign: str = "$"
+    """Of the currency, whose 10^-12 the amount counts."""
 
 
 type Cell = str | int | Decimal | bool | Amount | None
@@ -177,17 +179,22 @@ def amount_text(amount: Amount, places: int) -> str:
     sign = "-" if picousd < 0 else ""
     if picousd and abs(picousd) * 2 <= unit:
         least = f"{Decimal(unit).scaleb(-12):.{places}f}"
-        return f"{amount.mark}{sign}<${least}"
-    return f"{amount.mark}{sign}${Decimal(abs(picousd)).scaleb(-12):,.{places}f}"
+        return f"{amount.mark}{sign}<{amount.sign}{least}"
+    return f"{amount.mark}{sign}{amount.sign}{Decimal(abs(picousd)).scaleb(-12):,.{places}f}"
 
 
-def short_usd(picousd: int | None) -> str:
+def with_sign(cell: Cell, sign: str) -> Cell:
+    """A cell; an amount with the sign of its currency."""
+    return replace(cell, sign=sign) if isinstance(cell, Amount) else cell
+
+
+def short_money(picousd: int | None, sign: str = "$") -> str:
     """An amount outside of a table; an empty text for None."""
     if picousd is None:
         return ""
-    amount = Amount(picousd=picousd)
+    amount = Amount(picousd=picousd, sign=sign)
     if 0 < abs(picousd) < 10**6:
-        return f"{'-' if picousd < 0 else ''}${usd_text(abs(picousd))}"
+        return f"{'-' if picousd < 0 else ''}{sign}{usd_text(abs(picousd))}"
     return amount_text(amount, amount_places([amount]))
 
 

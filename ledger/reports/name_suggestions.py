@@ -8,7 +8,7 @@ from sqlalchemy.engine import Engine
 
 from ledger.figures.figures import Row
 from ledger.figures.queries import report
-from ledger.reports.layout import counted, short_usd
+from ledger.reports.layout import counted, short_money
 from ledger.store.dimensions import NONE
 from ledger.store.scope import Scope
 from ledger.text.origins import shown_origin
@@ -36,7 +36,7 @@ def suggestions(engine: Engine, scope: Scope) -> Iterator[str]:
         hosts = ", ".join(dict.fromkeys(printable(shown_origin(row.key[1] or "")) for row in found))
         hint = next((row.hint for row in found if row.hint), None)
         ends = f"ends in {printable(hint)}, " if hint else ""
-        yield f"# {ends}{counted(requests, 'request')}, {short_usd(cost)}, at {hosts}"
+        yield f"# {ends}{counted(requests, 'request')}, {short_money(cost)}, at {hosts}"
         yield "# [[name]]"
         yield f"# key = {json.dumps(fingerprint[:FINGERPRINT_CHARACTERS])}"
         yield '# name = ""'

@@ -14,7 +14,8 @@ from ledger.reports.layout import (
     counted,
     key_text,
     short_count,
-    short_usd,
+    short_money,
+    with_sign,
 )
 from ledger.reports.render import usd
 from ledger.text.origins import shown_origin
@@ -46,6 +47,17 @@ DROPPED = {
 usage, prices and estimates."""
 
 
+IN_CURRENCY = {
+    "cost": "cost_picousd",
+    "estimated_cost": "estimated_cost_picousd",
+    "list_value": "list_value_picousd",
+    "covered_list_value": "covered_value_picousd",
+    "cache_saved": "saved_picousd",
+    "reported_cost": "reported_cost_picousd",
+    "cost_difference": "difference_picousd",
+}
+"""Name of a column in the report's currency -> its figure."""
+
 STALE_DAYS_NOTED = 7
 """A few days are stale at times, and are summed up within the hour."""
 
@@ -57,11 +69,12 @@ def document(report: Report) -> dict[str, Any]:
         "timezone": report.zone.key if report.zone else "UTC",
         "since": report.since.isoformat() if report.since else None,
         "until": report.until.isoformat() if report.until else None,
+        "currency": report.currency.code if report.currency else "USD",
         "first_request_at": report.first.isoformat() if report.first else None,
         "last_request_at": report.last.isoformat() if report.last else None,
         "only": [{"by": word, "value": value} for word, value in report.only],
         "rows": [_members(report, row) for row in report.rows],
-        "total": dict(_figures(report.total)),
+        "total": dict(_figures(report, report.total)),
         "open_requests": report.open_requests,
     }
 
@@ -87,6 +100,7 @@ def screen(report: Report) -> Table:
         for place, heading in enumerate(headings)
         if place < words or heading in STAYS or any(row[place] for row in [*rows, total])
     ]
+    sign = _sign(report)
     return Table(
         columns=tuple(
             Column(
@@ -97,8 +111,8 @@ def screen(report: Report) -> Table:
             )
             for place in keep
         ),
-        rows=tuple(tuple(row[place] for place in keep) for row in rows),
-        total=tuple(total[place] for place in keep),
+        rows=tuple(tuple(with_sign(row[place], sign) for place in keep) for row in rows),
+        total=tuple(with_sign(total[place], sign) for place in keep),
     )
 
 
@@ -137,7 +151,9 @@ def period_text(report: Report) -> str:
 
 def notes(report: Report) -> Iterator[str]:
     """Warnings that the reader needs to judge the sums."""
-    total = report.total.figures
+    total, sign = report.total.shown, _sign(report)
+    if report.currency is not None:
+        yield f"in {report.currency.code}, each day at its rate in {report.currency.source}"
     if any(
         _is_in_part(report, word, part)
         for row in report.rows
@@ -153,12 +169,12 @@ def notes(report: Report) -> Iterator[str]:
     if total.covered:
         yield (
             f"covered by a plan or free, in no cost: {counted(total.covered, 'request')}, "
-            f"{short_usd(total.covered_value_picousd) or 'unpriced'} at list prices"
+            f"{short_money(total.covered_value_picousd, sign) or 'unpriced'} at list prices"
         )
     if total.complete_without_usage or total.estimated or total.estimated_output_tokens:
         yield (
             f"without usage, in no total: {short_count(total.complete_without_usage)} completed, "
-            f"{short_count(total.estimated)} ended early{_estimates(total)}"
+            f"{short_count(total.estimated)} ended early{_estimates(total, sign)}"
         )
     if total.reported:
         yield (
@@ -166,7 +182,8 @@ def notes(report: Report) -> Iterator[str]:
             "figure"
         )
     if total.difference_picousd:
-        yield f"our cost less the providers' own figures: {short_usd(total.difference_picousd)}"
+        difference = short_money(total.difference_picousd, sign)
+        yield f"our cost less the providers' own figures: {difference}"
     for (asked, answered), count in report.other_models.items():
         requests = counted(count, "request")
         yield printable(f"another model: {answered} answered {requests} for {asked}")
@@ -185,7 +202,7 @@ def heading_of(word: str) -> str:
     return printable(name if word.startswith("tag:") else name.capitalize())
 
 
-def _estimates(total: Figures) -> str:
+def _estimates(total: Figures, sign: str) -> str:
     tokens = [
         f"~{short_count(count)} {kind}"
         for count, kind in (
@@ -196,7 +213,7 @@ def _estimates(total: Figures) -> str:
     ]
     cost = total.estimated_cost_picousd
     parts = [f"{' and '.join(tokens)} tokens"] if tokens else []
-    parts += [f"~{short_usd(cost)}"] if cost else []
+    parts += [f"~{short_money(cost, sign)}"] if cost else []
     return f"; by our estimate {', '.join(parts)}" if parts else ""
 
 
@@ -217,12 +234,12 @@ def _members(report: Report, row: Row) -> dict[str, Cell]:
         **dict(zip(report.by, key, strict=True)),
         **({"key_hint": row.hint, "key_name": row.name} if "key" in report.by else {}),
         "merged_groups": row.merged,
-        **dict(_figures(row)),
+        **dict(_figures(report, row)),
     }
 
 
-def _figures(row: Row) -> Iterator[tuple[str, Cell]]:
-    """Name and value, in the order of the columns."""
+def _figures(report: Report, row: Row) -> Iterator[tuple[str, Cell]]:
+    """Name and value, in the order of the columns; amounts in another currency come last."""
     f = row.figures
     yield "requests", f.requests
     yield "errors", f.errors
@@ -260,6 +277,10 @@ def _figures(row: Row) -> Iterator[tuple[str, Cell]]:
     yield "duration_ms_p50", row.times.duration_ms_p50
     yield "duration_ms_p95", row.times.duration_ms_p95
     yield "output_tokens_per_second", tokens_per_second(f)
+    if report.currency is not None:
+        yield "currency", report.currency.code
+        for name, amount in IN_CURRENCY.items():
+            yield name, usd(getattr(row.shown, amount))
 
 
 def cache_hit_rate(figures: Figures) -> Decimal | None:
@@ -279,7 +300,7 @@ def tokens_per_second(figures: Figures) -> Decimal | None:
 
 
 def _shown(row: Row) -> Iterator[tuple[str, Cell]]:
-    f, times = row.figures, row.times
+    f, times = row.shown, row.times
     rate = cache_hit_rate(f)
     yield "Requests", f.requests
     yield "Errors", f.errors
@@ -318,6 +339,10 @@ def covered_cell(figures: Figures) -> Cell:
 
 def _amount(picousd: int | None, mark: str = "") -> Amount | None:
     return None if not picousd else Amount(picousd=picousd, mark=mark)
+
+
+def _sign(report: Report) -> str:
+    return report.currency.sign if report.currency else "$"
 
 
 def _spread(middle: int | None, high: int | None) -> str | None:

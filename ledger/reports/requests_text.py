@@ -7,8 +7,10 @@ from typing import Any
 
 from ledger.figures.request_list import Request
 from ledger.model.money import usd_text
-from ledger.reports.layout import Amount, Cell, Column, Table, unique_beginning
+from ledger.reports.layout import Amount, Cell, Column, Table, unique_beginning, with_sign
+from ledger.settings.rates import Currency
 
+AMOUNTS = tuple(each.name for each in fields(Request) if each.name.endswith("_picousd"))
 _COLUMNS = (
     Column(name="opened_at", heading="Time", is_number=False, is_whole=True),
     Column(name="model", heading="Model", is_number=False),
@@ -25,18 +27,24 @@ _COLUMNS = (
 )
 
 
-def table(found: Sequence[Request], zone: tzinfo | None = None) -> Table:
+def table(
+    found: Sequence[Request], zone: tzinfo | None = None, currency: Currency | None = None
+) -> Table:
     """The screen's table: what is estimated is marked, what a plan covers stands in brackets.
     `zone`: that of the requests' times; None: UTC."""
     return Table(
         columns=(replace(_COLUMNS[0], heading=f"Time ({zone or UTC})"), *_COLUMNS[1:]),
-        rows=tuple(_cells(each, [one.id for one in found]) for each in found),
+        rows=tuple(
+            _cells(_in(currency, each, zone), currency, [one.id for one in found]) for each in found
+        ),
     )
 
 
-def flat(found: Sequence[Request]) -> Table:
+def flat(
+    found: Sequence[Request], zone: tzinfo | None = None, currency: Currency | None = None
+) -> Table:
     """Every field, for CSV."""
-    documents = document(found)
+    documents = document(found, zone, currency)
     names = [*documents[0]] if documents else [*_document_names()]
     return Table(
         columns=tuple(Column(name=name, heading=name) for name in names),
@@ -44,9 +52,30 @@ def flat(found: Sequence[Request]) -> Table:
     )
 
 
-def document(found: Sequence[Request]) -> list[dict[str, Any]]:
-    """Every field of each request; amounts as USD in text. `place` is for --before."""
-    return [_document(each) for each in found]
+def document(
+    found: Sequence[Request], zone: tzinfo | None = None, currency: Currency | None = None
+) -> list[dict[str, Any]]:
+    """Every field of each request; amounts as USD in text, and in the currency. `place` is for
+    --before."""
+    documents = [_document(each) for each in found]
+    if currency is not None:
+        for each, values in zip(found, documents, strict=True):
+            shown = _in(currency, each, zone)
+            values["currency"] = currency.code
+            for name in AMOUNTS:
+                value = getattr(shown, name)
+                values[name.removesuffix("_picousd")] = None if value is None else usd_text(value)
+    return documents
+
+
+def _in(currency: Currency | None, one: Request, zone: tzinfo | None) -> Request:
+    """A request with its amounts at the rate of its day."""
+    if currency is None:
+        return one
+    amounts = {
+        name: currency.converted_at(getattr(one, name), one.opened_at, zone) for name in AMOUNTS
+    }
+    return replace(one, **amounts)  # type: ignore[arg-type]
 
 
 def _document_names() -> list[str]:
@@ -66,7 +95,7 @@ def _document(one: Request) -> dict[str, Any]:
     return {**values, "place": one.place}
 
 
-def _cells(one: Request, ids: list[str]) -> tuple[Cell, ...]:
+def _cells(one: Request, currency: Currency | None, ids: list[str]) -> tuple[Cell, ...]:
     is_estimate = one.usage_source == "estimated"
     outcome = (one.outcome or "").replace("_", " ")
     status = one.http_status
@@ -78,7 +107,7 @@ def _cells(one: Request, ids: list[str]) -> tuple[Cell, ...]:
         one.estimated_input_tokens if is_estimate else one.input_tokens,
         one.cache_read_tokens,
         one.estimated_output_tokens if is_estimate else one.output_tokens,
-        _cost(one),
+        with_sign(_cost(one), currency.sign if currency else "$"),
         one.duration_ms,
         one.first_token_ms,
         key or (one.key_fingerprint and one.key_fingerprint[:6]),

@@ -21,7 +21,7 @@ from addon.telemetry.observed import observed
 from ledger.budgets.budgets import Budget
 from ledger.budgets.spending import statuses
 from ledger.exports import focus
-from ledger.exports.export import DATASETS, NO_INVOICES
+from ledger.exports.export import DATASETS, Wanted
 from ledger.figures.queries import report
 from ledger.maintenance import rollup
 from ledger.model.charge import Charge, amounts_of
@@ -291,7 +291,7 @@ def by_focus(engine: Engine) -> Answers:
     with engine.connect() as connection:
         rows = [
             dict(zip(names, row, strict=True))
-            for _, row in DATASETS["focus"].rows(connection, Scope(), NO_INVOICES)
+            for _, row in DATASETS["focus"].rows(connection, Scope(), Wanted())
         ]
     covered = [row["ListCost"] for row in rows if row["x_Billing"] in ("plan", "free")]
     return {

@@ -12,9 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from ledger.exports.day_files import FileFormat
-from ledger.exports.export import export
+from ledger.exports.export import Wanted, export
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import read as read_names
+from ledger.settings.rates import read as read_rates
 from ledger.store import db
 from ledger.store.scope import Scope
 from tests.ledger.priced import NOVEMBER, exchange, fill, reading, settled
@@ -130,6 +131,33 @@ def test_the_validator_finds_what_is_wrong(engine, validate, tmp_path):
     assert validate(broken) - {COLUMN_OF_AN_ALTERNATIVE}
 
 
+EURO = read_rates('[[rate]]\ncurrency = "EUR"\nfrom = 2026-01-01\nper_usd = 0.8\n')[0]["EUR"]
+
+
+def month_in(engine, folder, currency):
+    paths = written(engine, folder, FileFormat.PARQUET, wanted=Wanted(currency=currency))
+    return pyarrow.concat_tables(pyarrow.parquet.read_table(path) for path in paths)
+
+
+def test_a_bill_in_another_currency(engine, tmp_path):
+    """Prices stay in USD; costs are those of the day's rate."""
+    in_usd, in_eur = (month_in(engine, tmp_path / str(each), each) for each in (None, EURO))
+    assert set(in_eur["BillingCurrency"].to_pylist()) == {"EUR"}
+    assert set(in_eur["PricingCurrency"].to_pylist()) == {"USD"}
+    for name in ("BilledCost", "EffectiveCost", "ListCost", "ListUnitPrice", "ContractedUnitPrice"):
+        pairs = zip(in_usd[name].to_pylist(), in_eur[name].to_pylist(), strict=True)
+        assert all(one * 8 / 10 == other for one, other in pairs), name
+    for name in ("PricingCurrencyEffectiveCost", "PricingCurrencyListUnitPrice"):
+        assert in_usd[name] == in_eur[name]
+
+
+@pytest.mark.clients
+def test_a_bill_in_another_currency_is_valid(engine, validate, tmp_path):
+    path = tmp_path / "month.parquet"
+    pyarrow.parquet.write_table(month_in(engine, tmp_path / "days", EURO), path)
+    assert validate(path) <= {COLUMN_OF_AN_ALTERNATIVE}
+
+
 def test_names_of_keys_teams_and_cost_centres(engine, tmp_path):
     text = """
         [[name]]
@@ -152,7 +180,12 @@ def test_names_of_keys_teams_and_cost_centres(engine, tmp_path):
 
 
 def test_negotiated_savings_and_invoices(engine, tmp_path):
-    paths = written(engine, tmp_path, FileFormat.PARQUET, invoices={("openai", "2026-11"): "INV-7"})
+    paths = written(
+        engine,
+        tmp_path,
+        FileFormat.PARQUET,
+        wanted=Wanted(invoices={("openai", "2026-11"): "INV-7"}),
+    )
     rows = [row for path in paths for row in pyarrow.parquet.read_table(path).to_pylist()]
     inputs = [row for row in rows if row["SkuMeter"] == "uncached_input"]
     november = [row for row in inputs if row["BillingPeriodStart"].month == 11]

@@ -18,7 +18,7 @@ from ledger.reports.layout import (
     key_text,
     layout,
     short_count,
-    short_usd,
+    short_money,
     wrapped,
 )
 
@@ -167,7 +167,7 @@ def test_only_zero_reads_as_zero(picousd, places):
     ],
 )
 def test_an_amount_that_stands_alone(picousd, shown):
-    assert short_usd(picousd) == shown
+    assert short_money(picousd) == shown
 
 
 def test_counts_and_nouns():
