@@ -2,8 +2,7 @@
 
 Pure:
     scene     the request, the answer and the expected row of one scene
-    chat      the systems that speak chat completions: Aivene, OpenToken, Sansa, `stream:chat:`
-    chuizi    Chuizi AI, which speaks three protocols
+              (`seeds.toml` has those of five gateways, as data)
 Edge:
     upstream  the five systems on loopback
     proxy     a real mitmdump with the addon, in front of them

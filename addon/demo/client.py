@@ -51,7 +51,7 @@ async def play(scene: Scene, port: int) -> bytes:
 
 
 def _request(scene: Scene) -> bytes:
-    body = compact(scene.body)
+    body = compact(scene.body).encode()
     headers = {
         "host": "127.0.0.1",
         "accept": "application/json",

@@ -2,15 +2,18 @@
 
 import asyncio
 import contextlib
+import re
 import shutil
 import signal
 import tempfile
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
-from addon.demo import chuizi, client, gateways, proxy, rows, show, upstream
+from addon.demo import client, proxy, rows, show, upstream
 from addon.demo.scene import Scene
 from ledger.figures import queries
 from ledger.reports import report_tables
@@ -35,7 +38,7 @@ def demo(show_all: Callable[[Path], int]) -> int:
 
 def seeds(ledger: Path) -> int:
     """Five gateways, each as it answers; the exit code."""
-    scenes = (*gateways.scenes(), *chuizi.scenes())
+    scenes = seed_scenes()
     bodies = asyncio.run(play_all(scenes, ledger))
     found = rows.read(ledger)
     out = show.console()
@@ -53,6 +56,16 @@ def seeds(ledger: Path) -> int:
         return 1
     out.print(f"\nAll {len(scenes)} requests stand in the ledger as upstream answered them.")
     return 0
+
+
+def seed_scenes() -> tuple[Scene, ...]:
+    """The scenes of `seeds.toml`, in their order."""
+    found = tomllib.loads(Path(__file__).with_name("seeds.toml").read_text())["scene"]
+    for answer in (each["answer"] for each in found):
+        for key in ("pieces", "pieces_when_asked"):
+            if isinstance(answer.get(key), str):
+                answer[key] = re.findall(r".+?\n\n", answer[key], re.DOTALL)
+    return msgspec.convert(found, tuple[Scene, ...])
 
 
 def print_report(ledger: Path, out: Console, by: str) -> None:

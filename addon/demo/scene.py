@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-DONE = b"data: [DONE]\n\n"
+DONE = "data: [DONE]\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """The expected row of one request; the names are columns of view `requests`."""
 
-    response_id: str | None
-    request_model: str | None
-    response_model: str | None
+    response_id: str | None = None
+    request_model: str | None = None
+    response_model: str | None = None
     usage_source: str = "reported"
     input_tokens: int | None = None
     cache_read_tokens: int | None = None
@@ -35,8 +35,8 @@ class Figures:
 class Answer:
     """The upstream's answer. Every piece is sent as one HTTP chunk."""
 
-    pieces: tuple[bytes, ...]
-    pieces_when_asked: tuple[bytes, ...] | None = None
+    pieces: tuple[str, ...]
+    pieces_when_asked: tuple[str, ...] | None = None
     """The same for a request with `stream_options.include_usage`; None: it makes no difference."""
     status: int = 200
     content_type: str = "text/event-stream"
@@ -72,24 +72,26 @@ class Scene:
         """The body that the client must receive: upstream's answer to the client's original
         request."""
         options = self.body.get("stream_options") or {}
-        return b"".join(pieces_for(self.answer, is_asked=options.get("include_usage") is True))
+        return "".join(
+            pieces_for(self.answer, is_asked=options.get("include_usage") is True)
+        ).encode()
 
 
-def pieces_for(answer: Answer, *, is_asked: bool) -> tuple[bytes, ...]:
+def pieces_for(answer: Answer, *, is_asked: bool) -> tuple[str, ...]:
     """The pieces that upstream sends to a request with or without usage asked."""
     if is_asked and answer.pieces_when_asked is not None:
         return answer.pieces_when_asked
     return answer.pieces
 
 
-def compact(value: object) -> bytes:
+def compact(value: object) -> str:
     """JSON without blanks, as most gateways write it."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def event(value: object, name: str = "") -> bytes:
+def event(value: object, name: str = "") -> str:
     """One server-sent event."""
-    return (b"event: " + name.encode() + b"\n" if name else b"") + b"data: %s\n\n" % compact(value)
+    return (f"event: {name}\n" if name else "") + f"data: {compact(value)}\n\n"
 
 
 def document(value: object, *, status: int = 200) -> Answer:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from addon.demo import play, rows, show
-from addon.demo.chat import begun, chunk, scene, streamed, words
 from addon.demo.rows import Row
-from addon.demo.scene import Answer, Figures, Scene, document, event
+from addon.demo.scene import DONE, Answer, Figures, Scene, document, event
 from ledger.reports.layout import Column, Table, wrapped
 from ledger.reports.render import print_table
 
@@ -31,45 +30,40 @@ SAID = (
 def scenes() -> tuple[Scene, ...]:
     """The agent's calls, in their order."""
     usage = {"prompt_tokens": 1_850, "completion_tokens": 212, "total_tokens": 2_062}
-    deltas = words("The", " invoice", " is", " 14", " days", " late.")
+    words = ("The", " invoice", " is", " 14", " days", " late.")
     refusal = {"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}
-    started = (chunk("chatcmpl-left", GPT, delta) for delta in words("Dear", " Globex,"))
     return (
-        scene(
+        _chat(
             SAID[0][0],
             Answer(
-                pieces=streamed("chatcmpl-one", GPT, deltas),
-                pieces_when_asked=streamed("chatcmpl-one", GPT, deltas, usage=usage),
+                pieces=(*_streamed("chatcmpl-one", *words, finish="stop"), DONE),
+                pieces_when_asked=(
+                    *_streamed("chatcmpl-one", *words, finish="stop"),
+                    event(_chunk("chatcmpl-one", {}) | {"choices": [], "usage": usage}),
+                    DONE,
+                ),
             ),
-            provider="openai",
-            model=GPT,
             response_id="chatcmpl-one",
+            response_model=GPT,
+            finish_reason="stop",
             input_tokens=1_850,
             output_tokens=212,
             usage_injected=True,
             usage_stripped=True,
         ),
         _messages(SAID[1][0], "msg_two", input_tokens=312, cached=11_904, output=268),
-        scene(
+        _chat(
             SAID[2][0],
-            Answer(
-                pieces=(*begun("chatcmpl-left", GPT, ()), *map(event, started)),
-                waits_for_leave=True,
-            ),
-            provider="openai",
-            model=GPT,
+            Answer(pieces=_streamed("chatcmpl-left", "Dear", " Globex,"), waits_for_leave=True),
             response_id="chatcmpl-left",
+            response_model=GPT,
             usage_source="estimated",
             outcome="client_left",
-            finish_reason=None,
             usage_injected=True,
         ),
-        scene(
+        _chat(
             SAID[3][0],
             replace(document(refusal, status=429), headers={"retry-after": "20"}),
-            provider="openai",
-            model=GPT,
-            response_id=None,
             usage_source="none",
             outcome="http_error",
             error_code="rate_limit_exceeded",
@@ -83,6 +77,37 @@ def scenes() -> tuple[Scene, ...]:
             sdk="claude-plan",
         ),
     )
+
+
+def _chat(name: str, answer: Answer, **figures: Any) -> Scene:
+    """A streamed chat completion that asks for no usage; `figures` are expected."""
+    messages = [{"role": "user", "content": "Hi"}]
+    return Scene(
+        name=name,
+        provider="openai",
+        path="/v1/chat/completions",
+        sdk="openai",
+        body={"messages": messages, "model": GPT, "stream": True},
+        answer=answer,
+        figures=Figures(request_model=GPT, **figures),
+    )
+
+
+def _chunk(response_id: str, delta: Mapping[str, str], finish: str | None = None) -> dict[str, Any]:
+    return {
+        "id": response_id,
+        "object": "chat.completion.chunk",
+        "created": 1_716_825_600,
+        "model": GPT,
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+    }
+
+
+def _streamed(response_id: str, *words: str, finish: str | None = None) -> tuple[str, ...]:
+    """The chunks of a stream: the role, the words, and the finish if there is one."""
+    deltas = [{"role": "assistant", "content": ""}, *({"content": word} for word in words)]
+    chunks = [_chunk(response_id, delta) for delta in deltas]
+    return tuple(map(event, [*chunks, *([_chunk(response_id, {}, finish)] if finish else [])]))
 
 
 def _messages(

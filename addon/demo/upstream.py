@@ -53,7 +53,8 @@ async def _exchange(
 
 async def _send(answer: Answer, body: Mapping[str, Any], writer: asyncio.StreamWriter) -> None:
     options = body.get("stream_options") or {}
-    pieces = pieces_for(answer, is_asked=options.get("include_usage") is True)
+    is_asked = options.get("include_usage") is True
+    pieces = [piece.encode() for piece in pieces_for(answer, is_asked=is_asked)]
     writer.write(
         f"HTTP/1.1 {answer.status} Demo\r\ncontent-type: {answer.content_type}\r\n".encode()
         + b"".join(f"{name}: {value}\r\n".encode() for name, value in answer.headers.items())

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from addon.demo import chuizi, gateways, rows
-from addon.demo.play import mistakes_in
+from addon.demo import rows
+from addon.demo.play import mistakes_in, seed_scenes
 from addon.demo.scene import Figures, Scene, pieces_for
 
-SCENES = (*gateways.scenes(), *chuizi.scenes())
+SCENES = seed_scenes()
 
 
 def row_of(scene: Scene) -> rows.Row:
@@ -34,16 +34,15 @@ def test_all_five_systems_are_played() -> None:
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.title)
 def test_ids_in_the_figures_are_ids_on_the_wire(scene: Scene) -> None:
     for is_asked in (False, True):
-        body = b"".join(pieces_for(scene.answer, is_asked=is_asked))
-        assert (scene.figures.response_id or "").encode() in body
+        body = "".join(pieces_for(scene.answer, is_asked=is_asked))
+        assert (scene.figures.response_id or "") in body
 
 
 def test_what_is_injected_is_what_the_client_does_not_get() -> None:
     for scene in SCENES:
         if scene.figures.usage_injected:
             assert scene.figures.usage_asked is not True
-            asked = b"".join(pieces_for(scene.answer, is_asked=True))
-            assert b'"usage"' in asked
+            assert '"usage"' in "".join(pieces_for(scene.answer, is_asked=True))
             assert b'"usage"' not in scene.client_body
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from addon.demo import chuizi, gateways, rows, show
+from addon.demo import rows, show
+from addon.demo.play import seed_scenes
 from addon.demo.rows import Row
 from ledger.reports.layout import layout
 
@@ -18,7 +19,7 @@ ROWS = [
         cost_picousd=None if scene.provider == "opentoken" else 1_347_500_000,
         cost_state="unpriced" if scene.provider == "opentoken" else "priced",
     )
-    for scene in (*gateways.scenes(), *chuizi.scenes())
+    for scene in seed_scenes()
 ]
 
 
