@@ -5,6 +5,6 @@ upstream     a fast upstream with precomputed answers, in a process of its own
 load         a fast client, in a process of its own
 bench_proxy  what recording costs: stock mitmdump that only streams, and ours, in turn
 bench_start  CPU seconds of commands that start and end
-bench_tap    microseconds per frame of the tap alone
-bench_meter, bench_estimate, bench_ledger  the parts behind it
+bench_tap    microseconds per frame of the tap and the meter alone
+bench_estimate, bench_writer, bench_ledger  the parts behind it
 """

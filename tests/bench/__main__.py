@@ -3,7 +3,8 @@
     uv run python -m tests.bench              # some six minutes on two idle cores
     uv run python -m tests.bench --full       # everything, more rounds; an hour
     uv run python -m tests.bench --parts replay,workers
-    uv run --with py-spy python -m tests.bench --profile    # where the time goes instead
+    uv run python -m tests.bench --parts proxy --proxies run --workloads json,burst
+    uv run python -m tests.bench --parts ledger --rows 200000
 
 Prints the tables with date, machine, A/A control and spread (the median, and in brackets the
 range), and writes all figures behind them as JSON.
@@ -15,22 +16,20 @@ import os
 import platform
 import subprocess
 import tempfile
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 from tests.bench import (
     bench_ledger,
-    bench_meter,
     bench_proxy,
     bench_replay,
     bench_start,
     bench_tap,
     bench_workers,
     bench_writer,
-    profile,
 )
 from tests.proxy.mitmdump import REPOSITORY
 
@@ -53,7 +52,7 @@ class Extent:
 
 
 QUICK = Extent(
-    parts=("tap", "meter", "start", "proxy"),
+    parts=("tap", "start", "proxy"),
     rounds=9,
     seconds=1.0,
     proxy_parts=("throughput",),
@@ -63,7 +62,7 @@ QUICK = Extent(
     rows=200_000,
 )
 FULL = Extent(
-    parts=("tap", "meter", "start", "proxy", "writer", "replay", "workers", "ledger"),
+    parts=("tap", "start", "proxy", "writer", "replay", "workers", "ledger"),
     rounds=7,
     seconds=2.0,
     proxy_parts=bench_proxy.PARTS,
@@ -105,7 +104,7 @@ def ledger(extent: Extent) -> object:
     """Common questions to a large ledger, on both databases."""
     with tempfile.TemporaryDirectory(prefix="tokentee-bench-") as folder:
         databases = ["sqlite", "postgresql"]
-        return bench_ledger.measure(databases, extent.rows, Path(folder), plans=False)
+        return bench_ledger.measure(databases, extent.rows, Path(folder))
 
 
 def write(path: Path, figures: dict[str, object]) -> None:
@@ -126,19 +125,22 @@ def main() -> None:
     parser.add_argument(
         "--against", type=Path, metavar="PATH", help="another checkout with a .venv, in turn too"
     )
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float, help="of each run of a workload")
+    parser.add_argument("--rows", type=int, help="of the ledger that questions are asked of")
+    parser.add_argument("--proxies", default="guest,tee,run", help="beside bare: guest, tee, run")
     parser.add_argument(
-        "--profile", action="store_true", help="sample the busy proxy instead; needs py-spy"
+        "--workloads", default="", metavar="WORDS", help="those whose name has one of these words"
     )
     arguments = parser.parse_args()
+    asked = {name: getattr(arguments, name) for name in ("rounds", "seconds", "rows")}
     extent = FULL if arguments.full else QUICK
+    extent = replace(extent, **{name: value for name, value in asked.items() if value})
     about = machine()
     print("\n".join(f"{name:<12} {text}" for name, text in about.items()))
-    if arguments.profile:
-        rooms = profile.measure(seconds=extent.seconds * 2, names=["tee", "run"])
-        write(arguments.json, {"about": about, "share of samples by room": rooms})
-        return
     named = arguments.parts.split(",") if arguments.parts else extent.parts
-    measures = parts_of(extent, arguments.against and arguments.against.resolve())
+    against = arguments.against and arguments.against.resolve()
+    measures = parts_of(extent, against, arguments.proxies.split(","), arguments.workloads)
     if unknown := sorted(set(named) - set(measures)):
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(measures)}")
     figures: dict[str, object] = {"about": about}
@@ -148,13 +150,14 @@ def main() -> None:
         write(arguments.json, figures)
 
 
-def parts_of(extent: Extent, against: Path | None) -> dict[str, Callable[[], object]]:
+def parts_of(
+    extent: Extent, against: Path | None, names: Sequence[str], words: str
+) -> dict[str, Callable[[], object]]:
     """What can be measured: prints a table and gives its figures."""
     return {
         "tap": bench_tap.measure,
-        "meter": bench_meter.measure,
         "start": lambda: bench_start.measure(rounds=extent.start_rounds),
-        "proxy": lambda: proxies(extent, against),
+        "proxy": lambda: proxies(extent, against, names, words),
         "writer": lambda: writer(extent, against),
         "replay": lambda: bench_replay.measure(extent.short_exchanges, extent.long_mb, rounds=1),
         "workers": lambda: workers(extent),
@@ -162,14 +165,21 @@ def parts_of(extent: Extent, against: Path | None) -> dict[str, Callable[[], obj
     }
 
 
-def proxies(extent: Extent, against: Path | None) -> dict[str, object]:
-    """Recording proxies against bare ones."""
+def proxies(
+    extent: Extent, against: Path | None, names: Sequence[str], words: str
+) -> dict[str, object]:
+    """Recording proxies against bare ones, with the workloads whose name has one of the words."""
     bench = bench_proxy.run(
         rounds=extent.rounds,
         seconds=extent.seconds,
-        names=["guest", "tee", "run"],
+        names=names,
         parts=extent.proxy_parts,
         against=against,
+        workloads=[
+            each
+            for each in bench_proxy.WORKLOADS
+            if any(word in each.name for word in words.split(","))
+        ],
     )
     return {
         name: {f"{what}, {who}": values for (what, who), values in found.items()}

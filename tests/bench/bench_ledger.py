@@ -1,46 +1,33 @@
 """What the ledger costs and how long it takes to ask, with millions of exchanges.
 
-    uv run python -m tests.bench.bench_ledger [--rows 2000000] [--plans]
+    uv run python -m tests.bench --parts ledger [--rows 2000000]
     uv run pytest -m bench tests/bench/bench_ledger.py -s
 
-writer     CPU per exchange of a batch: the open row, then the settled one with its charges
 ship       exchanges per second from a spool into PostgreSQL, and out of it again
 questions  what people ask of a ledger of `--rows` exchanges over 90 days (`ledger_questions.py`)
 
 Exchanges are made inside the database (about 4 GB for two million, on either). Questions are judged
 by their CPU time, of this process and of the database server: a busy machine does not change it
-much. JSON is written to `--json`.
+much.
 """
 
-import argparse
-import json
 import os
-import sqlite3
-import tempfile
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 from sqlalchemy.engine import Engine
 
 from ledger.maintenance import rollup
-from ledger.model.charge import Charge
-from ledger.model.exchange import Exchange, Outcome, State
-from ledger.model.reading import Reading, UsageSource
-from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.tables import exchanges
-from ledger.store.writing import batch_insert
 from ledger.sync import merging
 from tests.bench import big_ledger, ledger_questions
 from tests.bench.big_ledger import END
@@ -50,9 +37,7 @@ SHIPPED_MAX = 20_000
 """Exchanges that are merged from ledger to ledger."""
 
 
-def questions_of(
-    engine: Engine, *, plans: bool, console: Console
-) -> dict[str, ledger_questions.Taken]:
+def questions_of(engine: Engine, *, console: Console) -> dict[str, ledger_questions.Taken]:
     """Ask all questions, and show how long each took."""
     table = Table(
         *("question", "s", "CPU s", "at most"), title=f"{engine.dialect.name}: common questions"
@@ -69,10 +54,6 @@ def questions_of(
             limit,
         )
     console.print(table)
-    if plans:
-        for asked in ledger_questions.questions():
-            for text, plan in ledger_questions.plans(engine, asked).items():
-                console.print(f"{asked.name}\n{text}\n{plan}\n", markup=False, highlight=False)
     return taken
 
 
@@ -99,103 +80,6 @@ def space_of(engine: Engine, rows: int, *, console: Console) -> dict[str, float]
         unit = f"{1e6 * size:,.0f}" if name.endswith("rows") else f"{size:,.0f} MB"
         console.print(f"{engine.dialect.name}: {name} per million exchanges: {unit}")
     return scaled
-
-
-def entry(number: int) -> tuple[Exchange, Exchange, Reading, tuple[Charge, ...]]:
-    """An ordinary exchange: opened, settled, read, charged."""
-    at = END + timedelta(milliseconds=number)
-    opened = Exchange(
-        id=str(uuid.uuid4()),
-        origin="https://api.example.com:443",
-        provider="example",
-        dialect="openai.chat",
-        operation="chat",
-        path="/v1/chat/completions",
-        opened_at=at,
-        request_model="model-1",
-        streamed=True,
-        request_bytes=1234,
-        key_fingerprint="k" * 32,
-        user_agent="OpenAI/Python 2.1.0",
-        tags={"team": "search"},
-    )
-    settled = replace(
-        opened,
-        state=State.SETTLED,
-        outcome=Outcome.COMPLETE,
-        response_id=f"chatcmpl-{uuid.uuid4().hex}",
-        response_model="model-1",
-        http_status=200,
-        finish_reason="stop",
-        first_byte_at=at,
-        first_token_at=at,
-        settled_at=at,
-        response_bytes=5000,
-        client_bytes=5000,
-        upstream_digest="a" * 64,
-        client_digest="a" * 64,
-        events=20,
-        content_digest=uuid.uuid4().hex,
-    )
-    reading = Reading(
-        exchange_id=opened.id,
-        opened_at=at,
-        meter_version="0.1.0",
-        usage_source=UsageSource.REPORTED,
-        usage=Usage(input_tokens=100, cache_read_tokens=50, output_tokens=20, reasoning_tokens=0),
-        usage_json=json.dumps(
-            {"prompt_tokens": 100, "completion_tokens": 20, "padding": "x" * 200}
-        ),
-        read_at=at,
-    )
-    charges = tuple(
-        Charge(
-            line=line,
-            quantity=10,
-            unit_picousd=100,
-            amount_picousd=1000,
-            price_source="genai-prices 0.2.3",
-            priced_at=at,
-        )
-        for line in ("uncached_input", "cache_read", "output")
-    )
-    return opened, settled, reading, charges
-
-
-def writer(url: str, *, console: Console) -> None:
-    """CPU per exchange, by the size of a batch: in Python, and all in all."""
-    engine = db.ensure(url)
-    pooled = engine.raw_connection()
-    connection = pooled.driver_connection
-    assert isinstance(connection, sqlite3.Connection)
-    for statement in batch_insert.setup(spooling=False):
-        connection.execute(statement)
-    table = Table("exchanges a batch", "Python µs", "CPU µs", "µs", title="writer, per exchange")
-    for size in (1, 4, 16, batch_insert.ROWS_MAX):
-        entries = [entry(number) for number in range(WRITER_EXCHANGES)]
-        python = 0.0
-        cpu, wall = time.process_time(), time.perf_counter()
-        for first in range(0, len(entries), size):
-            batch = entries[first : first + size]
-            for settled in (False, True):
-                started = time.perf_counter()
-                rows = [
-                    batch_insert.settled_row(ended, reading, charges, "host/1/1")
-                    if settled
-                    else batch_insert.open_row(opened, "host/1/1")
-                    for opened, ended, reading, charges in batch
-                ]
-                statement_and_values = batch_insert.statement(rows)
-                python += time.perf_counter() - started
-                connection.execute(*statement_and_values)
-        scale = 1e6 / len(entries)
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-        table.add_row(
-            str(size), f"{python * scale:.0f}", f"{cpu * scale:.0f}", f"{wall * scale:.0f}"
-        )
-    pooled.close()
-    engine.dispose()
-    console.print(table)
 
 
 def ship(spool_url: str, shared_url: str, folder: Path, *, console: Console) -> None:
@@ -234,9 +118,7 @@ def postgres(folder: Path) -> Iterator[str]:
         server.cleanup()
 
 
-def measure(
-    databases: Sequence[str], rows: int, folder: Path, *, plans: bool
-) -> dict[str, dict[str, Any]]:
+def measure(databases: Sequence[str], rows: int, folder: Path) -> dict[str, dict[str, Any]]:
     """All of it; what each question took, by database."""
     console = Console(width=120)
     found: dict[str, dict[str, Any]] = {}
@@ -253,7 +135,7 @@ def measure(
         summed, cpu = time.perf_counter() - started, time.process_time() - cpu
         console.print(f"{name}: {days} days summed up in {summed:.0f} s, {cpu:.0f} s of CPU here")
         space = space_of(engine, rows, console=console)
-        taken = questions_of(engine, plans=plans, console=console)
+        taken = questions_of(engine, console=console)
         found[name] = {
             "rows": rows,
             "filled_seconds": seconds,
@@ -264,7 +146,6 @@ def measure(
         engine.dispose()
 
     if "sqlite" in databases:
-        writer(f"sqlite:///{folder / 'writer.sqlite3'}", console=console)
         ask_all(f"sqlite:///{folder / 'ledger.sqlite3'}")
     if "postgresql" in databases:
         with postgres(folder) as url:
@@ -282,7 +163,7 @@ def measure(
 @pytest.mark.bench
 @pytest.mark.timeout(7200)
 def test_common_questions_take_as_long_as_they_may(tmp_path):
-    found = measure(["sqlite", "postgresql"], 2_000_000, tmp_path, plans=False)
+    found = measure(["sqlite", "postgresql"], 2_000_000, tmp_path)
     limits = {asked.name: asked.seconds_max for asked in ledger_questions.questions()}
     slow = {
         (database, name): taken
@@ -291,28 +172,3 @@ def test_common_questions_take_as_long_as_they_may(tmp_path):
         if limits[name] is not None and taken["cpu_seconds"] > limits[name]
     }
     assert not slow
-
-
-def main() -> None:
-    """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--database", action="append", choices=["sqlite", "postgresql"])
-    parser.add_argument("--plans", action="store_true", help="the plan of every statement, too")
-    parser.add_argument("--json", type=Path, default=Path("bench_ledger.json"), metavar="FILE")
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        help="where the ledgers are made and kept; those of an earlier run are asked as they are",
-    )
-    given = parser.parse_args()
-    databases = given.database or ["sqlite", "postgresql"]
-    with tempfile.TemporaryDirectory() as passing:
-        folder = given.folder or Path(passing)
-        folder.mkdir(parents=True, exist_ok=True)
-        found = measure(databases, given.rows, folder, plans=given.plans)
-    given.json.write_text(json.dumps(found, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()

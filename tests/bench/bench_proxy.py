@@ -1,6 +1,6 @@
 """What recording costs: a stock mitmdump that only streams ("bare"), and ours, in turn.
 
-    uv run python -m tests.bench.bench_proxy --help
+    uv run python -m tests.bench --parts proxy
     uv run pytest -m bench -n 0 -s tests/bench/bench_proxy.py
 
 One core is the proxy's, all of its threads together, and one is for upstream and client, which need
@@ -15,7 +15,6 @@ master. Workloads marked "edited" are the same streams for a client
 that did not ask for usage: ours asks, and takes it out again.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -505,39 +504,3 @@ def test_what_recording_costs(capsys: pytest.CaptureFixture[str]) -> None:
     """Every workload comes whole through every proxy; the figures are for the reader."""
     with capsys.disabled():
         run(rounds=5, seconds=2.0, names=["guest", "tee", "run"], parts=PARTS)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each throughput run")
-    parser.add_argument("--proxies", default="guest,tee,run", help="beside bare: guest, tee, run")
-    parser.add_argument("--parts", default=",".join(PARTS), help=f"of {', '.join(PARTS)}")
-    parser.add_argument(
-        "--any-core", action="store_true", help="let a proxy's threads use every core"
-    )
-    parser.add_argument(
-        "--against", type=Path, metavar="PATH", help="another checkout with a .venv, in turn too"
-    )
-    parser.add_argument(
-        "--workloads", default="", metavar="WORDS", help="those whose name has one of these words"
-    )
-    arguments = parser.parse_args()
-    wanted = [word for word in arguments.workloads.split(",") if word]
-    run(
-        rounds=arguments.rounds,
-        seconds=arguments.seconds,
-        names=list(filter(None, arguments.proxies.split(","))),
-        parts=arguments.parts.split(","),
-        core=None if arguments.any_core else PROXY_CORE,
-        against=arguments.against and arguments.against.resolve(),
-        workloads=[
-            each for each in WORKLOADS if not wanted or any(word in each.name for word in wanted)
-        ],
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,6 @@
 """What `tokentee replay` reads in a second, first and again, with one process and with two.
 
-    uv run python -m tests.bench.bench_replay              # 20 000 short, 300 MB of long streams
-    uv run python -m tests.bench.bench_replay --short 200000 --json replay.json
+    uv run python -m tests.bench --parts replay
 
 Every reading is a process of its own, as a user starts it. Rates are of CPU seconds, which other
 work on the machine disturbs least, and of wall seconds; `start` is what a replay of one exchange
@@ -10,8 +9,6 @@ cores were busy: one process keeps more than one busy, since its writer is a thr
 interpreter lock little, so two of them cannot be twice as fast on two cores.
 """
 
-import argparse
-import json
 import os
 import subprocess
 import sys
@@ -131,27 +128,3 @@ def _line(figures: dict[str, Any]) -> str:
         "{exchanges_per_cpu_second:>9,.0f}{mb_per_cpu_second:>10,.0f}"
         "{exchanges_per_second:>9,.0f}{mb_per_second:>8,.0f}{cores_busy:>7.2f}  {rss_mb}"
     ).format(**figures)
-
-
-def main() -> None:
-    """Measure, print, write."""
-    from tests.bench.__main__ import machine
-
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.bench_replay",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--short", type=int, default=20_000, metavar="EXCHANGES")
-    parser.add_argument("--long", type=int, default=1_000, metavar="MB")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--json", type=Path, default=Path("bench-replay.json"), metavar="FILE")
-    given = parser.parse_args()
-    about = machine()
-    print("\n".join(f"{name:<12} {text}" for name, text in about.items()))
-    found = measure(given.short, given.long, given.rounds)
-    given.json.write_text(json.dumps({"about": about, "replay": found}, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()

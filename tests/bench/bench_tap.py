@@ -71,6 +71,16 @@ def streams() -> dict[str, tuple[str, str, list[bytes], bool]]:
             [*wires["anthropic"].frames[:3], *[delta] * FRAMES, *wires["anthropic"].frames[5:]],
             False,
         ),
+        "OpenAI, padded": (
+            "openai.chat",
+            sse,
+            [
+                frame[:-3] + b',"obfuscation":"%s"}\n\n' % (b"x" * (number % 12))
+                for number, frame in enumerate(plain[:-2])
+            ]
+            + plain[-2:],
+            False,
+        ),
         "Gemini parts (usage on each)": (
             "gemini.generate_content",
             sse,

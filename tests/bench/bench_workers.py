@@ -1,7 +1,6 @@
 """What a second worker brings: `tokentee run --workers 1` and `--workers 2`, in turn.
 
-    uv run python -m tests.bench.bench_workers
-    uv run python -m tests.bench.bench_workers --rounds 7 --seconds 3 --json workers.json
+    uv run python -m tests.bench --parts workers --rounds 7 --seconds 3
 
 Nothing is pinned: workers, upstream and clients share all cores of the machine, so two workers
 cannot be twice as quick where clients and upstream need a part of the second core. Therefore the
@@ -10,15 +9,13 @@ worker its own core is the bound, with two the sum of all CPU is. One worker run
 round: the ratio of the two (A/A) says how far a figure can be trusted.
 """
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.proxy.mitmdump import REPOSITORY
@@ -168,25 +165,3 @@ def show(runs: list[Run]) -> None:
             f"{statistics.median(run.workers_ms for run in two):.2f}, "
             f"{statistics.median(run.others_ms for run in one):.2f} |"
         )
-
-
-def main() -> None:
-    """Measure, print, write."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_workers")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    arguments = parser.parse_args()
-    load = os.getloadavg()[0]
-    runs = measure(arguments.rounds, arguments.seconds)
-    print(
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load before {load:.1f}, "
-        f"{arguments.rounds} rounds of {arguments.seconds:g} s, {CONNECTIONS} connections"
-    )
-    show(runs)
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(run) for run in runs], indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -3,12 +3,11 @@
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
@@ -184,30 +183,3 @@ def _export(engine: Engine) -> None:
 def _rows(engine: Engine, text: str) -> None:
     with engine.connect() as connection:
         connection.execute(sa.text(text)).all()
-
-
-def plans(engine: Engine, asked: Asked) -> Mapping[str, str]:
-    """Each statement of a question -> its plan."""
-    statements: list[tuple[str, object]] = []
-
-    def note(_connection: object, _cursor: object, text: str, values: Any, *_: object) -> None:
-        if text.lstrip().upper().startswith(("SELECT", "WITH")):
-            statements.append((text, values))
-
-    sa.event.listen(engine, "before_cursor_execute", note)
-    try:
-        asked.ask(engine)
-    finally:
-        sa.event.remove(engine, "before_cursor_execute", note)
-    return {text: plan_of(engine, text, values) for text, values in statements}
-
-
-def plan_of(engine: Engine, text: str, values: Any) -> str:
-    """What the database does for a statement."""
-    explain = "EXPLAIN QUERY PLAN " if engine.dialect.name == "sqlite" else "EXPLAIN "
-    with engine.connect() as connection:
-        cursor = connection.connection.cursor()
-        cursor.execute(explain + text, values)
-        found = "\n".join(str(line[-1]) for line in cursor.fetchall())
-        cursor.close()
-    return found

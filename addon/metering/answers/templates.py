@@ -5,7 +5,7 @@ without facts, `learn` takes the bytes that both share: the constants around the
 facts either if it consists of those constants and gaps, and all of its quotes are in the constants:
 no constant holds a mark, and without a quote no gap can hold a JSON key. Counting a long needle is
 cheap, and this takes two or three counts while searching for marks takes ten
-(`tests/bench/bench_meter.py`).
+(`tests/bench/bench_tap.py`).
 
     data: {"id":"x","delta":{"content":"Hel"},"finish_reason":null}\\n\\n
     |------------- head --------------|   |---------- tail ----------|    tail + head = seam
