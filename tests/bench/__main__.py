@@ -178,7 +178,7 @@ def proxies(
         workloads=[
             each
             for each in bench_proxy.WORKLOADS
-            if any(word in each.name for word in words.split(","))
+            if any(word in each.name.lower() for word in words.lower().split(","))
         ],
     )
     return {

@@ -49,6 +49,26 @@ def response(response_id: str, status: str, **more: Any) -> dict[str, Any]:
     return {"id": response_id, "status": status, "output": [], **more}
 
 
+def begin(session: WebSocketSession, response_id: str = "r") -> list[SessionEvent]:
+    created = response(response_id, "in_progress")
+    return session.server_message(message("response.created", response=created))
+
+
+def only[Kind: (Opened, Closed)](kind: type[Kind], happened: list[SessionEvent]) -> Kind:
+    (found,) = happened
+    assert isinstance(found, kind)
+    return found
+
+
+def ask(session: WebSocketSession, **more: Any) -> Opened:
+    return only(Opened, session.client_message(message("response.create", **more)))
+
+
+def end(session: WebSocketSession, kind: str, response_id: str, status: str, **more: Any) -> Closed:
+    ended = message(f"response.{kind}", response=response(response_id, status, **more))
+    return only(Closed, session.server_message(ended))
+
+
 def test_codex_asks_and_is_answered() -> None:
     """lis186/ccxray#28: Codex speaks Responses over WebSocket."""
     session = responses()
@@ -70,8 +90,7 @@ def test_codex_asks_and_is_answered() -> None:
     assert session.server_message(message("response.created", response=created)) == []
     assert session.server_message(message("response.output_text.delta", delta="Hi")) == []
     done = created | {"status": "completed", "usage": {"input_tokens": 9, "output_tokens": 4}}
-    (closed,) = session.server_message(message("response.completed", response=done))
-    assert isinstance(closed, Closed)
+    closed = only(Closed, session.server_message(message("response.completed", response=done)))
     assert closed.key == asked.key
     facts = closed.meter.facts
     assert (facts.response_id, facts.response_model, facts.finish_reason) == (
@@ -92,12 +111,9 @@ def test_one_connection_carries_many_responses() -> None:
     keys = []
     for n in range(5):
         (asked,) = session.client_message(message("response.create", model="m"))
-        session.server_message(
-            message("response.created", response=response(f"r{n}", "in_progress"))
-        )
+        begin(session, f"r{n}")
         done = response(f"r{n}", "incomplete", incomplete_details={"reason": "max_output_tokens"}, usage={"output_tokens": n})  # fmt: skip
-        (closed,) = session.server_message(message("response.incomplete", response=done))
-        assert isinstance(closed, Closed)
+        closed = only(Closed, session.server_message(message("response.incomplete", response=done)))
         assert closed.key == asked.key
         assert closed.meter.usage().output_tokens == n
         assert closed.meter.facts.finish_reason == "incomplete:max_output_tokens"
@@ -108,10 +124,9 @@ def test_one_connection_carries_many_responses() -> None:
 def test_a_failed_response_is_closed_with_its_error() -> None:
     session = responses()
     session.client_message(message("response.create", model="m"))
-    session.server_message(message("response.created", response=response("r", "in_progress")))
+    begin(session)
     failed = response("r", "failed", error={"code": "server_error", "message": "It broke."})
-    (closed,) = session.server_message(message("response.failed", response=failed))
-    assert isinstance(closed, Closed)
+    closed = only(Closed, session.server_message(message("response.failed", response=failed)))
     assert closed.meter.facts.failed
     assert closed.meter.facts.error_code == "server_error"
 
@@ -119,14 +134,16 @@ def test_a_failed_response_is_closed_with_its_error() -> None:
 def test_a_refused_request_is_closed_at_once() -> None:
     session = responses()
     (asked,) = session.client_message(message("response.create", model="m"))
-    (closed,) = session.server_message(
-        message(
-            "error",
-            status=400,
-            error={"type": "invalid_request_error", "message": "No such model."},
-        )
+    closed = only(
+        Closed,
+        session.server_message(
+            message(
+                "error",
+                status=400,
+                error={"type": "invalid_request_error", "message": "No such model."},
+            )
+        ),
     )
-    assert isinstance(closed, Closed)
     assert closed.key == asked.key
     assert closed.meter.facts.error_type == "invalid_request_error"
     assert session.open_count == 0
@@ -135,7 +152,7 @@ def test_a_refused_request_is_closed_at_once() -> None:
 def test_an_error_while_answering_is_kept_in_mind() -> None:
     session = responses()
     session.client_message(message("response.create", model="m"))
-    session.server_message(message("response.created", response=response("r", "in_progress")))
+    begin(session)
     assert session.server_message(message("error", error={"code": "c", "message": "m"})) == []
     (cut,) = session.end()
     assert cut.meter.facts.failed
@@ -146,7 +163,7 @@ def test_what_is_open_when_the_session_ends_is_cut() -> None:
     session = responses()
     (asked,) = session.client_message(message("response.create", model="m"))
     (second,) = session.client_message(message("response.create", model="m"))
-    session.server_message(message("response.created", response=response("r", "in_progress")))
+    begin(session)
     ended = session.end()
     assert {closed.key for closed in ended} == {asked.key, second.key}
     assert not any(closed.meter.facts.ended for closed in ended)
@@ -159,16 +176,10 @@ def test_voice_detection_begins_responses_by_itself() -> None:
         session.server_message(message("session.created", session={"model": "gpt-realtime-2"}))
         == []
     )
-    (opened,) = session.server_message(
-        message("response.created", response=response("r", "in_progress"))
-    )
-    assert isinstance(opened, Opened)
+    opened = only(Opened, begin(session))
     assert opened.request.model == "gpt-realtime-2"
     session.server_message(message("response.output_audio.delta", response_id="r", delta="AAAA"))
-    (closed,) = session.server_message(
-        message("response.done", response=response("r", "completed", usage=USAGE))
-    )
-    assert isinstance(closed, Closed)
+    closed = end(session, "done", "r", "completed", usage=USAGE)
     usage = closed.meter.usage()
     assert (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens) == (200, 64, 100)
     assert (usage.input_audio_tokens, usage.output_audio_tokens) == (150, 80)
@@ -178,10 +189,9 @@ def test_voice_detection_begins_responses_by_itself() -> None:
 
 def test_a_cancelled_response_is_billed_too() -> None:
     session = realtime()
-    session.server_message(message("response.created", response=response("r", "in_progress")))
+    begin(session)
     done = response("r", "cancelled", usage={"input_tokens": 5, "output_tokens": 1}, status_details={"type": "cancelled", "reason": "turn_detected"})  # fmt: skip
-    (closed,) = session.server_message(message("response.done", response=done))
-    assert isinstance(closed, Closed)
+    closed = only(Closed, session.server_message(message("response.done", response=done)))
     assert (closed.meter.facts.finish_reason, closed.meter.usage().output_tokens) == (
         "cancelled",
         1,
@@ -192,9 +202,7 @@ def test_a_cancelled_response_is_billed_too() -> None:
 def test_responses_under_way_together_are_told_apart_by_id() -> None:
     session = realtime()
     for response_id in ("a", "b"):
-        session.server_message(
-            message("response.created", response=response(response_id, "in_progress"))
-        )
+        begin(session, response_id)
     session.server_message(message("response.output_text.delta", response_id="b", delta="x"))
     (second,) = session.server_message(
         message("response.done", response=response("b", "completed", usage={"output_tokens": 2}))
@@ -214,8 +222,9 @@ def test_an_error_goes_to_the_request_it_names() -> None:
     assert (
         session.server_message(message("error", error={"event_id": "e9", "message": "other"})) == []
     )
-    (closed,) = session.server_message(message("error", error={"event_id": "e2", "message": "no"}))
-    assert isinstance(closed, Closed)
+    closed = only(
+        Closed, session.server_message(message("error", error={"event_id": "e2", "message": "no"}))
+    )
     assert closed.key == second.key
     assert session.open_count == 1
 
@@ -255,7 +264,7 @@ def test_a_transcript_that_goes_on_is_billed_once() -> None:
 
 def test_usage_beside_the_response_is_its_usage() -> None:
     session = realtime()
-    session.server_message(message("response.created", response=response("r", "in_progress")))
+    begin(session)
     done = message(
         "response.done",
         response=response("r", "completed", usage={}),
@@ -269,8 +278,7 @@ def test_usage_beside_the_response_is_its_usage() -> None:
             "billable_audio_seconds": 3,
         },
     )
-    (closed,) = session.server_message(done)
-    assert isinstance(closed, Closed)
+    closed = only(Closed, session.server_message(done))
     usage = closed.meter.usage()
     assert (usage.input_tokens, usage.input_audio_tokens) == (10, 2)
     assert (usage.output_tokens, usage.output_audio_tokens) == (277, 258)
@@ -305,14 +313,11 @@ def test_memory_is_flat_over_long_sessions() -> None:
     audio = message("response.output_audio.delta", response_id="r", delta="A" * 2_000)
 
     def one_turn() -> None:
-        session.server_message(message("response.created", response=response("r", "in_progress")))
+        begin(session)
         for _ in range(20):
             session.client_message(message("input_audio_buffer.append", audio="A" * 500))
             session.server_message(audio)
-        (closed,) = session.server_message(
-            message("response.done", response=response("r", "completed", usage=USAGE))
-        )
-        assert isinstance(closed, Closed)
+        end(session, "done", "r", "completed", usage=USAGE)
 
     for _ in range(20):
         one_turn()
@@ -343,13 +348,7 @@ def test_a_request_beyond_the_bound_is_recorded_when_it_is_answered() -> None:
     session = responses()
     for _ in range(WAITING_MAX + 1):
         session.client_message(message("response.create", model="m"))
-    opened = [
-        one
-        for n in range(WAITING_MAX + 1)
-        for one in session.server_message(
-            message("response.created", response=response(f"r{n}", "in_progress"))
-        )
-    ]
+    opened = [one for n in range(WAITING_MAX + 1) for one in begin(session, f"r{n}")]
     assert [one.key for one in opened] == [WAITING_MAX + 1]
     assert session.open_count == WAITING_MAX + 1
 
@@ -366,8 +365,7 @@ def test_what_a_session_says_of_itself_is_bounded() -> None:
             },
         )
     )
-    (opened,) = session.client_message(message("response.create", event_id="e" * 1_000_000))
-    assert isinstance(opened, Opened)
+    opened = ask(session, event_id="e" * 1_000_000)
     assert len(opened.request.model or "") <= TEXT_LENGTH_MAX
     assert "\0" not in (opened.request.model or "")
     transcribed, _ = session.server_message(
@@ -393,8 +391,7 @@ def test_a_response_without_an_id_is_closed_by_its_end() -> None:
     session = realtime()
     session.server_message(message("response.created", response={"object": "realtime.response"}))
     done = {"object": "realtime.response", "status": "completed", "usage": {"output_tokens": 3}}
-    (closed,) = session.server_message(message("response.done", response=done))
-    assert isinstance(closed, Closed)
+    closed = only(Closed, session.server_message(message("response.done", response=done)))
     assert closed.meter.usage().output_tokens == 3
     assert closed.meter.facts.response_id is None
     assert session.open_count == 0
@@ -402,9 +399,8 @@ def test_a_response_without_an_id_is_closed_by_its_end() -> None:
 
 def test_a_failed_realtime_response_says_so() -> None:
     session = realtime()
-    session.server_message(message("response.created", response=response("r", "in_progress")))
-    (closed,) = session.server_message(message("response.done", response=response("r", "failed")))
-    assert isinstance(closed, Closed)
+    begin(session)
+    closed = end(session, "done", "r", "failed")
     assert closed.meter.facts.failed
 
 
@@ -412,9 +408,7 @@ def test_responses_that_never_end_are_bounded() -> None:
     session = realtime()
     closed = []
     for n in range(OPEN_MAX + 10):
-        happened = session.server_message(
-            message("response.created", response=response(f"r{n}", "in_progress"))
-        )
+        happened = begin(session, f"r{n}")
         closed += [one.meter.facts.response_id for one in happened if isinstance(one, Closed)]
     assert closed == [f"r{n}" for n in range(10)]
     assert session.open_count == OPEN_MAX
@@ -475,9 +469,7 @@ def test_a_response_that_is_announced_twice_is_one() -> None:
 def test_beyond_the_bound_the_oldest_request_that_waits_is_closed() -> None:
     session = realtime()
     for n in range(OPEN_MAX):
-        session.server_message(
-            message("response.created", response=response(f"r{n}", "in_progress"))
-        )
+        begin(session, f"r{n}")
     opened, closed = session.client_message(message("response.create"))
     assert isinstance(opened, Opened)
     assert isinstance(closed, Closed)
@@ -490,16 +482,14 @@ def test_a_long_message_is_read_without_what_is_no_figure():
     session = responses()
     picture = "A" * 3_000_000
     asked = {"type": "response.create", "model": "m", "input": [{"image": picture}]}
-    (opened,) = session.client_message(json.dumps(asked).encode())
-    assert isinstance(opened, Opened)
+    opened = only(Opened, session.client_message(json.dumps(asked).encode()))
     assert opened.request.model == "m"
     usage = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
     response = {"id": "r", "output": [{"text": picture}], "usage": usage, "status": "completed"}
     created = {"type": "response.created", "response": {"id": "r"}}
     assert session.server_message(json.dumps(created).encode()) == []
     done = {"type": "response.completed", "response": response}
-    (closed,) = session.server_message(json.dumps(done).encode())
-    assert isinstance(closed, Closed)
+    closed = only(Closed, session.server_message(json.dumps(done).encode()))
     assert closed.meter.usage().output_tokens == 3
 
 
@@ -512,8 +502,7 @@ def test_usage_behind_many_tools_is_read():
     session.server_message(json.dumps(created).encode())
     answer = {"id": "r", "status": "completed", "output": [], "tools": tools, "usage": USAGE}
     message = json.dumps({"type": "response.completed", "response": answer}).encode()
-    (closed,) = session.server_message(message)
-    assert isinstance(closed, Closed)
+    closed = only(Closed, session.server_message(message))
     assert closed.meter.usage().input_tokens == USAGE["input_tokens"]
     assert closed.meter.usage().cache_read_tokens is not None
 
@@ -526,8 +515,7 @@ def test_usage_is_read_among_any_number_of_other_keys():
     more = {f"x{n}": [n] for n in range(15_000)}
     answer = {"id": "r", "status": "completed", "usage": others | USAGE | more}
     message = json.dumps({"type": "response.completed", "response": answer}).encode()
-    (closed,) = session.server_message(message)
-    assert isinstance(closed, Closed)
+    closed = only(Closed, session.server_message(message))
     assert closed.meter.usage().input_tokens == USAGE["input_tokens"]
     assert closed.meter.usage().output_tokens == USAGE["output_tokens"]
 
