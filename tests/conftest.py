@@ -4,7 +4,9 @@ Tests run in several processes, so what is to be shown travels with each test's 
 properties `line` (a section and a line of it) and `cell` (row, column and whether it passed).
 """
 
+import asyncio
 import gc
+import inspect
 import itertools
 import os
 import shutil
@@ -32,6 +34,17 @@ if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
 settings.register_profile("short", max_examples=30, deadline=None)
 settings.register_profile("long", max_examples=2_000, deadline=None)
 settings.load_profile("short")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
 
 type Say = Callable[[str, str], None]
 

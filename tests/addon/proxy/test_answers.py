@@ -82,130 +82,99 @@ def begun(running: Running, live: Live, response: http.Response) -> http.Respons
         pytest.param(400, {"content_type": JSON}, "streamed", id="error-to-what-was-not-injected"),
     ],
 )  # fmt: skip
-def test_what_is_held(ledger: Path, status: int, headers: dict[str, Any], how: str):
-    async def play() -> None:
-        flow = flow_of(stream=headers["content_type"] == SSE, asks=True)
-        async with live_of(ledger, flow) as (recorder, running, live):
-            response = begun(running, live, answered(flow, status, **headers))
-            assert response.stream == live.stream
-            assert (events_of(recorder).held_length(flow) == 50) is (how == "end-held")
-
-    asyncio.run(play())
+async def test_what_is_held(ledger: Path, status: int, headers: dict[str, Any], how: str):
+    flow = flow_of(stream=headers["content_type"] == SSE, asks=True)
+    async with live_of(ledger, flow) as (recorder, running, live):
+        response = begun(running, live, answered(flow, status, **headers))
+        assert response.stream == live.stream
+        assert (events_of(recorder).held_length(flow) == 50) is (how == "end-held")
 
 
-def test_without_waiting_for_commits_no_end_is_held(ledger: Path):
-    async def play() -> None:
-        flow = flow_of()
-        async with live_of(ledger, flow, ledger_commit="async") as (recorder, running, live):
-            headers: dict[str, Any] = {"content_type": JSON, "content_length": "50"}
-            response = begun(running, live, answered(flow, **headers))
-            assert callable(response.stream)
-            assert events_of(recorder).held_length(flow) == 0
-
-    asyncio.run(play())
+async def test_without_waiting_for_commits_no_end_is_held(ledger: Path):
+    flow = flow_of()
+    async with live_of(ledger, flow, ledger_commit="async") as (recorder, running, live):
+        headers: dict[str, Any] = {"content_type": JSON, "content_length": "50"}
+        response = begun(running, live, answered(flow, **headers))
+        assert callable(response.stream)
+        assert events_of(recorder).held_length(flow) == 0
 
 
 @pytest.mark.parametrize(
     ("length", "is_held"),
     [(answers.HELD_BODY_BYTES_MAX, True), (answers.HELD_BODY_BYTES_MAX + 1, False)],
 )
-def test_without_the_patch_a_plain_answer_is_held_whole_up_to_a_bound(
+async def test_without_the_patch_a_plain_answer_is_held_whole_up_to_a_bound(
     ledger: Path, length: int, is_held: bool
 ):
-    async def play() -> None:
-        flow = flow_of()
-        async with live_of(ledger, flow) as (_, running, live):
-            running.can_hold_end = False
-            headers: dict[str, Any] = {"content_type": JSON, "content_length": str(length)}
-            response = begun(running, live, answered(flow, **headers))
-            assert (response.stream is False) is is_held
-            assert bool(live.exchange.troubles) is not is_held  # its row says so
-
-    asyncio.run(play())
+    flow = flow_of()
+    async with live_of(ledger, flow) as (_, running, live):
+        running.can_hold_end = False
+        headers: dict[str, Any] = {"content_type": JSON, "content_length": str(length)}
+        response = begun(running, live, answered(flow, **headers))
+        assert (response.stream is False) is is_held
+        assert bool(live.exchange.troubles) is not is_held  # its row says so
 
 
-def test_an_answer_that_may_refuse_the_question_is_held(ledger: Path):
-    async def play() -> None:
-        flow = flow_of(stream=True)
-        async with live_of(ledger, flow) as (_, running, live):
-            assert live.original is not None
-            response = begun(running, live, answered(flow, 400, content_type=JSON))
-            assert response.stream is False
-
-    asyncio.run(play())
+async def test_an_answer_that_may_refuse_the_question_is_held(ledger: Path):
+    flow = flow_of(stream=True)
+    async with live_of(ledger, flow) as (_, running, live):
+        assert live.original is not None
+        response = begun(running, live, answered(flow, 400, content_type=JSON))
+        assert response.stream is False
 
 
 @pytest.mark.parametrize(
     ("version", "encoding"), [("HTTP/1.1", "chunked"), ("HTTP/2.0", None)], ids=["1.1", "2"]
 )
-def test_an_edited_stream_has_no_length(ledger: Path, version: str, encoding: str | None):
-    async def play() -> None:
-        flow = flow_of(stream=True)
-        flow.request.http_version = version
-        async with live_of(ledger, flow) as (_, running, live):
-            length = str(sum(map(len, STREAM)))
-            response = begun(running, live, answered(flow, content_type=SSE, content_length=length))
-            assert "content-length" not in response.headers
-            assert response.headers.get("transfer-encoding") == encoding
-            assert passed_on(response, STREAM) == WORD + STOP + DONE
-
-    asyncio.run(play())
+async def test_an_edited_stream_has_no_length(ledger: Path, version: str, encoding: str | None):
+    flow = flow_of(stream=True)
+    flow.request.http_version = version
+    async with live_of(ledger, flow) as (_, running, live):
+        length = str(sum(map(len, STREAM)))
+        response = begun(running, live, answered(flow, content_type=SSE, content_length=length))
+        assert "content-length" not in response.headers
+        assert response.headers.get("transfer-encoding") == encoding
+        assert passed_on(response, STREAM) == WORD + STOP + DONE
 
 
-def test_an_edited_stream_that_was_compressed_goes_on_as_identity(ledger: Path):
-    async def play() -> None:
-        flow = flow_of(stream=True)
-        async with live_of(ledger, flow) as (_, running, live):
-            response = begun(
-                running, live, answered(flow, content_type=SSE, content_encoding="gzip")
-            )
-            assert "content-encoding" not in response.headers
-            assert passed_on(response, [gzip.compress(b"".join(STREAM))]) == WORD + STOP + DONE
-            assert not answers.is_cut_short(live)
-
-    asyncio.run(play())
+async def test_an_edited_stream_that_was_compressed_goes_on_as_identity(ledger: Path):
+    flow = flow_of(stream=True)
+    async with live_of(ledger, flow) as (_, running, live):
+        response = begun(running, live, answered(flow, content_type=SSE, content_encoding="gzip"))
+        assert "content-encoding" not in response.headers
+        assert passed_on(response, [gzip.compress(b"".join(STREAM))]) == WORD + STOP + DONE
+        assert not answers.is_cut_short(live)
 
 
-def test_an_edited_stream_that_cannot_be_decoded_is_cut_short(ledger: Path):
-    async def play() -> None:
-        flow = flow_of(stream=True)
-        async with live_of(ledger, flow) as (recorder, running, live):
-            assert not answers.is_cut_short(live)
-            response = begun(
-                running, live, answered(flow, content_type=SSE, content_encoding="gzip")
-            )
-            passed_on(response, [gzip.compress(WORD)[:20], b"this is not gzip"])
-            assert answers.is_cut_short(live)
-            assert events_of(recorder).is_cut_short(flow)
-
-    asyncio.run(play())
+async def test_an_edited_stream_that_cannot_be_decoded_is_cut_short(ledger: Path):
+    flow = flow_of(stream=True)
+    async with live_of(ledger, flow) as (recorder, running, live):
+        assert not answers.is_cut_short(live)
+        response = begun(running, live, answered(flow, content_type=SSE, content_encoding="gzip"))
+        passed_on(response, [gzip.compress(WORD)[:20], b"this is not gzip"])
+        assert answers.is_cut_short(live)
+        assert events_of(recorder).is_cut_short(flow)
 
 
-def test_the_tap_is_put_back_where_plain_streaming_was_chosen(ledger: Path):
-    async def play() -> None:
-        flow = flow_of()
-        async with live_of(ledger, flow) as (_, running, live):
-            headers: dict[str, Any] = {"content_type": JSON, "content_length": "50"}
-            response = begun(running, live, answered(flow, **headers))
-            stream_plainly(response)
-            answers.restore(live, response)
-            assert response.stream is live.stream
-
-    asyncio.run(play())
+async def test_the_tap_is_put_back_where_plain_streaming_was_chosen(ledger: Path):
+    flow = flow_of()
+    async with live_of(ledger, flow) as (_, running, live):
+        headers: dict[str, Any] = {"content_type": JSON, "content_length": "50"}
+        response = begun(running, live, answered(flow, **headers))
+        stream_plainly(response)
+        answers.restore(live, response)
+        assert response.stream is live.stream
 
 
-def test_a_callable_of_another_addon_stays_and_is_noted_if_it_reads_nothing(ledger: Path):
-    async def play() -> None:
-        flow = flow_of(stream=True, asks=True)
-        async with live_of(ledger, flow) as (recorder, running, live):
-            response = begun(running, live, answered(flow, content_type=SSE))
-            theirs = response.stream = lambda data: data
-            answers.restore(live, response)
-            assert response.stream is theirs
-            assert passed_on(response, STREAM) == b"".join(STREAM)
-            await recorder.response(flow)
-
-    asyncio.run(play())
+async def test_a_callable_of_another_addon_stays_and_is_noted_if_it_reads_nothing(ledger: Path):
+    flow = flow_of(stream=True, asks=True)
+    async with live_of(ledger, flow) as (recorder, running, live):
+        response = begun(running, live, answered(flow, content_type=SSE))
+        theirs = response.stream = lambda data: data
+        answers.restore(live, response)
+        assert response.stream is theirs
+        assert passed_on(response, STREAM) == b"".join(STREAM)
+        await recorder.response(flow)
     ((degraded, response_id),) = exchanges(ledger, "degraded, response_id")
     assert "StreamReplacedError" in degraded
     assert response_id is None
@@ -230,63 +199,51 @@ def test_a_callable_that_calls_the_tap_is_no_trouble(ledger: Path):
     assert exchanges(ledger, "degraded, response_id") == [(None, "chatcmpl-7")]
 
 
-def test_an_edited_body_that_another_addon_wanted_whole_is_edited_whole(ledger: Path):
-    async def play() -> None:
-        flow = flow_of(stream=True)
-        async with live_of(ledger, flow) as (recorder, running, live):
-            response = begun(running, live, answered(flow, content_type=SSE))
-            response.stream = False
-            response.raw_content = b"".join(STREAM)
-            await recorder.response(flow)
-            assert response.raw_content == WORD + STOP + DONE
-
-    asyncio.run(play())
+async def test_an_edited_body_that_another_addon_wanted_whole_is_edited_whole(ledger: Path):
+    flow = flow_of(stream=True)
+    async with live_of(ledger, flow) as (recorder, running, live):
+        response = begun(running, live, answered(flow, content_type=SSE))
+        response.stream = False
+        response.raw_content = b"".join(STREAM)
+        await recorder.response(flow)
+        assert response.raw_content == WORD + STOP + DONE
     assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
 
 
-def test_a_whole_body_that_is_not_edited_stays_the_same_object(ledger: Path):
-    async def play() -> None:
-        flow = flow_of()
-        async with live_of(ledger, flow) as (_, running, live):
-            response = answered(flow, content=DOCUMENT, content_type=JSON)
-            before = response.raw_content
-            answers.read_whole(running, live, response)
-            assert response.raw_content is before
-            assert live.exchange.tap is not None
-            assert live.exchange.tap.received_bytes == len(DOCUMENT)
-
-    asyncio.run(play())
+async def test_a_whole_body_that_is_not_edited_stays_the_same_object(ledger: Path):
+    flow = flow_of()
+    async with live_of(ledger, flow) as (_, running, live):
+        response = answered(flow, content=DOCUMENT, content_type=JSON)
+        before = response.raw_content
+        answers.read_whole(running, live, response)
+        assert response.raw_content is before
+        assert live.exchange.tap is not None
+        assert live.exchange.tap.received_bytes == len(DOCUMENT)
 
 
-def test_the_chunks_of_a_run_that_is_edited_stay_apart(ledger: Path):
-    async def play() -> None:
-        flow = flow_of(stream=True)
-        async with live_of(ledger, flow) as (_, running, live):
-            response = begun(running, live, answered(flow, content_type=SSE))
-            assert callable(response.stream)
-            passed = response.stream(ChunkRun.of(STREAM))
-            assert isinstance(passed, ChunkRun)
-            assert chunks_of(passed) == [WORD, STOP, DONE]
-            assert response.stream(ChunkRun.of([USAGE, USAGE])) == []
-            assert response.stream(b"") == []
-
-    asyncio.run(play())
+async def test_the_chunks_of_a_run_that_is_edited_stay_apart(ledger: Path):
+    flow = flow_of(stream=True)
+    async with live_of(ledger, flow) as (_, running, live):
+        response = begun(running, live, answered(flow, content_type=SSE))
+        assert callable(response.stream)
+        passed = response.stream(ChunkRun.of(STREAM))
+        assert isinstance(passed, ChunkRun)
+        assert chunks_of(passed) == [WORD, STOP, DONE]
+        assert response.stream(ChunkRun.of([USAGE, USAGE])) == []
+        assert response.stream(b"") == []
 
 
-def test_a_capture_has_the_chunks_of_a_run(ledger: Path, tmp_path: Path):
-    async def play() -> None:
-        flow = flow_of(stream=True, asks=True)
-        folder = str(tmp_path / "captures")
-        async with live_of(ledger, flow, tee_capture=folder) as (_, running, live):
-            response = begun(running, live, answered(flow, content_type=SSE))
-            assert callable(response.stream)
-            run = ChunkRun.of(STREAM)
-            assert response.stream(run) is run
-            assert live.capture is not None
-            assert live.capture.body == b"".join(STREAM)
-            assert [length for length, _ in live.capture.cuts] == [len(chunk) for chunk in STREAM]
-
-    asyncio.run(play())
+async def test_a_capture_has_the_chunks_of_a_run(ledger: Path, tmp_path: Path):
+    flow = flow_of(stream=True, asks=True)
+    folder = str(tmp_path / "captures")
+    async with live_of(ledger, flow, tee_capture=folder) as (_, running, live):
+        response = begun(running, live, answered(flow, content_type=SSE))
+        assert callable(response.stream)
+        run = ChunkRun.of(STREAM)
+        assert response.stream(run) is run
+        assert live.capture is not None
+        assert live.capture.body == b"".join(STREAM)
+        assert [length for length, _ in live.capture.cuts] == [len(chunk) for chunk in STREAM]
 
 
 @pytest.mark.parametrize("asks", [True, False])
@@ -321,19 +278,15 @@ def test_a_settled_exchange_keeps_nothing_of_its_answer(
     assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
 
 
-def test_the_callable_of_another_addon_stays(ledger: Path):
+async def test_the_callable_of_another_addon_stays(ledger: Path):
     flow = flow_of(stream=True)
-
-    async def settle() -> None:
-        async with recording(ledger) as (recorder, _):
-            recorder.request(flow)
-            response = answered(flow, content_type=SSE)
-            response.stream = True
-            recorder.responseheaders(flow)
-            assert callable(response.stream)
-            other = response.stream = functools.partial(response.stream)
-            passed_on(response, STREAM)
-            await recorder.response(flow)
-            assert response.stream is other
-
-    asyncio.run(settle())
+    async with recording(ledger) as (recorder, _):
+        recorder.request(flow)
+        response = answered(flow, content_type=SSE)
+        response.stream = True
+        recorder.responseheaders(flow)
+        assert callable(response.stream)
+        other = response.stream = functools.partial(response.stream)
+        passed_on(response, STREAM)
+        await recorder.response(flow)
+        assert response.stream is other

@@ -1,6 +1,5 @@
 """Captures of live flows: what a row says of its capture."""
 
-import asyncio
 import gzip
 import json
 from pathlib import Path
@@ -8,15 +7,12 @@ from pathlib import Path
 from tests.addon.proxy.recording import DOCUMENT, answered, exchanges, flow_of, recording
 
 
-def test_a_row_names_its_capture(ledger: Path, tmp_path: Path):
-    async def play() -> None:
-        async with recording(ledger, tee_capture=str(tmp_path / "captures")) as (recorder, _):
-            flow = flow_of()
-            recorder.request(flow)
-            answered(flow, content=DOCUMENT, content_type="application/json")
-            await recorder.response(flow)
-
-    asyncio.run(play())
+async def test_a_row_names_its_capture(ledger: Path, tmp_path: Path):
+    async with recording(ledger, tee_capture=str(tmp_path / "captures")) as (recorder, _):
+        flow = flow_of()
+        recorder.request(flow)
+        answered(flow, content=DOCUMENT, content_type="application/json")
+        await recorder.response(flow)
     ((capture, degraded),) = exchanges(ledger, "capture, degraded")
     assert degraded is None
     file, _, name = capture.partition("#")
@@ -24,30 +20,24 @@ def test_a_row_names_its_capture(ledger: Path, tmp_path: Path):
     assert json.loads(line)["id"] == name
 
 
-def test_a_row_says_that_captures_cannot_be_written(ledger: Path, tmp_path: Path):
-    async def play() -> None:
-        async with recording(ledger, tee_capture=str(tmp_path / "captures")) as (recorder, _):
-            running = recorder._running
-            assert running is not None
-            assert running.captures is not None
-            running.captures.failure = "captures cannot be written: No space left on device"
-            flow = flow_of()
-            recorder.request(flow)
-            answered(flow, content=DOCUMENT, content_type="application/json")
-            await recorder.response(flow)
-
-    asyncio.run(play())
+async def test_a_row_says_that_captures_cannot_be_written(ledger: Path, tmp_path: Path):
+    async with recording(ledger, tee_capture=str(tmp_path / "captures")) as (recorder, _):
+        running = recorder._running
+        assert running is not None
+        assert running.captures is not None
+        running.captures.failure = "captures cannot be written: No space left on device"
+        flow = flow_of()
+        recorder.request(flow)
+        answered(flow, content=DOCUMENT, content_type="application/json")
+        await recorder.response(flow)
     ((degraded,),) = exchanges(ledger, "degraded")
     assert degraded == "captures cannot be written: No space left on device"
 
 
-def test_without_a_directory_nothing_is_captured(ledger: Path):
-    async def play() -> None:
-        async with recording(ledger) as (recorder, _):
-            flow = flow_of()
-            recorder.request(flow)
-            answered(flow, content=DOCUMENT, content_type="application/json")
-            await recorder.response(flow)
-
-    asyncio.run(play())
+async def test_without_a_directory_nothing_is_captured(ledger: Path):
+    async with recording(ledger) as (recorder, _):
+        flow = flow_of()
+        recorder.request(flow)
+        answered(flow, content=DOCUMENT, content_type="application/json")
+        await recorder.response(flow)
     assert exchanges(ledger, "capture, degraded") == [(None, None)]

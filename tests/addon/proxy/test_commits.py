@@ -9,20 +9,17 @@ from addon.proxy import commits
 from ledger.store.writing.jobs import Receipt
 
 
-def test_a_wait_ends_with_the_commit():
-    async def play() -> None:
-        notify = commits.notifier(asyncio.get_running_loop())
-        receipt = Receipt("a")
-        waiting = asyncio.ensure_future(commits.wait_for_commit(receipt))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        receipt.committed = True
-        thread = threading.Thread(target=notify, args=([receipt],))
-        thread.start()
-        await asyncio.wait_for(waiting, 10)
-        thread.join()
-
-    asyncio.run(play())
+async def test_a_wait_ends_with_the_commit():
+    notify = commits.notifier(asyncio.get_running_loop())
+    receipt = Receipt("a")
+    waiting = asyncio.ensure_future(commits.wait_for_commit(receipt))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    receipt.committed = True
+    thread = threading.Thread(target=notify, args=([receipt],))
+    thread.start()
+    await asyncio.wait_for(waiting, 10)
+    thread.join()
 
 
 @pytest.mark.parametrize(("committed", "error"), [(True, None), (False, "disk full")])

@@ -89,28 +89,24 @@ def test_captures_that_were_not_written_are_in_the_warning_at_the_end(caplog):
     ]
 
 
-def test_a_recorder_that_follows_takes_over_what_was_left(ledger):
+async def test_a_recorder_that_follows_takes_over_what_was_left(ledger):
     """A reload: the ledger stays open, and an exchange under way is settled by the next one."""
-
-    async def play():
-        async with recording(ledger) as (first, context):
-            flow = flow_of()
-            first.request(flow)
-            kept = first._running
-            assert first.done() is None
-            second = Recorder()
-            second.running()
-            assert second._running is kept
-            await asyncio.sleep(0)  # what would close the ledger has had its turn
-            answered(flow, content=DOCUMENT, content_type="application/json")
-            await second.response(flow)
-            assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
-            context.master.should_exit.set()
-            stopping = second.done()
-            assert stopping is not None
-            await stopping
-
-    asyncio.run(play())
+    async with recording(ledger) as (first, context):
+        flow = flow_of()
+        first.request(flow)
+        kept = first._running
+        assert first.done() is None
+        second = Recorder()
+        second.running()
+        assert second._running is kept
+        await asyncio.sleep(0)  # what would close the ledger has had its turn
+        answered(flow, content=DOCUMENT, content_type="application/json")
+        await second.response(flow)
+        assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
+        context.master.should_exit.set()
+        stopping = second.done()
+        assert stopping is not None
+        await stopping
 
 
 def new_running() -> Running:
@@ -170,31 +166,27 @@ def test_without_a_follower_what_is_under_way_goes_on_to_its_end(ledger, caplog)
     assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
 
 
-def test_a_script_that_comes_back_takes_over_what_it_left(ledger):
+async def test_a_script_that_comes_back_takes_over_what_it_left(ledger):
     """A reload that failed at first: the exchanges of before are the next recorder's."""
-
-    async def play():
-        async with recording(ledger, mode=["reverse:http://localhost"]) as (first, context):
-            flow = flow_of()
-            first.request(flow)
-            kept = running_in(first)
-            first.done()
-            await asyncio.sleep(0.05)
-            second = Recorder()
-            second.running()
-            assert second._running is kept
-            assert context.master.addons.get(lifecycle.Leaving.name) is None
-            assert context.options.connection_strategy == "lazy"
-            assert kept.changed_options == ", connection_strategy lazy (default: eager)"
-            answered(flow, content=DOCUMENT, content_type="application/json")
-            await second.response(flow)
-            assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
-            context.master.should_exit.set()
-            stopping = second.done()
-            assert stopping is not None
-            await stopping
-
-    asyncio.run(play())
+    async with recording(ledger, mode=["reverse:http://localhost"]) as (first, context):
+        flow = flow_of()
+        first.request(flow)
+        kept = running_in(first)
+        first.done()
+        await asyncio.sleep(0.05)
+        second = Recorder()
+        second.running()
+        assert second._running is kept
+        assert context.master.addons.get(lifecycle.Leaving.name) is None
+        assert context.options.connection_strategy == "lazy"
+        assert kept.changed_options == ", connection_strategy lazy (default: eager)"
+        answered(flow, content=DOCUMENT, content_type="application/json")
+        await second.response(flow)
+        assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
+        context.master.should_exit.set()
+        stopping = second.done()
+        assert stopping is not None
+        await stopping
 
 
 def test_tasks_that_start_eagerly_leave_a_reload_its_turn(ledger, caplog):
@@ -219,53 +211,42 @@ def test_tasks_that_start_eagerly_leave_a_reload_its_turn(ledger, caplog):
     assert not [line for line in caplog.messages if "the script was removed" in line]
 
 
-def test_a_process_that_ends_while_the_script_is_gone_stops_as_ever(ledger):
-    async def play():
-        async with recording(ledger) as (recorder, context):
-            recorder.request(flow_of())
-            recorder.done()
-            await asyncio.sleep(0)
-            context.master.should_exit.set()
-            await context.master.addons.trigger_event(DoneHook())
-
-    asyncio.run(play())
+async def test_a_process_that_ends_while_the_script_is_gone_stops_as_ever(ledger):
+    async with recording(ledger) as (recorder, context):
+        recorder.request(flow_of())
+        recorder.done()
+        await asyncio.sleep(0)
+        context.master.should_exit.set()
+        await context.master.addons.trigger_event(DoneHook())
     assert exchanges(ledger, "state, error_message") == [("lost", "the proxy was stopped")]
 
 
-def test_a_request_that_is_read_while_the_script_goes_gets_its_row(ledger, monkeypatch):
+async def test_a_request_that_is_read_while_the_script_goes_gets_its_row(ledger, monkeypatch):
     monkeypatch.setattr(recorder_module, "is_read_in_steps", lambda *_: True)
-
-    async def play():
-        async with recording(ledger) as (recorder, context):
-            flow = flow_of()
-            opening = beginning(recorder, flow)
-            await asyncio.sleep(0)
-            recorder.done()
-            await opening
-            answered(flow, content=DOCUMENT, content_type="application/json")
-            await context.master.addons.trigger_event(HttpResponseHook(flow))
-
-    asyncio.run(play())
+    async with recording(ledger) as (recorder, context):
+        flow = flow_of()
+        opening = beginning(recorder, flow)
+        await asyncio.sleep(0)
+        recorder.done()
+        await opening
+        answered(flow, content=DOCUMENT, content_type="application/json")
+        await context.master.addons.trigger_event(HttpResponseHook(flow))
     assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
 
 
-def test_a_request_that_is_still_read_at_the_end_does_not_go_upstream(ledger, monkeypatch):
+async def test_a_request_that_is_still_read_at_the_end_does_not_go_upstream(ledger, monkeypatch):
     monkeypatch.setattr(recorder_module, "is_read_in_steps", lambda *_: True)
-
-    async def play():
-        async with recording(ledger) as (recorder, _):
-            flow = flow_of()
-            opening = beginning(recorder, flow)
-            running = running_in(recorder)
-            running.opening.add("another")
-            assert running.under_way
-            lifecycle.end_all(running, "the proxy was stopped")
-            await opening
-            assert flow.error is not None
-            assert flow.error.msg == Error.KILLED_MESSAGE
-            running.opening.clear()
-
-    asyncio.run(play())
+    async with recording(ledger) as (recorder, _):
+        flow = flow_of()
+        opening = beginning(recorder, flow)
+        running = running_in(recorder)
+        running.opening.add("another")
+        assert running.under_way
+        lifecycle.end_all(running, "the proxy was stopped")
+        await opening
+        assert flow.error is not None
+        assert flow.error.msg == Error.KILLED_MESSAGE
+        running.opening.clear()
     assert exchanges(ledger) == []
 
 
@@ -325,28 +306,24 @@ def test_a_session_that_was_ended_at_the_stop_is_not_ended_again():
     assert ends == [End.STOPPED]
 
 
-def test_a_stop_settles_what_is_being_read_as_it_ended(ledger, monkeypatch):
+async def test_a_stop_settles_what_is_being_read_as_it_ended(ledger, monkeypatch):
     """Not as lost: its body is whole."""
+    async with recording(ledger) as (recorder, _):
+        flow = flow_of()
+        recorder.request(flow)
+        answered(flow, content=DOCUMENT, content_type="application/json")
+        reading = asyncio.Event()
 
-    async def play():
-        async with recording(ledger) as (recorder, _):
-            flow = flow_of()
-            recorder.request(flow)
-            answered(flow, content=DOCUMENT, content_type="application/json")
-            reading = asyncio.Event()
+        async def read_rest(_):
+            await reading.wait()
 
-            async def read_rest(_):
-                await reading.wait()
-
-            monkeypatch.setattr(exchanges_module, "read_rest", read_rest)
-            ending = asyncio.create_task(recorder.response(flow))
-            await asyncio.sleep(0)
-            assert running_in(recorder).under_way == 1
-            lifecycle.end_all(running_in(recorder), "the proxy was stopped")
-            reading.set()
-            await ending
-
-    asyncio.run(play())
+        monkeypatch.setattr(exchanges_module, "read_rest", read_rest)
+        ending = asyncio.create_task(recorder.response(flow))
+        await asyncio.sleep(0)
+        assert running_in(recorder).under_way == 1
+        lifecycle.end_all(running_in(recorder), "the proxy was stopped")
+        reading.set()
+        await ending
     assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
 
 

@@ -1,7 +1,6 @@
 """Asking for usage in a client's name: which requests are edited, how that is undone, and what is
 learned of it."""
 
-import asyncio
 import base64
 import gzip
 import os
@@ -38,7 +37,7 @@ async def opened(recorder: Recorder, flow: Any) -> None:
         pytest.param(200_000, False, False, id="too large"),
     ],
 )
-def test_a_large_request_is_not_edited(
+async def test_a_large_request_is_not_edited(
     ledger: Path,
     text_bytes: int,
     is_compressed: bool,
@@ -46,54 +45,47 @@ def test_a_large_request_is_not_edited(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(opt_in, "EDITED_BYTES_MAX", 500_000)
-
-    async def play() -> None:
-        async with recording(ledger) as (recorder, _):
-            flow = flow_of(stream=True)
-            text = base64.b64encode(os.urandom(2 * text_bytes))
-            assert flow.request.content is not None
-            body = flow.request.content.replace(b'"Hi"', b'"%b"' % text)
-            if is_compressed:
-                flow.request.headers["content-encoding"] = "gzip"
-            flow.request.raw_content = gzip.compress(body) if is_compressed else body
-            before = flow.request.raw_content
-            await opened(recorder, flow)
-            assert flow.request.content is not None
-            assert (b'"include_usage"' in flow.request.content) is is_asked
-            assert (flow.request.raw_content != before) is is_asked
-
-    asyncio.run(play())
+    async with recording(ledger) as (recorder, _):
+        flow = flow_of(stream=True)
+        text = base64.b64encode(os.urandom(2 * text_bytes))
+        assert flow.request.content is not None
+        body = flow.request.content.replace(b'"Hi"', b'"%b"' % text)
+        if is_compressed:
+            flow.request.headers["content-encoding"] = "gzip"
+        flow.request.raw_content = gzip.compress(body) if is_compressed else body
+        before = flow.request.raw_content
+        await opened(recorder, flow)
+        assert flow.request.content is not None
+        assert (b'"include_usage"' in flow.request.content) is is_asked
+        assert (flow.request.raw_content != before) is is_asked
 
 
 @pytest.mark.parametrize("accepted", ["gzip, br", None])
-def test_a_refused_request_is_restored_to_the_byte(ledger: Path, accepted: str | None):
-    async def play() -> None:
-        async with recording(ledger) as (recorder, _):
-            flow = flow_of(stream=True)
-            flow.request.headers.pop("accept-encoding", None)
-            if accepted is not None:
-                flow.request.headers["accept-encoding"] = accepted
-            before = flow.request.raw_content
-            assert before is not None
-            await opened(recorder, flow)
-            assert flow.request.headers["accept-encoding"] == "identity"
-            assert flow.request.raw_content != before
-            running = recorder._running
-            assert running is not None
-            live = running.live[flow.id]
-            dropped: list[str] = []
-            live.capture = SimpleNamespace(drop=dropped.append)  # type: ignore[assignment]
-            answered(flow, 400, REFUSAL, content_type="application/json")
-            assert opt_in.revert_if_refused(running, live)
-            assert flow.request.raw_content == before
-            assert flow.request.headers["content-length"] == str(len(before))
-            assert flow.request.headers.get("accept-encoding") == accepted
-            # Both attempts have one row and one capture: the first attempt's is dropped.
-            assert (live.capture, dropped) == (None, ["not kept"])
-            # The second refusal is the client's own mistake.
-            assert not opt_in.revert_if_refused(running, live)
-
-    asyncio.run(play())
+async def test_a_refused_request_is_restored_to_the_byte(ledger: Path, accepted: str | None):
+    async with recording(ledger) as (recorder, _):
+        flow = flow_of(stream=True)
+        flow.request.headers.pop("accept-encoding", None)
+        if accepted is not None:
+            flow.request.headers["accept-encoding"] = accepted
+        before = flow.request.raw_content
+        assert before is not None
+        await opened(recorder, flow)
+        assert flow.request.headers["accept-encoding"] == "identity"
+        assert flow.request.raw_content != before
+        running = recorder._running
+        assert running is not None
+        live = running.live[flow.id]
+        dropped: list[str] = []
+        live.capture = SimpleNamespace(drop=dropped.append)  # type: ignore[assignment]
+        answered(flow, 400, REFUSAL, content_type="application/json")
+        assert opt_in.revert_if_refused(running, live)
+        assert flow.request.raw_content == before
+        assert flow.request.headers["content-length"] == str(len(before))
+        assert flow.request.headers.get("accept-encoding") == accepted
+        # Both attempts have one row and one capture: the first attempt's is dropped.
+        assert (live.capture, dropped) == (None, ["not kept"])
+        # The second refusal is the client's own mistake.
+        assert not opt_in.revert_if_refused(running, live)
 
 
 def learned(*settled_ones: Settled) -> tuple[list[str], int]:

@@ -220,24 +220,20 @@ def test_the_corpus(tmp_path: Path, seed: int, say_at_end: Say):
 
 
 @pytest.mark.parametrize("kept", range(len(SESSION.messages or ()) + 1))
-def test_a_session_cut_after_any_message(tmp_path: Path, kept: int):
+async def test_a_session_cut_after_any_message(tmp_path: Path, kept: int):
     ledger, captures = tmp_path / "ledger.sqlite3", tmp_path / "captures"
-
-    async def play_session() -> None:
-        async with recording(ledger, tee_capture=str(captures)) as (recorder, _):
-            flow = session_flow(SESSION)
-            flow.live = True
-            assert flow.websocket is not None
-            messages, flow.websocket.messages = flow.websocket.messages[:kept], []
-            recorder.request(flow)
-            recorder.responseheaders(flow)
-            await recorder.response(flow)
-            for message in messages:
-                flow.websocket.messages.append(message)
-                await recorder.websocket_message(flow)
-            recorder.websocket_end(flow)
-
-    asyncio.run(play_session())
+    async with recording(ledger, tee_capture=str(captures)) as (recorder, _):
+        flow = session_flow(SESSION)
+        flow.live = True
+        assert flow.websocket is not None
+        messages, flow.websocket.messages = flow.websocket.messages[:kept], []
+        recorder.request(flow)
+        recorder.responseheaders(flow)
+        await recorder.response(flow)
+        for message in messages:
+            flow.websocket.messages.append(message)
+            await recorder.websocket_message(flow)
+        recorder.websocket_end(flow)
     url = f"sqlite:///{ledger}"
     verified = CliRunner().invoke(app, ["verify", str(captures), "--ledger", url])
     assert verified.stdout == ""

@@ -74,15 +74,12 @@ def run(test):
     asyncio.run(within())
 
 
-def test_a_master_without_a_view_gets_none():
-    async def within():
-        with taddons.context() as context:
-            assert notes_if_viewed(context.master, asyncio.get_running_loop()) is None
-        with taddons.context(View()) as context:
-            assert notes_if_viewed(context.master, asyncio.get_running_loop()) is not None
-        assert "Tokentee" in {view.name for view in contentviews.registry.values()}
-
-    asyncio.run(within())
+async def test_a_master_without_a_view_gets_none():
+    with taddons.context() as context:
+        assert notes_if_viewed(context.master, asyncio.get_running_loop()) is None
+    with taddons.context(View()) as context:
+        assert notes_if_viewed(context.master, asyncio.get_running_loop()) is not None
+    assert "Tokentee" in {view.name for view in contentviews.registry.values()}
     contentviews.registry._by_name.pop("tokentee")
 
 

@@ -47,36 +47,30 @@ async def echo(port: int) -> bytes:
         return answered
 
 
-def test_nothing_is_accepted_before_it_is_opened():
-    async def play() -> None:
-        made = listening()
-        port = made.getsockname()[1]
-        counted: list[int] = []
-        acceptor = Acceptor(made, answer, yields=lambda: False, count=counted.append)
-        asked = asyncio.create_task(echo(port))
-        await asyncio.sleep(0)
-        assert counted == []
-        acceptor.open()
-        assert await asked == b"hello\n"
-        assert counted == [1]
-        acceptor.close()
-        assert acceptor.sockets == ()
-        with pytest.raises(OSError):
-            await echo(port)
-
-    asyncio.run(play())
+async def test_nothing_is_accepted_before_it_is_opened():
+    made = listening()
+    port = made.getsockname()[1]
+    counted: list[int] = []
+    acceptor = Acceptor(made, answer, yields=lambda: False, count=counted.append)
+    asked = asyncio.create_task(echo(port))
+    await asyncio.sleep(0)
+    assert counted == []
+    acceptor.open()
+    assert await asked == b"hello\n"
+    assert counted == [1]
+    acceptor.close()
+    assert acceptor.sockets == ()
+    with pytest.raises(OSError):
+        await echo(port)
 
 
-def test_a_worker_that_yields_takes_what_nobody_else_took():
-    async def play() -> None:
-        made = listening()
-        async with open_acceptor(made, yields=lambda: True):
-            assert await echo(made.getsockname()[1]) == b"hello\n"
-
-    asyncio.run(play())
+async def test_a_worker_that_yields_takes_what_nobody_else_took():
+    made = listening()
+    async with open_acceptor(made, yields=lambda: True):
+        assert await echo(made.getsockname()[1]) == b"hello\n"
 
 
-def test_a_process_without_descriptors_tries_again(monkeypatch: pytest.MonkeyPatch):
+async def test_a_process_without_descriptors_tries_again(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(given_sockets, "FULL_SECONDS", 0.001)
 
     class Full(socket.socket):
@@ -88,30 +82,24 @@ def test_a_process_without_descriptors_tries_again(monkeypatch: pytest.MonkeyPat
                 raise OSError(errno.EMFILE, "full")
             return super().accept()
 
-    async def play() -> None:
-        plain = listening()
-        made = Full(fileno=plain.detach())
-        async with open_acceptor(made):
-            assert await echo(made.getsockname()[1]) == b"hello\n"
-
-    asyncio.run(play())
+    plain = listening()
+    made = Full(fileno=plain.detach())
+    async with open_acceptor(made):
+        assert await echo(made.getsockname()[1]) == b"hello\n"
 
 
-def test_closed_while_it_waits():
-    async def play() -> None:
-        made = listening()
-        port = made.getsockname()[1]
-        async with open_acceptor(made, yields=lambda: True):
-            client = socket.create_connection(("127.0.0.1", port), 5)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-        client.close()
-        await asyncio.sleep(2 * given_sockets.YIELD_SECONDS)
-
-    asyncio.run(play())
+async def test_closed_while_it_waits():
+    made = listening()
+    port = made.getsockname()[1]
+    async with open_acceptor(made, yields=lambda: True):
+        client = socket.create_connection(("127.0.0.1", port), 5)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    client.close()
+    await asyncio.sleep(2 * given_sockets.YIELD_SECONDS)
 
 
-def test_mitmproxy_listens_on_what_is_given(monkeypatch: pytest.MonkeyPatch):
+async def test_mitmproxy_listens_on_what_is_given(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
         mode_servers.AsyncioServerInstance, "listen", mode_servers.AsyncioServerInstance.listen
     )
@@ -122,16 +110,13 @@ def test_mitmproxy_listens_on_what_is_given(monkeypatch: pytest.MonkeyPatch):
     class Instance:
         handle_stream = staticmethod(answer)
 
-    async def play() -> None:
-        listen = mode_servers.AsyncioServerInstance.listen
-        acceptors: list[Any] = await listen(Instance(), "h", 1)  # type: ignore[arg-type]
-        given.open()
-        assert await echo(acceptors[0].sockets[0].getsockname()[1]) == b"hello\n"
-        given.close()
-        with pytest.raises(OSError, match="no socket for it"):
-            await listen(Instance(), "h", 2)  # type: ignore[arg-type]
-
-    asyncio.run(play())
+    listen = mode_servers.AsyncioServerInstance.listen
+    acceptors: list[Any] = await listen(Instance(), "h", 1)  # type: ignore[arg-type]
+    given.open()
+    assert await echo(acceptors[0].sockets[0].getsockname()[1]) == b"hello\n"
+    given.close()
+    with pytest.raises(OSError, match="no socket for it"):
+        await listen(Instance(), "h", 2)  # type: ignore[arg-type]
     made.detach()
 
 

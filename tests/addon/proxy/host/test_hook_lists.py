@@ -107,7 +107,9 @@ class Hearing:
         self._heard.append(entry.msg)
 
 
-def test_who_comes_later_hears_what_is_triggered_without_waiting(monkeypatch: pytest.MonkeyPatch):
+async def test_who_comes_later_hears_what_is_triggered_without_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+):
     walked: list[str] = []
     walk = addonmanager.AddonManager.trigger
 
@@ -118,20 +120,16 @@ def test_who_comes_later_hears_what_is_triggered_without_waiting(monkeypatch: py
 
     monkeypatch.setattr(addonmanager.AddonManager, "trigger", counted)
     heard: list[str] = []
-
-    async def play() -> None:
-        master = Master(Options())
-        give_back = install(place(master.addons))
-        hearing = Hearing(heard)
-        for number, step in enumerate([lambda: None, lambda: master.addons.add(hearing)]):
-            step()
-            master.addons.trigger(log.AddLogHook(log.LogEntry(f"line {number}", "info")))
-        master.addons.remove(hearing)
-        master.addons.trigger(log.AddLogHook(log.LogEntry("line 2", "info")))
-        give_back()
-        await master.done()
-
-    asyncio.run(play())
+    master = Master(Options())
+    give_back = install(place(master.addons))
+    hearing = Hearing(heard)
+    for number, step in enumerate([lambda: None, lambda: master.addons.add(hearing)]):
+        step()
+        master.addons.trigger(log.AddLogHook(log.LogEntry(f"line {number}", "info")))
+    master.addons.remove(hearing)
+    master.addons.trigger(log.AddLogHook(log.LogEntry("line 2", "info")))
+    give_back()
+    await master.done()
     assert "line 1" in heard
     assert not {"line 0", "line 2"}.intersection(heard)
     assert [line for line in walked if line.startswith("line ")] == ["line 1"]
@@ -146,20 +144,17 @@ def test_an_exception_is_logged_as_by_mitmproxy(caplog: pytest.LogCaptureFixture
     assert said == [["Addon error: a bug"]] * 2
 
 
-def test_a_manager_is_taken_over_and_given_back():
-    async def play() -> None:
-        master = Master(Options())
-        manager = master.addons
-        give_back = install(place(manager))
-        assert type(manager) is HookLists
-        with pytest.raises(UnknownSourceError):
-            install(place(manager))  # a second one leaves it to the first
-        assert type(manager) is HookLists
-        give_back()
-        assert type(manager) is addonmanager.AddonManager
-        await master.done()
-
-    asyncio.run(play())
+async def test_a_manager_is_taken_over_and_given_back():
+    master = Master(Options())
+    manager = master.addons
+    give_back = install(place(manager))
+    assert type(manager) is HookLists
+    with pytest.raises(UnknownSourceError):
+        install(place(manager))  # a second one leaves it to the first
+    assert type(manager) is HookLists
+    give_back()
+    assert type(manager) is addonmanager.AddonManager
+    await master.done()
 
 
 def test_an_odd_attribute_is_logged_as_by_mitmproxy(caplog: pytest.LogCaptureFixture):

@@ -115,28 +115,24 @@ def test_cheap_bytes_are_soon_read_in_large_parts(seconds: list[float]):
 
 
 @pytest.mark.parametrize("size", [READ_BYTES_FIRST, PIECE_BYTES + 1, READ_BYTES_MAX])
-def test_two_cheap_full_reads_double_the_next_ones_up_to_what_asyncio_reads(
+async def test_two_cheap_full_reads_double_the_next_ones_up_to_what_asyncio_reads(
     seconds: list[float], size: int
 ):
     transport = SimpleNamespace(max_size=size)
-
-    async def scenario() -> None:
-        writer = SimpleNamespace(get_extra_info=lambda _name, default=None: default, close=list)
-        reader = SimpleNamespace(_transport=transport)
-        handler = handler_of(reader, writer, lambda _: None)
-        half = bytes(READ_BYTES_FIRST // 2)
-        await handler.server_event(events.DataReceived(handler.client, half))
+    writer = SimpleNamespace(get_extra_info=lambda _name, default=None: default, close=list)
+    reader = SimpleNamespace(_transport=transport)
+    handler = handler_of(reader, writer, lambda _: None)
+    half = bytes(READ_BYTES_FIRST // 2)
+    await handler.server_event(events.DataReceived(handler.client, half))
+    assert transport.max_size == size
+    full = bytes(min(size, PIECE_BYTES))
+    for data in (full, half, full, full):  # not two in a row before the last
         assert transport.max_size == size
-        full = bytes(min(size, PIECE_BYTES))
-        for data in (full, half, full, full):  # not two in a row before the last
-            assert transport.max_size == size
-            await handler.server_event(events.DataReceived(handler.client, data))
-
-    asyncio.run(scenario())
+        await handler.server_event(events.DataReceived(handler.client, data))
     assert transport.max_size == min(2 * size, READ_BYTES_MAX)
 
 
-def test_cheap_reads_between_long_ones_do_not_make_the_next_larger(seconds: list[float]):
+async def test_cheap_reads_between_long_ones_do_not_make_the_next_larger(seconds: list[float]):
     """As with TLS records, of which the last part alone brings mitmproxy any frames."""
     transport = SimpleNamespace(max_size=READ_BYTES_FIRST)
     turn = [0.0]
@@ -144,14 +140,11 @@ def test_cheap_reads_between_long_ones_do_not_make_the_next_larger(seconds: list
     def passed_on(_: int) -> None:
         seconds[0] += turn[0]
 
-    async def scenario() -> None:
-        writer = SimpleNamespace(get_extra_info=lambda _name, default=None: default, close=list)
-        handler = handler_of(SimpleNamespace(_transport=transport), writer, passed_on)
-        for turn[0] in (0.0, 2 * TURN_SECONDS_MAX, 0.0, 2 * TURN_SECONDS_MAX, 0.0):
-            data = bytes(transport.max_size)
-            await handler.server_event(events.DataReceived(handler.client, data))
-
-    asyncio.run(scenario())
+    writer = SimpleNamespace(get_extra_info=lambda _name, default=None: default, close=list)
+    handler = handler_of(SimpleNamespace(_transport=transport), writer, passed_on)
+    for turn[0] in (0.0, 2 * TURN_SECONDS_MAX, 0.0, 2 * TURN_SECONDS_MAX, 0.0):
+        data = bytes(transport.max_size)
+        await handler.server_event(events.DataReceived(handler.client, data))
     assert transport.max_size == READ_BYTES_FIRST // 4
 
 
@@ -191,7 +184,7 @@ def test_it_is_undone():
     assert (ConnectionHandler.handle_connection, ConnectionHandler.server_event) == methods
 
 
-def test_a_connection_of_another_kind_is_read_as_mitmproxy_reads_it(seconds: list[float]):
+async def test_a_connection_of_another_kind_is_read_as_mitmproxy_reads_it(seconds: list[float]):
     """The streams of mitmproxy's own UDP have no transport of asyncio's."""
     read: list[object] = []
 
@@ -199,12 +192,9 @@ def test_a_connection_of_another_kind_is_read_as_mitmproxy_reads_it(seconds: lis
         read.append(_bytes)
         raise asyncio.CancelledError
 
-    async def scenario() -> None:
-        writer = SimpleNamespace(get_extra_info=lambda _name, default=None: default, close=list)
-        handler = handler_of(SimpleNamespace(read=ends), writer, lambda _: None)
-        await handler.server_event(events.DataReceived(handler.client, bytes(READ_BYTES_MAX)))
-        with pytest.raises(asyncio.CancelledError):
-            await handler.handle_connection(handler.client)
-
-    asyncio.run(scenario())
+    writer = SimpleNamespace(get_extra_info=lambda _name, default=None: default, close=list)
+    handler = handler_of(SimpleNamespace(read=ends), writer, lambda _: None)
+    await handler.server_event(events.DataReceived(handler.client, bytes(READ_BYTES_MAX)))
+    with pytest.raises(asyncio.CancelledError):
+        await handler.handle_connection(handler.client)
     assert read == [65535]

@@ -116,7 +116,7 @@ def test_connections_are_on_the_board_while_it_accepts(attendant: Attendant, tmp
     assert board.is_least(1, 3)
 
 
-def test_a_retiring_worker_closes_silent_connections_and_stops_with_the_last(
+async def test_a_retiring_worker_closes_silent_connections_and_stops_with_the_last(
     attendant: Attendant, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(module, "IDLE_SECONDS_MAX", 0.05)
@@ -127,19 +127,15 @@ def test_a_retiring_worker_closes_silent_connections_and_stops_with_the_last(
     busy_flow = tflow.tflow()
     busy_flow.client_conn = busy.client
     attendant.requestheaders(busy_flow)
-
-    async def play() -> None:
-        with taddons.context(server):
-            retiring = asyncio.create_task(attendant._retire())
-            async with asyncio.timeout(10):
-                while not silent.cancelled:
-                    await asyncio.sleep(0.01)
-                del server.connections["silent"]
-                attendant.response(busy_flow)
-                while not busy.cancelled:
-                    await asyncio.sleep(0.01)
-                server.connections.clear()
-                await retiring
-            assert ctx.master.should_exit.is_set()
-
-    asyncio.run(play())
+    with taddons.context(server):
+        retiring = asyncio.create_task(attendant._retire())
+        async with asyncio.timeout(10):
+            while not silent.cancelled:
+                await asyncio.sleep(0.01)
+            del server.connections["silent"]
+            attendant.response(busy_flow)
+            while not busy.cancelled:
+                await asyncio.sleep(0.01)
+            server.connections.clear()
+            await retiring
+        assert ctx.master.should_exit.is_set()
