@@ -4,7 +4,8 @@ import gzip
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from zlib import crc32
 
 from tests.proxy.upstream import Answer, Raw
@@ -26,17 +27,18 @@ MB = 1_000_000
 DONE = b"data: [DONE]\n\n"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Attack:
     """A request, and the answer to it."""
 
     name: str
+    answer: Callable[[], Callable[[bool], Answer | Raw]] | None = None
+    """`answer()(asked)`; None: a short JSON document."""
+    _: KW_ONLY
     target: str | bytes = CHAT
     body: bytes | Callable[[], bytes] = STREAMING
     headers: tuple[tuple[str, str], ...] = ()
     raw_headers: bytes = b""
-    answer: Callable[[], Callable[[bool], Answer | Raw]] | None = None
-    """`answer()(asked)`; None: a short JSON document."""
     is_compared: bool = True
     """Not for a bomb that we decode, so that its client gets a beginning of what it stands for."""
     is_quick: bool = False
@@ -45,6 +47,11 @@ class Attack:
     """What its row must say, though the rest of it is hostile."""
     play: Callable[[tuple[str, int], str], bytes] | None = None
     """What a client does with the proxy's address instead of sending one request."""
+
+
+plain = partial(Attack, body=PLAIN)
+messages = partial(Attack, target=MESSAGES)
+edited = partial(Attack, target=EDITED)
 
 
 def whole(body: bytes, content_type: str = SSE, encoding: str = "") -> Callable[[bool], Answer]:

@@ -16,14 +16,12 @@ from tests.proxy.attack import (
     CHAT,
     CONVERSE,
     DONE,
-    EDITED,
     EVENTSTREAM,
     FORM,
     GEMINI,
     GZIP,
     JSON,
     MB,
-    MESSAGES,
     OLLAMA,
     PLAIN,
     SSE,
@@ -34,12 +32,15 @@ from tests.proxy.attack import (
     chunk,
     deflated_zeros,
     document,
+    edited,
     either,
     gzipped,
     in_bits,
     message,
+    messages,
     multipart,
     nested,
+    plain,
     whole,
     zstd_bomb,
 )
@@ -59,134 +60,108 @@ def big_start() -> bytes:
 
 ATTACKS = (
     # Request line, query, headers
-    Attack(name="path of 32 KB of models", target="/models/" + "a/models/" * 3_500 + "x:generate"),
-    Attack(name="path of 32 KB of deployments", target="/deployments/a" * 2_200 + CHAT),
-    Attack(
-        name="path with a byte that is no UTF-8", target=b"/\xff" + CHAT.encode(), is_quick=True
-    ),
-    Attack(name="path with escaped controls", target="/%00%1b%0a%ed%a0%80" * 500 + CHAT),
-    Attack(name="query of 16 KB of keys", target=CHAT + "?" + "key" * 5_000 + "=1"),
-    Attack(name="query of 8 000 parameters", target=CHAT + "?" + "a=&" * 8_000),
-    Attack(name="1 000 headers", headers=tuple((f"x-h{n}", "v" * 20) for n in range(1_000))),
-    Attack(name="1 000 tags", headers=(("x-tokentee-tag", "a=b"),) * 1_000),
-    Attack(name="a tag of 60 KB", headers=(("x-tokentee-tag", "a=b," * 15_000),)),
-    Attack(name="user agent with a surrogate", raw_headers=b"user-agent: a\xed\xa0\x80b\r\n"),
-    Attack(name="authorization of 60 KB", headers=(("authorization", "Bearer " + "k" * 60_000),)),
+    Attack("path of 32 KB of models", target="/models/" + "a/models/" * 3_500 + "x:generate"),
+    Attack("path of 32 KB of deployments", target="/deployments/a" * 2_200 + CHAT),
+    Attack("path with a byte that is no UTF-8", target=b"/\xff" + CHAT.encode(), is_quick=True),
+    Attack("path with escaped controls", target="/%00%1b%0a%ed%a0%80" * 500 + CHAT),
+    Attack("query of 16 KB of keys", target=CHAT + "?" + "key" * 5_000 + "=1"),
+    Attack("query of 8 000 parameters", target=CHAT + "?" + "a=&" * 8_000),
+    Attack("1 000 headers", headers=tuple((f"x-h{n}", "v" * 20) for n in range(1_000))),
+    Attack("1 000 tags", headers=(("x-tokentee-tag", "a=b"),) * 1_000),
+    Attack("a tag of 60 KB", headers=(("x-tokentee-tag", "a=b," * 15_000),)),
+    Attack("user agent with a surrogate", raw_headers=b"user-agent: a\xed\xa0\x80b\r\n"),
+    Attack("authorization of 60 KB", headers=(("authorization", "Bearer " + "k" * 60_000),)),
     # Forms and JSON bodies
     Attack(
-        name="form of 52 KB of header lines",
+        "form of 52 KB of header lines",
         target="/v1/audio/transcriptions",
         headers=FORM,
         body=lambda: multipart(b'name="model"', b"\r\nx" * 17_000),
         is_quick=True,
     ),
     Attack(
-        name="form of 4 000 fields",
+        "form of 4 000 fields",
         target="/v1/audio/transcriptions",
         headers=FORM,
         body=lambda: multipart(b"", b'name="model"\r\n\r\n' * 4_000),
     ),
     Attack(
-        name="body of 100 000 brackets",
-        body=lambda: b'{"model":"m","stream":true,"x":' + nested(50_000),
+        "body of 100 000 brackets", body=lambda: b'{"model":"m","stream":true,"x":' + nested(50_000)
     ),
     Attack(
-        name="body of 3 MB of empty arrays",
+        "body of 3 MB of empty arrays",
         body=lambda: b'{"model":"m","stream":true,"x":[' + b"[]," * MB + b"[]]}",
     ),
-    Attack(name="body with a number of 1 MB", body=lambda: b'{"model":"m","x":' + b"1" * MB + b"}"),
+    Attack("body with a number of 1 MB", body=lambda: b'{"model":"m","x":' + b"1" * MB + b"}"),
     Attack(
-        name="body with 20 000 stream_options",
+        "body with 20 000 stream_options",
         body=lambda: b'{"stream":true,' + b'"stream_options":{},' * 20_000 + b'"model":"m"}',
     ),
     Attack(
-        name="body gzipped from 200 MB",
+        "body gzipped from 200 MB",
         body=lambda: gzipped(b'{"model":"m","x":"' + bytes(200 * MB) + b'"}'),
         headers=GZIP,
         is_quick=True,
     ),
     Attack(
-        name="body gzipped twice from 500 MB",
+        "body gzipped twice from 500 MB",
         body=lambda: gzipped(bytes(500 * MB), 2),
         headers=(("content-encoding", "gzip, gzip"),),
     ),
     Attack(
-        name="body in brotli from 100 MB",
+        "body in brotli from 100 MB",
         body=lambda: brotli.compress(bytes(100 * MB), quality=5),
         headers=(("content-encoding", "br"),),
     ),
     Attack(
-        name="body in zstd from 200 MB",
+        "body in zstd from 200 MB",
         body=lambda: zstd_bomb(3_000),
         headers=(("content-encoding", "zstd"),),
     ),
     # Encoded answers
-    Attack(
-        name="gzip of 2 MB of {}",
-        body=PLAIN,
-        answer=lambda: whole(gzipped(b"{}\n" * 700_000), JSON, "gzip"),
-        is_quick=True,
+    plain(
+        "gzip of 2 MB of {}", lambda: whole(gzipped(b"{}\n" * 700_000), JSON, "gzip"), is_quick=True
+    ),
+    messages(
+        "gzip of 16 MB of data:{}", lambda: whole(gzipped(b"data:{}\n\n" * 1_700_000), SSE, "gzip")
     ),
     Attack(
-        name="gzip of 16 MB of data:{}",
-        target=MESSAGES,
-        answer=lambda: whole(gzipped(b"data:{}\n\n" * 1_700_000), SSE, "gzip"),
-    ),
-    Attack(
-        name="gzip of 100 MB of zeros, event-stream",
+        "gzip of 100 MB of zeros, event-stream",
+        lambda: whole(gzipped(bytes(100 * MB)), EVENTSTREAM, "gzip"),
         target=CONVERSE,
-        answer=lambda: whole(gzipped(bytes(100 * MB)), EVENTSTREAM, "gzip"),
     ),
-    Attack(
-        name="60 000 empty gzip members",
-        target=MESSAGES,
-        answer=lambda: whole(gzip.compress(b"") * 60_000, SSE, "gzip"),
+    messages("60 000 empty gzip members", lambda: whole(gzip.compress(b"") * 60_000, SSE, "gzip")),
+    messages(
+        "gzip in gzip of 500 MB", lambda: whole(gzipped(bytes(500 * MB), 2), SSE, "gzip, gzip")
     ),
-    Attack(
-        name="gzip in gzip of 500 MB",
-        target=MESSAGES,
-        answer=lambda: whole(gzipped(bytes(500 * MB), 2), SSE, "gzip, gzip"),
+    messages(
+        "gzip in gzip of empty members",
+        lambda: whole(gzipped(gzip.compress(b"") * 100_000), SSE, "gzip, gzip"),
     ),
-    Attack(
-        name="gzip in gzip of empty members",
-        target=MESSAGES,
-        answer=lambda: whole(gzipped(gzip.compress(b"") * 100_000), SSE, "gzip, gzip"),
+    Attack("deflate of 100 MB", lambda: whole(deflated_zeros(100 * MB), JSON, "deflate")),
+    messages(
+        "brotli of 100 MB of frames",
+        lambda: whole(brotli.compress(b"data:{}\n\n" * 11 * MB, quality=5), SSE, "br"),
     ),
-    Attack(
-        name="deflate of 100 MB", answer=lambda: whole(deflated_zeros(100 * MB), JSON, "deflate")
-    ),
-    Attack(
-        name="brotli of 100 MB of frames",
-        target=MESSAGES,
-        answer=lambda: whole(brotli.compress(b"data:{}\n\n" * 11 * MB, quality=5), SSE, "br"),
-    ),
-    Attack(
-        name="zstd of 1 GB",
-        target=MESSAGES,
-        answer=lambda: whole(zstd_bomb(16_000), SSE, "zstd"),
-        is_quick=True,
-    ),
-    Attack(
-        name="gzip of 20 MB of events with errors",
-        target=MESSAGES,
-        answer=lambda: whole(gzipped(b'data:{"error":1}\n\n' * 1_100_000), SSE, "gzip"),
+    messages("zstd of 1 GB", lambda: whole(zstd_bomb(16_000), SSE, "zstd"), is_quick=True),
+    messages(
+        "gzip of 20 MB of events with errors",
+        lambda: whole(gzipped(b'data:{"error":1}\n\n' * 1_100_000), SSE, "gzip"),
     ),
     # Server-sent events
-    Attack(name="400 000 comments", answer=lambda: whole(b":aaaaa\n\n" * 400_000)),
-    Attack(name="1 000 000 blank lines", answer=lambda: whole(b"\n" * MB)),
-    Attack(name="300 000 empty frames", answer=lambda: whole(b"data:{}\n\n" * 300_000)),
+    Attack("400 000 comments", lambda: whole(b":aaaaa\n\n" * 400_000)),
+    Attack("1 000 000 blank lines", lambda: whole(b"\n" * MB)),
+    Attack("300 000 empty frames", lambda: whole(b"data:{}\n\n" * 300_000)),
+    Attack("100 000 frames with errors", lambda: whole(b'data:{"error":1}\n\n' * 100_000)),
     Attack(
-        name="100 000 frames with errors", answer=lambda: whole(b'data:{"error":1}\n\n' * 100_000)
-    ),
-    Attack(
-        name="8 MB of one event, then 4 000 bytes",
-        answer=lambda: in_bits(big_start(), b"a" * 4_000),
+        "8 MB of one event, then 4 000 bytes",
+        lambda: in_bits(big_start(), b"a" * 4_000),
         is_quick=True,
     ),
-    Attack(name="4 MB of CR and LF", answer=lambda: whole(b"\r\n\r\r\n\n" * 700_000)),
+    Attack("4 MB of CR and LF", lambda: whole(b"\r\n\r\r\n\n" * 700_000)),
     Attack(
-        name="frames with 5 000 differing numbers",
-        answer=lambda: whole(
+        "frames with 5 000 differing numbers",
+        lambda: whole(
             chunk(WORD)
             + b"".join(
                 chunk(WORD, b',"x":[' + b",".join(b'%d,"a"' % (n + k) for n in range(5_000)) + b"]")
@@ -196,166 +171,138 @@ ATTACKS = (
     ),
     # Lines, arrays, binary messages
     Attack(
-        name="NDJSON: 8 MB of one line, then 4 000 bytes",
+        "NDJSON: 8 MB of one line, then 4 000 bytes",
+        lambda: in_bits(b'{"a":"' + b"a" * 8 * MB, b"a" * 4_000, "application/x-ndjson"),
         target=OLLAMA,
-        answer=lambda: in_bits(b'{"a":"' + b"a" * 8 * MB, b"a" * 4_000, "application/x-ndjson"),
     ),
     Attack(
-        name="NDJSON: 500 000 lines of {}",
+        "NDJSON: 500 000 lines of {}",
+        lambda: whole(b"{}\n" * 500_000, "application/x-ndjson"),
         target=OLLAMA,
-        answer=lambda: whole(b"{}\n" * 500_000, "application/x-ndjson"),
     ),
     Attack(
-        name="array of 1 000 000 empty objects",
+        "array of 1 000 000 empty objects",
+        lambda: whole(b"[" + b"{}," * MB + b"{}]", JSON),
         target=GEMINI,
-        answer=lambda: whole(b"[" + b"{}," * MB + b"{}]", JSON),
     ),
     Attack(
-        name="array: 8 MB of one element, then 4 000 bytes",
+        "array: 8 MB of one element, then 4 000 bytes",
+        lambda: in_bits(b'[{"a":"' + b'\\"' * 4 * MB, b"a" * 4_000, JSON),
         target=GEMINI,
-        answer=lambda: in_bits(b'[{"a":"' + b'\\"' * 4 * MB, b"a" * 4_000, JSON),
     ),
     Attack(
-        name="event-stream of 4 MB of zeros",
-        target=CONVERSE,
-        answer=lambda: whole(bytes(4 * MB), EVENTSTREAM),
+        "event-stream of 4 MB of zeros", lambda: whole(bytes(4 * MB), EVENTSTREAM), target=CONVERSE
     ),
     Attack(
-        name="event-stream of 4 MB that nearly begins",
+        "event-stream of 4 MB that nearly begins",
+        lambda: whole(b"\x00\x00\x00\x20\x00\x00\x00\x04" * 500_000, EVENTSTREAM),
         target=CONVERSE,
-        answer=lambda: whole(b"\x00\x00\x00\x20\x00\x00\x00\x04" * 500_000, EVENTSTREAM),
     ),
     Attack(
-        name="event-stream message of 20 MB",
+        "event-stream message of 20 MB",
+        lambda: whole(message(bytes(20 * MB)) + message(b'{"usage":{}}', b"metadata"), EVENTSTREAM),
         target=CONVERSE,
-        answer=lambda: whole(
-            message(bytes(20 * MB)) + message(b'{"usage":{}}', b"metadata"), EVENTSTREAM
-        ),
     ),
     Attack(
-        name="event-stream message of 500 000 headers",
+        "event-stream message of 500 000 headers",
+        lambda: whole(message(b"{}", b"x" * 60_000) * 10, EVENTSTREAM),
         target=CONVERSE,
-        answer=lambda: whole(message(b"{}", b"x" * 60_000) * 10, EVENTSTREAM),
     ),
     # Documents
-    Attack(
-        name="document of 8 MB of empty arrays",
-        body=PLAIN,
-        answer=lambda: whole(b'{"x":[' + b"[]," * 2_700_000 + b"[]]}", JSON),
+    plain(
+        "document of 8 MB of empty arrays",
+        lambda: whole(b'{"x":[' + b"[]," * 2_700_000 + b"[]]}", JSON),
         is_quick=True,
     ),
+    plain("document of 60 000 nested arrays", lambda: whole(nested(60_000), JSON)),
     Attack(
-        name="document of 60 000 nested arrays",
-        body=PLAIN,
-        answer=lambda: whole(nested(60_000), JSON),
-    ),
-    Attack(
-        name="document of 20 MB of numbers",
-        target="/v1/embeddings",
-        body=PLAIN,
-        answer=lambda: whole(
+        "document of 20 MB of numbers",
+        lambda: whole(
             b'{"data":[{"embedding":['
             + b"0.123456789," * 1_700_000
             + b'0]}],"model":"m","usage":{"prompt_tokens":5,"total_tokens":5}}',
             JSON,
         ),
-    ),
-    Attack(
-        name="document of 100 000 keys",
+        target="/v1/embeddings",
         body=PLAIN,
-        answer=lambda: whole(
+    ),
+    plain(
+        "document of 100 000 keys",
+        lambda: whole(
             document(USAGE, b"," + b",".join(b'"k%d":{}' % n for n in range(100_000))), JSON
         ),
     ),
-    Attack(
-        name="40 000 unknown keys in a usage object",
-        body=PLAIN,
-        answer=lambda: whole(
+    plain(
+        "40 000 unknown keys in a usage object",
+        lambda: whole(
             document(b"{" + b",".join(b'"k%d":-1' % n for n in range(40_000)) + b"}"), JSON
         ),
     ),
-    Attack(
-        name="usage object of 3 MB",
-        body=PLAIN,
-        answer=lambda: whole(document(b'{"prompt_tokens":1,"x":"' + b"a" * 3 * MB + b'"}'), JSON),
+    plain(
+        "usage object of 3 MB",
+        lambda: whole(document(b'{"prompt_tokens":1,"x":"' + b"a" * 3 * MB + b'"}'), JSON),
     ),
     # Numbers, years, text
-    Attack(
-        name="cost of 1e200000",
-        body=PLAIN,
+    plain(
+        "cost of 1e200000",
+        lambda: whole(document(b'{"prompt_tokens":9,"cost":1e200000}'), JSON),
         is_quick=True,
-        answer=lambda: whole(document(b'{"prompt_tokens":9,"cost":1e200000}'), JSON),
     ),
-    Attack(
-        name="cost of '1e999980'",
-        body=PLAIN,
-        answer=lambda: whole(document(b'{"prompt_tokens":9,"cost":"1e999980"}'), JSON),
+    plain(
+        "cost of '1e999980'",
+        lambda: whole(document(b'{"prompt_tokens":9,"cost":"1e999980"}'), JSON),
     ),
-    Attack(
-        name="count of 4 000 digits",
-        body=PLAIN,
-        answer=lambda: whole(document(b'{"prompt_tokens":' + b"9" * 4_000 + b"}"), JSON),
+    plain(
+        "count of 4 000 digits",
+        lambda: whole(document(b'{"prompt_tokens":' + b"9" * 4_000 + b"}"), JSON),
     ),
-    Attack(
-        name="created in the year 10^300",
-        body=PLAIN,
-        answer=lambda: whole(document(USAGE, b',"created":1e300'), JSON),
+    plain("created in the year 10^300", lambda: whole(document(USAGE, b',"created":1e300'), JSON)),
+    plain(
+        "created before the year 1",
+        lambda: whole(document(USAGE, b',"created":-99999999999999'), JSON),
     ),
-    Attack(
-        name="created before the year 1",
-        body=PLAIN,
-        answer=lambda: whole(document(USAGE, b',"created":-99999999999999'), JSON),
-    ),
-    Attack(
-        name="id and model of surrogates and NUL",
-        body=PLAIN,
-        is_quick=True,
-        answer=lambda: whole(
+    plain(
+        "id and model of surrogates and NUL",
+        lambda: whole(
             b'{"id":"\\ud800\\u0000\\u001b[2J","model":"\\udfff\\u202e","choices":[],"usage":'
             + USAGE
             + b"}",
             JSON,
         ),
-    ),
-    # Edited streams
-    Attack(
-        name="edited: 3 000 usage keys in one event",
-        target=EDITED,
-        answer=lambda: either(chunk(STOP, b"," + DUPLICATES) + DONE, chunk(STOP) + DONE),
         is_quick=True,
     ),
-    Attack(
-        name="edited: 1 500 usage keys deeper down",
-        target=EDITED,
-        answer=lambda: either(
+    # Edited streams
+    edited(
+        "edited: 3 000 usage keys in one event",
+        lambda: either(chunk(STOP, b"," + DUPLICATES) + DONE, chunk(STOP) + DONE),
+        is_quick=True,
+    ),
+    edited(
+        "edited: 1 500 usage keys deeper down",
+        lambda: either(
             chunk(STOP, b"," + NESTED_USAGE + b',"usage":null') + DONE,
             chunk(STOP, b"," + NESTED_USAGE) + DONE,
         ),
     ),
-    Attack(
-        name="edited: 8 MB of one event, then 4 000 bytes",
-        target=EDITED,
-        answer=lambda: in_bits(big_start(), b"a" * 4_000),
+    edited(
+        "edited: 8 MB of one event, then 4 000 bytes", lambda: in_bits(big_start(), b"a" * 4_000)
     ),
-    Attack(
-        name="edited: 100 000 events",
-        target=EDITED,
-        answer=lambda: either(
+    edited(
+        "edited: 100 000 events",
+        lambda: either(
             chunk(WORD, b',"usage" : null') * 20_000 + DONE, chunk(WORD) * 20_000 + DONE
         ),
     ),
-    Attack(
-        name="edited: an event of 4 MB",
-        target=EDITED,
-        answer=lambda: either(
+    edited(
+        "edited: an event of 4 MB",
+        lambda: either(
             chunk(b'["' + b"A" * 4 * MB + b'"]', b',"usage":null') + DONE,
             chunk(b'["' + b"A" * 4 * MB + b'"]') + DONE,
         ),
     ),
-    Attack(
-        name="edited: compressed though identity was asked for",
-        target=EDITED,
-        answer=lambda: either(
+    edited(
+        "edited: compressed though identity was asked for",
+        lambda: either(
             chunk(WORD, b',"usage":null') * 200 + chunk(b"[]", b',"usage":' + USAGE) + DONE,
             chunk(WORD) * 200 + DONE,
             gzip.compress,
@@ -363,18 +310,14 @@ ATTACKS = (
         ),
         is_quick=True,
     ),
-    Attack(
-        name="edited: a bomb though identity was asked for",
-        target=EDITED,
-        answer=lambda: whole(zstd_bomb(16_000), SSE, "zstd"),
+    edited(
+        "edited: a bomb though identity was asked for",
+        lambda: whole(zstd_bomb(16_000), SSE, "zstd"),
         is_compared=False,
     ),
-    Attack(
-        name="edited: keys with escapes",
-        target=EDITED,
-        answer=lambda: either(
-            chunk(WORD, b',"\\u0075sage":null') * 500 + DONE, chunk(WORD) * 500 + DONE
-        ),
+    edited(
+        "edited: keys with escapes",
+        lambda: either(chunk(WORD, b',"\\u0075sage":null') * 500 + DONE, chunk(WORD) * 500 + DONE),
     ),
     *BODY_ATTACKS,
     *HTTP1_ATTACKS,

@@ -10,7 +10,6 @@ import zstandard
 
 from tests.proxy.attack import (
     DONE,
-    EDITED,
     GZIP,
     JSON,
     MB,
@@ -18,6 +17,7 @@ from tests.proxy.attack import (
     WORD,
     Attack,
     chunk,
+    edited,
     either,
 )
 from tests.proxy.http1_attacks import bytes_of_upstream, head_of, received, with_extension
@@ -63,34 +63,32 @@ def left(address: tuple[str, int], name: str) -> bytes:
 
 
 ATTACKS = (
-    Attack(name="a body of 64 MB", body=lambda: prompt("a" * 64 * MB)),
+    Attack("a body of 64 MB", body=lambda: prompt("a" * 64 * MB)),
     Attack(
-        name="a body of 16 MB that is quoted in its refusal",
+        "a body of 16 MB that is quoted in its refusal",
+        lambda: lambda _asked: refusal(2_000),
         body=lambda: prompt(words(16 * MB)),
-        answer=lambda: lambda _asked: refusal(2_000),
     ),
     Attack(
-        name="a gzip body of 16 MB that is quoted in its refusal",
+        "a gzip body of 16 MB that is quoted in its refusal",
+        lambda: lambda _asked: refusal(2_000),
         body=lambda: gzip.compress(prompt(words(16 * MB)), 6),
         headers=GZIP,
-        answer=lambda: lambda _asked: refusal(2_000),
     ),
     Attack(
-        name="a zstd body of 16 MB whose client leaves",
-        answer=lambda: bytes_of_upstream(with_extension(chunk(WORD), b"a")),
+        "a zstd body of 16 MB whose client leaves",
+        lambda: bytes_of_upstream(with_extension(chunk(WORD), b"a")),
         play=left,
     ),
-    Attack(
-        name="edited: a body of 64 MB",
-        target=EDITED,
+    edited(
+        "edited: a body of 64 MB",
+        lambda: either(chunk(STOP, b',"usage":null') + DONE, chunk(STOP) + DONE),
         body=lambda: prompt("a" * 64 * MB, stream=True),
-        answer=lambda: either(chunk(STOP, b',"usage":null') + DONE, chunk(STOP) + DONE),
     ),
-    Attack(
-        name="edited: a gzip body of 60 KB that decodes to 5 MB",
-        target=EDITED,
+    edited(
+        "edited: a gzip body of 60 KB that decodes to 5 MB",
+        lambda: either(chunk(STOP, b',"usage":null') + DONE, chunk(STOP) + DONE),
         body=lambda: gzip.compress(repeated(5 * MB), 9),
         headers=GZIP,
-        answer=lambda: either(chunk(STOP, b',"usage":null') + DONE, chunk(STOP) + DONE),
     ),
 )

@@ -16,6 +16,7 @@ from tests.proxy.attack import (
     STREAMING,
     Attack,
     document,
+    edited,
     whole,
 )
 from tests.proxy.attack import chunk as event
@@ -124,39 +125,24 @@ def hostile_error() -> Answer:
 
 ATTACKS = (
     Attack(
-        name="form of 126 KB of one field's name",
+        "form of 126 KB of one field's name",
         target="/v1/audio/transcriptions",
         headers=FORM,
         body=b"--b\r\n" + b'name="model"\r\n' * 9_000,
         is_quick=True,
     ),
+    edited("edited: a refusal that does not end", lambda: endless_refusal, is_quick=True),
+    edited(
+        "edited: a stream in chunks of 2 bytes",
+        lambda: bytes_of_upstream(in_two_byte_chunks(event(b'["' + b"a" * MB + b'"]'))),
+    ),
+    Attack("equal exchanges that end in reverse", Equal, play=equal_exchanges, is_quick=True),
     Attack(
-        name="edited: a refusal that does not end",
-        target=EDITED,
-        answer=lambda: endless_refusal,
-        is_quick=True,
+        "300 invented paths that refuse the question", lambda: refused_if_asked, play=invented_paths
     ),
     Attack(
-        name="edited: a stream in chunks of 2 bytes",
-        target=EDITED,
-        answer=lambda: bytes_of_upstream(in_two_byte_chunks(event(b'["' + b"a" * MB + b'"]'))),
-    ),
-    Attack(
-        name="equal exchanges that end in reverse",
-        answer=Equal,
-        play=equal_exchanges,
-        is_quick=True,
-    ),
-    Attack(
-        name="300 invented paths that refuse the question",
-        answer=lambda: refused_if_asked,
-        play=invented_paths,
-    ),
-    Attack(
-        name="a usage object of 30 000 further keys",
-        target=CHAT,
-        body=PLAIN,
-        answer=lambda: whole(
+        "a usage object of 30 000 further keys",
+        lambda: whole(
             document(
                 b'{"prompt_tokens":9,"completion_tokens":3,'
                 + b",".join(b'"k%d":%d' % (n, n) for n in range(30_000))
@@ -164,12 +150,10 @@ ATTACKS = (
             ),
             JSON,
         ),
+        target=CHAT,
+        body=PLAIN,
         input_tokens=9,
         is_quick=True,
     ),
-    Attack(
-        name="a hostile error text",
-        body=hostile_prompt,
-        answer=lambda: lambda _asked: hostile_error(),
-    ),
+    Attack("a hostile error text", lambda: lambda _asked: hostile_error(), body=hostile_prompt),
 )

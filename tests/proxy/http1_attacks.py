@@ -14,11 +14,12 @@ from tests.proxy.attack import (
     GZIP,
     JSON,
     MB,
-    MESSAGES,
     PLAIN,
     SSE,
     Attack,
     document,
+    messages,
+    plain,
     whole,
 )
 from tests.proxy.upstream import Answer, Raw, Request
@@ -200,116 +201,89 @@ ONE_CHUNK = b"%x\r\n%s\r\n0\r\n\r\n" % (len(PLAIN), PLAIN)
 
 ODD_FRAMING = (
     # Informational answers, and upgrades that are none
-    Attack(
-        name="2 000 answers of 103",
-        body=PLAIN,
-        answer=lambda: answered(SIZE, before=HINT * 2_000),
-    ),
-    Attack(
-        name="20 answers of 102 with 50 KB of headers",
-        body=PLAIN,
-        answer=lambda: answered(
+    plain("2 000 answers of 103", lambda: answered(SIZE, before=HINT * 2_000)),
+    plain(
+        "20 answers of 102 with 50 KB of headers",
+        lambda: answered(
             SIZE, before=(b"HTTP/1.1 102 Go on\r\nx-h: " + b"v" * 50_000 + b"\r\n\r\n") * 20
         ),
     ),
-    Attack(
-        name="103 within a body",
-        body=PLAIN,
-        answer=lambda: answered(SIZE, body=ANSWER[:20] + HINT + ANSWER[20:]),
-    ),
-    Attack(
-        name="101 without a question",
-        body=PLAIN,
-        answer=lambda: raw_answer(
+    plain("103 within a body", lambda: answered(SIZE, body=ANSWER[:20] + HINT + ANSWER[20:])),
+    plain(
+        "101 without a question",
+        lambda: raw_answer(
             b"HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n" + ANSWER
         ),
     ),
-    Attack(
-        name="an upgrade that upstream ignores",
-        body=PLAIN,
-        answer=lambda: answered(SIZE),
+    plain(
+        "an upgrade that upstream ignores",
+        lambda: answered(SIZE),
         play=sent_raw(lambda: PLAIN, LENGTH, b"connection: upgrade", b"upgrade: websocket, h2c"),
     ),
     # Lengths that contradict each other
-    Attack(
-        name="a length and chunks up",
-        play=sent_raw(lambda: ONE_CHUNK, LENGTH, CHUNKED),
-    ),
-    Attack(name="two lengths up", play=sent_raw(lambda: PLAIN, LENGTH, b"content-length: 3")),
-    Attack(name="one length twice up", play=sent_raw(lambda: PLAIN, LENGTH, LENGTH)),
-    Attack(
-        name="a length and chunks down",
-        answer=lambda: answered(SIZE, CHUNKED, body=ONE_CHUNK),
-    ),
-    Attack(name="two lengths down", answer=lambda: answered(SIZE, b"content-length: 3")),
-    Attack(name="a negative length down", answer=lambda: answered(b"content-length: -1")),
+    Attack("a length and chunks up", play=sent_raw(lambda: ONE_CHUNK, LENGTH, CHUNKED)),
+    Attack("two lengths up", play=sent_raw(lambda: PLAIN, LENGTH, b"content-length: 3")),
+    Attack("one length twice up", play=sent_raw(lambda: PLAIN, LENGTH, LENGTH)),
+    Attack("a length and chunks down", lambda: answered(SIZE, CHUNKED, body=ONE_CHUNK)),
+    Attack("two lengths down", lambda: answered(SIZE, b"content-length: 3")),
+    Attack("a negative length down", lambda: answered(b"content-length: -1")),
     # Lines and names
     Attack(
-        name="a folded header up",
-        play=sent_raw(lambda: PLAIN, LENGTH, b"x-tokentee-tag: a=b\r\n c=d"),
+        "a folded header up", play=sent_raw(lambda: PLAIN, LENGTH, b"x-tokentee-tag: a=b\r\n c=d")
     ),
     Attack(
-        name="a name that is no token up",
-        play=sent_raw(lambda: PLAIN, LENGTH, b"x-tokentee tag: a=b"),
+        "a name that is no token up", play=sent_raw(lambda: PLAIN, LENGTH, b"x-tokentee tag: a=b")
     ),
-    Attack(name="lines that end in a line feed alone up", play=line_feeds),
+    Attack("lines that end in a line feed alone up", play=line_feeds),
     Attack(
-        name="lines that end in a line feed alone down",
-        answer=lambda: raw_answer((OK + SIZE).replace(b"\r", b"") + b"\n\n" + ANSWER),
+        "lines that end in a line feed alone down",
+        lambda: raw_answer((OK + SIZE).replace(b"\r", b"") + b"\n\n" + ANSWER),
     ),
-    Attack(name="a folded header down", answer=lambda: answered(SIZE, b"x-request-id: a\r\n b")),
+    Attack("a folded header down", lambda: answered(SIZE, b"x-request-id: a\r\n b")),
     Attack(
-        name="an absolute target with a password",
-        target="http://user:sk-secret@x" + CHAT,
-        body=PLAIN,
+        "an absolute target with a password", target="http://user:sk-secret@x" + CHAT, body=PLAIN
     ),
     # Requests that do not end as they say
     Attack(
-        name="a question for 100 that nobody answers",
+        "a question for 100 that nobody answers",
         play=sent_raw(lambda: PLAIN, LENGTH, b"expect: 100-continue"),
     ),
-    Attack(name="a body that is another request", play=again_after_an_aborted_body),
+    Attack("a body that is another request", play=again_after_an_aborted_body),
 )
 TWICE = b'{"prompt_tokens":1,"completion_tokens":1},"usage":{"prompt_tokens":9}'
 
 ATTACKS = (
-    Attack(
-        name="20 000 chunks with an extension each",
-        target=MESSAGES,
-        answer=lambda: bytes_of_upstream(
+    messages(
+        "20 000 chunks with an extension each",
+        lambda: bytes_of_upstream(
             b"".join(with_extension(EVENT[n % 37 : n % 37 + 1], b"a=b") for n in range(20_000))
             + b"0\r\n\r\n"
         ),
     ),
-    Attack(
-        name="a chunk extension of 60 KB",
-        target=MESSAGES,
-        answer=lambda: bytes_of_upstream(with_extension(EVENT, b"a" * 60_000) + b"0\r\n\r\n"),
+    messages(
+        "a chunk extension of 60 KB",
+        lambda: bytes_of_upstream(with_extension(EVENT, b"a" * 60_000) + b"0\r\n\r\n"),
+    ),
+    messages(
+        "a chunk extension of 4 MB",
+        lambda: bytes_of_upstream(with_extension(EVENT, b"a" * 4 * MB) + b"0\r\n\r\n"),
     ),
     Attack(
-        name="a chunk extension of 4 MB",
-        target=MESSAGES,
-        answer=lambda: bytes_of_upstream(with_extension(EVENT, b"a" * 4 * MB) + b"0\r\n\r\n"),
-    ),
-    Attack(
-        name="trailers of an answer",
-        answer=lambda: bytes_of_upstream(with_extension(EVENT, b"") + b"0\r\nx-a: b\r\n\r\n"),
+        "trailers of an answer",
+        lambda: bytes_of_upstream(with_extension(EVENT, b"") + b"0\r\nx-a: b\r\n\r\n"),
         play=sent_raw(lambda: PLAIN, b"content-length: %d" % len(PLAIN)),
         is_quick=True,
     ),
     Attack(
-        name="10 000 trailers of an answer",
-        answer=lambda: bytes_of_upstream(
+        "10 000 trailers of an answer",
+        lambda: bytes_of_upstream(
             with_extension(EVENT, b"") + b"0\r\n" + b"x-a: b\r\n" * 10_000 + b"\r\n"
         ),
         play=sent_raw(lambda: PLAIN, b"content-length: %d" % len(PLAIN)),
     ),
+    Attack("20 000 chunks of a request with extensions", play=sent_raw(chunked_in_bytes, CHUNKED)),
     Attack(
-        name="20 000 chunks of a request with extensions",
-        play=sent_raw(chunked_in_bytes, CHUNKED),
-    ),
-    Attack(
-        name="trailers of a request",
+        "trailers of a request",
         play=sent_raw(
             lambda: with_extension(PLAIN, b"a") + b"0\r\nx-usage: b\r\n\r\n",
             CHUNKED,
@@ -317,60 +291,46 @@ ATTACKS = (
         ),
     ),
     Attack(
-        name="a chunk size of 40 digits",
+        "a chunk size of 40 digits",
         play=sent_raw(lambda: b"f" * 40 + b"\r\n", CHUNKED),
         is_compared=False,
     ),
-    Attack(name="a query of 1 MB", target=CHAT + "?" + "key=" * 250_000),
-    Attack(name="a query of 1 MB of parameters", target=CHAT + "?" + "&".join(["a=b"] * 250_000)),
-    Attack(name="a header of 1 MB", headers=(("user-agent", "a/" * 500_000),)),
+    Attack("a query of 1 MB", target=CHAT + "?" + "key=" * 250_000),
+    Attack("a query of 1 MB of parameters", target=CHAT + "?" + "&".join(["a=b"] * 250_000)),
+    Attack("a header of 1 MB", headers=(("user-agent", "a/" * 500_000),)),
     # Upstream never sees it, and refuses it where it does.
+    Attack("a tag of 1 MB", headers=(("x-tokentee-tag", "a=b," * 250_000),), is_compared=False),
+    Attack("a cookie of 1 MB", headers=(("cookie", "a=b; " * 200_000),)),
+    Attack("20 000 headers", headers=(("x-h", "v"),) * 20_000),
+    plain("an answer of 5 000 headers", lambda: lambda _asked: whole_with_headers()),
+    Attack("300 requests on one connection", play=many_requests),
+    Attack("200 requests at once on one connection", play=pipelined),
+    Attack("200 bodies that come byte by byte", play=slow_bodies, is_quick=True),
+    Attack("200 heads that come line by line", play=slow_heads),
+    Attack("a gzip body that breaks", body=odd_gzip, headers=GZIP),
     Attack(
-        name="a tag of 1 MB",
-        headers=(("x-tokentee-tag", "a=b," * 250_000),),
-        is_compared=False,
-    ),
-    Attack(name="a cookie of 1 MB", headers=(("cookie", "a=b; " * 200_000),)),
-    Attack(name="20 000 headers", headers=(("x-h", "v"),) * 20_000),
-    Attack(
-        name="an answer of 5 000 headers",
-        body=PLAIN,
-        answer=lambda: lambda _asked: whole_with_headers(),
-    ),
-    Attack(name="300 requests on one connection", play=many_requests),
-    Attack(name="200 requests at once on one connection", play=pipelined),
-    Attack(name="200 bodies that come byte by byte", play=slow_bodies, is_quick=True),
-    Attack(name="200 heads that come line by line", play=slow_heads),
-    Attack(name="a gzip body that breaks", body=odd_gzip, headers=GZIP),
-    Attack(
-        name="a gzip body of 100 000 members",
-        body=lambda: gzip.compress(b"") * 100_000,
-        headers=GZIP,
+        "a gzip body of 100 000 members", body=lambda: gzip.compress(b"") * 100_000, headers=GZIP
     ),
     Attack(
-        name="a form of 50 000 parts",
+        "a form of 50 000 parts",
         target="/v1/audio/transcriptions",
         headers=FORM,
         body=lambda: parts(50_000),
     ),
     Attack(
-        name="a body nested 100 000 objects deep",
+        "a body nested 100 000 objects deep",
         body=lambda: b'{"model":"m","messages":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001,
     ),
     Attack(
-        name="a body of 100 000 models",
+        "a body of 100 000 models",
         body=lambda: b"{" + b'"model":"m",' * 100_000 + b'"messages":[]}',
     ),
     Attack(
-        name="a body of 100 000 messages",
+        "a body of 100 000 messages",
         body=lambda: (
             b'{"model":"m","messages":[' + b'{"role":"user","content":"a"},' * 100_000 + b"{}]}"
         ),
     ),
-    Attack(
-        name="usage twice",
-        body=PLAIN,
-        answer=lambda: whole(document(TWICE), JSON),
-    ),
+    plain("usage twice", lambda: whole(document(TWICE), JSON)),
     *ODD_FRAMING,
 )

@@ -8,7 +8,8 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import cast
 
 import h2.config
@@ -320,17 +321,20 @@ def window_of_bytes(peer: Peer, attack: str) -> bytes:
     return peer.bodies.get(stream, b"")[:2_000]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Http2Attack:
     """What the client does, and how the upstream answers each request."""
 
     name: str
     client: Client = one_request
+    _: KW_ONLY
     server: Server = answer
     is_compared: bool = True
     """Not where the moment at which a connection breaks decides how much arrives."""
     is_quick: bool = False
 
+
+streams = partial(Http2Attack, client=one_stream)
 
 MANY = tuple((f"x-h{number}", "v" * 20) for number in range(1_000))
 ONE_MB = data(b"data: {}\n\n" * 1_600)
@@ -338,90 +342,55 @@ ENDS = data(ends=True)
 
 ATTACKS = (
     # A client's
-    Http2Attack(name="1 000 headers up", client=with_headers(*MANY)),
-    Http2Attack(name="a header of 60 KB up", client=with_headers(("x-h", "v" * 60_000))),
-    Http2Attack(name="3 000 cookies", client=with_headers(*[("cookie", "a=b")] * 3_000)),
-    Http2Attack(name="1 000 tags", client=with_headers(*[("x-tokentee-tag", "a=b")] * 1_000)),
-    Http2Attack(name="5 000 empty CONTINUATION", client=continuations(b"", 5_000)),
+    Http2Attack("1 000 headers up", with_headers(*MANY)),
+    Http2Attack("a header of 60 KB up", with_headers(("x-h", "v" * 60_000))),
+    Http2Attack("3 000 cookies", with_headers(*[("cookie", "a=b")] * 3_000)),
+    Http2Attack("1 000 tags", with_headers(*[("x-tokentee-tag", "a=b")] * 1_000)),
+    Http2Attack("5 000 empty CONTINUATION", continuations(b"", 5_000)),
     Http2Attack(
-        name="CONTINUATION of 4 MB",
-        client=continuations(b"\x00\x01a\x01b" * 200, 4_000),
-        is_compared=False,
+        "CONTINUATION of 4 MB", continuations(b"\x00\x01a\x01b" * 200, 4_000), is_compared=False
     ),
-    Http2Attack(name="a table entry named 8 000 times", client=bomb, is_quick=True),
-    Http2Attack(name="1 000 requests that are reset", client=rapid_reset(1_000), is_compared=False),
+    Http2Attack("a table entry named 8 000 times", bomb, is_quick=True),
+    Http2Attack("1 000 requests that are reset", rapid_reset(1_000), is_compared=False),
     # Not quick: whether one read holds all of them is up to the network, and decides a turn's length.
-    Http2Attack(name="90 requests that are reset", client=rapid_reset(90, ANSWER_SECONDS_MAX)),
-    Http2Attack(name="20 000 PING up", client=flooding(ping, 10_000), is_compared=False),
-    Http2Attack(name="10 000 SETTINGS up", client=flooding(settings, 5_000), is_compared=False),
-    Http2Attack(name="20 000 WINDOW_UPDATE up", client=flooding(window, 10_000)),
-    Http2Attack(name="a body of 10 000 DATA of one byte", client=in_bytes(10_000)),
-    Http2Attack(name="20 000 empty DATA up", client=in_bytes(10, empty=20_000)),
-    Http2Attack(name="trailers up", client=with_trailers, is_quick=True),
+    Http2Attack("90 requests that are reset", rapid_reset(90, ANSWER_SECONDS_MAX)),
+    Http2Attack("20 000 PING up", flooding(ping, 10_000), is_compared=False),
+    Http2Attack("10 000 SETTINGS up", flooding(settings, 5_000), is_compared=False),
+    Http2Attack("20 000 WINDOW_UPDATE up", flooding(window, 10_000)),
+    Http2Attack("a body of 10 000 DATA of one byte", in_bytes(10_000)),
+    Http2Attack("20 000 empty DATA up", in_bytes(10, empty=20_000)),
+    Http2Attack("trailers up", with_trailers, is_quick=True),
     Http2Attack(
-        name="20 answers and no window",
-        client=closed_window,
+        "20 answers and no window",
+        closed_window,
         server=streaming(ONE_MB, times=4, end=ENDS),
         is_compared=False,
     ),
     Http2Attack(
-        name="a window that opens by single bytes",
-        client=window_of_bytes,
-        server=streaming(ONE_MB, end=ENDS),
+        "a window that opens by single bytes", window_of_bytes, server=streaming(ONE_MB, end=ENDS)
     ),
     # An upstream's
-    Http2Attack(name="1 000 headers down", server=with_answer_headers(*MANY)),
-    Http2Attack(
-        name="20 000 DATA of one byte down",
-        client=one_stream,
+    Http2Attack("1 000 headers down", server=with_answer_headers(*MANY)),
+    streams(
+        "20 000 DATA of one byte down",
         server=streaming(
             *(data(SSE_EVENT[n : n + 1]) for n in range(len(SSE_EVENT))), times=600, end=ENDS
         ),
     ),
-    Http2Attack(
-        name="20 000 empty DATA down",
-        client=one_stream,
-        server=streaming(data(), times=20_000, end=ENDS),
+    streams("20 000 empty DATA down", server=streaming(data(), times=20_000, end=ENDS)),
+    streams(
+        "2 000 DATA padded by 255", server=streaming(data(b"\n", pad=255), times=2_000, end=ENDS)
     ),
-    Http2Attack(
-        name="2 000 DATA padded by 255",
-        client=one_stream,
-        server=streaming(data(b"\n", pad=255), times=2_000, end=ENDS),
+    streams("trailers down", server=streaming(data(SSE_EVENT), end=trailers), is_quick=True),
+    streams("RST_STREAM down", server=streaming(data(SSE_EVENT), end=reset)),
+    streams("GOAWAY down", server=streaming(data(SSE_EVENT), end=go_away)),
+    streams("10 000 PING down", server=streaming(ping, times=10_000, end=ENDS), is_compared=False),
+    streams(
+        "5 000 SETTINGS down", server=streaming(settings, times=5_000, end=ENDS), is_compared=False
     ),
-    Http2Attack(
-        name="trailers down",
-        client=one_stream,
-        server=streaming(data(SSE_EVENT), end=trailers),
-        is_quick=True,
-    ),
-    Http2Attack(
-        name="RST_STREAM down", client=one_stream, server=streaming(data(SSE_EVENT), end=reset)
-    ),
-    Http2Attack(
-        name="GOAWAY down",
-        client=one_stream,
-        server=streaming(data(SSE_EVENT), end=go_away),
-    ),
-    Http2Attack(
-        name="10 000 PING down",
-        client=one_stream,
-        server=streaming(ping, times=10_000, end=ENDS),
-        is_compared=False,
-    ),
-    Http2Attack(
-        name="5 000 SETTINGS down",
-        client=one_stream,
-        server=streaming(settings, times=5_000, end=ENDS),
-        is_compared=False,
-    ),
-    Http2Attack(
-        name="1 000 trailers down",
-        client=one_stream,
-        server=streaming(data(b"\n"), end=trailers),
-    ),
-    Http2Attack(
-        name="2 000 informational answers in a stream",
-        client=one_stream,
+    streams("1 000 trailers down", server=streaming(data(b"\n"), end=trailers)),
+    streams(
+        "2 000 informational answers in a stream",
         server=streaming(informational, times=2_000, end=ENDS),
         is_compared=False,
     ),

@@ -11,8 +11,8 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache, partial
 
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
@@ -24,17 +24,22 @@ CREATE = b'{"type":"response.create","model":"m","input":"hi"}'
 CONTINUATION, TEXT, BINARY, PING, PONG = 0, 1, 2, 9, 10
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class WebSocketAttack:
     """What the client does once the handshake is over, and what the upstream does meanwhile."""
 
     name: str
     client: Callable[[Connection], None]
     server: Callable[[Connection], None] = lambda _: None
+    _: KW_ONLY
     is_compressed: bool = False
     is_compared: bool = True
     """Not where the moment at which a connection breaks decides how much arrives."""
     is_quick: bool = False
+
+
+up = WebSocketAttack
+down = partial(WebSocketAttack, client=lambda _: None)
 
 
 def frame(opcode: int, payload: bytes, *, ends: bool = True, masked: bool = True) -> bytes:
@@ -109,108 +114,63 @@ def pinged_fragments() -> bytes:
 
 
 ATTACKS = (
-    WebSocketAttack(
-        name="200 small messages up", client=messages(lambda: b"x", 200), is_quick=True
-    ),
-    WebSocketAttack(name="10 000 small messages up", client=messages(lambda: b"x", 10_000)),
-    WebSocketAttack(
-        name="10 000 small messages down",
-        client=lambda _: None,
-        server=messages(lambda: '{"type":"x"}', 10_000),
-    ),
-    WebSocketAttack(
-        name="10 000 deltas of no response",
-        client=lambda _: None,
+    up("200 small messages up", messages(lambda: b"x", 200), is_quick=True),
+    up("10 000 small messages up", messages(lambda: b"x", 10_000)),
+    down("10 000 small messages down", server=messages(lambda: '{"type":"x"}', 10_000)),
+    down(
+        "10 000 deltas of no response",
         server=messages(lambda: '{"type":"response.output_text.delta","delta":"a"}', 10_000),
     ),
-    WebSocketAttack(
-        name="10 000 requests without an answer", client=messages(lambda: CREATE, 10_000)
-    ),
-    WebSocketAttack(
-        name="100 responses in one session",
-        client=messages(lambda: CREATE, 5),
-        server=answers(100),
-        is_quick=True,
-    ),
-    WebSocketAttack(
-        name="1 000 responses in one session",
-        client=messages(lambda: CREATE, 5),
-        server=answers(1_000),
-    ),
-    WebSocketAttack(
-        name="30 000 fragments without an end", client=raw(fragments), is_compared=False
-    ),
-    WebSocketAttack(
-        name="a ping between 5 000 fragments", client=raw(pinged_fragments), is_compared=False
-    ),
-    WebSocketAttack(
-        name="20 000 pings", client=raw(lambda: frame(PING, b"p" * 125) * 20_000), is_compared=False
-    ),
-    WebSocketAttack(
-        name="20 000 pings down",
-        client=lambda _: None,
+    up("10 000 requests without an answer", messages(lambda: CREATE, 10_000)),
+    up("100 responses in one session", messages(lambda: CREATE, 5), answers(100), is_quick=True),
+    up("1 000 responses in one session", messages(lambda: CREATE, 5), answers(1_000)),
+    up("30 000 fragments without an end", raw(fragments), is_compared=False),
+    up("a ping between 5 000 fragments", raw(pinged_fragments), is_compared=False),
+    up("20 000 pings", raw(lambda: frame(PING, b"p" * 125) * 20_000), is_compared=False),
+    down(
+        "20 000 pings down",
         server=raw(lambda: frame(PING, b"p" * 125, masked=False) * 20_000),
         is_compared=False,
     ),
-    WebSocketAttack(
-        name="20 000 pongs nobody asked for",
-        client=raw(lambda: frame(PONG, b"") * 20_000),
+    up("20 000 pongs nobody asked for", raw(lambda: frame(PONG, b"") * 20_000), is_compared=False),
+    up(
+        "frames without a mask",
+        raw(lambda: frame(TEXT, CREATE, masked=False) * 100),
         is_compared=False,
     ),
-    WebSocketAttack(
-        name="frames without a mask",
-        client=raw(lambda: frame(TEXT, CREATE, masked=False) * 100),
-        is_compared=False,
+    up("half closed", half_close, answers(1), is_compared=False),
+    up("a message of 15 MB up", messages(lambda: b"x" * 15 * MB, 1)),
+    up(
+        "a request of 15 MB of text",
+        messages(lambda: b'{"type":"response.create","input":"' + b"a" * 15 * MB + b'"}', 1),
     ),
-    WebSocketAttack(name="half closed", client=half_close, server=answers(1), is_compared=False),
-    WebSocketAttack(name="a message of 15 MB up", client=messages(lambda: b"x" * 15 * MB, 1)),
-    WebSocketAttack(
-        name="a request of 15 MB of text",
-        client=messages(lambda: b'{"type":"response.create","input":"' + b"a" * 15 * MB + b'"}', 1),
-    ),
-    WebSocketAttack(
-        name="a request of 3 MB of empty arrays",
-        client=messages(lambda: b'{"type":"response.create","input":[' + b"[]," * MB + b"[]]}", 1),
+    up(
+        "a request of 3 MB of empty arrays",
+        messages(lambda: b'{"type":"response.create","input":[' + b"[]," * MB + b"[]]}", 1),
         is_quick=True,
     ),
-    WebSocketAttack(
-        name="a response of 12 MB of empty arrays",
-        client=lambda _: None,
+    down(
+        "a response of 12 MB of empty arrays",
         server=messages(lambda: completed(b"[" + b"[]," * 4 * MB + b"[]]"), 1),
     ),
-    WebSocketAttack(
-        name="a response of 100 000 keys",
-        client=lambda _: None,
+    down(
+        "a response of 100 000 keys",
         server=messages(
             lambda: completed(b"{" + b",".join(b'"k%d":-1' % n for n in range(100_000)) + b"}"), 1
         ),
     ),
-    WebSocketAttack(
-        name="a response of 100 000 nested arrays",
-        client=lambda _: None,
+    down(
+        "a response of 100 000 nested arrays",
         server=messages(lambda: completed(b"[" * 100_000 + b"]" * 100_000), 1),
     ),
-    WebSocketAttack(
-        name="a response with a number of 1 MB",
-        client=lambda _: None,
-        server=messages(lambda: completed(b"9" * MB), 3),
-    ),
-    WebSocketAttack(
-        name="a message of 30 MB, compressed",
-        client=messages(lambda: b"0" * 30 * MB, 1),
-        is_compressed=True,
-    ),
-    WebSocketAttack(
-        name="100 messages of 1 MB that compress well, down",
-        client=lambda _: None,
+    down("a response with a number of 1 MB", server=messages(lambda: completed(b"9" * MB), 3)),
+    up("a message of 30 MB, compressed", messages(lambda: b"0" * 30 * MB, 1), is_compressed=True),
+    down(
+        "100 messages of 1 MB that compress well, down",
         server=messages(lambda: completed(b'"' + b"0" * MB + b'"'), 100),
         is_compressed=True,
     ),
-    WebSocketAttack(
-        name="random bytes",
-        client=raw(lambda: os.urandom(100_000)),
-        is_compared=False,
-    ),
+    up("random bytes", raw(lambda: os.urandom(100_000)), is_compared=False),
 )
 BY_NAME = {attack.name: attack for attack in ATTACKS}
 
