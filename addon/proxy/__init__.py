@@ -7,7 +7,6 @@
     answers     puts the tap into an answer's stream
     stream_events  answers the patches on mitmproxy's streams
     opt_in      asks upstreams for usage
-    websockets  messages of WebSocket flows
     capturing   what passes, for captures
     commits     waits for the writer
     lifecycle   start, reload, removal, stop: the states of a recording

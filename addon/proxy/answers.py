@@ -166,14 +166,6 @@ def _by_chunk(listener: Callable[[bytes], None]) -> Callable[[bytes], None]:
     return listen
 
 
-def _opener(running: Running, live: Live) -> Callable[[], object] | None:
-    """Opens the row of an exchange that its answer confirms. A fetched result is settled at once
-    or not at all, because it may be booked already."""
-    if live.exchange.route.is_fetch:
-        return None
-    return lambda: running.ledger.open(live.exchange.opened)
-
-
 def _tap(running: Running, live: Live, response: Response, *, may_edit: bool) -> Tap:
     live.capture = capturing.begin(running, live)
     listener: Callable[[bytes], None] | None = (
@@ -181,10 +173,9 @@ def _tap(running: Running, live: Live, response: Response, *, may_edit: bool) ->
     )
     if running.notes is not None:
         listener = running.notes.listener(live.flow, listener)
-    return live.exchange.answer(
-        response,
-        edits=may_edit,
-        clock=time.time,
-        capture=listener,
-        on_confirmed=_opener(running, live),
+    exchange = live.exchange
+    # A fetched result is settled at once or not at all, because it may be booked already.
+    opens = None if exchange.route.is_fetch else lambda: running.ledger.open(exchange.opened)
+    return exchange.answer(
+        response, edits=may_edit, clock=time.time, capture=listener, on_confirmed=opens
     )

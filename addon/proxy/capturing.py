@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from mitmproxy import http, websocket
@@ -44,10 +43,17 @@ def finish(running: Running, live: Live, settled: Settled, end: End, cause: str 
     exchange, reading = settled
     # A request that failed before any response headers has no tap, and no capture yet.
     capture = capture or files.begin(request_bytes=len(live.flow.request.raw_content or b""))
-    ending = _Ending(
-        how=end, cause=cause, at=exchange.settled_at or exchange.opened_at, original=live.original
+    at = exchange.settled_at or exchange.opened_at
+    place = _write(
+        files,
+        live.flow,
+        live.exchange,
+        capture,
+        end=end,
+        cause=cause,
+        at=at,
+        original=live.original,
     )
-    place = _write(files, live.flow, live.exchange, capture, ending)
     if place is None:
         return settled
     return Settled(replace(exchange, capture=place), reading)
@@ -63,16 +69,8 @@ def discard(live: Live) -> None:
 def finish_session(running: Running, session: Session, end: End, at: datetime) -> None:
     """Queue the capture of a WebSocket that has ended. Its responses are in the ledger already."""
     if running.captures is not None and session.capture is not None:
-        ending = _Ending(how=end, cause=None, at=at)
-        _write(running.captures, session.flow, session.metered.handshake, session.capture, ending)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ending:
-    how: End
-    cause: str | None
-    at: datetime
-    original: OriginalRequest | None = None
+        exchange = session.metered.handshake
+        _write(running.captures, session.flow, exchange, session.capture, end=end, at=at)
 
 
 def _write(
@@ -80,7 +78,11 @@ def _write(
     flow: http.HTTPFlow,
     exchange: MeteredExchange,
     capture: Capture,
-    ending: _Ending,
+    *,
+    end: End,
+    at: datetime,
+    cause: str | None = None,
+    original: OriginalRequest | None = None,
 ) -> str | None:
     """Where the capture goes; None if it was dropped, which is noted for the row."""
     if capture.overflow is not None:
@@ -89,13 +91,13 @@ def _write(
     if files.failure is not None:
         exchange.troubles.add(files.failure)
     status, headers = capture.head or (None, ())
-    sent, original = flow.request.raw_content or b"", ending.original
+    sent = flow.request.raw_content or b""
     captured = CapturedExchange(
         id=exchange.opened.id,
         started_at=exchange.opened.opened_at,
-        ended_at=ending.at,
-        end=ending.how,
-        cause=ending.cause,
+        ended_at=at,
+        end=end,
+        cause=cause,
         usage_injected=exchange.opened.usage_injected,
         method=flow.request.method,
         url=flow.request.url,

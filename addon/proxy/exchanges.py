@@ -1,4 +1,5 @@
-"""Edge. Begins the exchange of a flow, and settles it with its row in the ledger.
+"""Edge. Begins the exchange of a flow, and settles it with its row in the ledger; the same for the
+responses of a WebSocket.
 
 A step that fails leaves the flow as it is and notes the reason on the row (`Troubles.attempt`).
 """
@@ -7,22 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import UTC, datetime
 
-from mitmproxy import http
+from mitmproxy import http, websocket
 
 from addon.metering.exchange import MeteredExchange, Readable
 from addon.metering.opening import open_exchange
 from addon.metering.requests.messages import End, Request
+from addon.metering.session import MeteredSession
 from addon.metering.settlement import Settled
 from addon.metering.troubles import Troubles
-from addon.proxy import capturing, flows, opt_in, websockets
+from addon.proxy import capturing, flows, opt_in
 from addon.proxy.display import exchange_log
 from addon.proxy.options import Log
 from addon.proxy.running import Live, Phase, Running, Session
 from addon.recordings.metered import without_upstream_bytes
-from ledger.model.exchange import Source
+from ledger.model.exchange import Exchange, Source
 from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.writer import Ledger
 
 logger = logging.getLogger(__name__)
 
@@ -103,10 +107,31 @@ def settle(running: Running, live: Live, end: End, cause: str | None) -> Receipt
 
 def end_session(running: Running, session: Session, how: End, at: datetime) -> None:
     """Settle the open responses of a WebSocket that has ended, and write its capture."""
-    metered = session.metered
-    attempt = metered.handshake.troubles.attempt
-    attempt(websockets.end_session, running.ledger, metered, how, at)
+    attempt = session.metered.handshake.troubles.attempt
+    attempt(lambda: _write(running.ledger, session.metered.end(how, at=at)))
     attempt(capturing.finish_session, running, session, how, at)
+
+
+def read_message(
+    ledger: Ledger, session: MeteredSession, message: websocket.WebSocketMessage, short: bytes
+) -> list[Receipt]:
+    """Read one message of either side of a WebSocket, which was made `short`; the receipts of the
+    responses that it ends."""
+    at = datetime.fromtimestamp(message.timestamp, UTC)
+    exchanges = session.message(
+        message.content, from_client=message.from_client, at=at, short=short
+    )
+    return _write(ledger, exchanges)
+
+
+def _write(ledger: Ledger, exchanges: Iterable[Exchange | Settled]) -> list[Receipt]:
+    receipts = []
+    for each in exchanges:
+        if isinstance(each, Settled):
+            receipts.append(ledger.settle(each.exchange, each.reading))
+        else:
+            ledger.open(each)
+    return receipts
 
 
 def _open(

@@ -38,8 +38,8 @@ from addon.proxy.options import Settings
 from addon.proxy.running import Running
 from addon.proxy.traffic import Traffic
 from addon.recordings.capture_files import CaptureFiles
+from addon.telemetry.health import Seat
 from addon.telemetry.json_log import write_json
-from addon.telemetry.seat import Seat
 from ledger import recording
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from mitmproxy.addonmanager import Loader
@@ -100,26 +100,6 @@ class Settings:
         )
 
 
-class Values(Protocol):
-    """The part of mitmproxy's option manager that `parse` needs."""
-
-    ledger_url: str | None
-    ledger_commit: str | None
-    tee_inject: str | None
-    tee_hosts: str | None
-    tee_capture: str | None
-    tee_tags: str | None
-    tee_client_tags: str | None
-    tee_segments: str | None
-    tee_log: str | None
-    tee_log_format: str | None
-    tee_prices: str | None
-    tee_metrics: str | None
-    tee_otlp: str | None
-    tee_fast: str | None
-    tee_wrap: str | None
-
-
 HELP = {
     "ledger_url": "Where the ledger is: sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME. "
     "Default: TOKENTEE_LEDGER, else a SQLite file in the user's data directory.",
@@ -161,8 +141,11 @@ def add(loader: Loader) -> None:
         loader.add_option(name, str | None, None, text)  # type: ignore[arg-type]
 
 
-def parse(values: Values) -> Settings:
-    """The settings of these options. Raises ValueError naming the option and the value."""
+def parse(values: Any) -> Settings:
+    """The settings of these options. Raises ValueError naming the option and the value.
+
+    `values`: mitmproxy's option manager, with an attribute of text or None for each of `HELP`.
+    """
     return Settings(
         ledger_url=_ledger_url(values.ledger_url or default_url()),
         commit_before_end=_one_of(

@@ -8,7 +8,7 @@
 
 Nothing here may hurt the traffic: each step that can fail runs inside `Troubles.attempt`, which
 leaves the exchange as it is, notes the reason on its row and logs one line. The steps themselves
-are in `exchanges`, `answers` and `websockets`.
+are in `exchanges` and `answers`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from addon.proxy.running import Running
 from addon.proxy.stream_events import StreamEvents
 from addon.proxy.traffic import Traffic
 from addon.proxy.turns import in_turns
-from addon.telemetry.seat import Seat
+from addon.telemetry.health import Seat
 from ledger.model.errors import LedgerError
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from mitmproxy import http, websocket
 from addon.metering.requests.messages import End
 from addon.metering.session import MeteredSession
 from addon.metering.websocket import short_message_in_steps
-from addon.proxy import answers, capturing, exchanges, flows, websockets
+from addon.proxy import answers, capturing, exchanges, flows
 from addon.proxy.commits import wait_for_commit
 from addon.proxy.running import Live, Phase, Running, Session
 from addon.proxy.turns import in_turns
@@ -128,14 +128,16 @@ class Traffic:
         troubles = metered.handshake.troubles
         steps = short_message_in_steps(message.content)
         short = await in_turns(steps, troubles) or b""
-        receipts = (
-            troubles.attempt(websockets.read_message, running.ledger, metered, message, short) or []
-        )
+        read = exchanges.read_message
+        receipts = troubles.attempt(read, running.ledger, metered, message, short) or []
         if not metered.handshake.is_recorded:
             if session.capture is not None:
                 at = datetime.fromtimestamp(message.timestamp, UTC)
                 troubles.attempt(capturing.add_message, session.capture, message, at)
-            websockets.drop_read_messages(session.flow)
+            if session.flow.websocket is not None:
+                # mitmproxy keeps every message until the connection ends (#6620), which is hours of
+                # audio. Addons behind this one still find the last.
+                del session.flow.websocket.messages[:-1]
         if running.settings.commit_before_end:
             for receipt in receipts:
                 await wait_for_commit(receipt)

@@ -136,19 +136,13 @@ def install(watcher: Watcher) -> Callable[[], None]:
             yield from stream.handle_event(ResponseData(stream.stream_id, body))
         return stops
 
-    # mypy takes a function assigned to a class for one that still wants its `self`.
-    HttpStream.check_body_size = watched_size  # type: ignore[method-assign, assignment]
-    HttpStream.handle_protocol_error = watched_error  # type: ignore[method-assign, assignment]
-    HttpStream.send_response = watched_response  # type: ignore[method-assign, assignment]
-    HttpStream.start_response_stream = watched_start  # type: ignore[method-assign, assignment]
-
-    def uninstall() -> None:
-        HttpStream.check_body_size = check_body_size  # type: ignore[method-assign]
-        HttpStream.handle_protocol_error = handle_protocol_error  # type: ignore[method-assign]
-        HttpStream.send_response = send_response  # type: ignore[method-assign]
-        HttpStream.start_response_stream = start_response_stream  # type: ignore[method-assign]
-
-    return uninstall
+    return sources.replace_methods(
+        HttpStream,
+        check_body_size=watched_size,
+        handle_protocol_error=watched_error,
+        send_response=watched_response,
+        start_response_stream=watched_start,
+    )
 
 
 class _HeldEnd:

@@ -34,7 +34,7 @@ from mitmproxy.tools import cmdline, main
 from addon.proxy.host.hook_lists import HookLists
 from addon.proxy.recorder import Recorder
 from addon.run.workspace import NO_WORKSPACE, Workspace
-from addon.telemetry.seat import Seat
+from addon.telemetry.health import Seat
 from ledger.settings.small_files import FILE_BYTES_MAX, first_bytes
 
 REQUEST_BODY_BYTES_MAX = 64 * 2**20

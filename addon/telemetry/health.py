@@ -3,6 +3,7 @@ merged."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 SPOOL_AGE_SECONDS_MAX = 3600.0
 """An exchange that waits longer for the shared database makes the process not ready: nothing is
@@ -40,6 +41,15 @@ class Health:
     """Workers that do not run or do not answer, each with the reason."""
     worker_restarts: int | None = None
     """How often a worker was restarted after it had ended unexpectedly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Where a worker counts its metrics (`shared_metrics.py`): a number that one living process
+    has at a time, and the files of that number."""
+
+    folder: Path
+    number: int
 
 
 def merged(

@@ -79,13 +79,14 @@ class Metrics:
 
     def observe(self, one: Observed) -> None:
         """Count one exchange."""
-        provider = _bounded(one.provider, self._providers, PROVIDERS_MAX)
+        exchange, usage, amounts = one.exchange, one.reading.usage, one.amounts
+        provider = _bounded(exchange.provider, self._providers, PROVIDERS_MAX)
         model = _bounded(one.model, self._models, MODELS_MAX)
-        self._requests.labels(provider, model, one.outcome).inc()
+        self._requests.labels(provider, model, str(exchange.outcome)).inc()
         self._duration.labels(provider).observe(one.seconds)
         if one.seconds_to_first_token is not None:
             self._first_token.labels(provider).observe(one.seconds_to_first_token)
-        if one.is_degraded:
+        if exchange.degraded is not None:
             self._degraded.labels(provider).inc()
         if one.is_without_usage:
             self._without_usage.labels(provider, model).inc()
@@ -93,22 +94,22 @@ class Metrics:
             self._estimated.labels(provider, model).inc()
         elif one.has_usage:
             for kind, count in (
-                ("input", one.input_tokens),
-                ("cache_read", one.cache_read_tokens),
-                ("cache_write", one.cache_write_tokens),
-                ("output", one.output_tokens),
-                ("reasoning", one.reasoning_tokens),
+                ("input", usage.input_tokens),
+                ("cache_read", usage.cache_read_tokens),
+                ("cache_write", usage.cache_write_tokens),
+                ("output", usage.output_tokens),
+                ("reasoning", usage.reasoning_tokens),
             ):
                 if count is not None:
                     self._tokens.labels(provider, model, kind).inc(count)
-            if one.cost_picousd is not None:
-                self._cost.labels(provider, model).inc(one.cost_picousd / PICOUSD_PER_USD)
-            if one.list_value_picousd is not None:
-                value = one.list_value_picousd / PICOUSD_PER_USD
+            if amounts.cost_picousd is not None:
+                self._cost.labels(provider, model).inc(amounts.cost_picousd / PICOUSD_PER_USD)
+            if amounts.list_value_picousd is not None:
+                value = amounts.list_value_picousd / PICOUSD_PER_USD
                 self._list_value.labels(provider, model, one.billing).inc(value)
         if one.is_unpriced:
             self._unpriced.labels(provider, model).inc()
-        for quota in one.quotas:
+        for quota in exchange.quotas:
             self._observe_limit(provider, one.holder, quota)
 
     def _observe_limit(self, provider: str, holder: str, quota: Quota) -> None:

@@ -94,19 +94,20 @@ class Otlp:
         common = _common(one)
         failed: Attributes = {"error.type": one.error_type} if one.error_type else {}
         span = self._tracer.start_span(
-            f"{one.operation} {one.model}",
+            f"{one.exchange.operation} {one.model}",
             kind=SpanKind.CLIENT,
             attributes={**common, **failed, **_of_span(one)},
-            start_time=_nanoseconds(one.opened_at),
+            start_time=_nanoseconds(one.exchange.opened_at),
         )
         if one.error_type is not None:
-            span.set_status(Status(StatusCode.ERROR, one.outcome))
-        span.end(max(_nanoseconds(one.opened_at), _nanoseconds(one.settled_at)))
+            span.set_status(Status(StatusCode.ERROR, str(one.exchange.outcome)))
+        span.end(max(_nanoseconds(one.exchange.opened_at), _nanoseconds(one.settled_at)))
         self._duration.record(one.seconds, {**common, **failed})
         if one.seconds_to_first_token is not None:
             self._first_chunk.record(one.seconds_to_first_token, common)
         if one.has_usage and not one.is_estimated:
-            for kind, count in (("input", one.input_tokens), ("output", one.output_tokens)):
+            usage = one.reading.usage
+            for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
                 if count is not None:
                     self._tokens.record(count, {**common, "gen_ai.token.type": kind})
 
@@ -119,45 +120,44 @@ class Otlp:
 
 
 def _common(one: Observed) -> Attributes:
-    attributes: Attributes = {
-        "gen_ai.operation.name": one.operation,
-        "gen_ai.provider.name": one.provider,
-        "server.address": one.server_address,
+    address, port = one.server
+    attributes = {
+        "gen_ai.operation.name": one.exchange.operation,
+        "gen_ai.provider.name": one.exchange.provider,
+        "server.address": address,
+        "server.port": port,
+        "gen_ai.request.model": one.exchange.request_model or None,
+        "gen_ai.response.model": one.exchange.response_model or None,
     }
-    if one.server_port is not None:
-        attributes["server.port"] = one.server_port
-    if one.request_model:
-        attributes["gen_ai.request.model"] = one.request_model
-    if one.response_model:
-        attributes["gen_ai.response.model"] = one.response_model
-    return attributes
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _of_span(one: Observed) -> Attributes:
-    attributes: Attributes = {"tokentee.outcome": one.outcome}
-    if one.response_id:
-        attributes["gen_ai.response.id"] = one.response_id
-    if one.finish_reason:
-        attributes["gen_ai.response.finish_reasons"] = [one.finish_reason]
-    if one.session_id:
-        attributes["gen_ai.conversation.id"] = one.session_id
-    attributes["tokentee.billing"] = one.billing
-    if one.cost_picousd is not None:
-        attributes["tokentee.cost_usd"] = one.cost_picousd / PICOUSD_PER_USD
-    if one.list_value_picousd is not None:
-        attributes["tokentee.list_value_usd"] = one.list_value_picousd / PICOUSD_PER_USD
-    if one.is_estimated or not one.has_usage:
-        return attributes
-    for name, count in (
-        ("gen_ai.usage.input_tokens", one.input_tokens),
-        ("gen_ai.usage.cache_read.input_tokens", one.cache_read_tokens),
-        ("gen_ai.usage.cache_creation.input_tokens", one.cache_write_tokens),
-        ("gen_ai.usage.output_tokens", one.output_tokens),
-        ("gen_ai.usage.reasoning.output_tokens", one.reasoning_tokens),
-    ):
-        if count is not None:
-            attributes[name] = count
-    return attributes
+    exchange, usage, amounts = one.exchange, one.reading.usage, one.amounts
+    attributes: dict[str, str | int | float | list[str] | None] = {
+        "tokentee.outcome": str(exchange.outcome),
+        "tokentee.billing": one.billing,
+        "gen_ai.response.id": exchange.response_id or None,
+        "gen_ai.response.finish_reasons": [exchange.finish_reason]
+        if exchange.finish_reason
+        else None,
+        "gen_ai.conversation.id": exchange.session_id or None,
+        "tokentee.cost_usd": _usd(amounts.cost_picousd),
+        "tokentee.list_value_usd": _usd(amounts.list_value_picousd),
+    }
+    if one.has_usage and not one.is_estimated:
+        attributes |= {
+            "gen_ai.usage.input_tokens": usage.input_tokens,
+            "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens,
+            "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
+            "gen_ai.usage.output_tokens": usage.output_tokens,
+            "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+        }
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _usd(picousd: int | None) -> float | None:
+    return None if picousd is None else picousd / PICOUSD_PER_USD
 
 
 def _nanoseconds(moment: datetime) -> int:

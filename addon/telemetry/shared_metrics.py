@@ -19,9 +19,8 @@ from prometheus_client import CollectorRegistry, values
 from prometheus_client.exposition import generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from addon.telemetry.health import Health
+from addon.telemetry.health import Health, Seat
 from addon.telemetry.metrics import HealthCollector, Metrics
-from addon.telemetry.seat import Seat
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 

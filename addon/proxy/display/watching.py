@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from addon.telemetry.health import Health
+from addon.telemetry.health import Health, Seat
 from addon.telemetry.observer import Observer, Sink
 from ledger.model.errors import LedgerError
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from addon.recordings.capture_files import CaptureFiles
     from addon.telemetry.endpoint import Endpoint
     from addon.telemetry.metrics import Metrics
-    from addon.telemetry.seat import Seat
     from ledger.store.writing.writer import Ledger
     from ledger.sync.spool import Status
 

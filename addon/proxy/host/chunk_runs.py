@@ -30,7 +30,7 @@ from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 
 from addon.proxy.host.chunk_run import ChunkRun
 from addon.proxy.host.mechanisms import Place
-from addon.proxy.host.sources import UnknownSourceError
+from addon.proxy.host.sources import UnknownSourceError, replace_methods
 
 RELIES_ON = (
     "h11._readers:ChunkedReader",
@@ -127,15 +127,15 @@ def install(place: Place) -> Callable[[], None]:
             return
         yield from stream_body(stream, event)
 
-    # mypy takes a function assigned to a class for one that still wants its `self`.
-    HttpStream.state_stream_response_body = stream_run  # type: ignore[method-assign]
-    Http1Client.read_body = read_run  # type: ignore[method-assign, assignment]
-    Http1Server.send = send_run  # type: ignore[method-assign, assignment]
+    undo = (
+        replace_methods(HttpStream, state_stream_response_body=stream_run),
+        replace_methods(Http1Client, read_body=read_run),
+        replace_methods(Http1Server, send=send_run),
+    )
 
     def uninstall() -> None:
-        HttpStream.state_stream_response_body = stream_body  # type: ignore[method-assign]
-        del Http1Client.read_body
-        Http1Server.send = send  # type: ignore[method-assign]
+        for restore in undo:
+            restore()
 
     return uninstall
 

@@ -19,7 +19,7 @@ from typing import get_args
 
 from mitmproxy import http
 
-from addon.proxy.host.sources import UnknownSourceError
+from addon.proxy.host.sources import UnknownSourceError, replace_methods
 
 _PLAIN = {bytes, str, int, float, http.Headers, NoneType}
 """Types of which a value is right or wrong whatever is in it."""
@@ -46,12 +46,7 @@ def install(_: object) -> Callable[[], None]:
         if len(known) < KNOWN_MAX:
             known.add(kinds)
 
-    http.MessageData.__post_init__ = check_once  # type: ignore[method-assign]
-
-    def uninstall() -> None:
-        http.MessageData.__post_init__ = check  # type: ignore[method-assign]
-
-    return uninstall
+    return replace_methods(http.MessageData, __post_init__=check_once)
 
 
 def _has_plain_fields() -> bool:

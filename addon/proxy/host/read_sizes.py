@@ -23,6 +23,8 @@ from mitmproxy.connection import Connection
 from mitmproxy.proxy import events
 from mitmproxy.proxy.server import ConnectionHandler
 
+from addon.proxy.host.sources import replace_methods
+
 READ_BYTES_FIRST = 16 * 1024
 """Of a connection that nothing is known of yet: at most 1 800 frames of HTTP/2."""
 READ_BYTES_MIN = 1024
@@ -100,17 +102,9 @@ def install(_: object) -> Callable[[], None]:
         await asyncio.sleep(0)
         await drain_writers(handler)  # type: ignore[no-untyped-call]
 
-    # mypy takes a function assigned to a class for one that still wants its `self`.
-    ConnectionHandler.handle_connection = begin  # type: ignore[method-assign, assignment]
-    ConnectionHandler.server_event = pass_on  # type: ignore[method-assign, assignment]
-    ConnectionHandler.drain_writers = drain  # type: ignore[method-assign]
-
-    def uninstall() -> None:
-        ConnectionHandler.handle_connection = handle_connection  # type: ignore[method-assign]
-        ConnectionHandler.server_event = server_event  # type: ignore[method-assign]
-        ConnectionHandler.drain_writers = drain_writers  # type: ignore[method-assign]
-
-    return uninstall
+    return replace_methods(
+        ConnectionHandler, handle_connection=begin, server_event=pass_on, drain_writers=drain
+    )
 
 
 def _transport_of(handler: ConnectionHandler, connection: Connection) -> Any:

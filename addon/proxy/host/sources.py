@@ -1,4 +1,5 @@
-"""Edge (reads the source of libraries). Which functions of mitmproxy ours were written for.
+"""Edge (reads the source of libraries). Which functions of mitmproxy ours were written for, and how
+they are replaced.
 
 A function that is wrapped, replaced or relied on is known by a digest of its source. An argument
 that keeps its name says nothing of what the function does now. What cannot be found, read or
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any
 
@@ -59,6 +60,22 @@ def check(names: Iterable[str]) -> None:
             raise UnknownSourceError(f"{name}: {type(missing).__name__}") from missing
         if found != KNOWN.get(name):
             raise UnknownSourceError(f"another {name}")
+
+
+def replace_methods(owner: type, **functions: Callable[..., Any]) -> Callable[[], None]:
+    """Put functions in the place of a class's methods; returns what puts those back."""
+    before = {name: vars(owner).get(name) for name in functions}
+    for name, function in functions.items():
+        setattr(owner, name, function)
+
+    def restore() -> None:
+        for name, function in before.items():
+            if function is None:  # it was inherited
+                delattr(owner, name)
+            else:
+                setattr(owner, name, function)
+
+    return restore
 
 
 def digest_of(name: str) -> str:

@@ -32,7 +32,7 @@ from addon.run import master
 from addon.run.workers import messages
 from addon.run.workers.board import Board
 from addon.run.workers.messages import Job, Report
-from addon.telemetry.seat import Seat
+from addon.telemetry.health import Seat
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

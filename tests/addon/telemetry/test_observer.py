@@ -59,7 +59,7 @@ def test_what_is_committed_is_observed_with_its_price():
     assert observer.pricing(price)(exchange(), reading()) == (line(7),)
     observer.on_commit(told.append)([Receipt("e1"), Receipt("unknown")])
     observer.stop(5)
-    assert [one.cost_picousd for one in sink.seen] == [7]
+    assert [one.amounts.cost_picousd for one in sink.seen] == [7]
     assert sink.closed
     assert len(told) == 1
     assert observer.dropped == 0

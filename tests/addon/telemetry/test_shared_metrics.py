@@ -16,8 +16,7 @@ COUNT = """
 import os, signal, sys
 from pathlib import Path
 from addon.telemetry import metrics as module
-from addon.telemetry.health import Health
-from addon.telemetry.seat import Seat
+from addon.telemetry.health import Health, Seat
 from addon.telemetry.shared_metrics import metrics_of_worker
 from tests.addon.telemetry.made import one
 module.MODELS_MAX = 3
