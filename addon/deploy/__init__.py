@@ -4,9 +4,7 @@ and Grafana. `tokentee deploy KIND` writes them out of the installed package.
     kinds              the files of each kind of deployment
     writing            writes them
     dashboards         panels -> Grafana's JSON
-    ledger_dashboard, metrics_dashboard
-                       the panels over PostgreSQL and over Prometheus
-    files/             templates
+    files/             templates, and the panels over PostgreSQL and over Prometheus
 
 In: a kind and a folder. Out: files; nothing is started.
 Uses: of the ledger: settings.

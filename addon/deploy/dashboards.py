@@ -1,9 +1,11 @@
-"""Pure. Makes Grafana's JSON of a dashboard from panels, which are placed on the grid row by
-row."""
+"""Edge (files of the package). Grafana's JSON of the dashboards, from their panels
+(`files/*-panels.toml`), which are placed on the grid row by row."""
 
 import json
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 WIDTH = 24
@@ -57,3 +59,35 @@ def dashboard(
         "panels": placed,
     }
     return json.dumps(document, indent=2) + "\n"
+
+
+def panels_of(name: str) -> list[Panel]:
+    """The panels of the dashboard `ledger` or `metrics`, in their order."""
+    text = (Path(__file__).parent / "files" / f"{name}-panels.toml").read_text(encoding="utf-8")
+    return [Panel(**panel) for panel in tomllib.loads(text)["panel"]]
+
+
+def ledger() -> str:
+    """The dashboard over a ledger in PostgreSQL."""
+    source = {"type": "grafana-postgresql-datasource", "uid": "tokentee-ledger"}
+    panels = panels_of("ledger")
+    return dashboard("tokentee-ledger", "Tokentee: spend", source, panels, _of_postgresql)
+
+
+def metrics() -> str:
+    """The dashboard over the metrics of the proxies, which Prometheus collects."""
+    source = {"type": "prometheus", "uid": "tokentee-metrics"}
+    panels = panels_of("metrics")
+    return dashboard("tokentee-metrics", "Tokentee: proxies", source, panels, _of_prometheus)
+
+
+def _of_postgresql(panel: Panel) -> dict[str, Any]:
+    return {
+        "format": "table" if panel.kind in ("table", "stat") else "time_series",
+        "rawQuery": True,
+        "rawSql": panel.query,
+    }
+
+
+def _of_prometheus(panel: Panel) -> dict[str, Any]:
+    return {"expr": panel.query, "legendFormat": "__auto"}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from addon.deploy import ledger_dashboard, metrics_dashboard
+from addon.deploy import dashboards
 
 type Text = Callable[[], str]
 EXTRAS = "[postgresql,otel]"
@@ -58,8 +58,8 @@ _VALUES: Mapping[str, Text] = {
     "@VERSION@": _version,
 }
 _GRAFANA: Mapping[str, Text] = {
-    "grafana/dashboards/tokentee-postgresql.json": ledger_dashboard.text,
-    "grafana/dashboards/tokentee-prometheus.json": metrics_dashboard.text,
+    "grafana/dashboards/tokentee-postgresql.json": dashboards.ledger,
+    "grafana/dashboards/tokentee-prometheus.json": dashboards.metrics,
     "grafana/provisioning/dashboards/tokentee.yaml": _template("grafana-dashboards.yaml"),
     "grafana/provisioning/datasources/tokentee.yaml": _template("grafana-datasources.yaml"),
 }

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.engine import Engine
 
-from addon.deploy import ledger_dashboard
+from addon.deploy import dashboards
 from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics
 from addon.telemetry.observed import observed
@@ -312,7 +312,7 @@ def by_grafana(engine: Engine) -> Answers:
     """The numbers of the dashboard over a ledger."""
     found: dict[str, Any] = {}
     with engine.connect() as connection:
-        for panel in ledger_dashboard.PANELS:
+        for panel in dashboards.panels_of("ledger"):
             if panel.kind == "stat":
                 query = panel.query
                 if engine.dialect.name == "sqlite":

@@ -2,23 +2,23 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
 
-from addon.deploy import dashboards, ledger_dashboard, metrics_dashboard
+from addon.deploy import dashboards
 from addon.deploy.kinds import KINDS
 from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics
 from ledger.model.exchange import Outcome
+from ledger.model.reading import UsageSource
 from ledger.store import db
 from ledger.store.requests_view import requests
-from tests.addon.telemetry.made import one
+from tests.addon.telemetry.made import one, reading
 from tests.ledger.written import NOON, put, settled, whole
 
 
-@pytest.mark.parametrize("made", [ledger_dashboard.text, metrics_dashboard.text])
+@pytest.mark.parametrize("made", [dashboards.ledger, dashboards.metrics])
 def test_panels_do_not_overlap_and_fit_the_grid(made):
     cells = set()
     for panel in json.loads(made())["panels"]:
@@ -35,7 +35,7 @@ def test_every_query_runs_on_postgresql(new_postgres):
     failed = settled("b", outcome=Outcome.HTTP_ERROR, http_status=429)
     put(engine, whole(settled("a", session_id="s1", first_token_at=NOON)), whole(failed))
     with engine.connect() as connection:
-        for panel in json.loads(ledger_dashboard.text())["panels"]:
+        for panel in json.loads(dashboards.ledger())["panels"]:
             query = panel["targets"][0]["rawSql"]
             query = re.sub(r"\$__timeFilter\((\w+)\)", r"\1 > '2000-01-01'", query)
             rows = connection.execute(sa.text(query)).all()
@@ -44,7 +44,7 @@ def test_every_query_runs_on_postgresql(new_postgres):
 
 
 def test_queries_read_public_views_alone():
-    for panel in ledger_dashboard.PANELS:
+    for panel in dashboards.panels_of("ledger"):
         assert set(re.findall(r"FROM (\w+)", panel.query)) == {"requests"}
         named = set(re.findall(r"sum\((\w+)\)", panel.query))
         assert named <= set(requests.c.keys()) | {"cost_usd", "list_value_usd"}
@@ -61,11 +61,12 @@ def test_every_metric_that_is_asked_for_is_exposed():
         )
     )
     metrics.observe(one())
-    metrics.observe(replace(one(), is_degraded=True, is_unpriced=True, has_usage=False))
+    metrics.observe(one(charges=(), degraded="unread"))
+    metrics.observe(one(reading(UsageSource.NONE)))
     exposed = set(re.findall(r"^(tokentee_\w+)", metrics.exposition().decode(), re.MULTILINE))
     rules = KINDS["prometheus"]["prometheus/tokentee-rules.yml"]()
     texts = [
-        *(panel.query for panel in metrics_dashboard.PANELS),
+        *(panel.query for panel in dashboards.panels_of("metrics")),
         *re.findall(r"expr: (.*)", rules),
     ]
     asked = {name for text in texts for name in re.findall(r"tokentee_\w+", text)}

@@ -6,13 +6,12 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from dataclasses import replace
 
 import kubernetes_validate
 import pytest
 import yaml
 
-from addon.deploy import metrics_dashboard
+from addon.deploy import dashboards
 from addon.deploy.writing import write
 from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health
@@ -161,7 +160,7 @@ def test_prometheus_scrapes_a_proxy_and_answers_every_panel(tmp_path):
     health = Health(writer_alive=True, disk_free_bytes=10**10, oldest_waiting_seconds=1)
     metrics = Metrics(lambda: health)
     metrics.observe(one())
-    metrics.observe(replace(one(), is_degraded=True, is_unpriced=True))
+    metrics.observe(one(charges=(), degraded="unread"))
     endpoint = Endpoint("127.0.0.1", 0, health=lambda: health, metrics=metrics)
     endpoint.start()
     config = tmp_path / "prometheus.yml"
@@ -187,7 +186,7 @@ def test_prometheus_scrapes_a_proxy_and_answers_every_panel(tmp_path):
             time.sleep(0.2)
         assert _query(port, "tokentee_ready")[0]["value"][1] == "1"
         assert _query(port, 'up{job="tokentee"}')[0]["value"][1] == "1"
-        for panel in metrics_dashboard.PANELS:
+        for panel in dashboards.panels_of("metrics"):
             assert _query(port, panel.query) is not None, panel.query
     finally:
         server.terminate()
