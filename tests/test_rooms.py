@@ -97,7 +97,7 @@ ARROWS: dict[str, set[str]] = {
     | STORE
     | {"addon.agent_logs", "addon.dialects.*", "addon.metering", "ledger.maintenance"},
     "addon.deploy": SETTINGS | {"addon.deploy"},
-    "addon.telemetry": MODEL | {"addon.telemetry", "ledger.store.processes"},
+    "addon.telemetry": TEXT | {"addon.telemetry", "ledger.store.processes"},
     "addon.demo": LEDGER | {"addon.demo", "addon"},
     "addon.run": RUN,
     "addon.run.call": SETTINGS | {"ledger.budgets"},

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from ledger.store.writing.jobs import Receipt
+from ledger.text.durations import seconds_text
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +38,9 @@ async def _resolution_of(receipt: Receipt) -> None:
         bound.cancel()
     if not receipt.is_resolved:
         logger.warning(
-            "tokentee: exchange %s not committed within %.0f s; its end goes on to the client",
+            "tokentee: exchange %s not committed within %s; its end goes on to the client",
             receipt.exchange_id,
-            COMMIT_WAIT_SECONDS_MAX,
+            seconds_text(COMMIT_WAIT_SECONDS_MAX),
         )
 
 

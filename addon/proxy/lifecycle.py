@@ -45,6 +45,7 @@ from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
 from ledger.settings import names_file
 from ledger.store.writing.jobs import Receipt
+from ledger.text.durations import seconds_text
 
 logger = logging.getLogger(__name__)
 
@@ -248,8 +249,8 @@ async def drain(running: Running) -> None:
     deadline = time.monotonic() + DRAIN_SECONDS_MAX
     if running.under_way:
         logger.info(
-            "tokentee: waiting up to %.0f s for %d open exchanges",
-            DRAIN_SECONDS_MAX,
+            "tokentee: waiting up to %s for %d open exchanges",
+            seconds_text(DRAIN_SECONDS_MAX),
             running.under_way,
         )
     while running.under_way and time.monotonic() < deadline:

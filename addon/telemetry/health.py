@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ledger.text.durations import seconds_text
+
 SPOOL_AGE_SECONDS_MAX = 3600.0
 """An exchange that waits longer for the shared database makes the process not ready: nothing is
 lost, but the operator should check."""
@@ -106,7 +108,7 @@ def problems(health: Health) -> list[str]:
         found.append("the shipper thread has ended: exchanges stay in the spool")
     found += [f"a thread does not work: {thread}" for thread in health.stopped_threads]
     if (age := health.oldest_waiting_seconds) is not None and age > SPOOL_AGE_SECONDS_MAX:
-        found.append(f"exchanges wait {age:.0f} s for the shared ledger")
+        found.append(f"exchanges wait {seconds_text(age)} for the shared ledger")
     if (free := health.disk_free_bytes) is not None and free < DISK_FREE_BYTES_MIN:
         found.append(f"the disk of the ledger has {free:,} bytes left")
     found += health.missing_workers

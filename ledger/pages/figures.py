@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 from ledger.model.money import money_text, usd_text
+from ledger.text.durations import duration_text
 
 NONE = "\N{EN DASH}"
 """Not reported, or not known."""
@@ -65,13 +66,8 @@ def change(now: int | None, before: int | None) -> str:
 
 
 def duration(milliseconds: int | None) -> str:
-    """`540 ms`, `1.2 s`, `3.5 min`."""
-    if milliseconds is None:
-        return NONE
-    if milliseconds < 1000:
-        return f"{milliseconds} ms"
-    seconds = Decimal(milliseconds) / 1000
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+    """`540 ms`, `1.2 s`, `3.5 min`; a dash if nothing was measured."""
+    return NONE if milliseconds is None else duration_text(milliseconds)
 
 
 def requests(number: int) -> str:

@@ -26,6 +26,8 @@ from ledger.model.money import usd_text
 from ledger.pages import figures
 from ledger.pages.period import Period
 from ledger.reports import limits_text
+from ledger.reports.layout import counted
+from ledger.text.durations import until_text
 from ledger.text.period import zone_in
 from ledger.text.printable import printable
 
@@ -93,8 +95,8 @@ def length_of(period: Period) -> str:
     """`31 days`, `5 hours`."""
     hours = round(period.length.total_seconds() / 3600)
     if hours >= 48:
-        return f"{round(hours / 24)} days"
-    return "hour" if hours == 1 else "day" if hours == 24 else f"{hours} hours"
+        return counted(round(hours / 24), "day")
+    return "hour" if hours == 1 else "day" if hours == 24 else counted(hours, "hour")
 
 
 def unit_price(line: ChargeLine) -> str:
@@ -137,7 +139,7 @@ def _environment() -> jinja2.Environment:
         "weekday": _weekday,
         "score": _score,
         "limit_used": limits_text.percent,
-        "until": lambda moment, now: limits_text.until(moment, now) or "-",
+        "until": lambda moment, now: until_text(moment, now) or "-",
         "budget_period": status.period_text,
         "budget_notes": lambda statuses: status.notes(list(statuses)),
     }

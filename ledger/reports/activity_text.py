@@ -9,6 +9,7 @@ from ledger.figures.figures import Figures, Key
 from ledger.reports import limits_text
 from ledger.reports.layout import Column, Layout, Table, counted, layout, short_money, wrapped
 from ledger.reports.report_tables import NONE, cost_cell, covered_cell
+from ledger.text.durations import until_text
 from ledger.text.printable import printable
 
 ROWS_RUNNING_MAX = 8
@@ -121,12 +122,13 @@ def _running_table(activity: Activity) -> Table:
 
 def _running_row(each: Running, now: datetime) -> tuple[str, str, str, str, str]:
     state = {True: "answering", False: "waiting", None: "running"}[each.is_answered]
-    return each.model or NONE, each.provider, each.session or NONE, _for(each, now), state
-
-
-def _for(each: Running, now: datetime) -> str:
-    seconds = max(0, int((now - each.opened_at).total_seconds()))
-    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
+    return (
+        each.model or NONE,
+        each.provider,
+        each.session or NONE,
+        until_text(now, each.opened_at),
+        state,
+    )
 
 
 def _spent(heading: str, groups: Mapping[Key, Figures]) -> Table:

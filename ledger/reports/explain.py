@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +14,7 @@ from ledger.pricing.price_lines import is_token_line
 from ledger.reports.layout import Cell, Column, Table, key_text, short_count, without_empty
 from ledger.reports.limits_text import percent
 from ledger.reports.render import usd
+from ledger.text.durations import MILLISECOND, exact_duration_text
 from ledger.text.origins import shown_origin
 
 type Facts = Mapping[str, Any]
@@ -92,7 +93,7 @@ def facts(found: Found, zone: tzinfo = UTC) -> Iterator[tuple[str, str]]:
     yield from _known("Times", ", ".join(_times(e)))
     yield from _known("Limits", ", ".join(_limits(found.quotas, zone)))
     if e["retry_after_ms"] is not None:
-        yield "Asked to wait", f"{e['retry_after_ms']:,} ms"
+        yield "Asked to wait", exact_duration_text(e["retry_after_ms"])
     yield from _known("Bytes", ", ".join(_bytes(e)))
     yield "Client got", _transparency(e)
     yield from _known("Degraded", e["degraded"])
@@ -247,7 +248,7 @@ def _times(exchange: Facts) -> Iterator[str]:
         is_known = exchange["source"] == "live" or exchange[name] != exchange["opened_at"]
         if exchange[name] is not None and is_known:
             after = exchange[name] - exchange["opened_at"]
-            yield f"{heading} after {short_count(after // timedelta(milliseconds=1))} ms"
+            yield f"{heading} after {exact_duration_text(after // MILLISECOND)}"
 
 
 def _bytes(exchange: Facts) -> Iterator[str]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from ledger.figures.limits import Limit
 from ledger.figures.plans import PlanMonth
 from ledger.reports.layout import Amount, Cell, Column, Table, layout
+from ledger.text.durations import until_text
 from ledger.text.printable import printable
 
 METHOD = "full at: at the mean pace since the first answer of the window, if before its reset"
@@ -62,8 +63,8 @@ def one_line(found: Sequence[Limit], now: datetime) -> str:
 def _short(limit: Limit, now: datetime) -> str:
     text = f"{printable(limit.window)} {percent(limit.used_ppm)}"
     if limit.full_at is not None:
-        return f"{text} (full in {until(limit.full_at, now)})"
-    return f"{text} (resets in {until(limit.resets_at, now)})" if limit.resets_at else text
+        return f"{text} (full in {until_text(limit.full_at, now)})"
+    return f"{text} (resets in {until_text(limit.resets_at, now)})" if limit.resets_at else text
 
 
 def _table(found: Sequence[Limit], now: datetime) -> Table:
@@ -85,8 +86,8 @@ def _table(found: Sequence[Limit], now: datetime) -> Table:
                 each.window,
                 percent(each.used_ppm),
                 "" if each.remaining is None else f"{each.remaining:,}",
-                until(each.resets_at, now),
-                until(each.full_at, now),
+                until_text(each.resets_at, now),
+                until_text(each.full_at, now),
                 each.status or "",
                 (each.key or "")[:8],
                 ", ".join(_sessions(each)),
@@ -108,16 +109,3 @@ def percent(ppm: int | None) -> str:
     if ppm is None:
         return ""
     return f"{ppm / 10_000:.1f}%" if 0 < ppm < 100_000 else f"{ppm / 10_000:.0f}%"
-
-
-def until(moment: datetime | None, now: datetime) -> str:
-    """How long until a moment: `2 h 05 min`, `3 d 4 h`, `now`; nothing if it is not known."""
-    if moment is None:
-        return ""
-    minutes = int((moment - now).total_seconds() // 60)
-    if minutes < 0:
-        return "now"
-    hours, rest = divmod(minutes, 60)
-    if hours >= 48:
-        return f"{hours // 24} d {hours % 24} h"
-    return f"{hours} h {rest:02} min" if hours else f"{rest} min"

@@ -18,6 +18,7 @@ from ledger.reports.layout import (
     with_sign,
 )
 from ledger.reports.render import usd
+from ledger.text.durations import pair_text
 from ledger.text.origins import shown_origin
 from ledger.text.period import SPANS
 from ledger.text.printable import printable
@@ -347,11 +348,7 @@ def _sign(report: Report) -> str:
 
 def _spread(middle: int | None, high: int | None) -> str | None:
     """p50/p95 in one unit."""
-    if middle is None or high is None:
-        return None
-    if high < 1000:
-        return f"{middle}/{high} ms"
-    return f"{_seconds(middle)}/{_seconds(high)} s"
+    return None if middle is None or high is None else pair_text(middle, high)
 
 
 def _speed(tokens_per_second: Decimal | None) -> Cell:
@@ -359,10 +356,6 @@ def _speed(tokens_per_second: Decimal | None) -> Cell:
     if tokens_per_second is None or tokens_per_second < 10:
         return tokens_per_second
     return round(tokens_per_second)
-
-
-def _seconds(milliseconds: int) -> str:
-    return f"{Decimal(milliseconds) / 1000:.{1 if milliseconds >= 1000 else 2}f}"
 
 
 def _labels(report: Report, row: Row) -> list[Cell]:

@@ -9,6 +9,7 @@ from ledger.figures.request_list import Request
 from ledger.model.money import usd_text
 from ledger.reports.layout import Amount, Cell, Column, Table, unique_beginning, with_sign
 from ledger.settings.rates import Currency
+from ledger.text.durations import duration_text
 
 AMOUNTS = tuple(each.name for each in fields(Request) if each.name.endswith("_picousd"))
 _COLUMNS = (
@@ -19,8 +20,8 @@ _COLUMNS = (
     Column(name="cache_read_tokens", heading="Cached", drop=6),
     Column(name="output_tokens", heading="Output", drop=2),
     Column(name="cost_usd", heading="Cost"),
-    Column(name="duration_ms", heading="Duration, ms", drop=4),
-    Column(name="first_token_ms", heading="First token, ms", drop=9),
+    Column(name="duration_ms", heading="Duration", drop=4),
+    Column(name="first_token_ms", heading="First token", drop=9),
     Column(name="key", heading="Key", is_number=False, drop=7),
     Column(name="session_id", heading="Session", is_number=False, drop=8),
     Column(name="id", heading="Id", is_number=False, drop=1),
@@ -108,8 +109,8 @@ def _cells(one: Request, currency: Currency | None, ids: list[str]) -> tuple[Cel
         one.cache_read_tokens,
         one.estimated_output_tokens if is_estimate else one.output_tokens,
         with_sign(_cost(one), currency.sign if currency else "$"),
-        one.duration_ms,
-        one.first_token_ms,
+        None if one.duration_ms is None else duration_text(one.duration_ms),
+        None if one.first_token_ms is None else duration_text(one.first_token_ms),
         key or (one.key_fingerprint and one.key_fingerprint[:6]),
         one.session_id,
         unique_beginning(one.id, ids),

@@ -34,6 +34,7 @@ from ledger.store.processes.supervision import SupervisedThread
 from ledger.store.tables import exchanges
 from ledger.sync import spool
 from ledger.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver, reason_of
+from ledger.text.durations import seconds_text
 
 GATHER_SECONDS = 0.5
 """How long changes gather before they are shipped: longer means later rows, shorter means more
@@ -275,7 +276,9 @@ def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Path, S
         if failed and any(word in str(failed[0]) for word in _UNWELCOME):
             raise failed[0]
         if failed or meeting.is_alive():
-            late = f"{urls.shown(target)} is not ready after {time.monotonic() - began:.1f} s"
+            late = (
+                f"{urls.shown(target)} is not ready after {seconds_text(time.monotonic() - began)}"
+            )
             why = str(failed[0]) if failed else late
             log("warning", f"{why}; exchanges wait in {path}")
     return path, shipper

@@ -7,27 +7,24 @@ from ledger.model.charge import Charge, amounts_of
 from ledger.model.exchange import Exchange
 from ledger.model.money import money_text
 from ledger.model.reading import Reading
+from ledger.text.durations import until_text
 from ledger.text.printable import printable
 
 type Price = Callable[[Exchange, Reading], tuple[Charge, ...]]
 
 
 def line_of(settled: Settled, price: Price) -> str:
-    """Model, tokens, cost or what a plan covers, outcome and milliseconds. A dash: not reported, or
+    """Model, tokens, cost or what a plan covers, outcome and duration. A dash: not reported, or
     not known."""
     exchange, reading = settled
     usage = reading.usage
     model = exchange.model or exchange.dialect
     cached = f" ({usage.cache_read_tokens} cached)" if usage.cache_read_tokens else ""
-    milliseconds = (
-        round((exchange.settled_at - exchange.opened_at).total_seconds() * 1000)
-        if exchange.settled_at is not None
-        else None
-    )
+    took = until_text(exchange.settled_at, exchange.opened_at) or "-"
     return (
         f"{printable(model)} in {_shown(usage.input_tokens)}{cached} "
         f"out {_shown(usage.output_tokens)} {_cost(reading, price(exchange, reading))} "
-        f"{exchange.outcome} {_shown(milliseconds)} ms"
+        f"{exchange.outcome} {took}"
     )
 
 

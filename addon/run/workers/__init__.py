@@ -11,5 +11,5 @@ log on stderr, one `/metrics`.
     log            the lines of all workers, each whole
     worker         the process itself: `python -m ...workers.worker`
     attendant      the worker's addon: it reports, closes its listeners, and retires
-Uses: proxy, proxy.host, run, run.call, run.command, telemetry; of the ledger: model.
+Uses: proxy, proxy.host, run, run.call, run.command, telemetry; of the ledger: model, text.
 """

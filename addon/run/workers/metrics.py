@@ -12,6 +12,7 @@ from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health, merged
 from addon.telemetry.shared_metrics import SharedMetrics
 from ledger.model.errors import LedgerError
+from ledger.text.durations import seconds_text
 
 SILENT_SECONDS_MAX = 10.0
 """A worker reports every second; one that is silent for this long is stuck."""
@@ -73,7 +74,7 @@ class GroupMetrics:
             if all(each.number != number for each in reporting)
         ]
         missing += [
-            f"worker {each.number} has not reported for {seconds:.0f} s"
+            f"worker {each.number} has not reported for {seconds_text(seconds)}"
             for each, seconds in silent.items()
         ]
         healths = {

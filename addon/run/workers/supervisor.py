@@ -35,6 +35,7 @@ from addon.run.workers.metrics import GroupMetrics
 from addon.run.workers.plan import Plan, plan_of
 from addon.run.workers.worker_process import WorkerProcess, ending_of
 from ledger.model.errors import LedgerError, WrongCallError
+from ledger.text.durations import seconds_text
 
 PAUSE_SECONDS = 0.5
 PAUSE_SECONDS_MAX = 30.0
@@ -178,7 +179,8 @@ class Supervisor:
         done, _ = await asyncio.wait([process.ready], timeout=START_SECONDS_MAX)
         if not done:
             self._log.warning(
-                f"worker {slot.number} is not ready after {START_SECONDS_MAX:g} s and is killed"
+                f"worker {slot.number} is not ready after {seconds_text(START_SECONDS_MAX)} "
+                "and is killed"
             )
             process.kill()
             await process.ended.wait()
@@ -192,7 +194,8 @@ class Supervisor:
         while not self._stopping.is_set():
             pause_seconds = self._pause_before(slot)
             if pause_seconds:
-                self._log.warning(f"worker {slot.number} is started again in {pause_seconds:g} s")
+                pause = seconds_text(pause_seconds)
+                self._log.warning(f"worker {slot.number} is started again in {pause}")
                 await asyncio.wait([self._spawn(self._wait_for_stop())], timeout=pause_seconds)
             async with slot.changing:
                 if self._stopping.is_set() or slot.current is not None:

@@ -19,6 +19,7 @@ import typer
 from ledger.commands.options import LedgerOption, Prices
 from ledger.commands.output import print_line
 from ledger.model.errors import LedgerError
+from ledger.text.durations import seconds_text
 
 if TYPE_CHECKING:
     from ledger.pricing.snapshots import PriceList
@@ -186,7 +187,7 @@ def _fetched(url: str) -> bytes:
                 if len(data) > LIST_BYTES_MAX:
                     raise LedgerError(f"{url} is larger than {LIST_BYTES_MAX >> 20} MiB")
                 if time.monotonic() > deadline:
-                    raise LedgerError(f"{url} takes longer than {FETCH_SECONDS_MAX} s")
+                    raise LedgerError(f"{url} takes longer than {seconds_text(FETCH_SECONDS_MAX)}")
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         if isinstance(error, urllib.error.HTTPError):

@@ -17,6 +17,7 @@ from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.schema.revision import REVISION
+from ledger.text.durations import seconds_text
 
 QUESTION_SECONDS_MAX = 30
 """Users do not wait longer for a part of a page; the error suggests a shorter period."""
@@ -64,7 +65,8 @@ def deadline() -> Iterator[None]:
         text = str(error.orig)
         if "interrupted" in text or "statement timeout" in text:
             raise TooLongError(
-                f"this takes longer than {QUESTION_SECONDS_MAX} s: choose a shorter period"
+                f"this takes longer than {seconds_text(QUESTION_SECONDS_MAX)}: "
+                "choose a shorter period"
             ) from error
         raise LedgerError(f"the ledger cannot be read: {' '.join(text.split())[:200]}") from error
 

@@ -21,7 +21,14 @@
     // SHORT has one decimal: on an axis of cents every tick would be $0.
     return "$" + (usd && Math.abs(usd) < 10 ? usd.toLocaleString("en", { maximumSignificantDigits: 3 }) : SHORT.format(usd));
   };
-  const duration = (ms) => (ms < 1000 ? ms + " ms" : (ms / 1000).toFixed(1) + " s");
+  // As `ledger.text.durations` spells them.
+  const twoDigits = (n) => String(n < 10 ? Number(n.toPrecision(2)) : Math.round(n));
+  const duration = (ms) => {
+    const minutes = Math.round(ms / 6e4);
+    if (ms < 1000) return ms + " ms";
+    if (ms < 12e4) return twoDigits(ms / 1000) + " s";
+    return minutes < 60 ? twoDigits(ms / 6e4) + " min" : `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+  };
   const UNITS = {
     microusd: [dollars, axisDollars], tokens: [(n) => n.toLocaleString("en"), (n) => SHORT.format(n)],
     requests: [(n) => n.toLocaleString("en"), (n) => SHORT.format(n)],

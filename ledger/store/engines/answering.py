@@ -11,6 +11,8 @@ from typing import Any
 
 import psycopg
 
+from ledger.text.durations import seconds_text
+
 
 class BoundedConnection(psycopg.Connection[Any]):
     """A connection that is closed if an answer takes longer than `answer_seconds_max`."""
@@ -31,7 +33,7 @@ class BoundedConnection(psycopg.Connection[Any]):
                 if not ready and time.monotonic() > deadline:
                     self.pgconn.finish()
                     raise psycopg.OperationalError(
-                        f"the server did not answer within {self.answer_seconds_max:g} s"
+                        f"the server did not answer within {seconds_text(self.answer_seconds_max)}"
                     )
                 wanted = gen.send(ready)
         except StopIteration as end:

@@ -11,5 +11,5 @@ In: exchanges that open and settle, readings, lessons. Out: committed rows and r
     trouble        the policy for failed writes
     ledger_file    the file, and the check that it still exists
     lessons        lessons about upstreams, learnt from traffic
-Uses: model, store, store.engines, store.processes, store.schema.
+Uses: model, store, store.engines, store.processes, store.schema, text.
 """

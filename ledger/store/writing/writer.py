@@ -43,6 +43,7 @@ from ledger.store.writing.incoming import Incoming
 from ledger.store.writing.jobs import Job, OnCommit, Receipt
 from ledger.store.writing.ledger_file import LedgerFile
 from ledger.store.writing.trouble import TROUBLE, Log, Trouble
+from ledger.text.durations import seconds_text
 
 MOVES_MAX = 3
 """Times that a batch is written again because the file was moved meanwhile."""
@@ -197,7 +198,8 @@ class Ledger:
         deadline = time.monotonic() + timeout_seconds
         if not self._thread.join(timeout_seconds):
             count = self._incoming.count
-            self._log("error", f"{count} writes did not end within {timeout_seconds:g} s")
+            within = seconds_text(timeout_seconds)
+            self._log("error", f"{count} writes did not end within {within}")
             return
         for companion in self._companions:
             companion.stop(max(0.0, deadline - time.monotonic()))

@@ -30,7 +30,7 @@ def test_a_process_that_records_is_ready():
         ({"writer_alive": False}, "the writer thread has ended: nothing is recorded"),
         ({"writer_trouble": "disk full"}, "the ledger cannot be written: disk full"),
         ({"shipper_alive": False}, "the shipper thread has ended: exchanges stay in the spool"),
-        ({"oldest_waiting_seconds": 7200.0}, "exchanges wait 7200 s for the shared ledger"),
+        ({"oldest_waiting_seconds": 7200.0}, "exchanges wait 2 h 00 min for the shared ledger"),
         ({"stopped_threads": ("keeper: OSError()",)}, "a thread does not work: keeper: OSError()"),
         ({"disk_free_bytes": 1_000}, "the disk of the ledger has 1,000 bytes left"),
     ],

@@ -258,7 +258,7 @@ def test_times_share_a_unit():
     )
     cells = dict(zip([column.heading for column in table.columns], table.rows[0], strict=True))
     assert cells["First token"] == "80/999 ms"
-    assert cells["Duration"] == "0.60/12.3 s"
+    assert cells["Duration"] == "0.6/12 s"
 
 
 def test_what_the_reader_must_know():

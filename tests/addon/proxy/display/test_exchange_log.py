@@ -53,7 +53,7 @@ def test_a_line_names_model_tokens_cost_outcome_and_time():
 def test_what_is_not_known_is_no_zero():
     reading = replace(READING, usage=Usage())
     settled = Settled(replace(EXCHANGE, settled_at=None), reading)
-    assert line_of(settled, lambda *_: ()) == "gpt-4o in - out - - complete - ms"
+    assert line_of(settled, lambda *_: ()) == "gpt-4o in - out - - complete -"
     assert " unpriced " in line_of(settled, lambda *_: (charge(None),))
     assert " >= $1.00 " in line_of(settled, lambda *_: (charge(None), charge(10**12)))
 
