@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.named import named
 from tests.proxy.test_run import run
 
 pytestmark = pytest.mark.proxy
@@ -142,17 +143,13 @@ def test_a_proxy_that_stops_under_a_command_ends_it_loudly(more: list[str], tmp_
 
 @pytest.mark.parametrize(
     ("words", "advice"),
-    [
-        pytest.param(["--listen", "127.0.0.1:{}"], "--listen HOST:PORT", id="listen"),
-        pytest.param(["--listen-port", "{}"], "--listen HOST:PORT", id="mitmproxy's option"),
-        pytest.param(
-            ["--mode", "reverse:https://a.example@127.0.0.1:{}"],
-            "--mode reverse:https://a.example@HOST:PORT", id="mode",
-        ),
-        pytest.param(
-            ["--workers", "2", "--listen", "127.0.0.1:{}"], "--listen HOST:PORT", id="workers"
-        ),
-    ],
+    named({
+"listen": (["--listen", "127.0.0.1:{}"], "--listen HOST:PORT"),
+"mitmproxy's option": (["--listen-port", "{}"], "--listen HOST:PORT"),
+"mode": (["--mode", "reverse:https://a.example@127.0.0.1:{}"],
+            "--mode reverse:https://a.example@HOST:PORT"),
+"workers": (["--workers", "2", "--listen", "127.0.0.1:{}"], "--listen HOST:PORT"),
+}),
 )  # fmt: skip
 def test_a_port_that_is_taken_is_one_line(words: list[str], advice: str, tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:

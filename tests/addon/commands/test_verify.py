@@ -27,6 +27,7 @@ from tests.addon.recorded_exchanges import (
     recording,
 )
 from tests.ledger.written import put
+from tests.named import named
 from tests.proxy import rows
 from tests.proxy.pair import OPENAI, new_tag, pair
 from tests.proxy.pair import exchange as pass_one
@@ -101,30 +102,19 @@ WRONG = hashlib.sha256(b"something else").hexdigest()
 
 @pytest.mark.parametrize(
     ("facts", "body", "found"),
-    [
-        pytest.param(
-            {}, HANDED, "the recorded answer is not what upstream sent", id="another-answer"
-        ),
-        pytest.param(
-            {"client_digest": WRONG},
+    named({
+"another-answer": ({}, HANDED, "the recorded answer is not what upstream sent"),
+"another-client-digest": ({"client_digest": WRONG},
             SENT,
-            "client_digest is {WRONG}, the recording gives {SENT}",
-            id="another-client-digest",
-        ),
-        pytest.param(
-            STRIPPED | {"removed_digest": WRONG},
+            "client_digest is {WRONG}, the recording gives {SENT}"),
+"something-else-was-removed": (STRIPPED | {"removed_digest": WRONG},
             SENT,
-            "removed_digest is {WRONG}, the recording gives {REMOVED}",
-            id="something-else-was-removed",
-        ),
-        pytest.param(
-            STRIPPED | {"client_bytes": len(HANDED) + 4, "removed_bytes": len(SENT) - len(HANDED) - 4},
+            "removed_digest is {WRONG}, the recording gives {REMOVED}"),
+"a-usage-key-was-left-in": (STRIPPED | {"client_bytes": len(HANDED) + 4, "removed_bytes": len(SENT) - len(HANDED) - 4},
             SENT,
             f"client_bytes is {len(HANDED) + 4}, the recording gives {len(HANDED)}; removed_bytes "
-            f"is {len(SENT) - len(HANDED) - 4}, the recording gives {len(SENT) - len(HANDED)}",
-            id="a-usage-key-was-left-in",
-        ),
-    ],
+            f"is {len(SENT) - len(HANDED) - 4}, the recording gives {len(SENT) - len(HANDED)}"),
+}),
 )  # fmt: skip
 def test_a_recording_as_a_witness(book, verify, tmp_path, facts, body, found):
     book(exchange("a", **facts))

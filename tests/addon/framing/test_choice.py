@@ -9,40 +9,37 @@ from addon.framing.json_array import JsonArray
 from addon.framing.ndjson import NDJSON
 from addon.framing.sse import SSE
 from tests.addon.framing.test_eventstream import event
+from tests.named import named
 
 SSE_BODY = b'data: {"id":1}\n\n'
 
 
 @pytest.mark.parametrize(
     ("content_type", "begun", "expected"),
-    [
-        pytest.param("text/event-stream", SSE_BODY, SSE, id="sse"),
-        pytest.param(
-            "text/event-stream;charset=UTF-8", b": OPENROUTER PROCESSING\n", SSE, id="comment"
-        ),
-        pytest.param("TEXT/EVENT-STREAM", b"\n\nevent: x\ndata: y\n", SSE, id="blank-lines-first"),
-        pytest.param(
-            "text/event-stream", b"\xef\xbb\xbfdata: something", SSE, id="byte-order-mark"
-        ),
-        pytest.param("text/event-stream", b'{\n  "error": {', Document, id="error-under-sse"),
-        pytest.param("text/event-stream", b'[{"error": {', JsonArray, id="array-under-sse"),
-        pytest.param("application/json", SSE_BODY, SSE, id="sse-under-json"),
-        pytest.param("application/json", b"id: 1\nevent: m", SSE, id="sse-by-its-id-field"),
-        pytest.param("", b"retry: 10\ndata: x", SSE, id="sse-without-a-type"),
-        pytest.param("application/json", b'{"a":1}', Document, id="json"),
-        pytest.param("application/json", b'\n\n  {"a":1}', Document, id="json-after-blanks"),
-        pytest.param("application/json; charset=UTF-8", b'[{"a":1}', JsonArray, id="array"),
-        pytest.param("application/x-ndjson", b'{"a":1}\n', NDJSON, id="ndjson"),
-        pytest.param("application/stream+json", b'{"a":1}\n', NDJSON, id="stream-json"),
-        pytest.param("application/jsonl", b'{"a":1}\n', NDJSON, id="jsonl"),
-        pytest.param("application/vnd.amazon.eventstream", b"", EventStream, id="eventstream"),
-        pytest.param(
-            "application/json", event("chunk", b"{}"), EventStream, id="eventstream-under-json"
-        ),
-        pytest.param("audio/mpeg", b"{\xff\xfb", Opaque, id="speech"),
-        pytest.param("text/html", b"<html><body>Bad Gateway", Document, id="html"),
-        pytest.param("text/plain", b"data is not a field here", Document, id="text"),
-    ],
+    named(
+        {
+            "sse": ("text/event-stream", SSE_BODY, SSE),
+            "comment": ("text/event-stream;charset=UTF-8", b": OPENROUTER PROCESSING\n", SSE),
+            "blank-lines-first": ("TEXT/EVENT-STREAM", b"\n\nevent: x\ndata: y\n", SSE),
+            "byte-order-mark": ("text/event-stream", b"\xef\xbb\xbfdata: something", SSE),
+            "error-under-sse": ("text/event-stream", b'{\n  "error": {', Document),
+            "array-under-sse": ("text/event-stream", b'[{"error": {', JsonArray),
+            "sse-under-json": ("application/json", SSE_BODY, SSE),
+            "sse-by-its-id-field": ("application/json", b"id: 1\nevent: m", SSE),
+            "sse-without-a-type": ("", b"retry: 10\ndata: x", SSE),
+            "json": ("application/json", b'{"a":1}', Document),
+            "json-after-blanks": ("application/json", b'\n\n  {"a":1}', Document),
+            "array": ("application/json; charset=UTF-8", b'[{"a":1}', JsonArray),
+            "ndjson": ("application/x-ndjson", b'{"a":1}\n', NDJSON),
+            "stream-json": ("application/stream+json", b'{"a":1}\n', NDJSON),
+            "jsonl": ("application/jsonl", b'{"a":1}\n', NDJSON),
+            "eventstream": ("application/vnd.amazon.eventstream", b"", EventStream),
+            "eventstream-under-json": ("application/json", event("chunk", b"{}"), EventStream),
+            "speech": ("audio/mpeg", b"{\xff\xfb", Opaque),
+            "html": ("text/html", b"<html><body>Bad Gateway", Document),
+            "text": ("text/plain", b"data is not a field here", Document),
+        }
+    ),
 )
 def test_what_a_body_is(content_type: str, begun: bytes, expected: type) -> None:
     assert type(framing_of(content_type, begun, is_over=False)) is expected

@@ -16,6 +16,7 @@ from addon.framing import sse
 from addon.framing.frame import Frame
 from addon.framing.sse import SSE
 from tests.addon.feeding import Framed, cuts_of, frame, frame_every_way, pieces
+from tests.named import named
 
 BOM = b"\xef\xbb\xbf"
 
@@ -24,69 +25,61 @@ def messages(*data: bytes) -> list[Frame]:
     return [Frame("", one) for one in data]
 
 
-CASES = [
-    pytest.param(b"data: a\n\n", messages(b"a"), id="one-event"),
-    pytest.param(BOM + b"data:1\n\ndata:2\n\n", messages(b"1", b"2"), id="byte-order-mark"),
-    pytest.param(
-        BOM + b"data:1\n\n" + BOM + b"data:2\n\ndata:3\n\n",
-        messages(b"1", b"3"),
-        id="byte-order-mark-only-once",
-    ),
-    pytest.param(
-        BOM + BOM + b"data:1\n\ndata:2\n\ndata:3\n\n", messages(b"2", b"3"), id="bom-twice"
-    ),
-    pytest.param(
-        b"data:1\r:\x00\n:\r\ndata:2\n:" + b"x" * 2049 + b"\rdata:3\n:data:fail\r:\x00\ndata:4\n\n",
-        messages(b"1\n2\n3\n4"),
-        id="comments-between-data-lines",
-    ),
-    pytest.param(b": a comment: with colons 12:34\n\n", [], id="comment-alone"),
-    pytest.param(b"data:1\x00\n\n\x00", messages(b"1\x00"), id="nul-is-data"),
-    pytest.param(b"data: x\ndata\n\n", messages(b"x\n"), id="data-without-a-colon"),
-    pytest.param(b"data\n\ndata\ndata\n\ndata:t\n\n", messages(b"", b"\n", b"t"), id="data-lines"),
-    pytest.param(
-        b"data:\x00 1\rData:2\ndata\x00:3\rdata:4\n\n", messages(b"\x00 1\n4"), id="field-names"
-    ),
-    pytest.param(b"data\n\ndata:\n\n", messages(b"", b""), id="field-without-value"),
-    pytest.param(b"data: a\n\ndata:b\n\ndata:  c\n\n", messages(b"a", b"b", b" c"), id="one-space"),
-    pytest.param(b"data: a\rdata: b\r\r", messages(b"a\nb"), id="cr"),
-    pytest.param(b"data: a\r\ndata: b\r\n\r\n", messages(b"a\nb"), id="crlf"),
-    pytest.param(b"data: a\rdata: b\r\ndata: c\n\r\n", messages(b"a\nb\nc"), id="mixed-line-ends"),
-    pytest.param(
-        b"data: a\n\r\ndata: b\r\n\ndata: c\r\r", messages(b"a", b"b", b"c"), id="mixed-blanks"
-    ),
-    pytest.param(b"event: x\ndata: a\n\n", [Frame("x", b"a")], id="event-name"),
-    pytest.param(
-        b"event: x\ndata: a\n\nevent: x\ndata: a\ndata: b\n\nevent: x\ndata:a\n\n"
-        b"event:  \xffx\ndata:  a\n\n",
-        [Frame("x", b"a"), Frame("x", b"a\nb"), Frame("x", b"a"), Frame(" \ufffdx", b" a")],
-        id="event-names",
-    ),
-    pytest.param(
-        b"event: x\rdata: a\n\nevent: x\ndata: a\rdata: b\n\n",
-        [Frame("x", b"a"), Frame("x", b"a\nb")],
-        id="event-name-and-cr",
-    ),
-    pytest.param(b"event: x\nevent: y\ndata: a\n\n", [Frame("y", b"a")], id="last-event-name-wins"),
-    pytest.param(b"event: x\n\ndata: a\n\n", messages(b"a"), id="event-name-is-forgotten"),
-    pytest.param(b"event:\ndata: a\n\n", messages(b"a"), id="event-name-empty"),
-    pytest.param(b"id: 1\nevent: message\ndata: a\n\n", [Frame("message", b"a")], id="id"),
-    pytest.param(b"retry: 3000\ndata: a\n\n", messages(b"a"), id="retry"),
-    pytest.param(b"retry: 3000\n\n", [], id="retry-alone"),
-    pytest.param(b"unknown: x\ndata: a\n\n", messages(b"a"), id="unknown-field"),
-    pytest.param("data: ok…\n\n".encode(), messages("ok…".encode()), id="utf-8"),
-    pytest.param(b"data: \xff\xfe\n\n", messages(b"\xff\xfe"), id="not-utf-8"),
-    pytest.param(b"data:\ta\n\n", messages(b"\ta"), id="leading-tab-is-kept"),
-    pytest.param(b"\n\n\ndata: a\n\n", messages(b"a"), id="leading-blank-lines"),
-    pytest.param(b"data: a\n\n\n\ndata: b\n\n", messages(b"a", b"b"), id="many-blank-lines"),
-    pytest.param(b"data: a\r\n\r\n\r\ndata: b\r\n\r\n", messages(b"a", b"b"), id="many-blank-crlf"),
-    pytest.param(b"data: a\n\ndata: b", messages(b"a", b"b"), id="no-end-at-all"),
-    pytest.param(b"data: a\n\ndata: b\n", messages(b"a", b"b"), id="no-blank-line-at-the-end"),
-    pytest.param(
-        b"data: a\r\n\r\ndata: b\r\n", messages(b"a", b"b"), id="no-blank-crlf-at-the-end"
-    ),
-    pytest.param(b"", [], id="nothing"),
-]
+CASES = named(
+    {
+        "one-event": (b"data: a\n\n", messages(b"a")),
+        "byte-order-mark": (BOM + b"data:1\n\ndata:2\n\n", messages(b"1", b"2")),
+        "byte-order-mark-only-once": (
+            BOM + b"data:1\n\n" + BOM + b"data:2\n\ndata:3\n\n",
+            messages(b"1", b"3"),
+        ),
+        "bom-twice": (BOM + BOM + b"data:1\n\ndata:2\n\ndata:3\n\n", messages(b"2", b"3")),
+        "comments-between-data-lines": (
+            b"data:1\r:\x00\n:\r\ndata:2\n:"
+            + b"x" * 2049
+            + b"\rdata:3\n:data:fail\r:\x00\ndata:4\n\n",
+            messages(b"1\n2\n3\n4"),
+        ),
+        "comment-alone": (b": a comment: with colons 12:34\n\n", []),
+        "nul-is-data": (b"data:1\x00\n\n\x00", messages(b"1\x00")),
+        "data-without-a-colon": (b"data: x\ndata\n\n", messages(b"x\n")),
+        "data-lines": (b"data\n\ndata\ndata\n\ndata:t\n\n", messages(b"", b"\n", b"t")),
+        "field-names": (b"data:\x00 1\rData:2\ndata\x00:3\rdata:4\n\n", messages(b"\x00 1\n4")),
+        "field-without-value": (b"data\n\ndata:\n\n", messages(b"", b"")),
+        "one-space": (b"data: a\n\ndata:b\n\ndata:  c\n\n", messages(b"a", b"b", b" c")),
+        "cr": (b"data: a\rdata: b\r\r", messages(b"a\nb")),
+        "crlf": (b"data: a\r\ndata: b\r\n\r\n", messages(b"a\nb")),
+        "mixed-line-ends": (b"data: a\rdata: b\r\ndata: c\n\r\n", messages(b"a\nb\nc")),
+        "mixed-blanks": (b"data: a\n\r\ndata: b\r\n\ndata: c\r\r", messages(b"a", b"b", b"c")),
+        "event-name": (b"event: x\ndata: a\n\n", [Frame("x", b"a")]),
+        "event-names": (
+            b"event: x\ndata: a\n\nevent: x\ndata: a\ndata: b\n\nevent: x\ndata:a\n\n"
+            b"event:  \xffx\ndata:  a\n\n",
+            [Frame("x", b"a"), Frame("x", b"a\nb"), Frame("x", b"a"), Frame(" \ufffdx", b" a")],
+        ),
+        "event-name-and-cr": (
+            b"event: x\rdata: a\n\nevent: x\ndata: a\rdata: b\n\n",
+            [Frame("x", b"a"), Frame("x", b"a\nb")],
+        ),
+        "last-event-name-wins": (b"event: x\nevent: y\ndata: a\n\n", [Frame("y", b"a")]),
+        "event-name-is-forgotten": (b"event: x\n\ndata: a\n\n", messages(b"a")),
+        "event-name-empty": (b"event:\ndata: a\n\n", messages(b"a")),
+        "id": (b"id: 1\nevent: message\ndata: a\n\n", [Frame("message", b"a")]),
+        "retry": (b"retry: 3000\ndata: a\n\n", messages(b"a")),
+        "retry-alone": (b"retry: 3000\n\n", []),
+        "unknown-field": (b"unknown: x\ndata: a\n\n", messages(b"a")),
+        "utf-8": ("data: ok…\n\n".encode(), messages("ok…".encode())),
+        "not-utf-8": (b"data: \xff\xfe\n\n", messages(b"\xff\xfe")),
+        "leading-tab-is-kept": (b"data:\ta\n\n", messages(b"\ta")),
+        "leading-blank-lines": (b"\n\n\ndata: a\n\n", messages(b"a")),
+        "many-blank-lines": (b"data: a\n\n\n\ndata: b\n\n", messages(b"a", b"b")),
+        "many-blank-crlf": (b"data: a\r\n\r\n\r\ndata: b\r\n\r\n", messages(b"a", b"b")),
+        "no-end-at-all": (b"data: a\n\ndata: b", messages(b"a", b"b")),
+        "no-blank-line-at-the-end": (b"data: a\n\ndata: b\n", messages(b"a", b"b")),
+        "no-blank-crlf-at-the-end": (b"data: a\r\n\r\ndata: b\r\n", messages(b"a", b"b")),
+        "nothing": (b"", []),
+    }
+)
 
 
 @pytest.mark.parametrize(("body", "expected"), CASES)

@@ -11,6 +11,7 @@ from addon.metering.requests.messages import End
 from addon.metering.settlement import NOTHING_PASSED, outcome_of, result_of
 from ledger.model.exchange import Exchange, Outcome, State
 from ledger.model.reading import UsageSource
+from tests.named import named
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SAID_DONE = Facts(ended=True, finish_reason="stop")
@@ -23,76 +24,64 @@ CLOSES = Facts(ending=Ending.CLOSE)
 
 @pytest.mark.parametrize(
     ("end", "facts", "status", "streamed", "expected"),
-    [
-        pytest.param(End.FINISHED, SAID_DONE, 200, True, Outcome.COMPLETE, id="done"),
-        pytest.param(
-            End.FINISHED, SAID_FINISH, 200, True, Outcome.COMPLETE, id="no-DONE-but-finish"
-        ),
-        pytest.param(End.FINISHED, CLOSES, 200, True, Outcome.COMPLETE, id="close-is-its-end"),
-        pytest.param(
-            End.FINISHED,
-            SAID_NOTHING,
-            200,
-            True,
-            Outcome.UPSTREAM_CUT,
-            id="rst-that-looks-like-an-end",
-        ),
-        pytest.param(End.FINISHED, SAID_NOTHING, 200, False, Outcome.COMPLETE, id="plain-document"),
-        pytest.param(
-            End.CLIENT_LEFT, SAID_DONE, 200, True, Outcome.COMPLETE, id="client-closes-at-DONE"
-        ),
-        pytest.param(
-            End.CLIENT_LEFT,
-            SAID_FINISH,
-            200,
-            True,
-            Outcome.CLIENT_LEFT,
-            id="client-leaves-before-usage",
-        ),
-        pytest.param(
-            End.CLIENT_LEFT,
-            SAID_NOTHING,
-            None,
-            True,
-            Outcome.CLIENT_LEFT,
-            id="client-leaves-before-headers",
-        ),
-        pytest.param(End.UPSTREAM_BROKE, SAID_NOTHING, 200, True, Outcome.UPSTREAM_CUT, id="cut"),
-        pytest.param(
-            End.UPSTREAM_BROKE, SAID_NOTHING, None, False, Outcome.UPSTREAM_CUT, id="refused"
-        ),
-        pytest.param(
-            End.UPSTREAM_BROKE,
-            WHOLE_DOCUMENT,
-            200,
-            False,
-            Outcome.UPSTREAM_CUT,
-            id="document-shorter-than-its-length",
-        ),
-        pytest.param(
-            End.CLIENT_LEFT,
-            WHOLE_DOCUMENT,
-            200,
-            False,
-            Outcome.COMPLETE,
-            id="client-leaves-behind-the-document",
-        ),
-        pytest.param(End.UPSTREAM_BROKE, SAID_DONE, 200, True, Outcome.COMPLETE, id="cut-at-DONE"),
-        pytest.param(End.STOPPED, SAID_NOTHING, 200, True, Outcome.LOST, id="proxy-stopped"),
-        pytest.param(End.FINISHED, SAID_ERROR, 200, True, Outcome.ERROR_FRAME, id="error-frame"),
-        pytest.param(
-            End.CLIENT_LEFT,
-            SAID_ERROR,
-            200,
-            True,
-            Outcome.ERROR_FRAME,
-            id="client-leaves-on-the-error",
-        ),
-        pytest.param(End.FINISHED, SAID_ERROR, 429, False, Outcome.HTTP_ERROR, id="http-error"),
-        pytest.param(
-            End.UPSTREAM_BROKE, SAID_NOTHING, 500, False, Outcome.HTTP_ERROR, id="http-error-cut"
-        ),
-    ],
+    named(
+        {
+            "done": (End.FINISHED, SAID_DONE, 200, True, Outcome.COMPLETE),
+            "no-DONE-but-finish": (End.FINISHED, SAID_FINISH, 200, True, Outcome.COMPLETE),
+            "close-is-its-end": (End.FINISHED, CLOSES, 200, True, Outcome.COMPLETE),
+            "rst-that-looks-like-an-end": (
+                End.FINISHED,
+                SAID_NOTHING,
+                200,
+                True,
+                Outcome.UPSTREAM_CUT,
+            ),
+            "plain-document": (End.FINISHED, SAID_NOTHING, 200, False, Outcome.COMPLETE),
+            "client-closes-at-DONE": (End.CLIENT_LEFT, SAID_DONE, 200, True, Outcome.COMPLETE),
+            "client-leaves-before-usage": (
+                End.CLIENT_LEFT,
+                SAID_FINISH,
+                200,
+                True,
+                Outcome.CLIENT_LEFT,
+            ),
+            "client-leaves-before-headers": (
+                End.CLIENT_LEFT,
+                SAID_NOTHING,
+                None,
+                True,
+                Outcome.CLIENT_LEFT,
+            ),
+            "cut": (End.UPSTREAM_BROKE, SAID_NOTHING, 200, True, Outcome.UPSTREAM_CUT),
+            "refused": (End.UPSTREAM_BROKE, SAID_NOTHING, None, False, Outcome.UPSTREAM_CUT),
+            "document-shorter-than-its-length": (
+                End.UPSTREAM_BROKE,
+                WHOLE_DOCUMENT,
+                200,
+                False,
+                Outcome.UPSTREAM_CUT,
+            ),
+            "client-leaves-behind-the-document": (
+                End.CLIENT_LEFT,
+                WHOLE_DOCUMENT,
+                200,
+                False,
+                Outcome.COMPLETE,
+            ),
+            "cut-at-DONE": (End.UPSTREAM_BROKE, SAID_DONE, 200, True, Outcome.COMPLETE),
+            "proxy-stopped": (End.STOPPED, SAID_NOTHING, 200, True, Outcome.LOST),
+            "error-frame": (End.FINISHED, SAID_ERROR, 200, True, Outcome.ERROR_FRAME),
+            "client-leaves-on-the-error": (
+                End.CLIENT_LEFT,
+                SAID_ERROR,
+                200,
+                True,
+                Outcome.ERROR_FRAME,
+            ),
+            "http-error": (End.FINISHED, SAID_ERROR, 429, False, Outcome.HTTP_ERROR),
+            "http-error-cut": (End.UPSTREAM_BROKE, SAID_NOTHING, 500, False, Outcome.HTTP_ERROR),
+        }
+    ),
 )
 def test_outcomes(end: End, facts: Facts, status, streamed: bool, expected: Outcome):
     assert outcome_of(end, facts, status=status, streamed=streamed) is expected

@@ -33,6 +33,7 @@ from tests.addon.proxy.recording import (
     passed_on,
     recording,
 )
+from tests.named import named
 
 OF_AN_EXCHANGE = (Live, MeteredExchange, Tap, Meter)
 SSE = "text/event-stream"
@@ -64,23 +65,15 @@ def begun(running: Running, live: Live, response: http.Response) -> http.Respons
 
 @pytest.mark.parametrize(
     ("status", "headers", "how"),
-    [
-        pytest.param(200, {"content_type": SSE}, "streamed", id="stream"),
-        pytest.param(200, {"content_type": JSON}, "streamed", id="chunked-document"),
-        pytest.param(
-            200, {"content_type": JSON, "content_length": "50"}, "end-held", id="with-a-length"
-        ),
-        pytest.param(
-            200, {"content_type": JSON, "content_length": "0"}, "streamed", id="empty-body"
-        ),
-        pytest.param(
-            200, {"content_type": JSON, "content_length": "x"}, "streamed", id="no-length-at-all"
-        ),
-        pytest.param(
-            200, {"content_type": SSE, "content_length": "50"}, "end-held", id="stream-with-a-length"
-        ),
-        pytest.param(400, {"content_type": JSON}, "streamed", id="error-to-what-was-not-injected"),
-    ],
+    named({
+"stream": (200, {"content_type": SSE}, "streamed"),
+"chunked-document": (200, {"content_type": JSON}, "streamed"),
+"with-a-length": (200, {"content_type": JSON, "content_length": "50"}, "end-held"),
+"empty-body": (200, {"content_type": JSON, "content_length": "0"}, "streamed"),
+"no-length-at-all": (200, {"content_type": JSON, "content_length": "x"}, "streamed"),
+"stream-with-a-length": (200, {"content_type": SSE, "content_length": "50"}, "end-held"),
+"error-to-what-was-not-injected": (400, {"content_type": JSON}, "streamed"),
+}),
 )  # fmt: skip
 async def test_what_is_held(ledger: Path, status: int, headers: dict[str, Any], how: str):
     flow = flow_of(stream=headers["content_type"] == SSE, asks=True)

@@ -5,49 +5,45 @@ import json
 import pytest
 
 from addon.usage_opt_in.asking import SCANNED_BYTES_MAX, inject_usage_option, is_refusal
+from tests.named import named
 
 
 @pytest.mark.parametrize(
     ("body", "expected"),
-    [
-        pytest.param(
-            b'{"model":"m","stream":true,"temperature":1.0}',
-            b'{"stream_options":{"include_usage":true},"model":"m","stream":true,"temperature":1.0}',
-            id="not-there",
-        ),
-        pytest.param(
-            b'{"stream":true,"stream_options":null}',
-            b'{"stream":true,"stream_options":{"include_usage":true}}',
-            id="null",
-        ),
-        pytest.param(
-            b'{"stream_options": {"include_obfuscation": false}, "stream": true}',
-            b'{"stream_options": {"include_usage":true,"include_obfuscation": false}, "stream": true}',
-            id="other-options-stay",
-        ),
-        pytest.param(
-            b'{"stream_options":{},"stream":true}',
-            b'{"stream_options":{"include_usage":true},"stream":true}',
-            id="empty-options",
-        ),
-        pytest.param(
-            b'{"stream_options":{"include_usage" : false},"stream":true}',
-            b'{"stream_options":{"include_usage" : true},"stream":true}',
-            id="false-becomes-true",
-        ),
-        pytest.param(
-            b'{"messages":[{"content":"\\"stream_options\\" and \\"stream_options\\":1"}],"stream":true}',
-            b'{"stream_options":{"include_usage":true},"messages":[{"content":"\\"stream_options\\" and \\"stream_options\\":1"}],"stream":true}',
-            id="named-in-a-prompt",
-        ),
-        pytest.param(
-            b'{"metadata":{"stream_options":{"include_usage":false}},"stream":true}',
-            b'{"stream_options":{"include_usage":true},"metadata":{"stream_options":{"include_usage":false}},"stream":true}',
-            id="named-deeper-down",
-        ),
-        pytest.param(b'{"stream_options":7,"stream":true}', None, id="not-an-object"),
-        pytest.param(b"nothing", None, id="no-object"),
-    ],
+    named(
+        {
+            "not-there": (
+                b'{"model":"m","stream":true,"temperature":1.0}',
+                b'{"stream_options":{"include_usage":true},"model":"m","stream":true,"temperature":1.0}',
+            ),
+            "null": (
+                b'{"stream":true,"stream_options":null}',
+                b'{"stream":true,"stream_options":{"include_usage":true}}',
+            ),
+            "other-options-stay": (
+                b'{"stream_options": {"include_obfuscation": false}, "stream": true}',
+                b'{"stream_options": {"include_usage":true,"include_obfuscation": false}, "stream": true}',
+            ),
+            "empty-options": (
+                b'{"stream_options":{},"stream":true}',
+                b'{"stream_options":{"include_usage":true},"stream":true}',
+            ),
+            "false-becomes-true": (
+                b'{"stream_options":{"include_usage" : false},"stream":true}',
+                b'{"stream_options":{"include_usage" : true},"stream":true}',
+            ),
+            "named-in-a-prompt": (
+                b'{"messages":[{"content":"\\"stream_options\\" and \\"stream_options\\":1"}],"stream":true}',
+                b'{"stream_options":{"include_usage":true},"messages":[{"content":"\\"stream_options\\" and \\"stream_options\\":1"}],"stream":true}',
+            ),
+            "named-deeper-down": (
+                b'{"metadata":{"stream_options":{"include_usage":false}},"stream":true}',
+                b'{"stream_options":{"include_usage":true},"metadata":{"stream_options":{"include_usage":false}},"stream":true}',
+            ),
+            "not-an-object": (b'{"stream_options":7,"stream":true}', None),
+            "no-object": (b"nothing", None),
+        }
+    ),
 )
 def test_asking_splices_and_changes_nothing_else(body: bytes, expected: bytes | None):
     edited = inject_usage_option(body)

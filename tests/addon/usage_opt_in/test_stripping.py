@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from addon.usage_opt_in.stripping import Stripper
 from tests.addon.linear import assert_linear
+from tests.named import named
 
 HEAD = b'"id":"chatcmpl-7Qx","object":"chat.completion.chunk","created":1761000000,"model":"gpt-5"'
 
@@ -23,78 +24,67 @@ STOP = b'[{"index":0,"delta":{},"finish_reason":"stop"}]'
 USAGE = b'{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}'
 DONE = b"data: [DONE]\n\n"
 
-PAIRS = [
-    pytest.param(
-        b"".join(chunk(c, b',"usage":null') for c in (ROLE, WORD, STOP))
-        + chunk(b"[]", b',"usage":' + USAGE)
-        + DONE,
-        b"".join(chunk(c) for c in (ROLE, WORD, STOP)) + DONE,
-        id="openai",
-    ),
-    pytest.param(
-        chunk(WORD, b',"usage":null,"obfuscation":"aB3"')
-        + chunk(b"[]", b',"usage":' + USAGE + b',"obfuscation":""'),
-        chunk(WORD, b',"obfuscation":"aB3"'),
-        id="obfuscation-after-usage",
-    ),
-    pytest.param(
-        chunk(STOP, b',"usage":' + USAGE) + DONE, chunk(STOP) + DONE, id="on-the-finish-chunk"
-    ),
-    pytest.param(
-        chunk(b"[]", b',"usage":null,"prompt_filter_results":[{"prompt_index":0}]'),
-        chunk(b"[]", b',"prompt_filter_results":[{"prompt_index":0}]'),
-        id="azure-first-chunk-with-null",
-    ),
-    pytest.param(
-        chunk(b"[]", b',"usage":' + USAGE + b',"prompt_filter_results":[{"prompt_index":0}]'),
-        chunk(b"[]", b',"prompt_filter_results":[{"prompt_index":0}]'),
-        id="empty-choices-that-carry-more",
-    ),
-    pytest.param(
-        b'data: {"usage": null, "id": "x", "choices": [ ]}\r\n\r\n',
-        b'data: {"id": "x", "choices": [ ]}\r\n\r\n',
-        id="first-key-spaced-crlf",
-    ),
-    pytest.param(
-        b'data: {"id": "x", "choices": [], "usage": null, "x": 1}\n\n',
-        b'data: {"id": "x", "choices": [], "x": 1}\n\n',
-        id="spaced-before-another-key",
-    ),
-    pytest.param(
-        b'data: {"id": "x", "choices": [], "usage": null}\n\n',
-        b'data: {"id": "x", "choices": []}\n\n',
-        id="spaced-at-the-end",
-    ),
-    pytest.param(
-        b'data: {"id":"x","choices":[{"delta":{"usage":null}}],"usage" : null }\n\n',
-        b'data: {"id":"x","choices":[{"delta":{"usage":null}}] }\n\n',
-        id="a-nested-usage-is-not-ours",
-    ),
-    pytest.param(
-        b'data: {"usage":null,"choices":[1],"usage":{"prompt_tokens":1}}\n\n',
-        b'data: {"choices":[1]}\n\n',
-        id="twice-in-one-object",
-    ),
-    pytest.param(
-        b": ping - 18:49\n" + chunk(b"[]", b',"usage":' + USAGE),
-        b": ping - 18:49\n",
-        id="a-comment-before-a-dropped-event-stays",
-    ),
-    pytest.param(
-        b'data: {"error":{"message":"overloaded"},"usage":' + USAGE + b"}\n\n",
-        b'data: {"error":{"message":"overloaded"}}\n\n',
-        id="error-frame-with-usage",
-    ),
-]
-UNTOUCHED = [
-    pytest.param(b"".join(chunk(c) for c in (ROLE, WORD, STOP)) + DONE, id="nothing-of-ours"),
-    pytest.param(b": OPENROUTER PROCESSING\n\n\n\ndata: [DONE]\n\n", id="comments-and-blanks"),
-    pytest.param(b'data: {"usage":nul\n\ndata: "usage"\n\ndata:\n\n', id="not-json"),
-    pytest.param(
-        b'event: x\ndata: {"a":"\\"usage\\":null"}\nid: 7\nretry: 3\n\n', id="in-a-string"
-    ),
-    pytest.param(b'data: {"x_groq":{"usage":{"prompt_tokens":1}},"choices":[]}\n\n', id="x-groq"),
-]
+PAIRS = named(
+    {
+        "openai": (
+            b"".join(chunk(c, b',"usage":null') for c in (ROLE, WORD, STOP))
+            + chunk(b"[]", b',"usage":' + USAGE)
+            + DONE,
+            b"".join(chunk(c) for c in (ROLE, WORD, STOP)) + DONE,
+        ),
+        "obfuscation-after-usage": (
+            chunk(WORD, b',"usage":null,"obfuscation":"aB3"')
+            + chunk(b"[]", b',"usage":' + USAGE + b',"obfuscation":""'),
+            chunk(WORD, b',"obfuscation":"aB3"'),
+        ),
+        "on-the-finish-chunk": (chunk(STOP, b',"usage":' + USAGE) + DONE, chunk(STOP) + DONE),
+        "azure-first-chunk-with-null": (
+            chunk(b"[]", b',"usage":null,"prompt_filter_results":[{"prompt_index":0}]'),
+            chunk(b"[]", b',"prompt_filter_results":[{"prompt_index":0}]'),
+        ),
+        "empty-choices-that-carry-more": (
+            chunk(b"[]", b',"usage":' + USAGE + b',"prompt_filter_results":[{"prompt_index":0}]'),
+            chunk(b"[]", b',"prompt_filter_results":[{"prompt_index":0}]'),
+        ),
+        "first-key-spaced-crlf": (
+            b'data: {"usage": null, "id": "x", "choices": [ ]}\r\n\r\n',
+            b'data: {"id": "x", "choices": [ ]}\r\n\r\n',
+        ),
+        "spaced-before-another-key": (
+            b'data: {"id": "x", "choices": [], "usage": null, "x": 1}\n\n',
+            b'data: {"id": "x", "choices": [], "x": 1}\n\n',
+        ),
+        "spaced-at-the-end": (
+            b'data: {"id": "x", "choices": [], "usage": null}\n\n',
+            b'data: {"id": "x", "choices": []}\n\n',
+        ),
+        "a-nested-usage-is-not-ours": (
+            b'data: {"id":"x","choices":[{"delta":{"usage":null}}],"usage" : null }\n\n',
+            b'data: {"id":"x","choices":[{"delta":{"usage":null}}] }\n\n',
+        ),
+        "twice-in-one-object": (
+            b'data: {"usage":null,"choices":[1],"usage":{"prompt_tokens":1}}\n\n',
+            b'data: {"choices":[1]}\n\n',
+        ),
+        "a-comment-before-a-dropped-event-stays": (
+            b": ping - 18:49\n" + chunk(b"[]", b',"usage":' + USAGE),
+            b": ping - 18:49\n",
+        ),
+        "error-frame-with-usage": (
+            b'data: {"error":{"message":"overloaded"},"usage":' + USAGE + b"}\n\n",
+            b'data: {"error":{"message":"overloaded"}}\n\n',
+        ),
+    }
+)
+UNTOUCHED = named(
+    {
+        "nothing-of-ours": (b"".join(chunk(c) for c in (ROLE, WORD, STOP)) + DONE,),
+        "comments-and-blanks": (b": OPENROUTER PROCESSING\n\n\n\ndata: [DONE]\n\n",),
+        "not-json": (b'data: {"usage":nul\n\ndata: "usage"\n\ndata:\n\n',),
+        "in-a-string": (b'event: x\ndata: {"a":"\\"usage\\":null"}\nid: 7\nretry: 3\n\n',),
+        "x-groq": (b'data: {"x_groq":{"usage":{"prompt_tokens":1}},"choices":[]}\n\n',),
+    }
+)
 
 
 def stripped(data: bytes, cuts: list[int]) -> bytes:

@@ -12,6 +12,7 @@ from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.charges import charge, reported_picousd
 from ledger.pricing.price_lines import Rate, Sheet
 from tests.ledger.priced import NOVEMBER, amounts, cost, exchange, reading
+from tests.named import named
 
 RATES = {
     "uncached_input": Rate(3_000_000, "list"),
@@ -234,27 +235,23 @@ def test_cost_is_additive(split, cached):
 
 @pytest.mark.parametrize(
     ("usage", "expected"),
-    [
-        pytest.param(Usage(), None, id="not-reported"),
-        pytest.param(Usage(reported_cost_picousd=0), 0, id="reported-as-zero"),
-        pytest.param(
-            Usage(reported_cost_picousd=50, reported_upstream_cost_picousd=40, is_byok=False),
-            50,
-            id="upstream-is-inside",
-        ),
-        pytest.param(
-            Usage(reported_cost_picousd=50, reported_upstream_cost_picousd=40), 50, id="byok-unsaid"
-        ),
-        pytest.param(
-            Usage(reported_cost_picousd=2, reported_upstream_cost_picousd=40, is_byok=True),
-            42,
-            id="byok-adds-upstream",
-        ),
-        pytest.param(
-            Usage(reported_upstream_cost_picousd=40, is_byok=True), 40, id="byok-without-a-fee"
-        ),
-        pytest.param(Usage(reported_cost_picousd=2, is_byok=True), 2, id="byok-fee-alone"),
-    ],
+    named(
+        {
+            "not-reported": (Usage(), None),
+            "reported-as-zero": (Usage(reported_cost_picousd=0), 0),
+            "upstream-is-inside": (
+                Usage(reported_cost_picousd=50, reported_upstream_cost_picousd=40, is_byok=False),
+                50,
+            ),
+            "byok-unsaid": (Usage(reported_cost_picousd=50, reported_upstream_cost_picousd=40), 50),
+            "byok-adds-upstream": (
+                Usage(reported_cost_picousd=2, reported_upstream_cost_picousd=40, is_byok=True),
+                42,
+            ),
+            "byok-without-a-fee": (Usage(reported_upstream_cost_picousd=40, is_byok=True), 40),
+            "byok-fee-alone": (Usage(reported_cost_picousd=2, is_byok=True), 2),
+        }
+    ),
 )
 def test_upstream_cost_is_added_only_where_the_customer_brought_the_key(usage, expected):
     """yvgude/lean-ctx#746: summing both doubled the cost."""

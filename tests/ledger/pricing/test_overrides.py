@@ -9,6 +9,7 @@ from ledger.model.errors import LedgerError
 from ledger.pricing.overrides import check, in_force, load
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.settings.small_files import FILE_BYTES_MAX
+from tests.named import named
 
 SEPTEMBER = datetime(2026, 9, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -216,161 +217,123 @@ def test_a_gateway_row(price_file):
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [
-        pytest.param("[[price", "not TOML: Expected ']]' at the end", id="not-toml"),
-        pytest.param(
-            "prices = 1", "line 1: prices: unknown; did you mean 'price'?", id="unknown-table"
-        ),
-        pytest.param(
-            "[price]\nmodel = 'x'", "line 1: price: write [[price]] for each", id="one-table"
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nusd_per_mtok = { inptu = 1 }",
-            "line 3: price 1: usd_per_mtok.inptu: unknown line; ",
-            id="misspelt-line",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1 }\n"
-            "[[price]]\nmodle = 'y'\nusd_per_mtok = { output = 1 }",
-            "line 5: price 2: modle: unknown; did you mean 'model'?",
-            id="misspelt-key",
-        ),
-        pytest.param(
-            "[[price]]\nusd_per_mtok = { output = 1 }",
-            "line 1: price 1: host, provider or model: one of them must say",
-            id="for-nothing",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'", "line 1: price 1: usd_per_mtok or usd_each", id="no-price"
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nfree = 'yes'",
-            "line 3: price 1: free: not true or false but a text",
-            id="free-text",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nfree = true\nusd_each = { web_searches = 1 }",
-            "line 3: price 1: free: a free entry has no prices",
-            id="free-and-priced",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = -1 }",
-            "line 3: price 1: usd_per_mtok.output: -1 is not a price",
-            id="negative",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = nan }",
-            "line 3: price 1: usd_per_mtok.output: NaN is not a price",
-            id="not-a-number",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = '3' }",
-            "line 3: price 1: usd_per_mtok[...]: not a whole number or a number but a text",
-            id="text-price",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1e19 }",
-            "line 3: price 1: usd_per_mtok.output: 1E+19 is more than the ledger holds",
-            id="too-much",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nusd_per_mtok = 3",
-            "line 3: price 1: usd_per_mtok: not a table { ... } but a whole number",
-            id="not-a-table",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nusd_each = { output = 1 }",
-            "line 3: price 1: usd_each.output: not a unit; token lines stand in usd_per_mtok",
-            id="token-line-each",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nfrom = 2026-09-01T00:00:00\nusd_per_mtok = { output = 1 }",
-            "line 3: price 1: from: 2026-09-01 00:00:00 has no offset;"
-            " write 2026-09-01T00:00:00Z for UTC",
-            id="no-offset",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nfrom = 'soon'\nusd_per_mtok = { output = 1 }",
-            "line 3: price 1: from: 'soon' is not a date",
-            id="no-date",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nfrom = 2026-09-01\nuntil = 2026-09-01\n"
-            "usd_per_mtok = { output = 1 }",
-            "line 4: price 1: until: it is not after from",
-            id="never-in-force",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nabove = 1\nusd_per_mtok = { output = 1 }",
-            "line 3: price 1: above: not a list [ ... ] but a whole number",
-            id="above-not-tables",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1 }\n"
-            "[[price.above]]\ninput_tokens = 2.5\nusd_per_mtok = { output = 2 }",
-            "line 5: price 1: above[0].input_tokens: not a whole number but a number",
-            id="above-not-tokens",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1 }\n"
-            "[[price.above]]\ninput_tokens = 2\nusd_per_mtok = { cache_read = 2 }",
-            "line 6: price 1: above.usd_per_mtok.cache_read: it has no price below",
-            id="above-without-below",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 3\nusd_per_mtok = { output = 1 }",
-            "line 2: price 1: model: not a text but a whole number",
-            id="model-not-text",
-        ),
-        pytest.param(
-            "[[gateway]]\nhost = 'x'", "line 1: gateway 1: prices: missing", id="gateway-no-list"
-        ),
-        pytest.param(
-            "[[gateway]]\nhost = 'x'\nprices = 'openai'\nmodels = { a = 1 }",
-            "line 4: gateway 1: models[...]: not a text but a whole number",
-            id="gateway-models",
-        ),
-        pytest.param(
-            "price = [{ model = 'x' }]", "price 1: usd_per_mtok or usd_each", id="inline-tables"
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1e999999 }",
-            "line 3: price 1: usd_per_mtok.output: 1E+999999 is not a price",
-            id="overflow",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1e-999999 }",
-            "line 3: price 1: usd_per_mtok.output: 1E-999999 is not a price",
-            id="underflow",
-        ),
-        pytest.param(
-            f"[[price]]\nmodel = 'x'\nusd_per_mtok = {{ output = {'9' * 4000} }}",
-            "line 3: price 1: usd_per_mtok.output: a number of more than 64 digits is not a price",
-            id="many-digits",
-        ),
-        pytest.param(f"x = {'9' * 5000}", "not TOML that can be read: ", id="too-many-digits"),
-        pytest.param(f"x = {'[' * 5000}", "not TOML that can be read: ", id="nested-deeply"),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\nfrom = 0001-01-01T00:00:00+14:00\nfree = true",
-            "line 3: price 1: from: '0001-01-01 00:00:00+14:00' is not a date",
-            id="before-time",
-        ),
-        pytest.param(
-            "[[price]]\nmodel = ''\nfree = true", "line 2: price 1: model: empty", id="empty"
-        ),
-        pytest.param(
-            "[[gateway]]\nhost = ''\nprices = 'x'", "line 2: gateway 1: host: empty", id="no-host"
-        ),
-        pytest.param(
-            "[[price]]\nmodel = 'x'\n[[price.above]]\ninput_tokens = -1\nusd_per_mtok = {}",
-            "line 4: price 1: above.input_tokens: -1 is not a number of tokens",
-            id="step-below-zero",
-        ),
-        pytest.param("litellm = 3", "line 1: litellm: 3 is not a path", id="litellm-not-a-path"),
-        pytest.param(
-            "litellm = 'none.json'", "line 1: litellm: cannot read", id="litellm-not-there"
-        ),
-    ],
+    named(
+        {
+            "not-toml": ("[[price", "not TOML: Expected ']]' at the end"),
+            "unknown-table": ("prices = 1", "line 1: prices: unknown; did you mean 'price'?"),
+            "one-table": ("[price]\nmodel = 'x'", "line 1: price: write [[price]] for each"),
+            "misspelt-line": (
+                "[[price]]\nmodel = 'x'\nusd_per_mtok = { inptu = 1 }",
+                "line 3: price 1: usd_per_mtok.inptu: unknown line; ",
+            ),
+            "misspelt-key": (
+                "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1 }\n"
+                "[[price]]\nmodle = 'y'\nusd_per_mtok = { output = 1 }",
+                "line 5: price 2: modle: unknown; did you mean 'model'?",
+            ),
+            "for-nothing": (
+                "[[price]]\nusd_per_mtok = { output = 1 }",
+                "line 1: price 1: host, provider or model: one of them must say",
+            ),
+            "no-price": ("[[price]]\nmodel = 'x'", "line 1: price 1: usd_per_mtok or usd_each"),
+            "free-text": (
+                "[[price]]\nmodel = 'x'\nfree = 'yes'",
+                "line 3: price 1: free: not true or false but a text",
+            ),
+            "free-and-priced": (
+                "[[price]]\nmodel = 'x'\nfree = true\nusd_each = { web_searches = 1 }",
+                "line 3: price 1: free: a free entry has no prices",
+            ),
+            "negative": (
+                "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = -1 }",
+                "line 3: price 1: usd_per_mtok.output: -1 is not a price",
+            ),
+            "not-a-number": (
+                "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = nan }",
+                "line 3: price 1: usd_per_mtok.output: NaN is not a price",
+            ),
+            "text-price": (
+                "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = '3' }",
+                "line 3: price 1: usd_per_mtok[...]: not a whole number or a number but a text",
+            ),
+            "too-much": (
+                "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1e19 }",
+                "line 3: price 1: usd_per_mtok.output: 1E+19 is more than the ledger holds",
+            ),
+            "not-a-table": (
+                "[[price]]\nmodel = 'x'\nusd_per_mtok = 3",
+                "line 3: price 1: usd_per_mtok: not a table { ... } but a whole number",
+            ),
+            "token-line-each": (
+                "[[price]]\nmodel = 'x'\nusd_each = { output = 1 }",
+                "line 3: price 1: usd_each.output: not a unit; token lines stand in usd_per_mtok",
+            ),
+            "no-offset": (
+                "[[price]]\nmodel = 'x'\nfrom = 2026-09-01T00:00:00\nusd_per_mtok = { output = 1 }",
+                "line 3: price 1: from: 2026-09-01 00:00:00 has no offset;"
+                " write 2026-09-01T00:00:00Z for UTC",
+            ),
+            "no-date": (
+                "[[price]]\nmodel = 'x'\nfrom = 'soon'\nusd_per_mtok = { output = 1 }",
+                "line 3: price 1: from: 'soon' is not a date",
+            ),
+            "never-in-force": (
+                "[[price]]\nmodel = 'x'\nfrom = 2026-09-01\nuntil = 2026-09-01\n"
+                "usd_per_mtok = { output = 1 }",
+                "line 4: price 1: until: it is not after from",
+            ),
+            "above-not-tables": (
+                "[[price]]\nmodel = 'x'\nabove = 1\nusd_per_mtok = { output = 1 }",
+                "line 3: price 1: above: not a list [ ... ] but a whole number",
+            ),
+            "above-not-tokens": (
+                "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1 }\n"
+                "[[price.above]]\ninput_tokens = 2.5\nusd_per_mtok = { output = 2 }",
+                "line 5: price 1: above[0].input_tokens: not a whole number but a number",
+            ),
+            "above-without-below": (
+                "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1 }\n"
+                "[[price.above]]\ninput_tokens = 2\nusd_per_mtok = { cache_read = 2 }",
+                "line 6: price 1: above.usd_per_mtok.cache_read: it has no price below",
+            ),
+            "model-not-text": (
+                "[[price]]\nmodel = 3\nusd_per_mtok = { output = 1 }",
+                "line 2: price 1: model: not a text but a whole number",
+            ),
+            "gateway-no-list": ("[[gateway]]\nhost = 'x'", "line 1: gateway 1: prices: missing"),
+            "gateway-models": (
+                "[[gateway]]\nhost = 'x'\nprices = 'openai'\nmodels = { a = 1 }",
+                "line 4: gateway 1: models[...]: not a text but a whole number",
+            ),
+            "inline-tables": ("price = [{ model = 'x' }]", "price 1: usd_per_mtok or usd_each"),
+            "overflow": (
+                "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1e999999 }",
+                "line 3: price 1: usd_per_mtok.output: 1E+999999 is not a price",
+            ),
+            "underflow": (
+                "[[price]]\nmodel = 'x'\nusd_per_mtok = { output = 1e-999999 }",
+                "line 3: price 1: usd_per_mtok.output: 1E-999999 is not a price",
+            ),
+            "many-digits": (
+                f"[[price]]\nmodel = 'x'\nusd_per_mtok = {{ output = {'9' * 4000} }}",
+                "line 3: price 1: usd_per_mtok.output: a number of more than 64 digits is not a price",
+            ),
+            "too-many-digits": (f"x = {'9' * 5000}", "not TOML that can be read: "),
+            "nested-deeply": (f"x = {'[' * 5000}", "not TOML that can be read: "),
+            "before-time": (
+                "[[price]]\nmodel = 'x'\nfrom = 0001-01-01T00:00:00+14:00\nfree = true",
+                "line 3: price 1: from: '0001-01-01 00:00:00+14:00' is not a date",
+            ),
+            "empty": ("[[price]]\nmodel = ''\nfree = true", "line 2: price 1: model: empty"),
+            "no-host": ("[[gateway]]\nhost = ''\nprices = 'x'", "line 2: gateway 1: host: empty"),
+            "step-below-zero": (
+                "[[price]]\nmodel = 'x'\n[[price.above]]\ninput_tokens = -1\nusd_per_mtok = {}",
+                "line 4: price 1: above.input_tokens: -1 is not a number of tokens",
+            ),
+            "litellm-not-a-path": ("litellm = 3", "line 1: litellm: 3 is not a path"),
+            "litellm-not-there": ("litellm = 'none.json'", "line 1: litellm: cannot read"),
+        }
+    ),
 )
 def test_what_is_wrong_is_named_with_its_line_and_key(price_file, text, problem):
     path = price_file(text)

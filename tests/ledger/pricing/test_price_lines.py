@@ -13,6 +13,7 @@ from ledger.pricing.price_lines import (
     input_tokens_of_one_request,
     quantities,
 )
+from tests.named import named
 
 PLAIN = {"uncached_input": Rate(1, "list"), "output": Rate(2, "list")}
 REALTIME = {
@@ -31,139 +32,126 @@ def counts(usage, rates=PLAIN):
 
 @pytest.mark.parametrize(
     ("usage", "rates", "expected"),
-    [
-        pytest.param(
-            Usage(input_tokens=100, output_tokens=20),
-            PLAIN,
-            {"uncached_input": 100, "output": 20},
-            id="plain",
-        ),
-        pytest.param(
-            Usage(input_tokens=100, cache_read_tokens=100, output_tokens=0),
-            PLAIN,
-            {"cache_read": 100, "uncached_input": 0},
-            id="no-line-for-nothing-but-what-the-cache-replaced",
-        ),
-        pytest.param(
-            Usage(
-                input_tokens=1000,
-                cache_read_tokens=300,
-                cache_write_tokens=500,
-                cache_write_5m_tokens=200,
-                cache_write_1h_tokens=300,
-                output_tokens=10,
+    named(
+        {
+            "plain": (
+                Usage(input_tokens=100, output_tokens=20),
+                PLAIN,
+                {"uncached_input": 100, "output": 20},
             ),
-            PLAIN,
-            {
-                "cache_read": 300,
-                "cache_write_5m": 200,
-                "cache_write_1h": 300,
-                "uncached_input": 200,
-                "output": 10,
-            },
-            id="cache-split",
-        ),
-        pytest.param(
-            Usage(
-                input_tokens=20000,
-                cache_write_tokens=17269,
-                cache_write_5m_tokens=0,
-                cache_write_1h_tokens=0,
+            "no-line-for-nothing-but-what-the-cache-replaced": (
+                Usage(input_tokens=100, cache_read_tokens=100, output_tokens=0),
+                PLAIN,
+                {"cache_read": 100, "uncached_input": 0},
             ),
-            PLAIN,
-            {"cache_write": 17269, "uncached_input": 2731},
-            id="stale-split-of-zeros",
-        ),
-        pytest.param(
-            Usage(input_tokens=4000, cache_write_tokens=3337, cache_write_5m_tokens=3068),
-            PLAIN,
-            {"cache_write_5m": 3068, "cache_write": 269, "uncached_input": 663},
-            id="stale-split-below-total",
-        ),
-        pytest.param(
-            Usage(input_tokens=500, cache_write_5m_tokens=200, cache_write_1h_tokens=100),
-            PLAIN,
-            {"cache_write_5m": 200, "cache_write_1h": 100, "uncached_input": 200},
-            id="split-without-total",
-        ),
-        pytest.param(
-            Usage(cache_read_tokens=7, output_tokens=5),
-            PLAIN,
-            {"cache_read": 7, "output": 5},
-            id="input-total-unknown",
-        ),
-        pytest.param(
-            Usage(input_tokens=10, output_tokens=100, reasoning_tokens=60),
-            PLAIN,
-            {"uncached_input": 10, "output": 100},
-            id="reasoning-inside-output",
-        ),
-        pytest.param(
-            Usage(input_tokens=10, output_tokens=100, reasoning_tokens=60),
-            REALTIME,
-            {"uncached_input": 10, "reasoning": 60, "output": 40},
-            id="reasoning-priced-apart",
-        ),
-        pytest.param(
-            Usage(
-                input_tokens=1000,
-                cache_read_tokens=400,
-                input_audio_tokens=500,
-                output_tokens=50,
-                output_audio_tokens=30,
-                tool_units={"cache_read_audio_tokens": 150},
+            "cache-split": (
+                Usage(
+                    input_tokens=1000,
+                    cache_read_tokens=300,
+                    cache_write_tokens=500,
+                    cache_write_5m_tokens=200,
+                    cache_write_1h_tokens=300,
+                    output_tokens=10,
+                ),
+                PLAIN,
+                {
+                    "cache_read": 300,
+                    "cache_write_5m": 200,
+                    "cache_write_1h": 300,
+                    "uncached_input": 200,
+                    "output": 10,
+                },
             ),
-            REALTIME,
-            {
-                "cache_read_audio": 150,
-                "cache_read": 250,
-                "input_audio": 350,
-                "uncached_input": 250,
-                "output_audio": 30,
-                "output": 20,
-            },
-            id="sound-cached-and-not",
-        ),
-        pytest.param(
-            Usage(input_tokens=1000, input_audio_tokens=500, output_tokens=5),
-            PLAIN,
-            {"uncached_input": 1000, "output": 5},
-            id="sound-at-the-common-price",
-        ),
-        pytest.param(
-            Usage(
-                input_tokens=10,
-                tool_units={"web_searches": 2, "web_fetches": 0, "input_text_tokens": 10},
+            "stale-split-of-zeros": (
+                Usage(
+                    input_tokens=20000,
+                    cache_write_tokens=17269,
+                    cache_write_5m_tokens=0,
+                    cache_write_1h_tokens=0,
+                ),
+                PLAIN,
+                {"cache_write": 17269, "uncached_input": 2731},
             ),
-            PLAIN,
-            {"uncached_input": 10, "web_searches": 2},
-            id="units-beside-tokens",
-        ),
-        pytest.param(
-            Usage(
-                input_tokens=500,
-                cache_read_tokens=40,
-                output_tokens=30,
-                tool_units={"billed_input_tokens": 60, "billed_output_tokens": 20, "images": 1},
+            "stale-split-below-total": (
+                Usage(input_tokens=4000, cache_write_tokens=3337, cache_write_5m_tokens=3068),
+                PLAIN,
+                {"cache_write_5m": 3068, "cache_write": 269, "uncached_input": 663},
             ),
-            PLAIN,
-            {"cache_read": 40, "uncached_input": 20, "output": 20},
-            id="billed-units-of-cohere",
-        ),
-        pytest.param(
-            Usage(output_tokens=5, tool_units={"citation_tokens": 700, "server_tool_calls": 2}),
-            PLAIN,
-            {"output": 5},
-            id="reported-for-information",
-        ),
-        pytest.param(
-            Usage(output_tokens=5, tool_units={"citation_tokens": 700, "search_units": 2}),
-            {**PLAIN, "citation": Rate(2, "list")},
-            {"output": 5, "citation": 700, "search_units": 2},
-            id="citations-priced",
-        ),
-        pytest.param(Usage(), PLAIN, {}, id="nothing-reported"),
-    ],
+            "split-without-total": (
+                Usage(input_tokens=500, cache_write_5m_tokens=200, cache_write_1h_tokens=100),
+                PLAIN,
+                {"cache_write_5m": 200, "cache_write_1h": 100, "uncached_input": 200},
+            ),
+            "input-total-unknown": (
+                Usage(cache_read_tokens=7, output_tokens=5),
+                PLAIN,
+                {"cache_read": 7, "output": 5},
+            ),
+            "reasoning-inside-output": (
+                Usage(input_tokens=10, output_tokens=100, reasoning_tokens=60),
+                PLAIN,
+                {"uncached_input": 10, "output": 100},
+            ),
+            "reasoning-priced-apart": (
+                Usage(input_tokens=10, output_tokens=100, reasoning_tokens=60),
+                REALTIME,
+                {"uncached_input": 10, "reasoning": 60, "output": 40},
+            ),
+            "sound-cached-and-not": (
+                Usage(
+                    input_tokens=1000,
+                    cache_read_tokens=400,
+                    input_audio_tokens=500,
+                    output_tokens=50,
+                    output_audio_tokens=30,
+                    tool_units={"cache_read_audio_tokens": 150},
+                ),
+                REALTIME,
+                {
+                    "cache_read_audio": 150,
+                    "cache_read": 250,
+                    "input_audio": 350,
+                    "uncached_input": 250,
+                    "output_audio": 30,
+                    "output": 20,
+                },
+            ),
+            "sound-at-the-common-price": (
+                Usage(input_tokens=1000, input_audio_tokens=500, output_tokens=5),
+                PLAIN,
+                {"uncached_input": 1000, "output": 5},
+            ),
+            "units-beside-tokens": (
+                Usage(
+                    input_tokens=10,
+                    tool_units={"web_searches": 2, "web_fetches": 0, "input_text_tokens": 10},
+                ),
+                PLAIN,
+                {"uncached_input": 10, "web_searches": 2},
+            ),
+            "billed-units-of-cohere": (
+                Usage(
+                    input_tokens=500,
+                    cache_read_tokens=40,
+                    output_tokens=30,
+                    tool_units={"billed_input_tokens": 60, "billed_output_tokens": 20, "images": 1},
+                ),
+                PLAIN,
+                {"cache_read": 40, "uncached_input": 20, "output": 20},
+            ),
+            "reported-for-information": (
+                Usage(output_tokens=5, tool_units={"citation_tokens": 700, "server_tool_calls": 2}),
+                PLAIN,
+                {"output": 5},
+            ),
+            "citations-priced": (
+                Usage(output_tokens=5, tool_units={"citation_tokens": 700, "search_units": 2}),
+                {**PLAIN, "citation": Rate(2, "list")},
+                {"output": 5, "citation": 700, "search_units": 2},
+            ),
+            "nothing-reported": (Usage(), PLAIN, {}),
+        }
+    ),
 )
 def test_the_lines_of_a_reading(usage, rates, expected):
     assert counts(usage, rates) == expected
@@ -255,13 +243,13 @@ def test_a_context_step_begins_one_token_above_its_start(input_tokens, unit):
 
 @pytest.mark.parametrize(
     ("usage", "expected"),
-    [
-        pytest.param(Usage(input_tokens=300_000), 300_000, id="one-request"),
-        pytest.param(Usage(), None, id="not-reported"),
-        pytest.param(
-            Usage(input_tokens=300_000, tool_units={"batch_results": 3}), 100_000, id="a-batch"
-        ),
-    ],
+    named(
+        {
+            "one-request": (Usage(input_tokens=300_000), 300_000),
+            "not-reported": (Usage(), None),
+            "a-batch": (Usage(input_tokens=300_000, tool_units={"batch_results": 3}), 100_000),
+        }
+    ),
 )
 def test_a_batch_is_not_one_long_request(usage, expected):
     """300 000 tokens of three requests pay no surcharge for more than 200 000 in one."""

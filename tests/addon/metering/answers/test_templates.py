@@ -14,6 +14,7 @@ from addon.dialects.vendors import anthropic
 from addon.metering.answers.estimate import text_bytes_of
 from addon.metering.answers.templates import Ordinary, Seen, learn
 from tests.addon.linear import assert_linear
+from tests.named import named
 
 DONE = Mark(b"[DONE]")
 
@@ -94,26 +95,23 @@ def test_what_differs_outside_of_strings_may_be_a_number_or_blanks() -> None:
 
 @pytest.mark.parametrize(
     ("pair", "dialect", "run"),
-    [
-        pytest.param(CHAT, openai_chat.CHAT, chat("x").replace(b":null", b':"stop"'), id="finish"),
-        pytest.param(CHAT, openai_chat.CHAT, chat("x", usage={"a": 1}), id="usage"),
-        pytest.param(CHAT, openai_chat.CHAT, chat("x", error="e"), id="error"),
-        pytest.param(CHAT, openai_chat.CHAT, chat("x", id="chatcmpl-2"), id="another-id"),
-        pytest.param(CHAT, openai_chat.CHAT, b"data: [DONE]\n\n", id="done"),
-        pytest.param(CHAT, openai_chat.CHAT, b": c\n\n", id="comment"),
-        pytest.param(CHAT, openai_chat.CHAT, chat("x").replace(b"content", b"refusal"), id="key"),
-        pytest.param(CHAT, openai_chat.CHAT, chat("x")[:-10], id="cut"),
-        pytest.param(CHAT, openai_chat.CHAT, chat('"') + chat("x", usage={"a": 1}), id="escaped-and-marked"),
-        pytest.param(CLAUDE, anthropic.MESSAGES, b'event: message_stop\ndata: {"type":"message_stop"}\n\n', id="stop"),
-        pytest.param(CLAUDE, anthropic.MESSAGES, b"event: ping\ndata: {}\n\n", id="ping"),
-        pytest.param(RESPONSES, openai_responses.RESPONSES, b"data: [DONE]\n\n", id="done-responses"),
-        pytest.param(
-            RESPONSES,
+    named({
+"finish": (CHAT, openai_chat.CHAT, chat("x").replace(b":null", b':"stop"')),
+"usage": (CHAT, openai_chat.CHAT, chat("x", usage={"a": 1})),
+"error": (CHAT, openai_chat.CHAT, chat("x", error="e")),
+"another-id": (CHAT, openai_chat.CHAT, chat("x", id="chatcmpl-2")),
+"done": (CHAT, openai_chat.CHAT, b"data: [DONE]\n\n"),
+"comment": (CHAT, openai_chat.CHAT, b": c\n\n"),
+"key": (CHAT, openai_chat.CHAT, chat("x").replace(b"content", b"refusal")),
+"cut": (CHAT, openai_chat.CHAT, chat("x")[:-10]),
+"escaped-and-marked": (CHAT, openai_chat.CHAT, chat('"') + chat("x", usage={"a": 1})),
+"stop": (CLAUDE, anthropic.MESSAGES, b'event: message_stop\ndata: {"type":"message_stop"}\n\n'),
+"ping": (CLAUDE, anthropic.MESSAGES, b"event: ping\ndata: {}\n\n"),
+"done-responses": (RESPONSES, openai_responses.RESPONSES, b"data: [DONE]\n\n"),
+"completed": (RESPONSES,
             openai_responses.RESPONSES,
-            b'event: response.completed\ndata: {"type":"response.completed","response":{"usage":{}}}\n\n',
-            id="completed",
-        ),
-    ],
+            b'event: response.completed\ndata: {"type":"response.completed","response":{"usage":{}}}\n\n'),
+}),
 )  # fmt: skip
 def test_anything_else_is_not_ordinary(
     pair: tuple[bytes, bytes], dialect: Dialect, run: bytes
@@ -126,26 +124,24 @@ def test_anything_else_is_not_ordinary(
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [
-        pytest.param(chat("a"), b": c\n\n", id="other-shape"),
-        pytest.param(chat("a", id="1"), chat("a", id="2"), id="id-differs"),
-        pytest.param(chat("a", provider="x"), chat("b", provider="y"), id="a-name-differs"),
-        pytest.param(
-            b'data: {"finish_reason":1,"content":"a"}\n\n',
-            b'data: {"finish_reason":2,"content":"a"}\n\n',
-            id="a-mark-whose-value-differs",
-        ),
-        pytest.param(
-            b'event: a\ndata: {"content":"a"}\n\n',
-            b'event: b\ndata: {"content":"a"}\n\n',
-            id="event-differs",
-        ),
-        pytest.param(b'data: {"x":"a"}\n\n', b'data: {"x":"b"}\n\n', id="no-text"),
-        pytest.param(
-            b'{"content":"a","n":1}\n', b'{"content":"b","n":2}\n', id="lines-with-a-loose-gap"
-        ),
-        pytest.param(chat("a", usage={"n": 1}), chat("b", usage={"n": 1}), id="marked"),
-    ],
+    named(
+        {
+            "other-shape": (chat("a"), b": c\n\n"),
+            "id-differs": (chat("a", id="1"), chat("a", id="2")),
+            "a-name-differs": (chat("a", provider="x"), chat("b", provider="y")),
+            "a-mark-whose-value-differs": (
+                b'data: {"finish_reason":1,"content":"a"}\n\n',
+                b'data: {"finish_reason":2,"content":"a"}\n\n',
+            ),
+            "event-differs": (
+                b'event: a\ndata: {"content":"a"}\n\n',
+                b'event: b\ndata: {"content":"a"}\n\n',
+            ),
+            "no-text": (b'data: {"x":"a"}\n\n', b'data: {"x":"b"}\n\n'),
+            "lines-with-a-loose-gap": (b'{"content":"a","n":1}\n', b'{"content":"b","n":2}\n'),
+            "marked": (chat("a", usage={"n": 1}), chat("b", usage={"n": 1})),
+        }
+    ),
 )
 def test_what_is_not_learnt(one: bytes, other: bytes) -> None:
     assert learnt(one, other) is None

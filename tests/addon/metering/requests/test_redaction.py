@@ -20,6 +20,7 @@ from addon.metering.requests.redaction import (
     redact,
 )
 from tests.addon.linear import assert_linear
+from tests.named import named
 
 KEY = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
 PROMPT = "Our merger with Globex closes on Friday; tell nobody before that."
@@ -29,44 +30,39 @@ BODY = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": P
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        pytest.param(
-            f"Incorrect API key provided: {KEY}. You can find your API key at https://x.example.",
-            f"Incorrect API key provided: {REDACTED}. You can find your API key at https://x.example.",
-            id="key-in-a-401",
-        ),
-        pytest.param(
-            "Incorrect API key provided: sk-pr***********Mn34.",
-            "Incorrect API key provided: sk-pr***********Mn34.",
-            id="key-that-the-provider-masked",
-        ),
-        pytest.param(
-            "invalid token AIzaSyA1234567890abcdefghij in query",
-            f"invalid token {REDACTED} in query",
-            id="key-of-somebody-else",
-        ),
-        pytest.param(
-            f"messages.0: input should be a list, got '{PROMPT}'",
-            f"messages.0: input should be a list, got '{REDACTED}'",
-            id="prompt-in-a-validation-error",
-        ),
-        pytest.param(
-            "prompt is too long: 250000 tokens > 200000 maximum",
-            "prompt is too long: 250000 tokens > 200000 maximum",
-            id="nothing-to-redact",
-        ),
-        pytest.param(
-            "api_version_not_supported: use 2024-10-21",
-            "api_version_not_supported: use 2024-10-21",
-            id="words-that-begin-like-keys",
-        ),
-        pytest.param(
-            "'additionalProperties' is required to be supplied and to be false",
-            "'additionalProperties' is required to be supplied and to be false",
-            id="a-key-of-the-body",
-        ),
-        pytest.param("invalid_request_error", "invalid_request_error", id="a-known-type"),
-    ],
+    named(
+        {
+            "key-in-a-401": (
+                f"Incorrect API key provided: {KEY}. You can find your API key at https://x.example.",
+                f"Incorrect API key provided: {REDACTED}. You can find your API key at https://x.example.",
+            ),
+            "key-that-the-provider-masked": (
+                "Incorrect API key provided: sk-pr***********Mn34.",
+                "Incorrect API key provided: sk-pr***********Mn34.",
+            ),
+            "key-of-somebody-else": (
+                "invalid token AIzaSyA1234567890abcdefghij in query",
+                f"invalid token {REDACTED} in query",
+            ),
+            "prompt-in-a-validation-error": (
+                f"messages.0: input should be a list, got '{PROMPT}'",
+                f"messages.0: input should be a list, got '{REDACTED}'",
+            ),
+            "nothing-to-redact": (
+                "prompt is too long: 250000 tokens > 200000 maximum",
+                "prompt is too long: 250000 tokens > 200000 maximum",
+            ),
+            "words-that-begin-like-keys": (
+                "api_version_not_supported: use 2024-10-21",
+                "api_version_not_supported: use 2024-10-21",
+            ),
+            "a-key-of-the-body": (
+                "'additionalProperties' is required to be supplied and to be false",
+                "'additionalProperties' is required to be supplied and to be false",
+            ),
+            "a-known-type": ("invalid_request_error", "invalid_request_error"),
+        }
+    ),
 )
 def test_what_providers_repeat(text: str, expected: str):
     credentials = credentials_of({"authorization": f"Bearer {KEY}"}, "/v1/chat/completions")

@@ -9,6 +9,7 @@ from ledger.model.exchange import Outcome
 from ledger.model.reading import UsageSource
 from ledger.model.usage import Usage
 from tests.ledger.written import charge, reading, settled
+from tests.named import named
 
 EXCHANGE = settled("one")
 
@@ -29,35 +30,31 @@ UNKNOWN = charge("output", 87, None, reason="no price for 'x'")
 
 @pytest.mark.parametrize(
     ("one", "comment"),
-    [
-        pytest.param(booked(IN), "in 1 204 (1 024 cached) out 87 · $0.0018", id="plain"),
-        pytest.param(booked(IN, OUT), "in 1 204 (1 024 cached) out 87 · $0.0031", id="sum"),
-        pytest.param(
-            booked(IN, UNKNOWN), "in 1 204 (1 024 cached) out 87 · ≥ $0.0018", id="lower-bound"
-        ),
-        pytest.param(booked(UNKNOWN), "in 1 204 (1 024 cached) out 87 · unpriced", id="unpriced"),
-        pytest.param(booked(), "in 1 204 (1 024 cached) out 87 · unpriced", id="no-line"),
-        pytest.param(
-            booked(charge("output", 1, 31), usage=Usage(output_tokens=1)),
-            "in ? out 1 · $0.000000000031",
-            id="tiny",
-        ),
-        pytest.param(
-            booked(IN, usage_source=UsageSource.ESTIMATED, outcome=Outcome.CLIENT_LEFT),
-            "in ~1 204 (1 024 cached) out ~87 · ~$0.0018 · client left",
-            id="estimated",
-        ),
-        pytest.param(
-            booked(usage_source=UsageSource.NONE, usage=Usage(), outcome=Outcome.HTTP_ERROR),
-            "no usage reported · http error",
-            id="error",
-        ),
-        pytest.param(
-            booked(IN, degraded="KeyError"),
-            "in 1 204 (1 024 cached) out 87 · $0.0018 · degraded",
-            id="degraded",
-        ),
-    ],
+    named(
+        {
+            "plain": (booked(IN), "in 1 204 (1 024 cached) out 87 · $0.0018"),
+            "sum": (booked(IN, OUT), "in 1 204 (1 024 cached) out 87 · $0.0031"),
+            "lower-bound": (booked(IN, UNKNOWN), "in 1 204 (1 024 cached) out 87 · ≥ $0.0018"),
+            "unpriced": (booked(UNKNOWN), "in 1 204 (1 024 cached) out 87 · unpriced"),
+            "no-line": (booked(), "in 1 204 (1 024 cached) out 87 · unpriced"),
+            "tiny": (
+                booked(charge("output", 1, 31), usage=Usage(output_tokens=1)),
+                "in ? out 1 · $0.000000000031",
+            ),
+            "estimated": (
+                booked(IN, usage_source=UsageSource.ESTIMATED, outcome=Outcome.CLIENT_LEFT),
+                "in ~1 204 (1 024 cached) out ~87 · ~$0.0018 · client left",
+            ),
+            "error": (
+                booked(usage_source=UsageSource.NONE, usage=Usage(), outcome=Outcome.HTTP_ERROR),
+                "no usage reported · http error",
+            ),
+            "degraded": (
+                booked(IN, degraded="KeyError"),
+                "in 1 204 (1 024 cached) out 87 · $0.0018 · degraded",
+            ),
+        }
+    ),
 )
 def test_a_comment_is_one_line(one, comment):
     assert comment_of([one]) == comment

@@ -27,6 +27,7 @@ from tests.ledger.written import (
     settled,
     whole,
 )
+from tests.named import named
 
 SENT, HANDED, TAKEN = "a" * 64, "b" * 64, "c" * 64
 NEXT_DAY = NOON + timedelta(days=1)
@@ -126,59 +127,51 @@ def test_an_empty_ledger_holds(engine):
 
 @pytest.mark.parametrize(
     ("facts", "promise", "detail"),
-    [
-        pytest.param(
-            PASSED | {"client_bytes": 9},
-            "bytes",
-            "upstream sent 10, the client was handed 9, taken out were 0",
-            id="lost-a-byte",
-        ),
-        pytest.param(
-            STRIPPED | {"client_bytes": 6},
-            "bytes",
-            "upstream sent 10, the client was handed 6, taken out were 3",
-            id="lost-a-byte-of-a-whole-answer",
-        ),
-        pytest.param(
-            CUT_OFF | {"client_bytes": 8},
-            "bytes",
-            "upstream sent 10, the client was handed 8, taken out were 3",
-            id="handed-more-than-was-sent",
-        ),
-        pytest.param(
-            PASSED | {"client_digest": HANDED},
-            "untouched",
-            f"client {HANDED}, upstream {SENT}",
-            id="other-bytes-than-upstream-sent",
-        ),
-        pytest.param(
-            STRIPPED | {"usage_injected": False},
-            "removed",
-            "we had not asked for usage",
-            id="took-out-what-nobody-asked-for",
-        ),
-        pytest.param(
-            STRIPPED | {"usage_stripped": False}, "removed", "not marked as stripped", id="unmarked"
-        ),
-        pytest.param(
-            STRIPPED | {"removed_digest": None},
-            "removed",
-            "no digest of what was taken out",
-            id="no-digest-of-it",
-        ),
-        pytest.param(
-            STRIPPED | {"client_digest": SENT},
-            "removed",
-            "the digests are the same",
-            id="taken-out-and-yet-the-same",
-        ),
-        pytest.param(
-            PASSED | {"removed_digest": TAKEN},
-            "removed",
-            "nothing was taken out, and has a digest",
-            id="digest-of-nothing",
-        ),
-    ],
+    named(
+        {
+            "lost-a-byte": (
+                PASSED | {"client_bytes": 9},
+                "bytes",
+                "upstream sent 10, the client was handed 9, taken out were 0",
+            ),
+            "lost-a-byte-of-a-whole-answer": (
+                STRIPPED | {"client_bytes": 6},
+                "bytes",
+                "upstream sent 10, the client was handed 6, taken out were 3",
+            ),
+            "handed-more-than-was-sent": (
+                CUT_OFF | {"client_bytes": 8},
+                "bytes",
+                "upstream sent 10, the client was handed 8, taken out were 3",
+            ),
+            "other-bytes-than-upstream-sent": (
+                PASSED | {"client_digest": HANDED},
+                "untouched",
+                f"client {HANDED}, upstream {SENT}",
+            ),
+            "took-out-what-nobody-asked-for": (
+                STRIPPED | {"usage_injected": False},
+                "removed",
+                "we had not asked for usage",
+            ),
+            "unmarked": (STRIPPED | {"usage_stripped": False}, "removed", "not marked as stripped"),
+            "no-digest-of-it": (
+                STRIPPED | {"removed_digest": None},
+                "removed",
+                "no digest of what was taken out",
+            ),
+            "taken-out-and-yet-the-same": (
+                STRIPPED | {"client_digest": SENT},
+                "removed",
+                "the digests are the same",
+            ),
+            "digest-of-nothing": (
+                PASSED | {"removed_digest": TAKEN},
+                "removed",
+                "nothing was taken out, and has a digest",
+            ),
+        }
+    ),
 )
 def test_the_clients_bytes(engine, facts, promise, detail):
     put(engine, whole(settled("a", **facts)), whole(settled("b", **PASSED)))
@@ -337,22 +330,25 @@ def test_sums_of_days_that_are_over(engine):
 
 @pytest.mark.parametrize(
     ("written", "instead", "promise", "detail"),
-    [
-        pytest.param(
-            "SUM(c.amount_picousd %",
-            "MAX(c.amount_picousd %",
-            "cost",
-            ("a", f"requests says 1000, its charges {COST}; list value {COST}, its charges {COST}"),
-            id="cost",
-        ),
-        pytest.param(
-            "AND e.duplicate_of IS NULL",
-            "",
-            "requests",
-            ("requests", "it has 2, the ledger 1"),
-            id="counts",
-        ),
-    ],
+    named(
+        {
+            "cost": (
+                "SUM(c.amount_picousd %",
+                "MAX(c.amount_picousd %",
+                "cost",
+                (
+                    "a",
+                    f"requests says 1000, its charges {COST}; list value {COST}, its charges {COST}",
+                ),
+            ),
+            "counts": (
+                "AND e.duplicate_of IS NULL",
+                "",
+                "requests",
+                ("requests", "it has 2, the ledger 1"),
+            ),
+        }
+    ),
 )
 def test_a_view_that_says_otherwise(new_sqlite, written, instead, promise, detail):
     engine = db.open_engine(new_sqlite())
