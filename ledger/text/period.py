@@ -12,6 +12,7 @@ Weeks begin on Monday, as in ISO 8601.
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from ledger.model.errors import WrongCallError
@@ -63,11 +64,15 @@ def moment(text: str, now: datetime) -> datetime:
 
 def zone_of(name: str) -> ZoneInfo:
     """A zone by its name in the IANA database. LedgerError for an unknown one."""
-    known = available_timezones()
-    if name not in known:
-        hint = suggestion(name, sorted(known))
+    if name not in _zones():
+        hint = suggestion(name, sorted(_zones()))
         raise WrongCallError(f"not a time zone: {name[:60]!r}{hint}; write Europe/Berlin or UTC")
     return ZoneInfo(name)
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(available_timezones())  # it reads 600 files: 10 ms
 
 
 def zone_in(moment: datetime) -> tzinfo:
