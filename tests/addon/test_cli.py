@@ -119,17 +119,41 @@ def test_help_names_each_value_by_what_it_is(name: str):
         assert not re.search(r"<(int|str|float|path|file)\b|\{[a-z]|\[[a-z]+\]\.\.\.", text), text
 
 
-@pytest.mark.process
-def test_help_imports_no_heavy_package():
-    heavy = ["sqlalchemy", "typer", "rich", "mitmproxy", "genai_prices", "alembic"]
-    code = (
-        "import sys; sys.argv = ['tokentee', '--help']; from addon import cli; cli.main(); "
-        f"print([name for name in {heavy} if name in sys.modules])"
-    )
+def loaded(code: str, names: list[str]) -> tuple[str, str]:
+    """Which of these modules a process of its own has imported behind the code, and its stderr."""
+    code = f"import sys\ntry:\n    {code}\nfinally:\n    print([n for n in {names} if n in sys.modules])"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
-    assert done.stdout.splitlines()[-1] == "[]"
+    return done.stdout.splitlines()[-1], done.stderr
+
+
+def command(*words: str) -> str:
+    return f"sys.argv = {['tokentee', *words]}; from addon import cli; cli.main()"
+
+
+UNUSED = {
+    "the help of all": (
+        command("--help"),
+        "sqlalchemy typer rich mitmproxy genai_prices alembic",
+    ),
+    "a replay: servers and extras": (
+        "from addon import cli; cli.application([cli.BY_NAME['replay']])",
+        "dask fsspec h11",
+    ),
+    "a run into SQLite without metrics and budgets": (
+        "import addon.run.around",
+        "alembic genai_prices ledger.budgets.alerts ledger.figures.queries ledger.sync.shipper "
+        "prometheus_client pydantic sqlalchemy typer",
+    ),
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("code", "unused"), UNUSED.values(), ids=UNUSED)
+def test_what_a_call_does_not_use_is_not_imported(code: str, unused: str):
+    found, said = loaded(code, unused.split())
+    assert found == "[]", said
 
 
 @pytest.mark.process
@@ -137,39 +161,10 @@ def test_a_report_of_a_current_sqlite_ledger_imports_nothing_that_it_does_not_us
     """Each of these costs 30 to 200 ms of CPU at every call."""
     url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
     db.ensure(url).dispose()
-    unused = [
-        "alembic",
-        "genai_prices",
-        "jinja2",
-        "mitmproxy",
-        "pydantic",
-        "sqlalchemy.dialects.postgresql",
-        "sqlalchemy.orm",
-        "starlette",
-    ]
-    code = (
-        f"import sys; sys.argv = ['tokentee', 'report', '--ledger', {url!r}]\n"
-        "from addon import cli\n"
-        "try:\n    cli.main()\n"
-        f"finally:\n    print([name for name in {unused} if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.stdout.splitlines()[-1] == "[]", done.stderr
-
-
-@pytest.mark.process
-def test_a_replay_imports_no_server_and_none_of_its_extras():
-    unused = ["dask", "fsspec", "h11"]
-    code = (
-        "import sys; from addon import cli; cli.application([cli.BY_NAME['replay']]); "
-        f"print([name for name in {unused} if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
+    unused = "alembic genai_prices jinja2 mitmproxy pydantic sqlalchemy.dialects.postgresql "
+    unused += "sqlalchemy.orm starlette"
+    found, said = loaded(command("report", "--ledger", url), unused.split())
+    assert found == "[]", said
 
 
 @pytest.mark.process
@@ -181,48 +176,11 @@ def test_a_replay_of_what_a_sqlite_ledger_has_imports_neither_meter_nor_prices(t
     job = Job(ledger_url=url, url=None, prices=None)
     first = replay_here(job, [path], log=lambda *_: None, advance=lambda *_: None)
     assert first.new == 3
-    unused = [
-        "addon.dialects.routes",
-        "addon.metering.opening",
-        "ledger.pricing.prices",
-        "mitmproxy.http",
-        "multiprocessing",
-        "sqlalchemy",
-    ]
-    code = (
-        f"import sys; sys.argv = ['tokentee', 'replay', {str(path)!r}, '--ledger', {url!r}]\n"
-        "from addon import cli\n"
-        "try:\n    cli.main()\n"
-        f"finally:\n    print([name for name in {unused} if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert "3 known" in done.stderr
-    assert done.stdout.splitlines()[-1] == "[]", done.stderr
-
-
-@pytest.mark.process
-def test_a_run_imports_nothing_that_a_sqlite_ledger_without_metrics_and_budgets_does_not_use():
-    unused = [
-        "alembic",
-        "genai_prices",
-        "ledger.budgets.alerts",
-        "ledger.figures.queries",
-        "ledger.sync.shipper",
-        "prometheus_client",
-        "pydantic",
-        "sqlalchemy",
-        "typer",
-    ]
-    code = (
-        "import sys; import addon.run.around; "
-        f"print([name for name in {unused} if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
+    unused = "addon.dialects.routes addon.metering.opening ledger.pricing.prices mitmproxy.http "
+    unused += "multiprocessing sqlalchemy"
+    found, said = loaded(command("replay", str(path), "--ledger", url), unused.split())
+    assert "3 known" in said
+    assert found == "[]", said
 
 
 @pytest.mark.parametrize(

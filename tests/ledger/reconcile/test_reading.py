@@ -32,35 +32,87 @@ def anthropic(*results):
     }
 
 
-def test_openai_usage():
-    text = page(
-        openai(
-            {
-                "object": "organization.usage.completions.result",
-                "input_tokens": 1000,
-                "output_tokens": 50,
-                "input_cached_tokens": 800,
-                "input_cache_write_tokens": None,
-                "num_model_requests": 5,
-                "model": "gpt-5-2025-08-07",
-                "project_id": None,
-            }
-        ),
-        {"object": "bucket", "start_time": EPOCH + 86400, "end_time": 0, "results": []},
-    )
-    statement = read("file", text)
-    assert (statement.kind, statement.provider, statement.warnings) == (
-        "OpenAI usage",
-        "openai",
-        (),
-    )
-    assert lines(text) == [
+def tokens(**figures):
+    return {"object": "organization.usage.completions.result", **figures}
+
+
+def costs(value, line_item="x", currency="usd", **more):
+    amount = {"value": value, "currency": currency}
+    return {"object": "organization.costs.result", "amount": amount, "line_item": line_item} | more
+
+
+HAIKU = "claude-haiku-4-5-20251001"
+OF_HAIKU = {
+    "input_tokens": 4123,
+    "cache_read_tokens": 4000,
+    "cache_write_tokens": 23,
+    "output_tokens": 7,
+}
+"""Of 100 tokens that were not cached, 20 and 3 that were written, 4 000 that were read."""
+ANTHROPIC_USAGE = {
+    "uncached_input_tokens": 100,
+    "cache_creation": {"ephemeral_5m_input_tokens": 20, "ephemeral_1h_input_tokens": 3},
+    "cache_read_input_tokens": 4000,
+    "output_tokens": 7,
+    "server_tool_use": {"web_search_requests": 1},
+    "model": HAIKU,
+}
+OPENAI_USAGE = tokens(
+    input_tokens=1000,
+    output_tokens=50,
+    input_cached_tokens=800,
+    input_cache_write_tokens=None,
+    num_model_requests=5,
+    model="gpt-5-2025-08-07",
+    project_id=None,
+)
+OPENROUTER_ACTIVITY = {
+    "date": "2026-11-02",
+    "model": "openai/gpt-4.1",
+    "provider_name": "OpenAI",
+    "usage": 0.015,
+    "byok_usage_inference": 0.012,
+    "requests": 5,
+    "prompt_tokens": 50,
+    "completion_tokens": 125,
+    "reasoning_tokens": 25,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "provider", "model", "figures"),
+    [
         (
-            DAY,
+            page(
+                openai(OPENAI_USAGE),
+                {"object": "bucket", "start_time": EPOCH + 86400, "end_time": 0, "results": []},
+            ),
+            "OpenAI usage",
+            "openai",
             "gpt-5-2025-08-07",
             {"requests": 5, "input_tokens": 1000, "cache_read_tokens": 800, "output_tokens": 50},
-        )
-    ]
+        ),
+        (page(anthropic(ANTHROPIC_USAGE)), "Anthropic usage", "anthropic", HAIKU, OF_HAIKU),
+        (
+            json.dumps({"data": [OPENROUTER_ACTIVITY]}),
+            "OpenRouter activity",
+            "openrouter",
+            "openai/gpt-4.1",
+            {
+                "requests": 5,
+                "input_tokens": 50,
+                "output_tokens": 125,
+                "cost_picousd": 27_000_000_000,
+            },
+        ),
+    ],
+    ids=["openai", "anthropic", "openrouter"],
+)
+def test_usage_in_json(text, kind, provider, model, figures):
+    """Anthropic's input is what is not cached; ours is all of it."""
+    statement = read("file", text)
+    assert (statement.kind, statement.provider, statement.warnings) == (kind, provider, ())
+    assert lines(text) == [(DAY, model, figures)]
 
 
 @pytest.mark.parametrize(
@@ -73,58 +125,14 @@ def test_openai_usage():
     ],
 )
 def test_openai_costs(line_item, model):
-    text = page(
-        openai(
-            {
-                "object": "organization.costs.result",
-                "amount": {"value": 0.06, "currency": "usd"},
-                "line_item": line_item,
-            },
-            start=EPOCH + 86399,
-        )
-    )
+    text = page(openai(costs(0.06, line_item), start=EPOCH + 86399))
     assert read("file", text).kind == "OpenAI costs"
     assert lines(text) == [(DAY, model, {"cost_picousd": 60_000_000_000})]
 
 
 def test_an_amount_that_is_not_given():
-    text = page(
-        openai({"object": "organization.costs.result", "amount": {"value": None}, "line_item": "x"})
-    )
+    text = page(openai(costs(0) | {"amount": {"value": None}}))
     assert lines(text) == [(DAY, None, {})]
-
-
-def test_anthropic_usage():
-    """Their input is what is not cached; ours is all of it."""
-    text = page(
-        anthropic(
-            {
-                "uncached_input_tokens": 100,
-                "cache_creation": {
-                    "ephemeral_5m_input_tokens": 20,
-                    "ephemeral_1h_input_tokens": 3,
-                },
-                "cache_read_input_tokens": 4000,
-                "output_tokens": 7,
-                "server_tool_use": {"web_search_requests": 1},
-                "model": "claude-haiku-4-5-20251001",
-            }
-        )
-    )
-    statement = read("file", text)
-    assert (statement.kind, statement.provider) == ("Anthropic usage", "anthropic")
-    assert lines(text) == [
-        (
-            DAY,
-            "claude-haiku-4-5-20251001",
-            {
-                "input_tokens": 4123,
-                "cache_read_tokens": 4000,
-                "cache_write_tokens": 23,
-                "output_tokens": 7,
-            },
-        )
-    ]
 
 
 def test_anthropic_cost_is_in_cents():
@@ -142,51 +150,14 @@ def test_anthropic_cost_is_in_cents():
     ]
 
 
-def test_openrouter_activity():
-    text = json.dumps(
-        {
-            "data": [
-                {
-                    "date": "2026-11-02",
-                    "model": "openai/gpt-4.1",
-                    "provider_name": "OpenAI",
-                    "usage": 0.015,
-                    "byok_usage_inference": 0.012,
-                    "requests": 5,
-                    "prompt_tokens": 50,
-                    "completion_tokens": 125,
-                    "reasoning_tokens": 25,
-                }
-            ]
-        }
-    )
-    statement = read("file", text)
-    assert (statement.kind, statement.provider) == ("OpenRouter activity", "openrouter")
-    assert lines(text) == [
-        (
-            DAY,
-            "openai/gpt-4.1",
-            {
-                "requests": 5,
-                "input_tokens": 50,
-                "output_tokens": 125,
-                "cost_picousd": 27_000_000_000,
-            },
-        )
-    ]
-
-
 def test_pages_in_a_list_or_line_by_line_are_one_statement():
-    one = page(openai({"object": "organization.usage.completions.result", "input_tokens": 1}))
+    one = page(openai(tokens(input_tokens=1)))
     assert len(lines(f"[{one},{one}]")) == 2
     assert len(lines(f"{one}\n{one}\n")) == 2
 
 
 def test_a_report_that_goes_on_says_so():
-    text = page(
-        openai({"object": "organization.usage.completions.result", "input_tokens": 1}),
-        has_more=True,
-    )
+    text = page(openai(tokens(input_tokens=1)), has_more=True)
     assert read("file", text).warnings == (
         "has_more is true in its last page: the report continues in another",
     )
@@ -205,16 +176,7 @@ def test_a_report_of_nothing():
             "usage_input_tokens_cache_read,usage_output_tokens,web_search_count",
             "2026-11-02,claude-haiku-4-5-20251001,key,standard,100,20,3,4000,7,0",
             "Anthropic usage CSV",
-            (
-                DAY,
-                "claude-haiku-4-5-20251001",
-                {
-                    "input_tokens": 4123,
-                    "cache_read_tokens": 4000,
-                    "cache_write_tokens": 23,
-                    "output_tokens": 7,
-                },
-            ),
+            (DAY, HAIKU, OF_HAIKU),
             id="anthropic-usage",
         ),
         pytest.param(
@@ -291,31 +253,19 @@ def test_a_day_with_an_offset_is_the_day_in_utc():
         ("day,model,cost_usd\n2026-11-02,m,much\n", "line 2: 'much' is not an amount"),
         ("day,model,cost_usd\n2026-11-02,m,NaN\n", "line 2: 'NaN' is not an amount"),
         (
-            page(openai({"object": "organization.usage.completions.result", "input_tokens": 1.5})),
+            page(openai(tokens(input_tokens=1.5))),
             "input_tokens: '1.5' is not a count",
         ),
         (
-            page(
-                {
-                    "start_time": "x",
-                    "results": [{"object": "organization.usage.completions.result"}],
-                }
-            ),
+            page({"start_time": "x", "results": [tokens()]}),
             "start_time: 'x' is not a time",
         ),
         (
-            page(
-                openai(
-                    {
-                        "object": "organization.costs.result",
-                        "amount": {"value": 1, "currency": "eur"},
-                    }
-                )
-            ),
+            page(openai(costs(1, currency="eur"))),
             "an amount that is not in USD: eur",
         ),
         (
-            page(openai({"object": "organization.costs.result", "amount": 1})),
+            page(openai(costs(1) | {"amount": 1})),
             "a cost without an amount",
         ),
         (
@@ -331,24 +281,10 @@ def test_what_is_no_statement(text, problem):
 
 
 def test_keys_projects_and_items_are_kept():
-    text = page(
-        openai(
-            {
-                "object": "organization.costs.result",
-                "amount": {"value": "0.5", "currency": "usd"},
-                "line_item": "web search tool calls",
-                "project_id": "proj_1",
-                "api_key_id": "key_1",
-            }
-        )
-    )
-    (line,) = read("file", text).lines
-    assert (line.model, line.item, line.project, line.key) == (
-        None,
-        "web search tool calls",
-        "proj_1",
-        "key_1",
-    )
+    item = costs("0.5", "web search tool calls", project_id="proj_1", api_key_id="key_1")
+    (line,) = read("file", page(openai(item))).lines
+    found = (line.model, line.item, line.project, line.key)
+    assert found == (None, "web search tool calls", "proj_1", "key_1")
 
 
 @pytest.mark.parametrize("amount", ["1e200000", "1e999999", "1e-999999999", "9" * 65, "Infinity"])
@@ -361,17 +297,7 @@ def test_an_amount_without_bound_is_refused_at_once(amount):
     else:
         assert found[0].figures == {"cost_picousd": 0}
     with pytest.raises(LedgerError, match=r"not JSON|is not an amount"):
-        read(
-            "file",
-            page(
-                openai(
-                    {
-                        "object": "organization.costs.result",
-                        "amount": {"value": "VALUE", "currency": "usd"},
-                    }
-                )
-            ).replace('"VALUE"', "1e99999"),
-        )
+        read("file", page(openai(costs("VALUE"))).replace('"VALUE"', "1e99999"))
 
 
 CUR = (
@@ -474,7 +400,7 @@ def test_azure_in_another_currency():
     "text",
     [
         "Date,MeterCategory,CostInBillingCurrency,BillingCurrency\n11/02/2026,OpenAI,1,U\t\x1b[2J\n",
-        page(openai({"object": "organization.costs.result", "amount": {"currency": "\x1b[2J"}})),
+        page(openai(costs(0) | {"amount": {"currency": "\x1b[2J"}})),
     ],
     ids=["azure", "openai"],
 )

@@ -56,15 +56,15 @@ def empty(engine) -> None:
 RECORDED = {"source": "replay"}
 FETCHED = RECORDED | {"request_digest": None, "upstream_digest": None}
 """As `metering.settlement.as_fetched` books a result that is fetched."""
+SAME = {"a": Link(), "b": Link(duplicate_of="a")}
+COLLIDE = {"a": Link(id_collision=True), "b": Link(id_collision=True)}
 CASES = [
     pytest.param([LIVE], {"a": Link()}, id="alone"),
-    pytest.param(
-        [LIVE, later(id="b")], {"a": Link(), "b": Link(duplicate_of="a")}, id="seen again"
-    ),
+    pytest.param([LIVE, later(id="b")], SAME, id="seen again"),
     *(
         pytest.param(
             [LIVE, later(id="b", **{name: "other"})],
-            {"a": Link(id_collision=True), "b": Link(id_collision=True)},
+            COLLIDE,
             id=f"another {name}",
         )
         for name in FULL
@@ -72,29 +72,29 @@ CASES = [
     *(
         pytest.param(
             [LIVE, later(id="b", **{name: None})],
-            {"a": Link(id_collision=True), "b": Link(id_collision=True)},
+            COLLIDE,
             id=f"a live row without {name}",
         )
         for name in FULL
     ),
     pytest.param(
         [LIVE, later(id="b", content_digest="c2")],
-        {"a": Link(), "b": Link(duplicate_of="a")},
+        SAME,
         id="the same bytes, read otherwise",
     ),
     pytest.param(
         [LIVE, later(id="b", opened_at=NOON - timedelta(1), **RECORDED)],
-        {"a": Link(), "b": Link(duplicate_of="a")},
+        SAME,
         id="an earlier recording does not take a live row's place",
     ),
     pytest.param(
         [LIVE, later(id="b", key_fingerprint=None, upstream_digest=None, **RECORDED)],
-        {"a": Link(), "b": Link(duplicate_of="a")},
+        SAME,
         id="a recording that knows less",
     ),
     pytest.param(
         [LIVE, later(id="b", **FETCHED), later(id="c", opened_at=NOON + timedelta(1), **FETCHED)],
-        {"a": Link(), "b": Link(duplicate_of="a"), "c": Link(duplicate_of="a")},
+        SAME | {"c": Link(duplicate_of="a")},
         id="a result that was fetched twice after its request had it",
     ),
     pytest.param(
@@ -103,26 +103,22 @@ CASES = [
             later(id="b", **FETCHED),
             later(id="c", opened_at=NOON + timedelta(1), **FETCHED),
         ],
-        {
-            "a": Link(id_collision=True),
-            "b": Link(id_collision=True),
-            "c": Link(duplicate_of="b", id_collision=True),
-        },
+        COLLIDE | {"c": Link(duplicate_of="b", id_collision=True)},
         id="a result that was ordered without usage, and fetched twice",
     ),
     pytest.param(
         [LIVE, later(id="b", **FETCHED | {"key_fingerprint": "other"})],
-        {"a": Link(id_collision=True), "b": Link(id_collision=True)},
+        COLLIDE,
         id="a result that another key fetched",
     ),
     pytest.param(
         [LIVE, later(id="b", key_fingerprint="other", **RECORDED)],
-        {"a": Link(id_collision=True), "b": Link(id_collision=True)},
+        COLLIDE,
         id="a recording of another key",
     ),
     pytest.param(
         [replace(LIVE, request_digest=None), later(id="b", **RECORDED)],
-        {"a": Link(), "b": Link(duplicate_of="a")},
+        SAME,
         id="a recording of a row of before the digest of requests",
     ),
     pytest.param(
@@ -144,11 +140,7 @@ CASES = [
             later(id="b", key_fingerprint="k2"),
             later(id="c", opened_at=NOON + timedelta(1)),
         ],
-        {
-            "a": Link(id_collision=True),
-            "b": Link(id_collision=True),
-            "c": Link(duplicate_of="a", id_collision=True),
-        },
+        COLLIDE | {"c": Link(duplicate_of="a", id_collision=True)},
         id="a duplicate in a group that collides",
     ),
     pytest.param(
