@@ -103,18 +103,18 @@ WRONG = hashlib.sha256(b"something else").hexdigest()
 @pytest.mark.parametrize(
     ("facts", "body", "found"),
     named({
-"another-answer": ({}, HANDED, "the recorded answer is not what upstream sent"),
-"another-client-digest": ({"client_digest": WRONG},
+        "another-answer": ({}, HANDED, "the recorded answer is not what upstream sent"),
+        "another-client-digest": ({"client_digest": WRONG},
             SENT,
             "client_digest is {WRONG}, the recording gives {SENT}"),
-"something-else-was-removed": (STRIPPED | {"removed_digest": WRONG},
+        "something-else-was-removed": (STRIPPED | {"removed_digest": WRONG},
             SENT,
             "removed_digest is {WRONG}, the recording gives {REMOVED}"),
-"a-usage-key-was-left-in": (STRIPPED | {"client_bytes": len(HANDED) + 4, "removed_bytes": len(SENT) - len(HANDED) - 4},
+        "a-usage-key-was-left-in": (STRIPPED | {"client_bytes": len(HANDED) + 4, "removed_bytes": len(SENT) - len(HANDED) - 4},
             SENT,
             f"client_bytes is {len(HANDED) + 4}, the recording gives {len(HANDED)}; removed_bytes "
             f"is {len(SENT) - len(HANDED) - 4}, the recording gives {len(SENT) - len(HANDED)}"),
-}),
+    }),
 )  # fmt: skip
 def test_a_recording_as_a_witness(book, verify, tmp_path, facts, body, found):
     book(exchange("a", **facts))

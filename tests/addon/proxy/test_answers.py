@@ -66,14 +66,14 @@ def begun(running: Running, live: Live, response: http.Response) -> http.Respons
 @pytest.mark.parametrize(
     ("status", "headers", "how"),
     named({
-"stream": (200, {"content_type": SSE}, "streamed"),
-"chunked-document": (200, {"content_type": JSON}, "streamed"),
-"with-a-length": (200, {"content_type": JSON, "content_length": "50"}, "end-held"),
-"empty-body": (200, {"content_type": JSON, "content_length": "0"}, "streamed"),
-"no-length-at-all": (200, {"content_type": JSON, "content_length": "x"}, "streamed"),
-"stream-with-a-length": (200, {"content_type": SSE, "content_length": "50"}, "end-held"),
-"error-to-what-was-not-injected": (400, {"content_type": JSON}, "streamed"),
-}),
+        "stream": (200, {"content_type": SSE}, "streamed"),
+        "chunked-document": (200, {"content_type": JSON}, "streamed"),
+        "with-a-length": (200, {"content_type": JSON, "content_length": "50"}, "end-held"),
+        "empty-body": (200, {"content_type": JSON, "content_length": "0"}, "streamed"),
+        "no-length-at-all": (200, {"content_type": JSON, "content_length": "x"}, "streamed"),
+        "stream-with-a-length": (200, {"content_type": SSE, "content_length": "50"}, "end-held"),
+        "error-to-what-was-not-injected": (400, {"content_type": JSON}, "streamed"),
+    }),
 )  # fmt: skip
 async def test_what_is_held(ledger: Path, status: int, headers: dict[str, Any], how: str):
     flow = flow_of(stream=headers["content_type"] == SSE, asks=True)
