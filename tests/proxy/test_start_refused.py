@@ -144,12 +144,12 @@ def test_a_proxy_that_stops_under_a_command_ends_it_loudly(more: list[str], tmp_
 @pytest.mark.parametrize(
     ("words", "advice"),
     named({
-"listen": (["--listen", "127.0.0.1:{}"], "--listen HOST:PORT"),
-"mitmproxy's option": (["--listen-port", "{}"], "--listen HOST:PORT"),
-"mode": (["--mode", "reverse:https://a.example@127.0.0.1:{}"],
+        "listen": (["--listen", "127.0.0.1:{}"], "--listen HOST:PORT"),
+        "mitmproxy's option": (["--listen-port", "{}"], "--listen HOST:PORT"),
+        "mode": (["--mode", "reverse:https://a.example@127.0.0.1:{}"],
             "--mode reverse:https://a.example@HOST:PORT"),
-"workers": (["--workers", "2", "--listen", "127.0.0.1:{}"], "--listen HOST:PORT"),
-}),
+        "workers": (["--workers", "2", "--listen", "127.0.0.1:{}"], "--listen HOST:PORT"),
+    }),
 )  # fmt: skip
 def test_a_port_that_is_taken_is_one_line(words: list[str], advice: str, tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -132,17 +132,6 @@ def test_headers_are_by_lower_case_name_and_the_last_counts():
     assert header_map([(b"A", b"1"), (b"a", b"2"), (b"B", b"\xff")]) == {"a": "2", "b": "\udcff"}
 
 
-def test_an_upstream_may_be_named_by_its_address():
-    """mitmproxy knows only an address, and the client means a name."""
-    rules = Rules(node="n", upstreams=(Upstream(host="10.0.0.7", port=None, provider="aivene"),))
-    request = structs.replace(REQUEST, host="gateway.example", address="10.0.0.7")
-    exchange = open_exchange(
-        request, rules, exchange_id="e", source=Source.LIVE, troubles=Troubles()
-    )
-    assert exchange is not None
-    assert exchange.opened.provider == "aivene"
-
-
 def test_any_post_to_a_named_upstream_is_an_exchange():
     rules = Rules(node="n", upstreams=(Upstream(host="llm.example", provider="aivene"),))
     request = structs.replace(REQUEST, host="llm.example", path="/generate-it")

@@ -1,5 +1,6 @@
 """Chat completions and completions, as six upstreams spell them."""
 
+from functools import partial
 from typing import Any
 
 from tests.proxy.wires.wire import DONE, ESTIMATED, Wire, sse
@@ -15,6 +16,9 @@ _CHAT_ERROR_FIGURES = {
     "error_code": "bad_key",
     "error_message": "no such key",
 }
+
+
+_wire = partial(Wire, can_ask=True, error_body=_CHAT_ERROR, http_error_figures=_CHAT_ERROR_FIGURES)
 
 
 def _openai() -> Wire:
@@ -45,14 +49,13 @@ def _openai() -> Wire:
         '"completion_tokens_details":{"reasoning_tokens":32,"audio_tokens":0,'
         '"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}},"obfuscation":"xyz"}'
     )
-    return Wire(
+    return _wire(
         name="openai",
         target="/v1/chat/completions",
         body=_chat("gpt-4o"),
         frames=chunks(""),
         frames_asked=chunks(',"usage":null', usage),
         is_opt_in=True,
-        can_ask=True,
         figures={
             "response_id": "chatcmpl-w1",
             "request_model": "gpt-4o",
@@ -67,8 +70,6 @@ def _openai() -> Wire:
         figures_cut={"response_id": "chatcmpl-w1", "finish_reason": None, **ESTIMATED},
         error_frame=b'data: {"error":{"message":"boom","type":"server_error","code":null}}\n\n',
         error_figures={"error_type": "server_error", "error_code": None, "error_message": "boom"},
-        error_body=_CHAT_ERROR,
-        http_error_figures=_CHAT_ERROR_FIGURES,
     )
 
 
@@ -94,14 +95,13 @@ def _azure() -> Wire:
     usage = '{"choices": [], "created": 1700000001, "id": "chatcmpl-w2", "model": '
     usage += '"gpt-4o-mini-2024-07-18", "usage": {"completion_tokens": 2, "prompt_tokens": 9, '
     usage += '"total_tokens": 11}}'
-    return Wire(
+    return _wire(
         name="azure",
         target="/openai/deployments/mini/chat/completions?api-version=2024-10-21",
         body=_chat("mini"),
         frames=chunks(),
         frames_asked=chunks(usage),
         is_opt_in=True,
-        can_ask=True,
         figures={
             "response_id": "chatcmpl-w2",
             "response_model": "gpt-4o-mini-2024-07-18",
@@ -114,8 +114,6 @@ def _azure() -> Wire:
         figures_cut={"response_id": "chatcmpl-w2", **ESTIMATED},
         error_frame=b'data: {"error": {"message": "boom", "code": "500"}}\n\n',
         error_figures={"error_type": None, "error_code": "500", "error_message": "boom"},
-        error_body=_CHAT_ERROR,
-        http_error_figures=_CHAT_ERROR_FIGURES,
     )
 
 
@@ -135,7 +133,7 @@ def _chuizi() -> Wire:
         ping = b": keep-alive 12:00\r\n\r\n"
         return (ping, first, ping, second, third, b": comment\r\n" + last, b"data: [DONE]\r\n\r\n")
 
-    return Wire(
+    return _wire(
         name="chuizi",
         target="/v1/chat/completions",
         body=_chat("openai/gpt-4.1"),
@@ -144,7 +142,6 @@ def _chuizi() -> Wire:
             ',"usage":{"prompt_tokens":14,"completion_tokens":17,"total_tokens":31}'
         ),
         is_opt_in=True,
-        can_ask=True,
         figures={
             "response_id": "gen-w3",
             "response_model": "openai/gpt-4.1",
@@ -157,8 +154,6 @@ def _chuizi() -> Wire:
         figures_cut={"response_id": "gen-w3", **ESTIMATED},
         error_frame=b'data: {"error":{"message":"late","type":"server_error","code":"504"}}\r\n\r\n',
         error_figures={"error_type": "server_error", "error_code": "504", "error_message": "late"},
-        error_body=_CHAT_ERROR,
-        http_error_figures=_CHAT_ERROR_FIGURES,
     )
 
 
@@ -176,14 +171,13 @@ def _completions() -> Wire:
     usage = '{"id":"cmpl-w4","object":"text_completion","created":1700000002,"choices":[],'
     usage += '"model":"davinci-002","usage":{"prompt_tokens":3,"completion_tokens":2,'
     usage += '"total_tokens":5}}'
-    return Wire(
+    return _wire(
         name="completions",
         target="/v1/completions",
         body={"model": "davinci-002", "prompt": "Once", "stream": True},
         frames=chunks(),
         frames_asked=chunks(usage),
         is_opt_in=True,
-        can_ask=True,
         figures={
             "response_id": "cmpl-w4",
             "response_model": "davinci-002",
@@ -195,8 +189,6 @@ def _completions() -> Wire:
         figures_cut={"response_id": "cmpl-w4", **ESTIMATED},
         error_frame=b'data: {"error":{"message":"boom","type":"server_error"}}\n\n',
         error_figures={"error_type": "server_error", "error_message": "boom"},
-        error_body=_CHAT_ERROR,
-        http_error_figures=_CHAT_ERROR_FIGURES,
     )
 
 
@@ -208,7 +200,7 @@ def _opentoken() -> Wire:
     usage = ',"usage":{"prompt_tokens":50,"completion_tokens":40,"total_tokens":90,'
     usage += '"prompt_tokens_details":{"cached_tokens":0},'
     usage += '"completion_tokens_details":{"reasoning_tokens":25}}'
-    return Wire(
+    return _wire(
         name="opentoken",
         target="/v1/chat/completions",
         body=_chat("google/gemini-3-flash"),
@@ -222,7 +214,6 @@ def _opentoken() -> Wire:
             ),
             DONE,
         ),
-        can_ask=True,
         figures={
             "response_id": "chatcmpl-w5",
             "response_model": "google/gemini-3-flash",
@@ -236,8 +227,6 @@ def _opentoken() -> Wire:
         figures_cut={"response_id": "chatcmpl-w5", **ESTIMATED},
         error_frame=b'data: {"error":{"message":"boom","type":"server_error","code":"x"}}\n\n',
         error_figures={"error_type": "server_error", "error_code": "x", "error_message": "boom"},
-        error_body=_CHAT_ERROR,
-        http_error_figures=_CHAT_ERROR_FIGURES,
     )
 
 
@@ -246,7 +235,7 @@ def _stream_chat() -> Wire:
     part = '{"id":"stream:chat:w6","object":"chat.completion","created":1773042793,"model":"",'
     part += '"choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":%s}]%s}'
     usage = ',"usage":{"prompt_tokens":20,"completion_tokens":6,"total_tokens":26}'
-    return Wire(
+    return _wire(
         name="stream:chat",
         target="/v1/chat/completions",
         body=_chat("assistant"),
@@ -255,7 +244,6 @@ def _stream_chat() -> Wire:
             part % (" world", "null", ""),
             part % ("", '"stop"', usage),
         ),
-        can_ask=True,
         ends_by_closing=True,
         figures={
             "response_id": "stream:chat:w6",
@@ -268,8 +256,6 @@ def _stream_chat() -> Wire:
         figures_cut={"response_id": "stream:chat:w6", **ESTIMATED},
         error_frame=b'data: {"id":"stream:chat:w6","choices":[],"error":{"message":"boom"}}\n\n',
         error_figures={"error_message": "boom"},
-        error_body=_CHAT_ERROR,
-        http_error_figures=_CHAT_ERROR_FIGURES,
     )
 
 
