@@ -21,7 +21,7 @@ import orjson
 from addon.metering.memory_budget import CAPTURES_LEAVE_BYTES, MemoryBudget
 from addon.metering.requests.messages import End
 from addon.recordings.allow_list import redacted_headers, redacted_url
-from addon.recordings.formats.recorded import Edit
+from addon.recordings.formats.recorded import Edit, Message
 
 EXCHANGE_BYTES_MAX = 32 * 1024 * 1024
 """Of one exchange, request and answer together. A longer one is not captured, and its row states
@@ -63,7 +63,7 @@ class Capture:
         self._times = array("d")
         self.head: tuple[int, Sequence[tuple[str, str]]] | None = None
         """Status and headers of the answer, as upstream sent them; None: none came."""
-        self.messages: list[CapturedMessage] | None = None
+        self.messages: list[Message] | None = None
         """Messages of a WebSocket; None: not a WebSocket."""
         self.size = 0
         self.overflow: str | None = None
@@ -97,7 +97,7 @@ class Capture:
             self.messages = []
         if self._count(len(content) + MESSAGE_BYTES):
             self.messages.append(
-                CapturedMessage(from_client=from_client, is_text=is_text, content=content, at=at)
+                Message(from_client=from_client, is_text=is_text, content=content, at=at)
             )
 
     def drop(self, why: str) -> None:
@@ -121,16 +121,6 @@ class Capture:
         else:
             self.size += size
         return self.overflow is None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapturedMessage:
-    """One whole message of a WebSocket."""
-
-    from_client: bool
-    is_text: bool
-    content: bytes
-    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +187,7 @@ def line_of(exchange: CapturedExchange) -> bytes:
         return text + b"\n"
 
 
-def _message(message: CapturedMessage, started_at: datetime) -> list[object]:
+def _message(message: Message, started_at: datetime) -> list[object]:
     after = message.at - started_at
     return [
         "client" if message.from_client else "server",

@@ -80,14 +80,13 @@ def entries(path: Path, *, url: str | None, part: int = 0, parts: int = 1) -> It
             yield from lines.entries(path, part=part, parts=parts)
         elif path.suffix in BODY_TYPES:
             if part == 0:
-                yield from _body_entries(path, url)
+                yield Entry(path.stat().st_size, 0, None, partial(_body, path, url), str(path))
         elif _is_har(path):
             yield from har.entries(path, part=part, parts=parts)
         else:
             yield from flow_files.entries(path, part=part, parts=parts)
     except OSError as error:
-        item = Unreadable(str(path), f"cannot be read: {error.strerror or error}")
-        yield Entry(0, 0, None, lambda: item)
+        yield Entry.of(Unreadable(str(path), f"cannot be read: {error.strerror or error}"))
 
 
 def read(path: Path, *, url: str | None) -> Iterator[Item]:
@@ -103,12 +102,8 @@ def _is_har(path: Path) -> bool:
         return file.read(4).lstrip().startswith(_HAR_BEGINS)
 
 
-def _body_entries(path: Path, url: str | None) -> Iterator[Entry]:
-    """The one exchange of a file. Raises OSError."""
-    yield Entry(path.stat().st_size, 0, None, partial(_body, path, url), str(path))
-
-
 def _body(path: Path, url: str | None) -> Item:
+    """The one exchange of a file. Raises OSError."""
     if url is None:
         return Unreadable(str(path), "a single body: say where it came from with --url")
     try:
@@ -118,10 +113,7 @@ def _body(path: Path, url: str | None) -> Item:
     status = path.stat()
     if status.st_size > BODY_BYTES_MAX:
         return Unreadable(str(path), f"larger than {BODY_BYTES_MAX >> 20} MiB: not an answer")
-    try:
-        body = path.read_bytes()
-    except OSError as error:
-        return Unreadable(str(path), f"cannot be read: {error.strerror or error}")
+    body = path.read_bytes()
     exchange_id = derived_id(
         method="POST",
         origin=origin,

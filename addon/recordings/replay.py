@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,6 @@ from addon.recordings.formats.recorded import (
 )
 from ledger import recording
 from ledger.maintenance.known import KnownExchanges
-from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import Reading
 from ledger.store.writing.batches import Price
@@ -472,27 +471,19 @@ def _opened(
         known.close()
 
 
-class _PublishedPrices:
-    """The published prices, imported for the first exchange that the ledger lacks."""
+def _price_of(job: Job) -> Price:
+    """The prices, imported for the first exchange that the ledger lacks. LedgerError at once if the
+    operator's own file has a fault."""
 
-    def price(self, exchange: Exchange, reading: Reading) -> tuple[Charge, ...]:
-        """The charges of a reading."""
-        return self._book.price(exchange, reading)
-
-    @cached_property
-    def _book(self) -> PriceBook:
+    @cache
+    def book() -> PriceBook:
         from ledger.pricing.prices import PriceBook
 
-        return PriceBook()
+        return PriceBook.load(job.prices)
 
-
-def _price_of(job: Job) -> Price:
-    """The prices; LedgerError if the operator's own file has a fault."""
-    if job.prices is None:
-        return _PublishedPrices().price
-    from ledger.pricing.prices import PriceBook
-
-    return PriceBook.load(job.prices).price
+    if job.prices is not None:
+        book()
+    return lambda exchange, reading: book().price(exchange, reading)
 
 
 def _node() -> str:

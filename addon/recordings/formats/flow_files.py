@@ -28,6 +28,7 @@ from addon.recordings.formats.recorded import (
     Why,
     fields_of,
     known_time,
+    message_time,
     split_url,
 )
 
@@ -60,6 +61,9 @@ _KILLED = "Connection killed."
 _CLIENT_LEFT = "Client disconnected."
 """mitmproxy's text for a client that closed its connection."""
 
+_FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors of a record whose values are of other types."""
+
 type _Value = Any
 """A value of a tnetstring: text, bytes, numbers, lists and dicts of these."""
 
@@ -83,8 +87,7 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
                 # The end of the record is not known. The next one begins behind the end of any.
                 at = _after_any_record(file, at, size)
                 if number % parts == part:
-                    item = Unreadable(where, str(error))
-                    yield Entry(at, 0, None, partial(_unreadable, item), where)
+                    yield Entry.of(Unreadable(where, str(error)), at)
                 continue
             at = end = start + length + 1
             if number % parts != part:
@@ -143,10 +146,6 @@ def _id_at_end_of(tail: bytes) -> str | None:
     return found[2].decode() if found and int(found[1]) == len(found[2]) else None
 
 
-def _unreadable(item: Unreadable) -> Item:
-    return item
-
-
 def _entry(file: OpenFile, start: int, length: int, where: str) -> Entry:
     """The entry of a record with another end: the id may be anywhere in it."""
     end = start + length + 1
@@ -183,18 +182,9 @@ def _item_at(file: OpenFile, start: int, length: int, where: str) -> Item:
         if state.get("type") != "http":
             return Skipped(where, Why.NOT_HTTP)
         return _exchange(state, where)
-    except OSError as error:
-        return Unreadable(where, f"cannot be read: {error.strerror or error}")
     except RecordingError as error:
         return Unreadable(where, f"not a flow: {error}")
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except _FAULTS as error:
         return Unreadable(where, f"not a flow of mitmproxy 12 or older ({type(error).__name__})")
 
 
@@ -264,9 +254,7 @@ def _messages(websocket: Mapping[str, _Value] | None) -> tuple[Message, ...] | N
         return None
     found = []
     for opcode, from_client, content, seconds, *_ in websocket["messages"]:
-        at = known_time(_seconds(seconds))
-        if at is None:
-            raise RecordingError("a WebSocket message has no time of the years 1970 to 9998")
+        at = message_time(_seconds(seconds))
         found.append(
             Message(
                 from_client=bool(from_client), is_text=opcode == 1, content=bytes(content), at=at

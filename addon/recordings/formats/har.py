@@ -37,7 +37,7 @@ from addon.recordings.formats.recorded import (
     derived_id,
     header,
     known_moment,
-    known_time,
+    message_time,
     split_url,
     text_fields_of,
     without,
@@ -57,7 +57,7 @@ class _Header(msgspec.Struct):
     value: str
 
 
-class _PostData(msgspec.Struct):
+class _Body(msgspec.Struct):
     text: str | None = None
     encoding: str | None = None
 
@@ -66,18 +66,13 @@ class _Request(msgspec.Struct):
     method: str
     url: str
     headers: list[_Header] = []
-    post_data: _PostData | None = msgspec.field(name="postData", default=None)
-
-
-class _Content(msgspec.Struct):
-    text: str | None = None
-    encoding: str | None = None
+    post_data: _Body | None = msgspec.field(name="postData", default=None)
 
 
 class _Response(msgspec.Struct):
     status: int = 0
     headers: list[_Header] = []
-    content: _Content = msgspec.field(default_factory=_Content)
+    content: _Body | None = None
     error: str | None = msgspec.field(name="_error", default=None)
 
 
@@ -114,10 +109,10 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
     """The entries of a file; for a part of a file only every N-th entry. Raises OSError."""
     size = path.stat().st_size
     if size > FILE_BYTES_MAX:
-        yield _fault(path, f"larger than {FILE_BYTES_MAX >> 30} GiB: split it")
+        yield Entry.of(Unreadable(str(path), f"larger than {FILE_BYTES_MAX >> 30} GiB: split it"))
         return
     if size == 0:
-        yield _fault(path, "empty")
+        yield Entry.of(Unreadable(str(path), "empty"))
         return
     with path.open("rb") as file:
         # Closed when the last entry is freed: each entry refers to a part of it.
@@ -135,7 +130,7 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
                 damage = f"cut short or damaged after entry {len(found)}: {error}"[:300]
     except (*_FAULTS, zlib.error) as error:
         if part == 0:
-            yield _fault(path, f"no HAR file: {error}"[:300])
+            yield Entry.of(Unreadable(str(path), f"no HAR file: {error}"[:300]))
         return
     for number, raw in enumerate(found, 1):
         if number % parts == part:
@@ -143,7 +138,7 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
             held = memoryview(raw).nbytes
             yield Entry(size * number // len(found), held, None, partial(_read, raw, where), where)
     if damage is not None and part == 0:
-        yield _fault(path, damage)
+        yield Entry.of(Unreadable(str(path), damage))
 
 
 def _split(text: memoryview) -> tuple[list[memoryview], bool]:
@@ -185,24 +180,16 @@ def _text_of(text: memoryview, path: Path) -> memoryview:
     return text[len(_BOM) :] if text[:3] == _BOM else text
 
 
-def _fault(path: Path, why: str) -> Entry:
-    item = Unreadable(str(path), why)
-    return Entry(0, 0, None, lambda: item, item.where)
-
-
 def _read(raw: msgspec.Raw | memoryview, where: str) -> Item:
     try:
-        try:
-            entry = _ENTRY.decode(raw)
-        except msgspec.DecodeError:
-            # A lone surrogate: mitmproxy exports header bytes that are no UTF-8 as such.
-            value = json_values.loads(bytes(raw))
-            if value is None:
-                raise
-            entry = msgspec.convert(value, _Entry)
-        return _exchange(entry, where)
-    except _FAULTS as error:
-        return Unreadable(where, f"not a recorded exchange: {error}"[:300])
+        entry = _ENTRY.decode(raw)
+    except msgspec.DecodeError:
+        # A lone surrogate: mitmproxy exports header bytes that are no UTF-8 as such.
+        value = json_values.loads(bytes(raw))
+        if value is None:
+            raise
+        entry = msgspec.convert(value, _Entry)
+    return _exchange(entry, where)
 
 
 def _inflated(data: memoryview) -> memoryview:
@@ -249,7 +236,7 @@ def _exchange(entry: _Entry, where: str) -> Item:
             return Skipped(where, Why.NO_ANSWER)
         response.status = 0
     headers = text_fields_of((one.name, one.value) for one in response.headers)
-    body = _body(response.content, header(headers, b"content-type"))
+    body = _bytes_of(response.content, header(headers, b"content-type"))
     is_session = entry.messages is not None
     if response.status == 101 and not is_session:
         return Skipped(where, Why.NO_MESSAGES)
@@ -260,7 +247,7 @@ def _exchange(entry: _Entry, where: str) -> Item:
         raise RecordingError("startedDateTime is no time of the years 1970 to 9998")
     origin, path = split_url(request.url)
     asked = text_fields_of((one.name, one.value) for one in request.headers)
-    request_body = _request_body(request.post_data, header(asked, b"content-type"))
+    request_body = _bytes_of(request.post_data, header(asked, b"content-type"))
     messages = _messages(entry.messages)
     exchange_id = derived_id(
         method=request.method,
@@ -292,20 +279,12 @@ def _exchange(entry: _Entry, where: str) -> Item:
     )
 
 
-def _body(content: _Content, content_type: str) -> bytes:
-    if not content.text:
+def _bytes_of(body: _Body | None, content_type: str) -> bytes:
+    if body is None or not body.text:
         return b""
-    if content.encoding == "base64":
-        return b64decode(content.text, validate=True)
-    return text_bytes(content.text, content_type)
-
-
-def _request_body(data: _PostData | None, content_type: str) -> bytes:
-    if data is None or not data.text:
-        return b""
-    if data.encoding == "base64":
-        return b64decode(data.text, validate=True)
-    return text_bytes(data.text, content_type)
+    if body.encoding == "base64":
+        return b64decode(body.text, validate=True)
+    return text_bytes(body.text, content_type)
 
 
 def _ended_at(started_at: datetime, milliseconds: float | None) -> datetime | None:
@@ -322,9 +301,7 @@ def _messages(messages: list[_Message] | None) -> tuple[Message, ...] | None:
         return None
     found = []
     for one in messages:
-        at = known_time(one.time)
-        if at is None:
-            raise RecordingError("a WebSocket message has no time of the years 1970 to 9998")
+        at = message_time(one.time)
         is_text = one.opcode != 2
         content = one.data.encode() if is_text else b64decode(one.data, validate=True)
         found.append(

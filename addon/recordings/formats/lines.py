@@ -34,7 +34,6 @@ from addon.recordings.formats.recorded import (
     Edit,
     Entry,
     Fields,
-    Item,
     Message,
     Recorded,
     RecordingError,
@@ -138,12 +137,13 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
         if number % parts != part:
             continue
         if isinstance(line, str):
-            entry = _fault(Unreadable(where, line), read_bytes)
-        elif strange is not None:
-            entry = _fault(_read(line, where, written_at), read_bytes)
+            entry = Entry.of(Unreadable(where, line), read_bytes)
         else:
-            parse = partial(_read, line, where, written_at)
-            entry = Entry(read_bytes, line.size, _id_of(line), parse, where)
+            named = _id_of(line) if strange is None else None
+            parse = partial(_exchange, line, where, written_at)
+            entry = Entry(read_bytes, line.size, named, parse, where)
+            if strange is not None:
+                entry = Entry.of(entry.item(), read_bytes)
         if strange is None:
             yield entry
         elif len(strange) < LINES_WITHOUT_MAX:
@@ -154,11 +154,7 @@ def entries(path: Path, *, part: int = 0, parts: int = 1) -> Iterator[Entry]:
         yield from strange
     elif part == 0 and path.stat().st_size:
         other = Unreadable(str(path), "holds no recorded exchanges", is_other_kind=True)
-        yield _fault(other, path.stat().st_size)
-
-
-def _fault(item: Item, read_bytes: int) -> Entry:
-    return Entry(read_bytes, 0, None, lambda: item, item.where)
+        yield Entry.of(other, path.stat().st_size)
 
 
 def _id_of(line: Text) -> str | None:
@@ -171,15 +167,6 @@ def _id_of(line: Text) -> str | None:
     return str(found) if found else None
 
 
-def _read(line: Text, where: str, written_at: datetime) -> Item:
-    try:
-        return _exchange(_DECODER.decode(line.read()), where, written_at)
-    except OSError as error:
-        return Unreadable(where, f"cannot be read: {error.strerror or error}")
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        return Unreadable(where, f"not a recorded exchange: {error}"[:300])
-
-
 def _is_exchange(line: Text) -> bool:
     """Whether a faulty line was meant to be an exchange."""
     if _CAPTURE_BEGINS.match(line.head):
@@ -188,7 +175,8 @@ def _is_exchange(line: Text) -> bool:
     return b'"request"' in text and b'"response"' in text
 
 
-def _exchange(line: _Line, where: str, written_at: datetime) -> Recorded:
+def _exchange(text: Text, where: str, written_at: datetime) -> Recorded:
+    line = _DECODER.decode(text.read())
     request, response = line.request, line.response
     origin, path = split_url(_unredacted(request.url))
     headers = _fields(response.headers)

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import MsgspecError, Struct
 
 from addon.metering.requests.messages import End
 
@@ -187,12 +187,22 @@ class Entry:
     where: str = ""
     """File and place in it, for messages."""
 
+    @classmethod
+    def of(cls, item: Item, read_bytes: int = 0) -> Entry:
+        """The entry of what is parsed already."""
+        return cls(read_bytes, 0, None, lambda: item, item.where)
+
     def item(self) -> Item:
-        """The entry, parsed. A fault that no format expected costs this entry alone."""
+        """The entry, parsed. A fault costs this entry alone."""
         try:
             return self.parse()
+        except OSError as error:
+            why = f"cannot be read: {error.strerror or error}"
+        except (MsgspecError, ValueError, RecursionError) as error:
+            why = f"not a recorded exchange: {error}"[:300]
         except Exception as error:  # noqa: BLE001  # one entry must not end the reading of all
-            return Unreadable(self.where, f"not a recorded exchange ({type(error).__name__})")
+            why = f"not a recorded exchange ({type(error).__name__})"
+        return Unreadable(self.where, why)
 
 
 class RecordingError(ValueError):
@@ -208,6 +218,13 @@ def known_time(seconds: float | None) -> datetime | None:
     except (OverflowError, OSError, ValueError):
         return None
     return at if at.year <= YEAR_MAX else None
+
+
+def message_time(seconds: float | None) -> datetime:
+    """When a message of a WebSocket passed. Raises RecordingError."""
+    if (at := known_time(seconds)) is None:
+        raise RecordingError("a WebSocket message has no time of the years 1970 to 9998")
+    return at
 
 
 def known_moment(text: str | None) -> datetime | None:

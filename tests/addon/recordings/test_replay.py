@@ -6,12 +6,14 @@ from addon.metering.opening import Rules
 from addon.metering.settlement import Settled
 from addon.recordings import metered, replay
 from addon.recordings.formats.recorded import Recorded, Unreadable, Why
-from addon.recordings.replay import Tally
+from addon.recordings.replay import Job, Tally
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import Reading
+from ledger.pricing.prices import PriceBook
 from ledger.store.writing.commits import Commits
 from ledger.store.writing.jobs import Receipt
 from ledger.store.writing.writer import Ledger
+from tests.addon.telemetry.made import exchange, reading
 from tests.bench import recordings
 
 
@@ -47,6 +49,22 @@ def test_a_file_of_another_kind_is_named_and_no_fault():
     tally = Tally()
     tally.add_unreadable(Unreadable("notes.md", "no recording", is_other_kind=True))
     assert (tally.faults, len(tally.unreadable)) == (0, 1)
+
+
+def test_prices_are_loaded_once_and_for_the_first_exchange_that_is_new(monkeypatch):
+    """With the lists that were read later than the installed one, as live traffic has them."""
+    loaded: list[str | None] = []
+
+    def load(path: str | None) -> PriceBook:
+        loaded.append(path)
+        return PriceBook()
+
+    monkeypatch.setattr(PriceBook, "load", load)
+    price = replay._price_of(Job(ledger_url="", url=None, prices=None))
+    assert loaded == []
+    for _ in range(2):
+        price(exchange(), reading())
+    assert loaded == [None]
 
 
 class _NotedLedger:
