@@ -4,7 +4,6 @@
     exchange    one open exchange
     tap         every byte of a live answer passes through it
     digests     lengths and digests of the bytes that passed
-    whole       a complete recorded answer
     settlement  how an exchange ended, and its reading
     session, websocket, live_turns
                 the exchanges of one WebSocket connection

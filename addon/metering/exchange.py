@@ -39,7 +39,6 @@ from addon.metering.settlement import (
 )
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
-from addon.metering.whole import WholeAnswer
 from addon.usage_opt_in.stripping import Stripper
 from ledger.model.exchange import Exchange, Outcome, Source
 from ledger.model.reading import Billing
@@ -95,7 +94,6 @@ class MeteredExchange:
         "_credentials",
         "_decoded",
         "_is_confirmed",
-        "_whole",
         "is_handshake",
         "opened",
         "request",
@@ -134,7 +132,6 @@ class MeteredExchange:
         self.status: int | None = None
         """Of the response; None until its headers arrive."""
         self._is_confirmed = is_confirmed
-        self._whole: WholeAnswer | None = None
         self._body = body
         self._budget = budget
         self._billing = billing
@@ -157,8 +154,7 @@ class MeteredExchange:
         """Whether host, request or answer have confirmed that this is an LLM call. Until then it
         has no row, and the proxy edits none of it. A fetched result is confirmed when it is
         settled: if it was cut, or was not ready, it will be fetched again."""
-        answer = self.tap or self._whole
-        return self._is_confirmed or (answer is not None and answer.meter.is_confirmed)
+        return self._is_confirmed or (self.tap is not None and self.tap.meter.is_confirmed)
 
     def request_body(self) -> Body:
         """The client's decoded request body; not known if it could not be decoded, or is too long
@@ -210,8 +206,11 @@ class MeteredExchange:
         the epoch. The tap calls `capture` with each chunk. It calls `on_confirmed` once, when the
         answer confirms an unconfirmed exchange.
         """
-        self._record_headers(response)
+        self.status = response.status
+        self._answer_headers = response.headers
         content_type = response.headers.get("content-type", "")
+        if content_type.lower().startswith(STREAM_TYPES) and not self.opened.streamed:
+            self.opened = replace(self.opened, streamed=True)
         encoding = response.headers.get("content-encoding", "")
         edits = edits and self.opened.usage_injected and is_event_stream(content_type)
         decoder = None
@@ -234,20 +233,6 @@ class MeteredExchange:
             budget=self._budget,
         )
         return self.tap
-
-    def answer_whole(self, response: Response, body: bytes) -> None:
-        """Meter a response with its complete body, without editing it."""
-        self._record_headers(response)
-        encoding = response.headers.get("content-encoding", "")
-        meter = self._meter(response, encoding, None)
-        self._whole = WholeAnswer(meter, body, troubles=self.troubles)
-
-    def _record_headers(self, response: Response) -> None:
-        self.status = response.status
-        self._answer_headers = response.headers
-        content_type = response.headers.get("content-type", "")
-        if content_type.lower().startswith(STREAM_TYPES) and not self.opened.streamed:
-            self.opened = replace(self.opened, streamed=True)
 
     def _meter(
         self, response: Response, encoding: str, on_confirmed: Callable[[], object] | None
@@ -306,10 +291,6 @@ class MeteredExchange:
             account=self.troubles.attempt(self._account_of, self._answer_headers),
         )
 
-    def _rate_limits(self) -> object:
-        answer = self.tap or self._whole
-        return answer.meter.facts.rate_limits if answer else None
-
     def settle(
         self,
         end: End,
@@ -339,7 +320,8 @@ class MeteredExchange:
                 settled_at=times.ended_at or exchange.opened_at,
             )
         arrived_at = exchange.first_byte_at or (now if times is None else exchange.opened_at)
-        exchange = self.with_limits(exchange, self._rate_limits(), arrived_at)
+        event = self.tap.meter.facts.rate_limits if self.tap is not None else None
+        exchange = self.with_limits(exchange, event, arrived_at)
         if finish is not None:
             finished = self.troubles.attempt(finish, Settled(exchange, reading))
             exchange, reading = finished or (exchange, reading)
@@ -348,15 +330,15 @@ class MeteredExchange:
         return Settled(exchange, reading)
 
     def _result(self, end: End, cause: str | None, now: datetime) -> Settled:
-        answer = self.tap or self._whole
-        if answer is not None:
-            answer.end()
+        tap = self.tap
+        if tap is not None:
+            tap.end()
         settled = result_of(
             self.opened,
             end=end,
             status=self.status,
-            meter=answer.meter if answer else None,
-            passed=answer.passed() if answer else NOTHING_PASSED,
+            meter=tap.meter if tap else None,
+            passed=tap.passed() if tap else NOTHING_PASSED,
             estimate_input=self._estimate_input,
             cause=cause,
             now=now,
@@ -365,7 +347,7 @@ class MeteredExchange:
             is_whole = settled.exchange.outcome is Outcome.COMPLETE
             self._is_confirmed = is_whole and settled.reading.usage_json is not None
             settled = as_fetched(settled)
-        if answer is not None and (unread := answer.meter.trouble):
+        if tap is not None and (unread := tap.meter.trouble):
             self.troubles.add(unread)
         if settled.exchange.error_type is None and settled.exchange.error_message is None:
             return settled

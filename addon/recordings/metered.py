@@ -41,6 +41,8 @@ from ledger.model.door import admitted
 from ledger.model.exchange import Exchange, Outcome, Source
 from ledger.model.reading import Billing
 
+PIECE_BYTES = 16 * 1024 * 1024
+"""Of a recorded answer, passed through the tap at once; its backlog may hold twice as many."""
 _TAG_HEADER = attribution.TAG_HEADER.encode()
 
 
@@ -168,12 +170,9 @@ def _read_answer(
     response = Response(status=item.status, headers=header_map(item.response_headers))
     # An error answer that was buffered completely was not edited.
     edits = edits and not may_refuse(response, injected=edits)
-    if not edits:
-        exchange.answer_whole(response, item.response_body)
-        return
     tap = exchange.answer(response, edits=edits, clock=_no_clock)
-    if item.response_body:
-        tap.callable(item.response_body)
+    for at in range(0, len(item.response_body), PIECE_BYTES):
+        tap.callable(item.response_body[at : at + PIECE_BYTES])
     if reached_end:
         tap.callable(b"")
 

@@ -128,7 +128,7 @@ def test_which_answers_are_streams_and_which_may_refuse():
 
 def test_a_recorded_answer_is_read_whole():
     exchange = new(Source.REPLAY)
-    exchange.answer_whole(SSE, STREAM)
+    exchange.answer(SSE, edits=False, clock=lambda: 0.0).callable(STREAM)
     settled, reading = exchange.settle(End.FINISHED, cause=None, now=NOW)
     assert exchange.is_recorded
     assert settled.outcome is Outcome.COMPLETE

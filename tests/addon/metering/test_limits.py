@@ -103,7 +103,7 @@ def test_keys_of_one_account_have_one_account():
 
 def test_over_websocket_the_next_response_has_what_was_said():
     handshake = opened(upgrade="websocket")
-    handshake.answer_whole(Response(status=101, headers=HEADERS), b"")
+    handshake.answer(Response(status=101, headers=HEADERS), edits=False, clock=lambda: 0.0)
     session = MeteredSession(handshake)
 
     def say(message, *, from_client=False):

@@ -5,6 +5,7 @@ from typing import cast
 from addon.metering.opening import Rules
 from addon.metering.settlement import Settled
 from addon.recordings import metered, replay
+from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded, Unreadable, Why
 from addon.recordings.replay import Job, Tally
 from ledger.model.exchange import Exchange, Outcome
@@ -104,3 +105,18 @@ def test_a_batch_is_metered_before_any_of_it_is_queued(tmp_path, monkeypatch):
     batch = ["metered"] * 3 + ["queued"] * 3
     assert events == [*batch, *batch, "metered", "queued"]
     assert one.tally.new == 7
+
+
+def test_a_recorded_answer_is_read_the_same_in_any_pieces(tmp_path, monkeypatch):
+    path = tmp_path / "captures.jsonl"
+    recordings.write(path, recordings.shorts(2))
+    items = [item for item in read(path, url=None) if isinstance(item, Recorded)]
+
+    def metered_now() -> list[tuple[object, ...]]:
+        found = [one for item in items for one in metered.meter(item, Rules(node="n")) or ()]
+        return [(one.exchange.upstream_digest, one.reading.usage) for one in found]
+
+    whole = metered_now()
+    assert len(whole) == len(items) == 2
+    monkeypatch.setattr(metered, "PIECE_BYTES", 7)
+    assert metered_now() == whole

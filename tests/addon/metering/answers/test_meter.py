@@ -490,3 +490,13 @@ def test_ordinary_events_that_are_framed_already_do_not_shorten_steps() -> None:
         meter.feed_events(word)
     assert meter.step_bytes >= shortened
     assert meter.frames == 600
+
+
+def test_pieces_of_a_decoder_that_hold_nothing_are_work_too() -> None:
+    """Each member of a gzip body gives one piece, and an empty member an empty one."""
+    document = json.dumps({"usage": {"prompt_tokens": 3}}).encode()
+    metered = meter_of(content_type="application/json", content_encoding="gzip")
+    assert sum(1 for _ in metered.steps(gzip.compress(b"") * 2_000)) > 10
+    assert sum(1 for _ in metered.steps(gzip.compress(document))) <= 1
+    metered.end()
+    assert metered.usage().input_tokens == 3
