@@ -167,26 +167,6 @@ def test_a_ledger_of_a_newer_version_is_refused_and_left_alone(new_sqlite):
     connection.close()
 
 
-@pytest.mark.parametrize(
-    "path", ["/proc/nowhere/ledger.sqlite3", "/dev/null/ledger.sqlite3", "/proc/version"]
-)
-def test_a_place_that_cannot_be_written_is_named(path):
-    with (
-        pytest.raises(LedgerError, match=r"cannot (create|write|open) the ledger") as caught,
-        writing(f"sqlite:///{path}"),
-    ):
-        pass
-    assert path in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_is_no_database_is_named(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("not a database, but long enough to be looked at" * 100)
-    with pytest.raises(LedgerError, match="not a database; move the file away"):
-        writing(f"sqlite:///{path}").__enter__()
-
-
 class TestDaysThatWait:
     TODAY = NOON + timedelta(days=3)
 

@@ -4,7 +4,6 @@ import pytest
 
 from addon.dialects import routes
 from addon.dialects.path_templates import PATH_LENGTH_MAX
-from ledger.model import providers
 
 
 @pytest.mark.parametrize(
@@ -126,26 +125,3 @@ def test_where_a_websocket_leads(path: str, dialect: str | None) -> None:
 def test_every_dialect_is_known_by_its_name() -> None:
     assert all(name == dialect.name for name, dialect in routes.DIALECTS.items())
     assert routes.DIALECTS["unknown"] is routes.UNKNOWN.dialect
-
-
-@pytest.mark.parametrize(
-    ("host", "path", "provider"),
-    [
-        ("api.openai.com", "/v1/responses", "openai"),
-        ("API.OpenAI.com.", "/v1/responses", "openai"),
-        ("eu.api.openai.com", "/v1/responses", "openai"),
-        ("notopenai.com", "/v1/responses", "notopenai.com"),
-        ("openai.com.evil.example", "/v1/responses", "openai.com.evil.example"),
-        ("res.openai.azure.com", "/openai/v1/responses", "azure.ai.openai"),
-        ("res.services.ai.azure.com", "/models/chat/completions", "azure.ai.inference"),
-        ("res.services.ai.azure.com", "/openai/v1/responses", "azure.ai.openai"),
-        ("bedrock-runtime.eu-central-1.amazonaws.com", "/model/m/converse", "aws.bedrock"),
-        ("us-central1-aiplatform.googleapis.com", "/v1", "gcp.vertex_ai"),
-        ("aiplatform.googleapis.com", "/v1", "gcp.vertex_ai"),
-        ("generativelanguage.googleapis.com", "/v1beta", "gcp.gemini"),
-        ("localhost", "/v1", "localhost"),
-        ("127.0.0.1", "/v1", "127.0.0.1"),
-    ],
-)
-def test_who_answers(host: str, path: str, provider: str) -> None:
-    assert providers.provider_of(host, path) == provider

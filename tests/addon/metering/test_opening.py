@@ -17,7 +17,7 @@ from addon.metering.opening import (
     open_exchange,
     readable_in_steps,
 )
-from addon.metering.requests.messages import NOT_KNOWN, Body, Request, header_map
+from addon.metering.requests.messages import NOT_KNOWN, Body, Request
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
 
@@ -126,10 +126,6 @@ def test_a_websocket_may_name_its_model_in_the_url():
     assert exchange.is_handshake
     assert exchange.opened.request_model == "m" * 256
     assert opened(structs.replace(request, path="/chat")) is None
-
-
-def test_headers_are_by_lower_case_name_and_the_last_counts():
-    assert header_map([(b"A", b"1"), (b"a", b"2"), (b"B", b"\xff")]) == {"a": "2", "b": "\udcff"}
 
 
 def test_any_post_to_a_named_upstream_is_an_exchange():

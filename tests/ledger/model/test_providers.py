@@ -35,6 +35,12 @@ NOW = datetime(2026, 11, 20, tzinfo=UTC)
         pytest.param("files.oss.aliyuncs.com", "/", "files.oss.aliyuncs.com", id="nor-a-bucket"),
         pytest.param("r.services.ai.azure.com", "/models/x", "azure.ai.inference", id="one-host"),
         pytest.param("r.services.ai.azure.com", "/openai/v1", "azure.ai.openai", id="by-path"),
+        pytest.param("res.openai.azure.com", "/openai/v1", "azure.ai.openai", id="azure"),
+        pytest.param("eu-aiplatform.googleapis.com", "/v1", "gcp.vertex_ai", id="a-region"),
+        pytest.param("aiplatform.googleapis.com", "/v1", "gcp.vertex_ai", id="no-region"),
+        pytest.param("generativelanguage.googleapis.com", "/v1beta", "gcp.gemini", id="gemini"),
+        pytest.param("eu.api.openai.com", "/", "openai", id="far-below-a-name"),
+        pytest.param("127.0.0.1", "/v1", "127.0.0.1", id="an-address"),
         pytest.param("", "/", "", id="no-host"),
     ],
 )

@@ -8,7 +8,6 @@ import pytest
 from ledger.model.errors import LedgerError
 from ledger.pricing.overrides import check, in_force, load
 from ledger.pricing.price_lists import PriceQuestion
-from ledger.settings.small_files import FILE_BYTES_MAX
 from tests.named import named
 
 SEPTEMBER = datetime(2026, 9, 1, tzinfo=UTC)
@@ -359,23 +358,3 @@ def test_a_sound_part_is_not_lost_for_a_faulty_one(price_file):
     )
     assert len(problems) == 1
     assert units(overrides) == {"output": 1_000_000}
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(LedgerError, match=r"cannot read the price file .*: No such file"):
-        load(str(tmp_path / "none.toml"))
-
-
-def test_a_file_that_is_not_utf_8(tmp_path):
-    path = tmp_path / "prices.toml"
-    path.write_bytes(b"[[price]]\nmodel = 'caf\xe9'\nfree = true\n")
-    with pytest.raises(LedgerError, match=r"not a price file: not UTF-8 text at byte 22"):
-        check(str(path))
-
-
-def test_a_file_that_is_no_price_file_is_not_parsed(tmp_path):
-    path = tmp_path / "dump"
-    with path.open("wb") as file:
-        file.truncate(FILE_BYTES_MAX + 1)
-    with pytest.raises(LedgerError, match="larger than"):
-        load(str(path))

@@ -11,7 +11,7 @@ from ledger.model.reading import Billing, UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.reconcile import reconciliation
 from ledger.reconcile.comparison import Verdict
-from ledger.reconcile.reading import FILE_BYTES_MAX, load
+from ledger.reconcile.reading import load
 from ledger.reconcile.statement import Line, Statement
 from ledger.reconcile.tries import REGION_FACTORS
 from ledger.store import db
@@ -147,20 +147,6 @@ def test_whose_statement_it_is_stands_in_it_where_it_can(tmp_path):
     path = tmp_path / "cost.csv"
     path.write_text("usage_date_utc,model,cost_usd\n2026-11-02,Claude Haiku 4.5,1\n")
     assert load(str(path), provider="mistral_ai").provider == "anthropic"
-
-
-def test_a_file_that_is_no_statement(tmp_path):
-    with pytest.raises(LedgerError, match="cannot read"):
-        load(str(tmp_path / "none.csv"), provider=None)
-    path = tmp_path / "image.png"
-    path.write_bytes(b"\x89PNG\xff")
-    with pytest.raises(LedgerError, match="not UTF-8 text"):
-        load(str(path), provider=None)
-    path = tmp_path / "dump"
-    with path.open("wb") as file:
-        file.truncate(FILE_BYTES_MAX + 1)
-    with pytest.raises(LedgerError, match="larger than"):
-        load(str(path), provider=None)
 
 
 def entries_to_explain():

@@ -2,12 +2,13 @@
 
 import pytest
 
+from addon.run import expect
 from addon.run.call import config_file
 from ledger.budgets import files as budget_files
 from ledger.model.errors import LedgerError
 from ledger.pricing import litellm, overrides
 from ledger.reconcile import reading
-from ledger.settings import names_file, small_files
+from ledger.settings import names_file, rates_file, small_files
 from ledger.store import secret
 
 READERS = {
@@ -16,6 +17,8 @@ READERS = {
     "LiteLLM price file": litellm.LiteLLM.load,
     "budgets file": budget_files.check,
     "config file": config_file.check,
+    "rates file": lambda path: rates_file.load("EUR", str(path)),
+    "file of expected costs": expect.read,
     "statement": lambda path: reading.load(str(path), provider=None),
     "secret of key fingerprints": secret._read,
 }

@@ -29,13 +29,6 @@ def test_the_order_of_places(tmp_path, monkeypatch):
     assert mine.name == "mine.toml"
 
 
-def test_a_file_that_is_not_there():
-    path = config_file.path_of("nowhere.toml")
-    assert path is not None
-    with pytest.raises(LedgerError, match=r"cannot read the config file nowhere.toml"):
-        config_file.load(path)
-
-
 def test_the_first_problem_stops_and_the_rest_are_counted(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text("comit = 1\nlisten = 'x'\n")
