@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import re
 import shutil
 import signal
 import tempfile
@@ -64,7 +63,7 @@ def seed_scenes() -> tuple[Scene, ...]:
     for answer in (each["answer"] for each in found):
         for key in ("pieces", "pieces_when_asked"):
             if isinstance(answer.get(key), str):
-                answer[key] = re.findall(r".+?\n\n", answer[key], re.DOTALL)
+                answer[key] = [f"{event}\n\n" for event in answer[key].split("\n\n")[:-1]]
     return msgspec.convert(found, tuple[Scene, ...])
 
 

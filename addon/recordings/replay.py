@@ -441,8 +441,7 @@ def _few_collections() -> Iterator[None]:
 def _opened(
     job: Job, *, log: Log, advance: Callable[[Path, int], None], makes_sums: bool = True
 ) -> Iterator[Replay]:
-    """A replay into a ledger that is open during the block; at its end all is committed or
-    refused."""
+    """As `reading_into`, with the ledger of a job."""
     node = _node()
     commits = Commits()
     ledger = recording.open_ledger(
@@ -453,22 +452,47 @@ def _opened(
         log=log,
         makes_sums=makes_sums,
     )
-    known = KnownExchanges(job.ledger_url)
+    with reading_into(
+        ledger,
+        job.ledger_url,
+        commits,
+        node=node,
+        secret=ledger.secret,
+        url=job.url,
+        advance=advance,
+    ) as replay:
+        yield replay
+
+
+@contextmanager
+def reading_into(
+    ledger: Ledger,
+    ledger_url: str,
+    commits: Commits,
+    *,
+    node: str,
+    secret: bytes,
+    url: str | None,
+    advance: Callable[[Path, int], None] = lambda _path, _read_bytes: None,
+) -> Iterator[Replay]:
+    """A replay into this ledger, which is closed at the end of the block; then all is committed or
+    refused."""
+    known = KnownExchanges(ledger_url)
     try:
         replay = Replay(
             ledger,
             node=node,
-            secret=ledger.secret,
+            secret=secret,
             commits=commits,
             lookup=known.settled,
-            url=job.url,
+            url=url,
             advance=advance,
         )
         yield replay
         replay.finish()
     finally:
-        ledger.close(CLOSE_SECONDS_MAX)
         known.close()
+        ledger.close(CLOSE_SECONDS_MAX)
 
 
 def _price_of(job: Job) -> Price:

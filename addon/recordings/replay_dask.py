@@ -28,9 +28,8 @@ import zstandard
 from addon.recordings.archives import ArchiveFile, on_this_machine
 from addon.recordings.files import BODY_TYPES
 from addon.recordings.formats.recorded import Unreadable
-from addon.recordings.replay import CLOSE_SECONDS_MAX, Job, Log, Part, Replay, Tally
+from addon.recordings.replay import CLOSE_SECONDS_MAX, Job, Log, Part, Tally, reading_into
 from ledger import recording
-from ledger.maintenance.known import KnownExchanges
 from ledger.maintenance.partial import PartMerged, PartsMerger
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
@@ -333,21 +332,10 @@ def _read(
         log=lambda level, line: lines.append((level, line)),
     )
     ledger.start()
-    known = KnownExchanges(url)
-    try:
-        replay = Replay(
-            ledger,
-            node=job.node,
-            secret=job.secret,
-            commits=commits,
-            lookup=known.settled,
-            url=job.url,
-        )
+    with reading_into(
+        ledger, url, commits, node=job.node, secret=job.secret, url=job.url
+    ) as replay:
         replay.read(part)
-        replay.finish()
-    finally:
-        known.close()
-        ledger.close(CLOSE_SECONDS_MAX)
     _empty_wal(url)
     tally = replay.tally
     # Messages use the caller's name of the file.

@@ -22,9 +22,8 @@ from addon.proxy import options as proxy_options
 from addon.run import master
 from addon.run.call.arguments import Call
 from addon.run.command import authorities, bypass, child, hosts, outbound
-from addon.run.command.credential import USER
 from addon.run.command.environment import environment_for
-from addon.run.command.gate import Gate
+from addon.run.command.gate import USER, Gate
 from addon.run.workspace import workspace_of
 from ledger.model.errors import LedgerError
 from ledger.store.engines.urls import default_url

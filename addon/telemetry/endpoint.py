@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from addon.telemetry.health import Health, problems
 from addon.telemetry.metrics import CONTENT_TYPE
+from ledger.model.errors import LedgerError
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +47,13 @@ class Endpoint:
     def __init__(
         self, host: str, port: int, *, health: Callable[[], Health], metrics: Exposed
     ) -> None:
-        """Raises OSError if the address cannot be listened on. Port 0: any free one."""
-        self._server = _Server((host, port), health, metrics)
+        """Raises LedgerError if the address cannot be listened on. Port 0: any free one."""
+        try:
+            self._server = _Server((host, port), health, metrics)
+        except OSError as error:
+            raise LedgerError(
+                f"tee_metrics: cannot listen on {host}:{port}: {error.strerror}; name another port"
+            ) from error
         self._thread = threading.Thread(
             target=self._server.serve_forever,
             args=(STOP_SECONDS,),

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from addon.recordings.capture_files import CaptureFiles
     from addon.telemetry.endpoint import Endpoint
-    from addon.telemetry.metrics import Metrics
     from ledger.store.writing.writer import Ledger
     from ledger.sync.spool import Status
 
@@ -68,11 +67,12 @@ class Watching:
                 )
             )
         elif wanted.metrics is not None:
+            from addon.telemetry.endpoint import Endpoint
             from addon.telemetry.metrics import Metrics
 
             metrics = Metrics(self.health, dropped_observations=lambda: self.observer.dropped)
             sinks.append(metrics)
-            self._endpoint = _listening(*wanted.metrics, self.health, metrics)
+            self._endpoint = Endpoint(*wanted.metrics, health=self.health, metrics=metrics)
         if wanted.otlp is not None:
             sinks.append(_otlp(wanted.otlp))
         self.observer = Observer(sinks)
@@ -150,17 +150,6 @@ class Watching:
             except LedgerError:
                 return None
         return self._spool[1]
-
-
-def _listening(host: str, port: int, health: Callable[[], Health], metrics: Metrics) -> Endpoint:
-    from addon.telemetry.endpoint import Endpoint
-
-    try:
-        return Endpoint(host, port, health=health, metrics=metrics)
-    except OSError as error:
-        raise LedgerError(
-            f"tee_metrics: cannot listen on {host}:{port}: {error.strerror}; name another port"
-        ) from error
 
 
 def _otlp(endpoint: str) -> Sink:

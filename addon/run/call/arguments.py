@@ -8,8 +8,9 @@ abbreviations, and prints a page of usage.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 
 from ledger.model.errors import WrongCallError
 
@@ -66,7 +67,7 @@ class Call:
     live: bool = False
     """Show the requests that are running."""
     is_help: bool = False
-    filters: tuple[str, ...] = field(default=())
+    filters: tuple[str, ...] = ()
 
     @property
     def asks_for_proxyauth(self) -> bool:
@@ -76,17 +77,15 @@ class Call:
     @property
     def set_names(self) -> frozenset[str]:
         """The names that `--set NAME=VALUE` gives."""
-        pairs = zip(self.options, self.options[1:], strict=False)
-        return frozenset(value.partition("=")[0] for word, value in pairs if word == "--set")
+        return frozenset(self._set_values())
 
     def value_of(self, name: str) -> str | None:
         """The value of the last `--set NAME=VALUE`; None if no option sets it."""
-        pairs = zip(self.options, self.options[1:], strict=False)
-        found = [value for word, value in pairs if word == "--set"]
-        return next(
-            (value.partition("=")[2] for value in reversed(found) if value.startswith(f"{name}=")),
-            None,
-        )
+        return self._set_values().get(name)
+
+    def _set_values(self) -> dict[str, str]:
+        pairs = (value.partition("=") for word, value in pairwise(self.options) if word == "--set")
+        return {name: value for name, _, value in pairs}
 
 
 def parse(words: Sequence[str]) -> Call:

@@ -52,7 +52,9 @@ def check(path: Path) -> tuple[Settings, list[Problem]]:
     for key in ("prices", "names", "budgets", "ledger_file"):
         named = getattr(settings, key)
         if named is not None and not beside(path, named).is_file():
-            problems.append(Problem(line=_line_of(text, key), text=f"{key}: no file {named!r}"))
+            problems.append(
+                Problem(line=toml_tables.line_of_key(text, key), text=f"{key}: no file {named!r}")
+            )
     return settings, problems
 
 
@@ -74,9 +76,3 @@ def ledger_url(settings: Settings, path: Path) -> str | None:
     if settings.ledger_file is None:
         return settings.ledger
     return read_text(beside(path, settings.ledger_file), "file with the ledger URL").strip()
-
-
-def _line_of(text: str, key: str) -> int | None:
-    from ledger.settings.toml_tables import line_of_key
-
-    return line_of_key(text, key)

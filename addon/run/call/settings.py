@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from addon.run.call.arguments import WORKERS_MAX
 from ledger.settings.toml_tables import (
     FaultError,
     Problem,
@@ -74,8 +75,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     upstream: tuple[Upstream, ...] = ()
 
 
-WORKERS_MAX = 64
-"""The same as for the option `--workers`."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "commit": ("before_end", "async"),
     "inject": ("auto", "always", "never"),

@@ -5,7 +5,6 @@
     hosts         which hosts are decrypted
     outbound     the outbound proxy that the parent's environment names
     socks_bridge  an HTTP proxy on loopback before a SOCKS proxy of the parent's
-    credential    what a request to the proxy must show
     gate         access control of the proxy, and the choice of the outbound proxy
     bypass       connections that bypassed the proxy
     child         the process

@@ -14,26 +14,28 @@ out, whose requests would be on this user's bill.
 
 from __future__ import annotations
 
+import binascii
+import hmac
 import ipaddress
+import re
+from base64 import b64decode
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from mitmproxy import http
 from mitmproxy.addons.next_layer import NextLayer
 from mitmproxy.connection import Server
 from mitmproxy.net.tls import starts_like_tls_record
 from mitmproxy.proxy import commands, events, layer, layers
+from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import HTTPMode
 from mitmproxy.proxy.layers.tls import parse_client_hello
 
-from addon.run.command.credential import shows
 from addon.run.command.hosts import LlmHosts
-from addon.run.command.outbound import Outbound, Proxy
+from addon.run.command.outbound import Outbound
 
-if TYPE_CHECKING:
-    from mitmproxy import http
-    from mitmproxy.proxy.context import Context
-
+USER = "tokentee"
+_CREDENTIAL = re.compile(rb"^proxy-authorization:[ \t]*basic[ \t]+(\S+)[ \t]*\r?$", re.I | re.M)
 HEAD_BYTES_MAX = 64 * 2**10
 """The head of a connection's first request: enough for the longest cookies and tokens."""
 REFUSAL = (
@@ -122,13 +124,13 @@ class Gate(NextLayer):
         if flow.client_conn.proxy_mode.full_spec not in self._proxies:
             return
         flow.request.headers.pop("proxy-authorization", None)
-        via = self._way_to("https", flow.request.host, flow.request.port)
+        via = self._outbound.proxy_for("https", flow.request.host, flow.request.port)
         flow.server_conn.via = (via.scheme, via.address) if via else None  # type: ignore[assignment]
 
     def http_connect_upstream(self, flow: http.HTTPFlow) -> None:
         """Send our credential to the outbound proxy."""
         host, port = flow.request.host, flow.request.port
-        ways = [self._way_to(scheme, host, port) for scheme in ("https", "http")]
+        ways = [self._outbound.proxy_for(scheme, host, port) for scheme in ("https", "http")]
         via = next((way for way in ways if way and flow.server_conn.address == way.address), None)
         if via is not None and via.authorization:
             flow.request.headers["Proxy-Authorization"] = via.authorization
@@ -145,7 +147,7 @@ class Gate(NextLayer):
             nextlayer.layer = Refused(context, answer)
             return
         scheme, host, port = _origin_of(head)
-        via = self._way_to(scheme, host, port)
+        via = self._outbound.proxy_for(scheme, host, port)
         # In mitmproxy's upstream mode a plain request is no tunnel, in its regular mode it is one.
         is_tunnel = via is not None and via.only_tunnels and scheme == "http"
         mode = HTTPMode.regular if via is None or is_tunnel else HTTPMode.upstream
@@ -167,7 +169,7 @@ class Gate(NextLayer):
         """Choose the route of a plain HTTP request; a connection may carry requests to many
         hosts."""
         request = flow.request
-        via = self._way_to("http", request.host, request.port)
+        via = self._outbound.proxy_for("http", request.host, request.port)
         if via is None:
             flow.server_conn = Server(address=(request.host, request.port))
             return
@@ -175,8 +177,17 @@ class Gate(NextLayer):
         if via.authorization and request.is_http11 and not via.only_tunnels:
             request.headers["Proxy-Authorization"] = via.authorization
 
-    def _way_to(self, scheme: str, host: str, port: int) -> Proxy | None:
-        return self._outbound.proxy_for(scheme, host, port)
+
+def shows(head: bytes, secret: str) -> bool:
+    """Whether the head of a request to a proxy of ours shows this secret as its credential."""
+    found = _CREDENTIAL.search(head)
+    if found is None:
+        return False
+    try:
+        given = b64decode(found[1], validate=True)
+    except (ValueError, binascii.Error):
+        return False
+    return hmac.compare_digest(given, f"{USER}:{secret}".encode())
 
 
 def _head(data: bytes) -> bytes | None:

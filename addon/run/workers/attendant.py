@@ -20,28 +20,23 @@ import os
 import socket
 import time
 from collections import Counter
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mitmproxy import ctx, http
+from mitmproxy import ctx, http, options
 from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.connection import Client
+from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
 from addon.proxy.host.given_sockets import GivenSockets
 from addon.proxy.host.sources import UnknownSourceError
+from addon.proxy.recorder import Recorder
 from addon.run import master
 from addon.run.workers import messages
 from addon.run.workers.board import Board
 from addon.run.workers.messages import Job, Report
 from addon.telemetry.health import Seat
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from mitmproxy import options
-    from mitmproxy.connection import Client
-    from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
-
-    from addon.proxy.recorder import Recorder
 
 REPORT_SECONDS = 1.0
 UNSENT_BYTES_MAX = 64 * 2**10
@@ -122,20 +117,21 @@ class Attendant:
             response.headers["connection"] = "close"
 
     def response(self, flow: http.HTTPFlow) -> None:
-        """Its answer is complete, but may still wait for a commit (`_is_busy`)."""
-        self._ended(flow)
+        """It is over: its answer is complete, but may still wait for a commit (`_is_busy`)."""
+        name = flow.client_conn.id
+        if self._under_way[name] > 1:
+            self._under_way[name] -= 1
+        else:
+            del self._under_way[name]
 
-    def error(self, flow: http.HTTPFlow) -> None:
-        """It broke off."""
-        self._ended(flow)
+    error = response
+    """It broke off."""
+    websocket_end = response
+    """A WebSocket is closed."""
 
     def websocket_start(self, flow: http.HTTPFlow) -> None:
         """A WebSocket is open."""
         self._under_way[flow.client_conn.id] += 1
-
-    def websocket_end(self, flow: http.HTTPFlow) -> None:
-        """It is closed."""
-        self._ended(flow)
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
         """A tunnel begins; it may or may not carry visible requests."""
@@ -229,13 +225,6 @@ class Attendant:
             or name in self._tunnels
             or handler.timeout_watchdog.blocker > 0
         )
-
-    def _ended(self, flow: http.HTTPFlow) -> None:
-        name = flow.client_conn.id
-        if self._under_way[name] > 1:
-            self._under_way[name] -= 1
-        else:
-            del self._under_way[name]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

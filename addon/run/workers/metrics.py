@@ -11,7 +11,6 @@ from addon.run.workers.worker_process import WorkerProcess
 from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health, merged
 from addon.telemetry.shared_metrics import SharedMetrics
-from ledger.model.errors import LedgerError
 from ledger.text.durations import seconds_text
 
 SILENT_SECONDS_MAX = 10.0
@@ -36,12 +35,7 @@ class GroupMetrics:
         shared = SharedMetrics(
             self.folder, self.health, dropped_observations=self.dropped_observations
         )
-        try:
-            self._endpoint = Endpoint(host, port, health=self.health, metrics=shared)
-        except OSError as error:
-            raise LedgerError(
-                f"tee_metrics: cannot listen on {host}:{port}: {error.strerror}; name another port"
-            ) from error
+        self._endpoint = Endpoint(host, port, health=self.health, metrics=shared)
         self._endpoint.start()
         shown, port = self._endpoint.address
         return f"{shown}:{port}"

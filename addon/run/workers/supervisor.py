@@ -98,7 +98,7 @@ class Supervisor:
         self._listeners = Listeners()
         self._plan: Plan
         self._processes: set[WorkerProcess] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._stopping = asyncio.Event()
         self._rolling = asyncio.Lock()
         self._exit_code = 0
@@ -121,7 +121,7 @@ class Supervisor:
             self._log.warning(line)
         try:
             starting = self._spawn(self._start_all())
-            stopped = self._spawn(self._wait_for_stop())
+            stopped = self._spawn(self._stopping.wait())
             await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()
@@ -196,7 +196,7 @@ class Supervisor:
             if pause_seconds:
                 pause = seconds_text(pause_seconds)
                 self._log.warning(f"worker {slot.number} is started again in {pause}")
-                await asyncio.wait([self._spawn(self._wait_for_stop())], timeout=pause_seconds)
+                await asyncio.wait([self._spawn(self._stopping.wait())], timeout=pause_seconds)
             async with slot.changing:
                 if self._stopping.is_set() or slot.current is not None:
                     return
@@ -220,9 +220,6 @@ class Supervisor:
                 if process.exit_code is None:
                     slot.current = process
                     return
-
-    async def _wait_for_stop(self) -> None:
-        await self._stopping.wait()
 
     def _pause_before(self, slot: Slot) -> float:
         if slot.deaths < 2:
@@ -331,7 +328,7 @@ class Supervisor:
                 await asyncio.wait(late, timeout=KILL_SECONDS_MAX)
         self._metrics.close()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -11,6 +11,7 @@ from addon.telemetry import endpoint as module
 from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics
+from ledger.model.errors import LedgerError
 
 
 class State:
@@ -96,7 +97,7 @@ def test_a_connection_has_its_time_however_often_it_sends(served, monkeypatch):
 
 
 def test_an_address_that_is_taken(served):
-    with pytest.raises(OSError, match="Address already in use"):
+    with pytest.raises(LedgerError, match="Address already in use"):
         Endpoint(
             *served.address, health=lambda: State.health, metrics=Metrics(lambda: State.health)
         )
