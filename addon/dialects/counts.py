@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from decimal import Decimal
 from typing import Any
 
@@ -145,6 +145,17 @@ def unknown_counts(usage: Mapping[str, Any], known: Set[str]) -> dict[str, int]:
                 found[_NOT_IN_NAMES.sub("_", _CAPITAL.sub(r"_\g<0>", name)).lower()[:64]] = count
         if len(found) >= _REMARKS_MAX:
             break
+    return found
+
+
+def counts_among(members: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """The usage of a format whose counts stand among other members: those known, where they are
+    reported, and any other count that may be billed."""
+    found: dict[str, Any] = {}
+    for key, value in members.items():
+        is_known = key in known and value is not None
+        if is_known or (len(found) < _REMARKS_MAX and _BILLABLE.search(key) and count_of(value)):
+            found[key] = value
     return found
 
 

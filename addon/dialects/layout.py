@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from addon.dialects.counts import Counts
+from addon.dialects.counts import Counts, counts_among
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
 from ledger.model.usage import Usage
@@ -63,6 +63,7 @@ class Layout:
         elif self.usage_keys:
             reported = {path: value_at(body, path) for path in self.usage_keys}
             reported = {path: value for path, value in reported.items() if value is not None}
+            reported |= counts_among(body, ())
             if reported:
                 facts.record_usage({**(facts.usage or {}), **reported}, final=final)
 

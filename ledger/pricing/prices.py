@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
+from ledger.model.aliases import is_another
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Reading
@@ -239,7 +240,10 @@ def _lists(
 def _names(
     listed: published.Period, asked: list[Candidate], question: PriceQuestion
 ) -> tuple[str, ...]:
-    names = (listed.model_id, question.response_model, question.request_model)
+    asked_for, answered = question.request_model, question.response_model
+    if asked_for and answered and is_another(question.provider, asked_for, answered):
+        asked_for = None  # the rules of a model are not those of another that stood in for it
+    names = (listed.model_id, answered, asked_for)
     every = (*names, *(candidate.model for candidate in asked))
     return tuple(dict.fromkeys(name.lower() for name in every if name))
 

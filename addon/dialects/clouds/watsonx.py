@@ -9,7 +9,7 @@ Each result has the counts. In a stream `generated_token_count` is a running fig
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import objects_at
+from addon.dialects.counts import counts_among, objects_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
@@ -34,7 +34,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
 
 
 def _read_counts(facts: Facts, result: dict[str, Any]) -> None:
-    reported = {key: result[key] for key in _KEYS if result.get(key) is not None}
+    reported = counts_among(result, _KEYS)
     if not reported:
         return
     before = facts.usage or {}

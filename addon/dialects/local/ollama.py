@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import object_at
+from addon.dialects.counts import counts_among, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
@@ -39,7 +39,7 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
         record_error(facts, body["error"], body)
     if body.get("done") is True or facts.is_document:
         facts.record_finish(body.get("done_reason"))
-        usage = {key: body[key] for key in _USAGE_KEYS if body.get(key) is not None}
+        usage = counts_among(body, _USAGE_KEYS)
         facts.record_usage(usage or None, final=True)
         facts.ended = True
 

@@ -16,7 +16,15 @@ from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import HEADER_PREFIX, Counts, count_in, lookup, object_at, objects_at
+from addon.dialects.counts import (
+    HEADER_PREFIX,
+    Counts,
+    count_in,
+    counts_among,
+    lookup,
+    object_at,
+    objects_at,
+)
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Ending, Facts
@@ -131,10 +139,10 @@ def _read_model_answer(facts: Facts, body: dict[str, Any]) -> None:
         for result in results:
             facts.record_finish(result.get("completionReason"))
         counts = [result.get("tokenCount") for result in results]
-        usage = {"inputTextTokenCount": body["inputTextTokenCount"], _TITAN_OUTPUT: counts}
+        usage = {**counts_among(body, ("inputTextTokenCount",)), _TITAN_OUTPUT: counts}
         facts.record_usage(usage, final=True)
     elif "prompt_token_count" in body and facts.is_document:
-        usage = {key: body.get(key) for key in ("prompt_token_count", "generation_token_count")}
+        usage = counts_among(body, ("prompt_token_count", "generation_token_count"))
         facts.record_usage(usage, final=True)
         facts.record_finish(body.get("stop_reason"))
     elif facts.is_document:

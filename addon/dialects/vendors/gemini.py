@@ -7,6 +7,7 @@ not monotonic and a key missing from it no longer applies. Thoughts and tool-use
 beside candidates and prompt, the cached content inside the prompt.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -31,7 +32,9 @@ _EMBEDDED = "predictions[].embeddings.statistics.token_count"
 _QUERIES = {"webSearchQueries": "web_searches", "imageSearchQueries": "image_searches"}
 _TIER_HEADER = "x-gemini-service-tier"
 """The tier that served the request (https://ai.google.dev/gemini-api/docs/priority-inference)."""
-_MODALITIES = {"AUDIO": "audio", "IMAGE": "image", "VIDEO": "video", "DOCUMENT": "document"}
+_MODALITY = re.compile(r"[A-Za-z][A-Za-z_]{0,31}")
+_TEXT = ("text", "modality_unspecified")
+MODALITIES_MAX = 16
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -90,18 +93,9 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     candidates = counts.first("candidatesTokenCount", "responseTokenCount")
     prompt = counts.first("promptTokenCount")
     tool_use = counts.first("toolUsePromptTokenCount")
-    inputs = _by_modality(usage, "promptTokensDetails", "toolUsePromptTokensDetails")
-    outputs = _by_modality(usage, "candidatesTokensDetails", "responseTokensDetails")
-    cached = _by_modality(usage, "cacheTokensDetails")
-    units = dict(facts.units)
-    for modality in ("audio", "image", "video"):
-        if cached.get(modality):
-            units[f"cache_read_{modality}_tokens"] = cached[modality]
-    for modality in ("image", "video", "document"):
-        if inputs.get(modality):
-            units[f"input_{modality}_tokens"] = inputs[modality]
-        if outputs.get(modality):
-            units[f"output_{modality}_tokens"] = outputs[modality]
+    inputs = by_modality(usage, "promptTokensDetails", "toolUsePromptTokensDetails")
+    outputs = by_modality(usage, "candidatesTokensDetails", "responseTokensDetails")
+    cached = by_modality(usage, "cacheTokensDetails")
     return Usage(
         input_tokens=sum_of(prompt, tool_use),
         cache_read_tokens=counts.first("cachedContentTokenCount"),
@@ -109,7 +103,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         reasoning_tokens=thoughts,
         input_audio_tokens=inputs.get("audio"),
         output_audio_tokens=outputs.get("audio"),
-        tool_units=units,
+        tool_units={**facts.units, **modality_units(inputs, outputs, cached)},
         remarks=counts.remarks,
     )
 
@@ -122,16 +116,36 @@ def embeddings_usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     return Usage(input_tokens=sum_of(*counted))
 
 
-def _by_modality(usage: Mapping[str, Any], *keys: str) -> dict[str, int]:
+def by_modality(usage: Mapping[str, Any], *keys: str, count: str = "tokenCount") -> dict[str, int]:
     """Tokens by modality, without text; the enum may be a number, which is ignored."""
     tokens: dict[str, int] = {}
     for key in keys:
         for detail in objects_at(usage, key):
-            modality = _MODALITIES.get(str(detail.get("modality")))
-            count = count_of(detail.get("tokenCount"))
-            if modality is not None and count is not None:
-                tokens[modality] = tokens.get(modality, 0) + count
+            modality = str(detail.get("modality")).lower()
+            number = count_of(detail.get(count))
+            if number is None or modality in _TEXT or not _MODALITY.fullmatch(modality):
+                continue
+            if modality in tokens or len(tokens) < MODALITIES_MAX:
+                tokens[modality] = tokens.get(modality, 0) + number
     return tokens
+
+
+def modality_units(
+    inputs: Mapping[str, int], outputs: Mapping[str, int], cached: Mapping[str, int]
+) -> dict[str, int]:
+    """Tokens that have a price of their own, by the name of their unit. One of a new modality has
+    none until a list names it."""
+    kinds = (
+        ("cache_read", cached, "document"),
+        ("input", inputs, "audio"),
+        ("output", outputs, "audio"),
+    )
+    return {
+        f"{kind}_{modality}_tokens": count
+        for kind, tokens, other in kinds
+        for modality, count in tokens.items()
+        if count and modality != other
+    }
 
 
 GENERATE_CONTENT = Dialect(

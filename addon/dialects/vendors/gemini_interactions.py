@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from addon.dialects import shapes
-from addon.dialects.counts import Counts, object_at, objects_at
+from addon.dialects.counts import Counts, object_at
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
 from addon.dialects.facts import Facts
-from ledger.model.usage import Usage, count_of, sum_of
+from addon.dialects.vendors import gemini
+from ledger.model.usage import Usage, sum_of
 
 
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -38,29 +39,29 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
         record_error(facts, body.get("error") or body, body)
 
 
-def usage_of(usage: Mapping[str, Any], _facts: Facts) -> Usage:
+def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
     """The figures: output includes thoughts, input includes tool use; Gemini counts them apart."""
     counts = Counts(usage)
     thoughts = counts.first("total_thought_tokens")
     inputs = counts.first("total_input_tokens")
+    inputs_by, outputs_by, cached_by = (
+        gemini.by_modality(usage, *keys, count="tokens")
+        for keys in (
+            ("input_tokens_by_modality", "tool_use_tokens_by_modality"),
+            ("output_tokens_by_modality",),
+            ("cached_tokens_by_modality",),
+        )
+    )
     return Usage(
         input_tokens=sum_of(inputs, counts.first("total_tool_use_tokens")),
         cache_read_tokens=counts.first("total_cached_tokens"),
         output_tokens=sum_of(counts.first("total_output_tokens"), thoughts),
         reasoning_tokens=thoughts,
-        input_audio_tokens=_audio(usage, "input_tokens_by_modality"),
-        output_audio_tokens=_audio(usage, "output_tokens_by_modality"),
+        input_audio_tokens=inputs_by.get("audio"),
+        output_audio_tokens=outputs_by.get("audio"),
+        tool_units={**facts.units, **gemini.modality_units(inputs_by, outputs_by, cached_by)},
         remarks=counts.remarks,
     )
-
-
-def _audio(usage: Mapping[str, Any], key: str) -> int | None:
-    reported = [
-        count_of(one.get("tokens"))
-        for one in objects_at(usage, key)
-        if one.get("modality") == "audio"
-    ]
-    return sum_of(*reported)
 
 
 INTERACTIONS = Dialect(

@@ -8,12 +8,13 @@ Never a guess: a credential of an unknown kind, or a host of no known provider, 
     Codex         the ChatGPT backend, `/backend-api/codex/`, which `x-codex-*` limits confirm
     Copilot       its own hosts
     Gemini        `cloudcode-pa.googleapis.com` is Code Assist, which is billed by the seat
-    OpenRouter    models whose name ends in `:free`
+    OpenRouter    models whose name ends in `:free`, if no other model answered
     coding plans  paths that Z.ai, BigModel and Kimi keep for them
 """
 
 from collections.abc import Mapping
 
+from ledger.model.aliases import is_another
 from ledger.model.providers import TABLE
 from ledger.model.reading import Billing
 
@@ -66,7 +67,7 @@ def of_answer(
     headers: Mapping[str, str],
     *,
     provider: str,
-    models: tuple[str | None, ...],
+    models: tuple[str | None, str | None] = (None, None),
 ) -> tuple[Billing | None, bool]:
     """How an exchange is billed, and whether its answer says so for certain: then no file of the
     operator overrides it. `headers` are the answer's; `models` those of answer and request."""
@@ -74,9 +75,19 @@ def of_answer(
         return Billing.METERED, True
     if any(name in headers for name in PLAN_LIMITS):
         return Billing.PLAN, False
-    if provider == "openrouter" and any(name and name.endswith(FREE_MODEL) for name in models):
+    if provider == "openrouter" and _is_free(provider, *models):
         return Billing.FREE, False
     return asked, False
+
+
+def _is_free(provider: str, answered: str | None, asked: str | None) -> bool:
+    """Whether a free variant answered: a fallback in `models` may be another model, which is billed
+    (https://openrouter.ai/docs/guides/routing/model-fallbacks)."""
+    if answered is not None and answered.endswith(FREE_MODEL):
+        return True
+    if asked is None or not asked.endswith(FREE_MODEL):
+        return False
+    return answered is None or not is_another(provider, asked, answered)
 
 
 def _is_plan_path(host: str, path: str) -> bool:

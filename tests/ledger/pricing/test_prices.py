@@ -318,3 +318,22 @@ def test_what_a_plan_covers_has_the_list_value_of_its_tokens(
     assert PROVIDER not in sources(covered)
     metered = book.price(asked, replace(read, billing=Billing.METERED))
     assert (PROVIDER in sources(metered)) == (reported is not None)
+
+
+@pytest.mark.parametrize(
+    ("answered", "sourced"),
+    [
+        ("google/gemini-2.0-flash-exp:free", "free"),
+        ("google/gemini-2.0-flash-exp", "free"),
+        (None, "free"),
+        ("x-ai/grok-4", "no price"),
+    ],
+)
+def test_a_rule_of_the_model_asked_for_is_none_of_its_fallback(book, answered, sourced):
+    """OpenRouter's `models` names others, which are billed when they answer."""
+    asked = exchange(
+        answered, provider="openrouter", request_model="google/gemini-2.0-flash-exp:free"
+    )
+    charges = book.price(asked, reading(input_tokens=1000, output_tokens=50))
+    assert {each.amount_picousd for each in charges} == {0 if sourced == "free" else None}
+    assert all(sourced in (each.reason or "") for each in charges)
