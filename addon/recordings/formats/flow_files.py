@@ -228,11 +228,11 @@ def _exchange(state: Mapping[str, _Value], where: str) -> Item:
         origin=Origin(scheme=scheme, host=host, port=port),
         path=path,
         request_headers=fields_of(request["headers"]),
-        request_body=request["content"] or b"",
+        request_body=_data(request["content"] or b""),
         opened_at=opened_at,
         status=int(response["status_code"]) if response else None,
         response_headers=fields_of(response["headers"]) if response else (),
-        response_body=(response["content"] or b"") if response else b"",
+        response_body=_data(response["content"] or b"") if response else b"",
         responded_at=known_time(_seconds(response["timestamp_start"])) if response else None,
         ended_at=known_time(_seconds(response["timestamp_end"])) if response else None,
         end=_end_of(websocket, message),
@@ -257,10 +257,16 @@ def _messages(websocket: Mapping[str, _Value] | None) -> tuple[Message, ...] | N
         at = message_time(_seconds(seconds))
         found.append(
             Message(
-                from_client=bool(from_client), is_text=opcode == 1, content=bytes(content), at=at
+                from_client=bool(from_client), is_text=opcode == 1, content=_data(content), at=at
             )
         )
     return tuple(found)
+
+
+def _data(value: _Value) -> bytes:
+    if not isinstance(value, bytes):
+        raise RecordingError("a body or message is not bytes")
+    return value
 
 
 def _seconds(value: _Value) -> float | None:

@@ -261,7 +261,8 @@ def test_every_modality_is_counted_apart(dialect):
             "output_tokens_by_modality": by_modality("tokens", text=10, image=50),
             "cached_tokens_by_modality": by_modality("tokens", audio=30),
         }
-        body = {"object": "interaction", "id": "i", "status": "completed", "usage": usage}
+        whole: dict[str, object] = {"object": "interaction", "id": "i", "status": "completed"}
+        body = whole | {"usage": usage}
     else:
         usage = {
             "promptTokenCount": 100,
@@ -288,10 +289,8 @@ def test_every_modality_is_counted_apart(dialect):
 
 def test_modalities_are_bounded():
     many = by_modality("tokenCount", **{f"KIND_{'A' * n}": 1 for n in range(60)})
-    usage = {
-        "promptTokenCount": 60,
-        "promptTokensDetails": [*many, {"modality": 7, "tokenCount": 1}],
-    }
+    details = [*many, {"modality": 7, "tokenCount": 1}]
+    usage = {"promptTokenCount": 60, "promptTokensDetails": details}
     body = {"candidates": [{"finishReason": "STOP"}], "usageMetadata": usage}
     assert len(metered("gemini.generate_content", body).usage().tool_units) == 16
 

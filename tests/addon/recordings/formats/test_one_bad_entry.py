@@ -154,9 +154,9 @@ def ids(path: Path) -> list[str]:
     max_examples=60, deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
-@given(data=st.data())
+@given(at=st.integers(0, 1_000), place=st.integers(0, 10_000), bad=st.sampled_from(BAD))
 def test_one_bad_entry(
-    name: str, entries_of: dict[str, list[Any]], tmp_path: Path, data: st.DataObject
+    name: str, entries_of: dict[str, list[Any]], tmp_path: Path, at: int, place: int, bad: Any
 ):
     suffix, _, _, write = FORMATS[name]
     good = entries_of[name]
@@ -164,13 +164,10 @@ def test_one_bad_entry(
     path.write_bytes(write(good))
     whole = ids(path)
     assert len(whole) == len(good)
-    at = data.draw(st.integers(0, len(good) - 1))
-    bad = replaced(
-        good[at],
-        data.draw(st.sampled_from(sorted(places(good[at]), key=repr))),
-        data.draw(st.sampled_from(BAD)),
-    )
-    path.write_bytes(write([*good[:at], bad, *good[at + 1 :]]))
+    at %= len(good)
+    of_entry = sorted(places(good[at]), key=repr)
+    damaged = replaced(good[at], of_entry[place % len(of_entry)], bad)
+    path.write_bytes(write([*good[:at], damaged, *good[at + 1 :]]))
     found = list(read(path, url=None))
     assert len(found) == len(good)
     read_well = [item.id for item in found if isinstance(item, Recorded)]
@@ -181,6 +178,22 @@ def test_one_bad_entry(
         assert str(path) in item.where
         if isinstance(item, Recorded):
             meter(item, Rules(node=""))
+
+
+@pytest.mark.parametrize("bad", [True, 10**9, 10**30, "text", [1]])
+@pytest.mark.parametrize("part", ["request", "response", "message"])
+def test_a_flow_whose_body_is_no_bytes(
+    entries_of: dict[str, list[Any]], tmp_path: Path, part: str, bad: Any
+):
+    """A number would be read as that many zeros."""
+    good = entries_of["flows"]
+    at = next(n for n, one in enumerate(good) if part != "message" or one["websocket"])
+    place = ("websocket", "messages", 0, 2) if part == "message" else (part, "content")
+    path = tmp_path / "mutated.mitm"
+    damaged = replaced(good[at], place, bad)
+    path.write_bytes(FORMATS["flows"][3]([*good[:at], damaged, *good[at + 1 :]]))
+    found = list(read(path, url=None))
+    assert [isinstance(item, Unreadable) for item in found] == [n == at for n in range(len(good))]
 
 
 @pytest.mark.parametrize("name", FORMATS)
