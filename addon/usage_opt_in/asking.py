@@ -9,6 +9,10 @@ SCANNED_BYTES_MAX = 256 * 1024
 """A larger request that already has `stream_options` is left alone: finding them would need a scan
 of the whole body on the event loop, and clients that set them also set `include_usage`."""
 _OPTION = b'"stream_options":{"include_usage":true}'
+"""Put first where the client has none."""
+_TURNED_ON = b"true "
+"""Within the client's own option. No writer of JSON puts a blank there, so it can be told from the
+option above."""
 _REFUSAL_STATUSES = frozenset({400, 404, 405, 415, 422, 500, 501})
 
 
@@ -29,14 +33,15 @@ def inject_usage_option(body: bytes) -> bytes | None:
     value = body[options.value : options.end]
     if not value.startswith(b"{"):
         is_null = value == b"null"
-        return _spliced(body, options.start, _OPTION, options.end) if is_null else None
+        turned_on = b'"stream_options":{"include_usage":%b}' % _TURNED_ON
+        return _spliced(body, options.start, turned_on, options.end) if is_null else None
     inner = members(body, options.value)
     asked = last_named(inner, b"include_usage")
     if asked is not None:
-        return _spliced(body, asked.value, b"true", asked.end)
+        return _spliced(body, asked.value, _TURNED_ON, asked.end)
     comma = b"," if inner else b""
     at = options.value + 1
-    return _spliced(body, at, b'"include_usage":true' + comma, at)
+    return _spliced(body, at, b'"include_usage":' + _TURNED_ON + comma, at)
 
 
 def without_usage_option(body: bytes) -> bytes | None:

@@ -4,7 +4,12 @@ import json
 
 import pytest
 
-from addon.usage_opt_in.asking import SCANNED_BYTES_MAX, inject_usage_option, is_refusal
+from addon.usage_opt_in.asking import (
+    SCANNED_BYTES_MAX,
+    inject_usage_option,
+    is_refusal,
+    without_usage_option,
+)
 from tests.named import named
 
 
@@ -18,19 +23,19 @@ from tests.named import named
             ),
             "null": (
                 b'{"stream":true,"stream_options":null}',
-                b'{"stream":true,"stream_options":{"include_usage":true}}',
+                b'{"stream":true,"stream_options":{"include_usage":true }}',
             ),
             "other-options-stay": (
                 b'{"stream_options": {"include_obfuscation": false}, "stream": true}',
-                b'{"stream_options": {"include_usage":true,"include_obfuscation": false}, "stream": true}',
+                b'{"stream_options": {"include_usage":true ,"include_obfuscation": false}, "stream": true}',
             ),
             "empty-options": (
                 b'{"stream_options":{},"stream":true}',
-                b'{"stream_options":{"include_usage":true},"stream":true}',
+                b'{"stream_options":{"include_usage":true },"stream":true}',
             ),
             "false-becomes-true": (
                 b'{"stream_options":{"include_usage" : false},"stream":true}',
-                b'{"stream_options":{"include_usage" : true},"stream":true}',
+                b'{"stream_options":{"include_usage" : true },"stream":true}',
             ),
             "named-in-a-prompt": (
                 b'{"messages":[{"content":"\\"stream_options\\" and \\"stream_options\\":1"}],"stream":true}',
@@ -84,6 +89,20 @@ def test_a_large_request_is_asked_in_unless_it_has_options_already():
     assert asked is not None
     assert asked.startswith(b'{"stream_options":{"include_usage":true},"stream":true')
     assert inject_usage_option(large + b',"stream_options":{}}') is None
+
+
+@pytest.mark.parametrize("ahead", [b"", b'"model":"m",'])
+@pytest.mark.parametrize(
+    "options",
+    [b"", b"null", b"{}", *(b'{"include_usage":%b}' % each for each in (b"false", b"null"))],
+)
+def test_the_bodys_first_form_is_told_only_where_it_is_certain(ahead: bytes, options: bytes):
+    """Replay reads from it whether the client had asked."""
+    option = b'"stream_options":%b,' % options if options else b""
+    body = b"{" + ahead + option + b'"stream":true}'
+    asked = inject_usage_option(body)
+    assert asked is not None
+    assert without_usage_option(asked) == (None if options else body)
 
 
 def test_options_under_no_key_of_the_body_are_not_its_own():
