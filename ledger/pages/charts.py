@@ -70,6 +70,11 @@ class Lines:
     values: tuple[tuple[int | None, ...], ...]
     """Milliseconds, or hundredths of a percent."""
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether there is a line: one point says no more than the figure beside it."""
+        return any(sum(value is not None for value in line) > 1 for line in self.values)
+
     def members(self) -> dict[str, Any]:
         """As JSON for the script."""
         return {

@@ -76,11 +76,13 @@ def page(
         "overview": overview,
         "link": None,
         "listed": None,
+        "open": None,
     }
     if overview.total.requests:
         stack, teams = sections.teams(engine, question)
         sessions = sections.sessions(engine, question)
         with snapshot(engine) as connection:
+            few = sections.few(connection, question, overview.total)
             rankings = [
                 sections.with_requests(connection, ranking, question)
                 for ranking in (*overview.rankings, teams, sessions)
@@ -90,6 +92,7 @@ def page(
             "stacks": (*overview.stacks, stack),
             "teams": rankings[-2],
             "sessions": rankings[-1],
+            "few": few,
             "odd": sections.odd(engine, question),
             "speed": sections.speed(engine, question),
             "limits": limits.limits(engine, now),

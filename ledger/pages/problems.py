@@ -1,7 +1,7 @@
 """Pure. The problems in the figures of a period: how often, and what to do about them."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -53,6 +53,7 @@ def problems(
     shipping: Sequence[Shipping],
     *,
     period: Period,
+    only: Sequence[tuple[str, str]] = (),
     unknown_fields: Sequence[str] = (),
     other_models: Mapping[tuple[str, str], int] = MappingProxyType({}),
     budgets: Sequence[Status] = (),
@@ -60,20 +61,22 @@ def problems(
     key_labels: Mapping[str | None, str] = MappingProxyType({}),
     error_kinds: Sequence[ErrorKind] = (),
 ) -> list[Problem]:
-    """The problems of a period, the worst first. `unknown_fields`: billing fields whose value no
+    """The problems of a period, the worst first. `only`: the conditions of the page, which `counts`
+    and `shipping` do not have. `unknown_fields`: billing fields whose value no
     rule knows, as reasons. `other_models`: (asked for, answered) -> requests. `budgets`: in their
     present periods."""
     order = {"bad": 0, "look": 1, "note": 2}
     since = f" --since {period.local(period.since):%Y-%m-%d}" if period.since else ""
-    since += _zone_option(period.zone_name, period)
+    narrowed = _only_options(only) + _zone_option(period.zone_name, period)
+    everywhere = ", whatever this page selects" if only else ""
     found = [
         *_of_budgets(budgets, period),
         *_of_shipping(shipping, period),
-        *_of_counts(counts),
-        *_of_unusual(unusual, key_labels, period),
+        *_of_counts(counts, everywhere),
+        *_of_unusual(unusual, key_labels, narrowed),
         *_of_sums(total, by_model, unknown_fields),
-        *_of_errors(total, error_kinds, since),
-        *_of_models(other_models, since),
+        *_of_errors(total, error_kinds, since + narrowed),
+        *_of_models(other_models, since + narrowed),
     ]
     return sorted(found, key=lambda each: order[each.level])
 
@@ -83,15 +86,18 @@ def _zone_option(zone: str, period: Period) -> str:
     return "" if zone == period.zone_name == "UTC" else f" --timezone {zone}"
 
 
+def _only_options(pairs: Iterable[tuple[str, str]]) -> str:
+    return "".join(f" --only {shlex.quote(f'{word}={value}')}" for word, value in pairs)
+
+
 def _of_budgets(statuses: Sequence[Status], period: Period) -> Iterator[Problem]:
     for each in statuses:
         if each.state == "ok":
             continue
         forecast = each.forecast_picousd
         soon = f", ~{figures.money(forecast)} at its end at this rate" if forecast else ""
-        pairs = (shlex.quote(f"{word}={value}") for word, value in each.budget.only())
-        only = "".join(f" --only {pair}" for pair in pairs)
-        only += _zone_option(each.budget.timezone, period)
+        narrowed = _only_options(each.budget.only())
+        narrowed += _zone_option(each.budget.timezone, period)
         yield Problem(
             kind="budget",
             level="bad" if each.is_over else "look",
@@ -99,12 +105,12 @@ def _of_budgets(statuses: Sequence[Status], period: Period) -> Iterator[Problem]
             headline=f"Budget {each.budget.name} is {each.state}: "
             f"{figures.money(each.spent_picousd)} of {figures.money(each.budget.limit_picousd)}",
             advice=f"{figures.percent(each.used_percent / 100)} of {period_text(each)}{soon}; "
-            f"`tokentee report --since {each.span.start:%Y-%m-%d} --by key,model{only}`",
+            f"`tokentee report --since {each.span.start:%Y-%m-%d} --by key,model{narrowed}`",
         )
 
 
 def _of_unusual(
-    days: Sequence[Unusual], labels: Mapping[str | None, str], period: Period
+    days: Sequence[Unusual], labels: Mapping[str | None, str], narrowed: str
 ) -> Iterator[Problem]:
     dear = [each for each in days if each.cost_picousd > each.usual_picousd]
     if not dear:
@@ -112,12 +118,12 @@ def _of_unusual(
     worst = max(
         dear, key=lambda each: (each.cost_picousd - each.usual_picousd, each.word != "total")
     )
-    after = worst.day + timedelta(days=1)
+    after, count = worst.day + timedelta(days=1), len({each.day for each in dear})
     yield Problem(
         kind="unusual",
         level="look",
-        count=len(dear),
-        headline=f"{figures.count(len(dear))} unusual {'day' if len(dear) == 1 else 'days'}",
+        count=count,
+        headline=f"{figures.count(count)} unusual {'day' if count == 1 else 'days'}",
         advice="most on "
         + ", ".join(
             f"{each.day:%-d %b}: {_name_of(each, labels)} {figures.money(each.cost_picousd)} "
@@ -125,7 +131,7 @@ def _of_unusual(
             for each in sorted(dear, key=lambda one: one.usual_picousd - one.cost_picousd)[:2]
         )
         + f"; `tokentee report --since {worst.day} --until {after} --by key,model"
-        f"{_zone_option(period.zone_name, period)}`",
+        f"{narrowed}`",
     )
 
 
@@ -190,13 +196,13 @@ def _of_shipping(shipping: Sequence[Shipping], period: Period) -> Iterator[Probl
         )
 
 
-def _of_counts(counts: Counts) -> Iterator[Problem]:
+def _of_counts(counts: Counts, everywhere: str) -> Iterator[Problem]:
     if counts.lost:
         yield Problem(
             kind="lost",
             level="bad",
             count=counts.lost,
-            headline=f"{figures.requests(counts.lost)} lost",
+            headline=f"{figures.requests(counts.lost)} lost{everywhere}",
             advice="the proxy was killed while they ran, so their usage is unknown; "
             "`tokentee replay` reads them in from captures",
             listed=("outcome", "lost"),
@@ -206,7 +212,7 @@ def _of_counts(counts: Counts) -> Iterator[Problem]:
             kind="degraded",
             level="bad",
             count=counts.degraded,
-            headline=f"{figures.requests(counts.degraded)} degraded",
+            headline=f"{figures.requests(counts.degraded)} degraded{everywhere}",
             advice="our code failed and passed them on untouched; the column `degraded` of "
             "`requests` names the place",
         )
@@ -215,7 +221,7 @@ def _of_counts(counts: Counts) -> Iterator[Problem]:
             kind="duplicates",
             level="note",
             count=counts.duplicates,
-            headline=f"{figures.count(counts.duplicates)} duplicates left out",
+            headline=f"{figures.count(counts.duplicates)} duplicates left out{everywhere}",
             advice="the same billed response was recorded again; it is in no total",
         )
     if counts.still_open:
@@ -223,7 +229,7 @@ def _of_counts(counts: Counts) -> Iterator[Problem]:
             kind="open",
             level="note",
             count=counts.still_open,
-            headline=f"{figures.requests(counts.still_open)} still open",
+            headline=f"{figures.requests(counts.still_open)} still open{everywhere}",
             advice="they are under way, or their proxy died and that is not known yet; they are "
             "in no figure",
         )

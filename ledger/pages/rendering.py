@@ -91,6 +91,11 @@ def sentence(text: str) -> Markup:
     return made + ("" if text.endswith(".") else ".")
 
 
+def breakable(text: str) -> Markup:
+    """A name that may be broken at its underscores."""
+    return escape(printable(text)).replace("_", Markup("_<wbr>"))
+
+
 def length_of(period: Period) -> str:
     """`31 days`, `5 hours`."""
     hours = round(period.length.total_seconds() / 3600)
@@ -131,6 +136,7 @@ def _environment() -> jinja2.Environment:
         "duration": figures.duration,
         "requests_text": figures.requests,
         "hundred": lambda share: f"{share * 100:.1f}",
+        "breakable": breakable,
         "sentence": sentence,
         "length_of": length_of,
         "unit_price": unit_price,

@@ -122,7 +122,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odd:
-    """Unusual days and new names, and the method."""
+    """Unusual days and new names, and the method; without a method nothing is compared."""
 
     days: tuple[Unusual, ...]
     new: tuple[New, ...]
@@ -182,6 +182,7 @@ def overview(
                 counts,
                 tuple(shipping),
                 period=period,
+                only=question.only,
                 unknown_fields=unknown,
                 other_models=others,
                 budgets=budgets,
@@ -214,8 +215,11 @@ def overview(
 
 
 def odd(engine: Engine, question: Question) -> Odd:
-    """Days that differ from the weeks before, and new names."""
+    """Days that differ from the weeks before, and new names. A session is never compared: it has
+    no weeks before."""
     now = question.period.now
+    if any(word == "session" for word, _ in question.only):
+        return Odd(days=(), new=(), labels={}, method="", is_judged=False)
     with snapshot(engine) as connection:
         first = sums.first_request(connection)
         period = question.period.starting(first)
@@ -324,6 +328,12 @@ def sessions(engine: Engine, question: Question) -> Ranking:
     # Requests without a session do not form a row.
     rows = tuple(sorted(rows, key=lambda row: row.value is None))
     return Ranking(name="session", title="Sessions", rows=rows)
+
+
+def few(connection: Connection, question: Question, total: Figures) -> tuple[Request, ...]:
+    """The requests themselves, if they are so few that charts and tables say less than they do."""
+    is_few = 0 < total.requests <= REQUESTS_IN_ROW
+    return latest(connection, question.scope, limit=REQUESTS_IN_ROW) if is_few else ()
 
 
 def with_requests(connection: Connection, ranking: Ranking, question: Question) -> Ranking:

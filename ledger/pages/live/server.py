@@ -211,12 +211,16 @@ class Pages:
         wanted = self._asked(request, now)
         spent = spending.statuses(self._engine, self._budgets.budgets, self._names, now)
         overview = sections.overview(self._engine, wanted.question, self._shipping(), spent)
+        with snapshot(self._engine) as connection:
+            few = sections.few(connection, wanted.question, overview.total)
         return self._page(
             "report.html",
             now,
             wanted,
             title=f"Tokentee: {overview.period}",
             overview=overview,
+            few=few,
+            open=_exchange_address,
             stacks=overview.stacks,
             has_budgets=bool(self._budgets.budgets),
             has_limits=limits.has_any(self._engine),

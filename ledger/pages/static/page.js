@@ -78,10 +78,31 @@
       label: (item) => " " + item.dataset.label + "  " + UNITS[unit][0](item.raw),
     },
   });
-  const legend = () => ({
-    position: "bottom", align: "start",
-    labels: { color: color("--ink"), usePointStyle: true, pointStyle: "rectRounded", boxWidth: 9, boxHeight: 9, padding: 12 },
-  });
+  // Buttons below a chart, which show and hide what they name.
+  function fillLegend(canvas, chart) {
+    let list = canvas.parentNode.nextElementSibling;
+    if (!list || !list.classList.contains("legend")) {
+      list = Object.assign(document.createElement("ul"), { className: "legend" });
+      canvas.parentNode.after(list);
+    }
+    const sets = chart.data.datasets;
+    while (list.children.length > sets.length) list.lastChild.remove();
+    sets.forEach((set, i) => {
+      if (!list.children[i]) list.append(document.createElement("li"));
+      const item = list.children[i];
+      const button = item.firstChild || item.appendChild(Object.assign(document.createElement("button"), { type: "button" }));
+      button.textContent = set.label;
+      button.classList.toggle("dashed", Boolean(set.borderDash));
+      button.style.setProperty("--of", set.borderDash ? set.borderColor : set.backgroundColor);
+      button.setAttribute("aria-pressed", String(chart.isDatasetVisible(i)));
+      button.onclick = () => {
+        chart.setDatasetVisibility(i, !chart.isDatasetVisible(i));
+        chart.update("none");
+        button.setAttribute("aria-pressed", String(chart.isDatasetVisible(i)));
+      };
+    });
+    list.hidden = sets.length < 2 && canvas.closest(".small") !== null;
+  }
 
   function stackConfig(data, measure, levels) {
     const datasets = data.names.map((name, i) => {
@@ -98,7 +119,7 @@
     return {
       type: "bar", data: { labels: data.bars, datasets },
       options: {
-        ...quiet(), scales: axes(measure, true, data.bars), plugins: { legend: legend(), tooltip },
+        ...quiet(), scales: axes(measure, true, data.bars), plugins: { legend: { display: false }, tooltip },
         ...(live && {
           onClick: (event, _, chart) => {
             const [bar] = chart.getElementsAtEventForMode(event, "index", { intersect: false }, true);
@@ -130,7 +151,12 @@
     const shown = { microusd: "Cost", tokens: "Tokens", requests: "Requests" }[measure];
     details.querySelector("summary").textContent = `${shown} by ${data.bar} and ${data.word}`;
     details.querySelector("thead").replaceChildren(row(cell("th", data.bar, ""), ...data.names.map((name) => cell("th", name, "n"))));
-    details.querySelector("tbody").replaceChildren(...data.bars.map((bar, at) => row(cell("th", bar, ""), ...data[measure].map((values) => cell("td", values[at] ? UNITS[measure][0](values[at]) : "", "n")))));
+    const head = (bar, at) => {
+      const made = cell("th", bar, "");
+      if (live && data.requests.some((counts) => counts[at])) made.replaceChildren(Object.assign(document.createElement("a"), { href: listOf(bar, data.bar), textContent: bar }));
+      return made;
+    };
+    details.querySelector("tbody").replaceChildren(...data.bars.map((bar, at) => row(head(bar, at), ...data[measure].map((values) => cell("td", values[at] ? UNITS[measure][0](values[at]) : "", "n")))));
   }
   function linesConfig(data) {
     const few = data.bars.length < 3;
@@ -142,7 +168,7 @@
       type: "line", data: { labels: data.bars, datasets },
       options: {
         ...quiet(), scales: axes(data.unit, false, data.bars),
-        plugins: { legend: { ...legend(), display: data.names.length > 1 }, tooltip: tip(data.unit, data.bars[0] && data.bars[0].length > 10 ? "hour" : data.bars[0] && data.bars[0].length < 10 ? "month" : "day", data.bars) },
+        plugins: { legend: { display: false }, tooltip: tip(data.unit, data.bars[0] && data.bars[0].length > 10 ? "hour" : data.bars[0] && data.bars[0].length < 10 ? "month" : "day", data.bars) },
       },
     };
   }
@@ -156,10 +182,12 @@
       made.data.datasets.forEach((set, i) => known.chart.setDatasetVisibility(i, !hidden.get(set.label)));
       known.chart.update("none");
       known.config = config;
+      fillLegend(canvas, known.chart);
       return;
     }
     if (window.Chart === undefined) return;
     charts.set(canvas, { chart: new window.Chart(canvas, made), config });
+    fillLegend(canvas, charts.get(canvas).chart);
   }
   function drawCharts(root) {
     if (window.Chart !== undefined) window.Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
@@ -192,7 +220,11 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   // Print is light whatever the screen is; the canvases take the colours of the print style.
   matchMedia("print").addEventListener("change", redraw);
-  addEventListener("beforeprint", () => { redraw(); for (const { chart } of charts.values()) chart.resize(); });
+  // The width of the paper is not known yet: the style fits what is drawn for A4 to any.
+  addEventListener("beforeprint", () => {
+    redraw();
+    for (const [canvas, { chart }] of charts) chart.resize(...(canvas.closest(".small") ? [215, 130] : [680, 200]));
+  });
   addEventListener("afterprint", () => { for (const { chart } of charts.values()) chart.resize(); redraw(); });
 
   // Tables
@@ -298,6 +330,8 @@
       document.body.dataset.etag = answer.headers.get("ETag") || "";
       if (first) return; // what it describes is on the screen
       const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const parts = (root) => [...root.querySelectorAll("main > [data-part], main > figure")].map((part) => part.dataset.part).join();
+      if (parts(document) !== parts(parsed)) return location.reload(); // the first request, or no longer a few
       for (const old of document.querySelectorAll("main [data-part], .top [data-part]")) {
         const fresh = parsed.querySelector(`[data-part="${old.dataset.part}"]`);
         if (fresh && !old.dataset.load && !old.closest("[data-load]")) keepState(old, fresh);

@@ -5,7 +5,9 @@ Screenshots go to `--basetemp`'s folder of each test, to be looked at.
 
 import base64
 import json
+import re
 import shutil
+import zlib
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,6 +26,8 @@ from tests.ledger.pages.serving import TOKEN, pages
 from tests.ledger.pages.test_html_file import hostile_ledger
 from tests.ledger.priced import exchange, fill, settled
 from tests.ledger.priced import reading as priced_reading
+from tests.ledger.written import put, whole
+from tests.ledger.written import settled as written
 
 CHROMIUM = shutil.which("chromium")
 DRIVER = shutil.which("chromedriver")
@@ -73,7 +77,10 @@ class Browser:
         return path
 
     def printed(self) -> bytes:
-        return base64.b64decode(self._command("Page.printToPDF", printBackground=False)["data"])
+        """On A4, without background colours."""
+        return base64.b64decode(
+            self._command("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"]
+        )
 
     def run(self, script: str):
         return self.driver.execute_script(script)
@@ -222,6 +229,124 @@ def test_bars_can_be_switched_and_rows_sorted_and_opened_by_keyboard_alone(brows
     browser.shot("keyboard")
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_print_is_the_same_from_every_window(browser, file, scheme):
+    """On A4, with the whole of each chart: no wider than the paper, no smaller than it could be."""
+    browser.media(prefers_color_scheme=scheme)
+    printed = []
+    for width in (380, 768, 1440):
+        browser.size(width)
+        browser.driver.get(file)
+        browser.wait(TICKS)
+        streams = re.findall(rb">>\s*stream\r?\n(.*?)endstream", browser.printed(), re.DOTALL)
+        drawn = [zlib.decompress(each) for each in streams if each.startswith(b"x")]
+        printed.append([each for each in drawn if b" Tf" in each])
+    assert len(printed[0]) > 2
+    assert printed[0] == printed[1] == printed[2]
+    browser.size(717)  # between the margins of A4
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    beyond = """return [...document.querySelectorAll('body *')].filter(
+        (each) => each.getBoundingClientRect().right > 717 && !each.closest('.visually-hidden')
+    ).map((each) => each.outerHTML.slice(0, 80))"""
+    assert browser.run(beyond) == []
+    assert browser.run("return document.querySelector('canvas').offsetWidth") > 600
+    hidden = "return [...document.querySelectorAll('.wide')].filter((each) => !each.closest('[hidden]') && !each.closest('details') && !each.offsetWidth).length"
+    assert browser.run(hidden) == 0
+    browser.shot("print")
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+REACHED = """
+const seen = (each) => each.checkVisibility({ visibilityProperty: true }) && each.type !== 'hidden';
+const all = [...document.querySelectorAll('a[href], button, summary, input, select')].filter(seen);
+const extra = [...document.querySelectorAll('body *')].filter((each) => seen(each)
+  && getComputedStyle(each).cursor === 'pointer'
+  && !each.closest('a[href], button, summary, label, select'));
+window.all = new Set(all.filter((each) => each.type !== 'radio' || each.checked));
+return extra.map((each) => each.outerHTML.slice(0, 80));
+"""
+FOCUSED = """
+const one = document.activeElement;
+const shown = one.type === 'radio' ? one.nextElementSibling : one;
+const style = getComputedStyle(shown);
+window.all.delete(one);
+return [one.tagName, style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 1
+  && getComputedStyle(one.closest('.only') || shown).opacity === '1', one.outerHTML.slice(0, 80)];
+"""
+
+
+@pytest.mark.parametrize("path", ["/?days=10", "/?days=1", "/requests?days=2", "/exchange"])
+@pytest.mark.parametrize("width", [380, 1440])
+def test_what_can_be_clicked_is_reached_by_tab_and_shows_it(browser, site, path, width):
+    browser.size(width)
+    browser.driver.get(f"{site}{path}{'&' if '?' in path else '?'}token={TOKEN}")
+    if path == "/exchange":
+        browser.driver.get(f"{site}/requests?days=2")
+        browser.run("document.querySelector('.requests details').open = true")
+        browser.driver.find_element(By.CSS_SELECTOR, ".requests a").click()
+    browser.wait("return !document.querySelector('[aria-busy]')")
+    browser.run(
+        "for (const each of document.querySelectorAll('details.figures, details.narrow')) each.open = true"
+    )
+    assert browser.run(REACHED) == []
+    for _ in range(900):
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        tag, is_visible, text = browser.run(FOCUSED)
+        if tag == "BODY":
+            break
+        assert is_visible, text
+    left = "return [...window.all].map((each) => each.outerHTML.slice(0, 80))"
+    assert browser.run(left) == []
+
+
+def test_a_bar_and_a_name_of_the_chart_work_by_keyboard(browser, site):
+    browser.driver.get(f"{site}/?days=10&token={TOKEN}")
+    browser.wait("return !document.querySelector('[aria-busy]')")
+    visible = "return Chart.getChart(document.querySelector('canvas')).isDatasetVisible(0)"
+    name = browser.driver.find_element(By.CSS_SELECTOR, ".legend button")
+    name.send_keys(Keys.ENTER)
+    assert browser.run(visible) is False
+    assert name.get_attribute("aria-pressed") == "false"
+    browser.driver.find_element(By.ID, "measure-tokens").send_keys(Keys.ARROW_RIGHT)
+    assert browser.run(visible) is False  # another measure shows what was chosen
+    browser.driver.find_element(By.CSS_SELECTOR, "details.figures summary").send_keys(Keys.ENTER)
+    rows = browser.driver.find_elements(By.CSS_SELECTOR, "details.figures tbody tr")
+    counted = sum(
+        int(cell.text.replace(",", "") or 0) for cell in rows[-1].find_elements(By.TAG_NAME, "td")
+    )
+    rows[-1].find_element(By.TAG_NAME, "a").send_keys(Keys.ENTER)
+    browser.wait("return location.pathname === '/requests'")
+    assert len(browser.driver.find_elements(By.CSS_SELECTOR, ".requests summary")) == counted
+
+
+@pytest.mark.parametrize("width", [380, 768, 1440])
+def test_a_page_of_one_request_shows_it_instead_of_empty_charts(browser, weeks, weeks_url, width):
+    at = NOW - timedelta(minutes=9)
+    put(weeks, whole(written("alone", at=at, session_id="alone")))
+    engine = reading.open_read_only(weeks_url)
+    with pages(engine, now=lambda: NOW) as client:
+        browser.size(width)
+        site = f"http://127.0.0.1:{client.port}"
+        browser.driver.get(f"{site}/?days=1&only=session%3Dalone&token={TOKEN}")
+        assert browser.run("return document.querySelectorAll('canvas, .waiting').length") == 0
+        assert "uncached" in browser.run("return document.querySelector('.requests').innerText")
+        # No card is empty for a third of a window: each is filled by its text.
+        empty = """return [...document.querySelectorAll('.card')].map((card) => {
+            const range = document.createRange(); range.selectNodeContents(card);
+            const bottoms = [...range.getClientRects()].map((each) => each.bottom);
+            return card.getBoundingClientRect().bottom - Math.max(...bottoms);
+        })"""
+        assert all(rest < 40 for rest in browser.run(empty))
+        browser.shot(f"one-{width}")
+        for number in range(6):
+            put(weeks, whole(written(f"more{number}", at=at, session_id="alone")))
+        browser.run("document.dispatchEvent(new Event('visibilitychange'))")
+        browser.wait("return document.querySelector('canvas')")
+        browser.driver.get("about:blank")
+    engine.dispose()
+
+
 def test_hostile_text_runs_nothing(browser, new_sqlite, tmp_path):
     engine = db.ensure(new_sqlite())
     hostile_ledger(engine)
@@ -239,7 +364,9 @@ def test_hostile_text_runs_nothing(browser, new_sqlite, tmp_path):
 
 def test_an_axis_of_small_amounts_tells_its_ticks_apart(browser, new_sqlite, tmp_path):
     url = new_sqlite()
-    fill(url, [(settled(exchange("gpt-4.1")), priced_reading(input_tokens=90, output_tokens=70))])
+    for number in range(6):
+        one = settled(exchange("gpt-4.1", id=f"e{number}"))
+        fill(url, [(one, priced_reading(input_tokens=90, output_tokens=70))])
     engine = db.ensure(url)
     html_file.write(engine, Scope(), tmp_path / "small.html", now=NOW)
     engine.dispose()
@@ -274,14 +401,12 @@ def test_the_live_page_loads_its_parts_and_leads_down_to_one_request(browser, si
 
 
 def test_the_live_page_takes_in_what_is_new_and_keeps_what_was_done_to_it(browser, site, weeks):
-    from tests.ledger.written import put, settled, whole
-
     browser.driver.get(f"{site}/?days=10&token={TOKEN}")
     browser.wait("return document.body.dataset.etag && !document.querySelector('[aria-busy]')")
     browser.driver.find_element(By.CSS_SELECTOR, "[data-part=ranking-key] button.open").click()
     opened = browser.run("return document.querySelector('button[aria-expanded=true]').textContent")
     before = browser.run("return document.querySelector('[data-part=hero] dd').title")
-    put(weeks, whole(settled("new", at=NOW - timedelta(minutes=1))))
+    put(weeks, whole(written("new", at=NOW - timedelta(minutes=1))))
     browser.run("document.dispatchEvent(new Event('visibilitychange'))")
     browser.wait(
         f"return document.querySelector('[data-part=hero] dd').title !== {json.dumps(before)}"

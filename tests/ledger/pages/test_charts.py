@@ -1,6 +1,7 @@
 """Charts: bars for every day, the costliest names, the rest as one."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from ledger.figures.figures import Figures
 from ledger.pages.charts import Lines, colours_of, short_name, stack
@@ -73,3 +74,14 @@ def test_a_name_keeps_its_colour_whatever_its_rank_and_no_two_share_one():
     assert dict(zip(turned, colours_of(turned), strict=True)) == first
     assert len(set(first.values())) == len(names)
     assert len(colours_of([str(number) for number in range(20)])) == 20
+
+
+def test_one_point_is_no_line():
+    line: dict[str, Any] = {
+        "title": "t",
+        "unit": "ms",
+        "bars": ("a", "b"),
+        "names": ("median", "95 of 100"),
+    }
+    assert not Lines(**line, values=((3, None), (9, None))).is_drawn
+    assert Lines(**line, values=((3, None), (9, 8))).is_drawn

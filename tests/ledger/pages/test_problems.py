@@ -135,6 +135,9 @@ def test_dear_days_and_kinds_of_errors_are_named():
         Unusual(
             word="total", name=None, day=day, cost_picousd=USD, usual_picousd=9 * USD, z=Decimal(-8)
         ),
+        Unusual(
+            word="total", name=None, day=day, cost_picousd=9 * USD, usual_picousd=USD, z=Decimal(8)
+        ),
     ]
     kinds = [
         ErrorKind(http_status=429, error_type="rate_limit_error", requests=5),
@@ -147,6 +150,7 @@ def test_dear_days_and_kinds_of_errors_are_named():
         error_kinds=kinds,
     )
     assert (days.kind, days.level, days.count) == ("unusual", "look", 1)
+    assert days.headline == "1 unusual day"  # of two names
     assert "19 Nov: key …9xQa $31.00 instead of $3.00" in days.advice
     assert "--since 2026-11-19 --until 2026-11-20" in days.advice
     assert "429 rate limit error (5), 200 (1)" in errors.advice
@@ -170,3 +174,17 @@ def test_commands_name_the_zone_whose_days_they_mean():
     assert budgets.advice.endswith("--by key,model --timezone Asia/Tokyo`")
     # It is 18:30 of the 21st in UTC.
     assert errors.advice.endswith("model --since 2026-11-22 --timezone Pacific/Kiritimati`")
+
+
+def test_a_page_of_a_part_says_so():
+    """Commands have the conditions of the page, and counts that have none say it."""
+    lost, errors = problems(
+        Figures(requests=9, errors=6),
+        {},
+        Counts(lost=1),
+        (),
+        period=PERIOD,
+        only=[("model", "a b"), ("team", "ads")],
+    )
+    assert errors.advice.endswith("model --only 'model=a b' --only team=ads`")
+    assert lost.headline == "1 request lost, whatever this page selects"

@@ -1,10 +1,12 @@
 """The parts of a page have the figures of `report`, and lines that open to their requests."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from ledger.figures.queries import report
+from ledger.figures.request_list import latest
 from ledger.pages import sections
 from ledger.pages.period import Period
 from ledger.pages.sections import Question
@@ -154,3 +156,17 @@ def test_billing_fields_that_no_rule_knows_are_named(of_unknown_tiers):
         "service_tier 'warp': no price for it is known;" in problem.advice
     )
     assert "'old'" not in problem.advice
+
+
+def test_a_few_requests_stand_for_themselves(weeks):
+    asked = question(NOW - timedelta(days=10))
+    with weeks.connect() as connection:
+        every = latest(connection, asked.scope, limit=50)
+        (session,) = [each.session_id for each in every if each.session_id][:1]
+        alone = replace(asked, only=(("session", session),))
+        for one, is_few in ((asked, False), (alone, True)):
+            total = report(weeks, [], one.scope).total.figures
+            found = sections.few(connection, one, total)
+            assert len(found) == (total.requests if is_few else 0)
+    assert sections.odd(weeks, alone).method == ""
+    assert "unusual" not in {each.kind for each in sections.overview(weeks, alone).problems}
