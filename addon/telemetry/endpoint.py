@@ -19,7 +19,7 @@ from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import SHUT_RDWR, socket
-from typing import Any, Protocol
+from typing import Any
 
 from addon.telemetry.health import Health, problems
 from addon.telemetry.metrics import CONTENT_TYPE
@@ -34,20 +34,14 @@ CONNECTIONS_MAX = 16
 """Enough for a scraper, a load balancer and a person."""
 
 
-class Exposed(Protocol):
-    """A source of metrics for a scrape."""
-
-    def exposition(self) -> bytes:
-        """All metrics in Prometheus' text format."""
-
-
 class Endpoint:
     """The HTTP server of one process, or of all workers."""
 
     def __init__(
-        self, host: str, port: int, *, health: Callable[[], Health], metrics: Exposed
+        self, host: str, port: int, *, health: Callable[[], Health], metrics: Callable[[], bytes]
     ) -> None:
-        """Raises LedgerError if the address cannot be listened on. Port 0: any free one."""
+        """Raises LedgerError if the address cannot be listened on. Port 0: any free one. `metrics`
+        returns the text for a scrape."""
         try:
             self._server = _Server((host, port), health, metrics)
         except OSError as error:
@@ -83,7 +77,7 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_address = True
 
     def __init__(
-        self, address: tuple[str, int], health: Callable[[], Health], metrics: Exposed
+        self, address: tuple[str, int], health: Callable[[], Health], metrics: Callable[[], bytes]
     ) -> None:
         self.health = health
         self.metrics = metrics
@@ -141,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
                 body = {"ready": not reasons, "problems": reasons, **asdict(health)}
                 self._send(status, "application/json", json.dumps(body).encode() + b"\n")
             case "/metrics":
-                self._send(HTTPStatus.OK, CONTENT_TYPE, self.server.metrics.exposition())
+                self._send(HTTPStatus.OK, CONTENT_TYPE, self.server.metrics())
             case _:
                 self._send(
                     HTTPStatus.NOT_FOUND,

@@ -36,19 +36,14 @@ def metrics_of_worker(
     return Metrics(health, dropped_observations=dropped_observations, known=_labels_of(seat))
 
 
-class SharedMetrics:
-    """The metrics of all workers; `exposition` returns the text for a scrape."""
-
-    def __init__(
-        self, folder: Path, health: Callable[[], Health], *, dropped_observations: Callable[[], int]
-    ) -> None:
-        self._registry = CollectorRegistry()
-        MultiProcessCollector(self._registry, path=str(folder))  # type: ignore[no-untyped-call]
-        self._registry.register(HealthCollector(health, dropped_observations))
-
-    def exposition(self) -> bytes:
-        """All metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
+def metrics_of_workers(
+    folder: Path, health: Callable[[], Health], *, dropped_observations: Callable[[], int]
+) -> Callable[[], bytes]:
+    """What returns the metrics of all workers, as the text for a scrape."""
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
+    registry.register(HealthCollector(health, dropped_observations))
+    return lambda: generate_latest(registry)
 
 
 def _labels_of(seat: Seat) -> dict[str, set[str]]:

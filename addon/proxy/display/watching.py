@@ -72,7 +72,9 @@ class Watching:
 
             metrics = Metrics(self.health, dropped_observations=lambda: self.observer.dropped)
             sinks.append(metrics)
-            self._endpoint = Endpoint(*wanted.metrics, health=self.health, metrics=metrics)
+            self._endpoint = Endpoint(
+                *wanted.metrics, health=self.health, metrics=metrics.exposition
+            )
         if wanted.otlp is not None:
             sinks.append(_otlp(wanted.otlp))
         self.observer = Observer(sinks)

@@ -10,7 +10,7 @@ from pathlib import Path
 from addon.run.workers.worker_process import WorkerProcess
 from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health, merged
-from addon.telemetry.shared_metrics import SharedMetrics
+from addon.telemetry.shared_metrics import metrics_of_workers
 from ledger.text.durations import seconds_text
 
 SILENT_SECONDS_MAX = 10.0
@@ -32,10 +32,10 @@ class GroupMetrics:
 
     def serve(self, host: str, port: int) -> str:
         """Start serving; returns the address. Raises LedgerError if it cannot be listened on."""
-        shared = SharedMetrics(
+        metrics = metrics_of_workers(
             self.folder, self.health, dropped_observations=self.dropped_observations
         )
-        self._endpoint = Endpoint(host, port, health=self.health, metrics=shared)
+        self._endpoint = Endpoint(host, port, health=self.health, metrics=metrics)
         self._endpoint.start()
         shown, port = self._endpoint.address
         return f"{shown}:{port}"

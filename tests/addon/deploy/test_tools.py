@@ -161,7 +161,7 @@ def test_prometheus_scrapes_a_proxy_and_answers_every_panel(tmp_path):
     metrics = Metrics(lambda: health)
     metrics.observe(one())
     metrics.observe(one(charges=(), degraded="unread"))
-    endpoint = Endpoint("127.0.0.1", 0, health=lambda: health, metrics=metrics)
+    endpoint = Endpoint("127.0.0.1", 0, health=lambda: health, metrics=metrics.exposition)
     endpoint.start()
     config = tmp_path / "prometheus.yml"
     config.write_text(

@@ -23,7 +23,10 @@ class State:
 def served():
     state = State()
     made = Endpoint(
-        "127.0.0.1", 0, health=lambda: state.health, metrics=Metrics(lambda: state.health)
+        "127.0.0.1",
+        0,
+        health=lambda: state.health,
+        metrics=Metrics(lambda: state.health).exposition,
     )
     made.start()
     state.address = made.address
@@ -99,11 +102,16 @@ def test_a_connection_has_its_time_however_often_it_sends(served, monkeypatch):
 def test_an_address_that_is_taken(served):
     with pytest.raises(LedgerError, match="Address already in use"):
         Endpoint(
-            *served.address, health=lambda: State.health, metrics=Metrics(lambda: State.health)
+            *served.address,
+            health=lambda: State.health,
+            metrics=Metrics(lambda: State.health).exposition,
         )
 
 
 def test_stopping_what_never_started():
     Endpoint(
-        "127.0.0.1", 0, health=lambda: State.health, metrics=Metrics(lambda: State.health)
+        "127.0.0.1",
+        0,
+        health=lambda: State.health,
+        metrics=Metrics(lambda: State.health).exposition,
     ).stop()

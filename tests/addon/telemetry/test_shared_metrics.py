@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from addon.telemetry.health import Health
-from addon.telemetry.shared_metrics import SharedMetrics
+from addon.telemetry.shared_metrics import metrics_of_workers
 
 pytestmark = pytest.mark.process
 
@@ -40,8 +40,8 @@ def test_what_killed_workers_counted_stays_and_adds_up(tmp_path: Path):
     count(tmp_path, 1, "a")
     count(tmp_path, 0, "a", "c", "d")
     health = Health(writer_alive=True, workers=2, worker_restarts=3)
-    shared = SharedMetrics(tmp_path, lambda: health, dropped_observations=lambda: 4)
-    text = shared.exposition().decode()
+    metrics = metrics_of_workers(tmp_path, lambda: health, dropped_observations=lambda: 4)
+    text = metrics().decode()
     wanted = {"a": 3, "b": 1, "c": 1, "other": 1}
     for model, requests in wanted.items():
         labels = f'model="{model}",outcome="complete",provider="openai"'
