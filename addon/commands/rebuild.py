@@ -28,7 +28,7 @@ from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.metered import reread
-from addon.recordings.reread import Find, Seen, digest_of, pairs, recordings
+from addon.recordings.reread import Find, Seen, is_other_answer, pairs, recordings
 from ledger.commands.options import LedgerOption, Prices
 from ledger.figures.figures import plus
 from ledger.figures.queries import existing_ledger
@@ -179,7 +179,7 @@ def differing(
     """The readings to add, with their charges; `tally` counts the changes. `billing`: the
     operator's own word on how an exchange is billed."""
     for item, booked in pairs(items, find, tally.seen):
-        if _is_other_answer(item, booked):
+        if is_other_answer(item, booked):
             tally.altered.append(item.name)
             continue
         tally.seen.matched += 1
@@ -190,11 +190,6 @@ def differing(
             of = (booked.exchange.dialect, _model_of(booked.exchange))
             tally.changes[of] += _change(booked, *further)
             yield further
-
-
-def _is_other_answer(item: Recorded, booked: Booked) -> bool:
-    digest = booked.exchange.upstream_digest
-    return item.is_exact and digest is not None and digest != digest_of(item)
 
 
 def write(

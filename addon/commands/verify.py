@@ -24,7 +24,7 @@ from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
 from addon.recordings.metered import has_client_body, reread
-from addon.recordings.reread import Find, Seen, digest_of, pairs, recordings
+from addon.recordings.reread import Find, Seen, is_other_answer, pairs, recordings
 from ledger.commands.options import LedgerOption, Since
 from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
@@ -146,7 +146,7 @@ def compared(
 
 def _differences(item: Recorded, booked: Booked) -> Iterator[Line]:
     exchange, usage_json = booked.exchange, booked.reading.usage_json
-    if item.is_exact and exchange.upstream_digest not in (None, digest_of(item)):
+    if is_other_answer(item, booked):
         yield CAPTURED, exchange.id, "the recorded answer is not what upstream sent"
         return
     again = reread(item, exchange, usage_json)

@@ -81,7 +81,7 @@ def replay_with_client(
     tally = Tally()
     read_bytes = 0
     try:
-        for part, result in _results(client, parts_of(list(files)), part_job):
+        for part, result in _results(client, parts_of(files), part_job):
             if isinstance(result, PartResult):
                 _merge(merger, result, tally, part.file.name)
                 for level, line in result.lines:
@@ -269,7 +269,7 @@ class PartResult:
     lines: Lines
 
 
-def parts_of(files: list[ArchiveFile]) -> list[ArchivePart]:
+def parts_of(files: Sequence[ArchiveFile]) -> list[ArchivePart]:
     """The parts to read, the largest first, so that no worker starts a long one at the end."""
     parts = []
     for file in files:
@@ -290,7 +290,8 @@ def read_part(part: ArchivePart, job: PartJob, folder: str | None = None) -> Par
             prices.write_text(job.prices)
         with on_this_machine(part.file, root) as path:
             book = PriceBook.load(str(prices) if prices else None)
-            tally = _read(_local_part(part, path), job, root / "part.sqlite3", book, lines)
+            local = Part(path=path, part=part.part, parts=part.parts, name=part.file.name)
+            tally = _read(local, job, root / "part.sqlite3", book, lines)
         packed = zstandard.compress((root / "part.sqlite3").read_bytes(), 3)
     if len(packed) > RESULT_BYTES_MAX:
         raise LedgerError(
@@ -308,10 +309,6 @@ def unpack(result: PartResult, path: Path) -> None:
             if unpacked > LEDGER_BYTES_MAX:
                 raise LedgerError(f"a part unpacks to more than {LEDGER_BYTES_MAX >> 30} GiB")
             file.write(piece)
-
-
-def _local_part(part: ArchivePart, path: Path) -> Part:
-    return Part(path=path, part=part.part, parts=part.parts, name=part.file.name)
 
 
 def _read(

@@ -101,10 +101,11 @@ def pairs(items: Iterable[Recorded], find: Find, seen: Seen) -> Iterator[tuple[R
                 seen.unknown += 1
 
 
-def digest_of(item: Recorded) -> str:
-    """SHA-256 of the recorded answer, for comparison with the ledger's digest of the upstream
-    bytes."""
-    return hashlib.sha256(item.response_body).hexdigest()
+def is_other_answer(item: Recorded, booked: Booked) -> bool:
+    """Whether the recorded answer is not what upstream sent, by the ledger's digest."""
+    digest = booked.exchange.upstream_digest
+    has_both = item.is_exact and digest is not None
+    return has_both and digest != hashlib.sha256(item.response_body).hexdigest()
 
 
 def _ids_of(item: Recorded) -> list[str]:
