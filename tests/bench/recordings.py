@@ -1,4 +1,4 @@
-"""Recordings made up for measurements: short exchanges and long streams, as every kind of file.
+"""Recordings made up for measurements: short exchanges and long streams, as captures and flow files.
 
 The exchanges are of one day in the past, of three wires, and of a dozen models and keys.
 """
@@ -82,13 +82,6 @@ def write(path: Path, made: Iterator[Made]) -> int:
                 writer.add(_flow(one))
                 size += len(one.answer)
         return size
-    if path.suffix == ".har":
-        entries = []
-        for one in made:
-            entries.append(_har_entry(one))
-            size += len(one.answer)
-        path.write_text(json.dumps({"log": {"version": "1.2", "entries": entries}}))
-        return size
     with path.open("wb") as file:
         for one in made:
             line = capture_line(one)
@@ -124,25 +117,6 @@ def capture_line(made: Made) -> bytes:
         },
     }
     return json.dumps(line, separators=(",", ":")).encode() + b"\n"
-
-
-def _har_entry(made: Made) -> dict[str, object]:
-    return {
-        "startedDateTime": made.started_at.isoformat(),
-        "time": 2000,
-        "request": {
-            "method": "POST",
-            "url": f"https://{made.host}{made.path}",
-            "headers": [{"name": "content-type", "value": "application/json"}],
-            "postData": {"text": made.request.decode()},
-        },
-        "response": {
-            "status": 200,
-            "headers": [{"name": "content-type", "value": made.content_type}],
-            "content": {"text": made.answer.decode()},
-        },
-        "timings": {"wait": 100},
-    }
 
 
 def _flow(made: Made) -> HTTPFlow:

@@ -27,6 +27,9 @@ from ledger.reconcile import reading as statements
 from ledger.settings import names_file
 from tests.addon.agent_logs import logs
 from tests.addon.recordings import doors
+from tests.addon.run.call import test_settings
+from tests.ledger.budgets import test_budgets
+from tests.ledger.settings import test_names
 
 RULES = Rules(node="n", secret=b"s")
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -144,62 +147,19 @@ PRICES = b"""
 provider = "openai"
 model = "gpt-5*"
 host = "llm.example.com"
-tier = "flex"
+service_tier = "flex"
 from = 2026-11-01
 until = 2026-12-01T00:00:00Z
-input = "1.25"
-output = 10
-cache_read = 0.125
+usd_per_mtok = { uncached_input = 1.25, output = 10, cache_read = 0.125 }
+usd_each = { web_searches = 0.01 }
+[[price.above]]
+input_tokens = 272_000
+usd_per_mtok = { output = 20 }
 
 [[gateway]]
 host = "llm.example.com"
 prices = "openai"
 models = { "x" = "gpt-5" }
-"""
-NAMES = b"""
-[[key]]
-fingerprint = "0123456789abcdef0123456789abcdef"
-hint = "cdef"
-name = "Ada"
-person = "ada"
-team = ["search", "x"]
-cost_centre = "42"
-from = 2026-11-01
-until = 2026-12-01
-
-[[tag]]
-tag = "team=s*"
-team = "search"
-
-[[host]]
-host = "*.example.com"
-project = "p"
-"""
-BUDGETS = b"""
-[[budget]]
-name = "all"
-limit_usd = "100.50"
-period = "month"
-only = ["team=search", "model=gpt-*"]
-warn_at = [50, 80, 100]
-block = true
-
-[[destination]]
-name = "ops"
-webhook_env = "HOOK"
-"""
-CONFIG = b"""
-ledger = "sqlite:///ledger.db"
-commit = "async"
-inject = "auto"
-workers = 2
-listen = "127.0.0.1:8080"
-tags = { team = "search" }
-
-[[upstream]]
-url = "https://api.openai.com"
-port = 8001
-provider = "openai"
 """
 LITELLM = json.dumps(
     {
@@ -277,9 +237,9 @@ def examples() -> dict[str, tuple[bytes, ...]]:
             "statements": (*(json.dumps(each).encode() for each in STATEMENTS), *CSV_STATEMENTS),
             "prices": (PRICES,),
             "litellm": (LITELLM,),
-            "names": (NAMES,),
-            "budgets": (BUDGETS,),
-            "config": (CONFIG,),
+            "names": (test_names.FILE.encode(),),
+            "budgets": (test_budgets.FILE.encode(),),
+            "config": (test_settings.WHOLE.encode(),),
             "session logs": (
                 _lines([logs.claude(), logs.claude("msg_2")]),
                 _lines(logs.codex_lines()),
