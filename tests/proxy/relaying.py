@@ -1,8 +1,9 @@
-"""What proxies of other makers do alike: they listen on loopback and relay between two sockets."""
+"""What stands between two sockets: proxies of other makers, and a line to a database."""
 
 import contextlib
 import socket
 import threading
+import time
 from typing import Self
 
 JOIN_SECONDS = 30
@@ -49,3 +50,52 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
         while data := source.recv(65536):
             sink.sendall(data)
         sink.shutdown(socket.SHUT_WR)
+
+
+class Line:
+    """A TCP port before a server's UNIX socket: it can be cut and mended as a network can, go silent
+    (it accepts and reads, and hands nothing on), and be slow. It begins cut."""
+
+    def __init__(self, path: str) -> None:
+        self.is_silent = False
+        self.delay_seconds = 0.0
+        self._path = path
+        self._open: list[socket.socket] = []
+        with socket.socket() as chosen:
+            chosen.bind(("127.0.0.1", 0))
+            self.port: int = chosen.getsockname()[1]
+
+    def mend(self) -> None:
+        listener = socket.create_server(("127.0.0.1", self.port), reuse_port=False)
+        self._open.append(listener)
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def cut(self) -> None:
+        for each in self._open:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._open.clear()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._path)
+                self._open += [client, server]
+                for both in ((client, server), (server, client)):
+                    arguments = (*both, self.is_silent)
+                    threading.Thread(target=self._copy, args=arguments, daemon=True).start()
+
+    def _copy(self, one: socket.socket, other: socket.socket, is_dead: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                # A connection that was open while it was silent stays dead.
+                is_dead |= self.is_silent
+                if not is_dead:
+                    time.sleep(self.delay_seconds)
+                    other.sendall(data)
+        for each in () if is_dead else (one, other):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)

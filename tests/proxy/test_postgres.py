@@ -4,9 +4,7 @@ import json
 import os
 import shutil
 import signal
-import socket
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -20,52 +18,11 @@ from tests.proxy import rows
 from tests.proxy.client import Http1
 from tests.proxy.mitmdump import Mitmdump
 from tests.proxy.pair import OPENAI, exchange, new_tag, speak
+from tests.proxy.relaying import Line
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
 from tests.proxy.workers import Workers, loaded, wait_for_ends
 
 pytestmark = [pytest.mark.proxy, pytest.mark.postgres, pytest.mark.timeout(300)]
-
-
-class Wire:
-    """A TCP port before the server's socket that can be cut and mended, as a network can."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._listener: socket.socket | None = None
-        self._open: list[socket.socket] = []
-        with socket.socket() as chosen:
-            chosen.bind(("127.0.0.1", 0))
-            self.port: int = chosen.getsockname()[1]
-
-    def mend(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", self.port), reuse_port=False)
-        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
-
-    def cut(self) -> None:
-        assert self._listener is not None
-        for each in (self._listener, *self._open):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-        self._open.clear()
-
-    def _accept(self, listener: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                server = socket.socket(socket.AF_UNIX)
-                server.connect(self._path)
-                self._open += [client, server]
-                for one, other in ((client, server), (server, client)):
-                    threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
-
-    def _copy(self, one: socket.socket, other: socket.socket) -> None:
-        with suppress(OSError):
-            while data := one.recv(65536):
-                other.sendall(data)
-        for each in (one, other):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +41,10 @@ def server() -> Iterator[sa.URL]:
 
 
 @pytest.fixture
-def wire(server: sa.URL) -> Iterator[Wire]:
+def wire(server: sa.URL) -> Iterator[Line]:
     folder = server.query["host"]
     assert isinstance(folder, str)
-    made = Wire(f"{folder}/.s.PGSQL.5432")
+    made = Line(f"{folder}/.s.PGSQL.5432")
     made.mend()
     yield made
     made.cut()
@@ -114,7 +71,7 @@ def tagged(server: sa.URL) -> Iterator[Callable[[], dict[str, list[dict[str, Any
     engine.dispose()
 
 
-def proxy(folder: Path, upstream: Upstream, server: sa.URL, wire: Wire) -> Mitmdump:
+def proxy(folder: Path, upstream: Upstream, server: sa.URL, wire: Line) -> Mitmdump:
     url = server.set(host="127.0.0.1", port=wire.port, query={})
     return Mitmdump(
         folder,
@@ -130,7 +87,7 @@ def proxy(folder: Path, upstream: Upstream, server: sa.URL, wire: Wire) -> Mitmd
 def test_a_database_that_comes_and_goes(
     tmp_path: Path,
     server: sa.URL,
-    wire: Wire,
+    wire: Line,
     tagged: Callable[[], dict[str, list[dict[str, Any]]]],
 ) -> None:
     """Two proxies; the wire is cut under load, one proxy is killed meanwhile, all arrives once."""
@@ -172,7 +129,7 @@ def test_a_database_that_comes_and_goes(
 def test_a_database_that_is_not_there_at_the_start(
     tmp_path: Path,
     server: sa.URL,
-    wire: Wire,
+    wire: Line,
     tagged: Callable[[], dict[str, list[dict[str, Any]]]],
 ) -> None:
     """The traffic does not wait for it, and what was recorded arrives when it does."""
@@ -186,7 +143,7 @@ def test_a_database_that_is_not_there_at_the_start(
 
 
 def test_a_response_that_another_proxy_fetches_is_not_booked_again(
-    tmp_path: Path, server: sa.URL, wire: Wire
+    tmp_path: Path, server: sa.URL, wire: Line
 ) -> None:
     """The first proxy has the request, the second one alone sees the result fetched."""
     done = {
@@ -241,7 +198,7 @@ def test_a_response_that_another_proxy_fetches_is_not_booked_again(
 def test_workers_share_one_spool_and_one_of_them_ships(
     tmp_path: Path,
     server: sa.URL,
-    wire: Wire,
+    wire: Line,
     tagged: Callable[[], dict[str, list[dict[str, Any]]]],
 ) -> None:
     """Whichever worker is killed, the other ships what both have recorded, once."""

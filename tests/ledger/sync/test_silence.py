@@ -2,7 +2,6 @@
 what it recorded arrives when the database answers again."""
 
 import re
-import socket
 import threading
 import time
 
@@ -13,52 +12,9 @@ from ledger.store import db
 from ledger.store.processes import recovery
 from ledger.sync import merging, shipper, spool
 from tests.ledger.written import reading, rows, settled, writing
+from tests.proxy.relaying import Line
 
 pytestmark = pytest.mark.postgres
-
-
-class Forwarder:
-    """A loopback port that forwards to PostgreSQL's socket, and can go silent: it accepts and
-    reads, and hands nothing on."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self.is_silent = False
-        self.delay_seconds = 0.0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._open: list[socket.socket] = [self._listener]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            server = socket.socket(socket.AF_UNIX)
-            server.connect(self._path)
-            self._open += [client, server]
-            was_silent = self.is_silent
-            for source, target in ((client, server), (server, client)):
-                threading.Thread(
-                    target=self._forward, args=(source, target, was_silent), daemon=True
-                ).start()
-
-    def _forward(self, source: socket.socket, target: socket.socket, is_dead: bool) -> None:
-        try:
-            while data := source.recv(65_536):
-                # A connection that was open while it was silent stays dead.
-                is_dead |= self.is_silent
-                if not is_dead:
-                    time.sleep(self.delay_seconds)
-                    target.sendall(data)
-        except OSError:
-            pass
-
-    def close(self) -> None:
-        for each in self._open:
-            each.close()
 
 
 @pytest.fixture
@@ -71,14 +27,15 @@ def forwarded(new_postgres, own_data_directory, monkeypatch):
     monkeypatch.setattr(shipper, "RETRY_SECONDS_MAX", 0.05)
     direct = sa.make_url(new_postgres())
     folder = direct.host or direct.query["host"]
-    forwarder = Forwarder(f"{folder}/.s.PGSQL.{direct.port or direct.query.get('port') or 5432}")
+    forwarder = Line(f"{folder}/.s.PGSQL.{direct.port or direct.query.get('port') or 5432}")
+    forwarder.mend()
     url = direct.difference_update_query(["host", "port"]).set(
         host="127.0.0.1", port=forwarder.port
     )
     engine = db.open_engine(direct)
     yield forwarder, url.render_as_string(hide_password=False), engine
     engine.dispose()
-    forwarder.close()
+    forwarder.cut()
 
 
 def wait_for(engine, count: int) -> None:
