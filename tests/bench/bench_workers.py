@@ -57,7 +57,7 @@ def cpu_seconds(pids: list[int]) -> float:
 def play(setup: str, workload: str, workers: Workers, upstream: int, seconds: float) -> Run:
     """Load one proxy, and see what it and the others used."""
     pids = [workers.process.pid, *workers.pids()]
-    host, port = workers.address
+    host, port = workers.address()
     before, upstream_before = cpu_seconds(pids), cpu_seconds([upstream])
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.load", f"{host}:{port}", *WORKLOADS[workload],

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar, Self
 
 from tests.proxy.forked import Forked
 
@@ -22,8 +23,6 @@ STOP_SECONDS_MAX = 100
 """As for a start: a process that refuses to start must import everything first."""
 
 _LISTENING = re.compile(r"listening at (127\.0\.0\.\d+):(\d+)")
-_ACTIVE = "tokentee: ledger "
-"""Our one line in the log when the addon has come up."""
 
 
 class DidNotStartError(AssertionError):
@@ -38,6 +37,9 @@ class Mitmdump:
     with a port that the kernel picks, which the log then tells: nothing is guessed, and nothing
     is waited for but that line.
     """
+
+    ACTIVE: ClassVar[str] = "tokentee: ledger "
+    """Our one line in the log when the addon has come up."""
 
     folder: Path
     """For the configuration and, unless `options` say otherwise, the ledger."""
@@ -54,7 +56,7 @@ class Mitmdump:
     has_own_interpreter: bool = False
     """Start Python and import all, as a user does; or fork a process that has imported it."""
 
-    def __enter__(self) -> "Mitmdump":
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
@@ -73,14 +75,14 @@ class Mitmdump:
         host = f"127.0.0.{index + 1}"
         return host, self._ports[host]
 
-    def start(self) -> "Mitmdump":
+    def start(self) -> Self:
         """Start, and come back when every port listens and the ledger is active."""
         self.launch()
         wanted = len(list(self.upstreams))
         with_tee = self.script == TEE
 
         def is_ready() -> bool:
-            return len(self._ports) == wanted and (not with_tee or self.has_logged(_ACTIVE))
+            return len(self._ports) == wanted and (not with_tee or self.has_logged(self.ACTIVE))
 
         if not self.wait_until(is_ready, START_SECONDS_MAX):
             self.stop()

@@ -48,14 +48,14 @@ def by_tag(ledger: Path, tag: str) -> dict[str, list[Row]]:
     return found
 
 
-def eventually(is_so: Callable[[], bool]) -> bool:
+def eventually(is_so: Callable[[], bool], seconds_max: float = WAIT_SECONDS_MAX) -> bool:
     """Whether something comes true that another process does in its own time.
 
     Only for ends that the client itself brought about: there is nothing else to wait for. An end
     that the client has seen is in the ledger by then, and is read without this.
     """
     pause = threading.Event()
-    bound = time.monotonic() + WAIT_SECONDS_MAX
+    bound = time.monotonic() + seconds_max
     while not is_so():
         if time.monotonic() > bound:
             return False

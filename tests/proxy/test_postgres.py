@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from tests.proxy import rows
 from tests.proxy.client import Http1
-from tests.proxy.mitmdump import Mitmdump
+from tests.proxy.mitmdump import START_SECONDS_MAX, Mitmdump
 from tests.proxy.pair import OPENAI, exchange, new_tag, speak
 from tests.proxy.relaying import Line
 from tests.proxy.upstream import Answer, Framing, Request, Upstream
@@ -208,18 +208,21 @@ def test_workers_share_one_spool_and_one_of_them_ships(
         Workers(
             tmp_path,
             upstream.url,
-            options={"tee_hosts": f"127.0.0.1:{upstream.port}=aivene", "termlog_verbosity": "warn"},
+            options={
+                "tee_hosts": f"127.0.0.1:{upstream.port}=aivene",
+                "termlog_verbosity": "warn",
+                "ledger_url": url.render_as_string(hide_password=False),
+            },
             environment={"XDG_DATA_HOME": str(tmp_path / "data"), "HOME": str(tmp_path)},
-            ledger_url=url.render_as_string(hide_password=False),
         ) as workers,
-        loaded(workers.address, 4) as clients,
+        loaded(workers.address(), 4) as clients,
     ):
         for deaths in (1, 2):
             wait_for_ends(clients, 3)
             # The first of them is the older one, and has the turn to ship.
             os.kill(workers.pids()[0], signal.SIGKILL)
-            assert workers.wait_for_log("is started again", deaths)
-            assert workers.wait_until(lambda: len(workers.pids()) == 2)
+            assert workers.has_said("is started again", deaths)
+            assert rows.eventually(lambda: len(workers.pids()) == 2, START_SECONDS_MAX)
         wait_for_ends(clients, 3)
         for each in clients:
             each.stop()

@@ -13,6 +13,7 @@ import pytest
 
 from tests.proxy import rows
 from tests.proxy.client import Ending, Http1
+from tests.proxy.mitmdump import START_SECONDS_MAX
 from tests.proxy.pair import OPENAI, headers_for
 from tests.proxy.test_confirming import DONE, USAGE, as_json
 from tests.proxy.test_durability import answer
@@ -63,21 +64,22 @@ def test_killed_and_replaced_under_load(tmp_path: Path) -> None:
         Workers(
             tmp_path, upstream.url, options=settings(upstream, tee_metrics=str(port))
         ) as workers,
-        loaded(workers.address, CLIENTS) as clients,
+        loaded(workers.address(), CLIENTS) as clients,
     ):
         wait_for_ends(clients, 3)
         fetch_on_other_connections(workers, upstream)
         first, second = workers.pids()
         os.kill(first, signal.SIGKILL)
-        assert workers.wait_for_log("ended with SIGKILL and is started again")
+        assert workers.has_said("ended with SIGKILL and is started again")
         wait_for_ends(clients, 3)
         broken_by_kill = sum(len(each.broken) for each in clients)
-        assert workers.wait_until(
-            lambda: is_ready(port) and len(workers.pids()) == 2 and first not in workers.pids()
+        assert rows.eventually(
+            lambda: is_ready(port) and len(workers.pids()) == 2 and first not in workers.pids(),
+            START_SECONDS_MAX,
         )
 
         replace_during_an_answer(workers, upstream)
-        assert workers.wait_for_log("has finished", count=2)
+        assert workers.has_said("has finished", count=2)
         assert not {first, second} & set(workers.pids())
         wait_for_ends(clients, 3)
 
@@ -102,7 +104,7 @@ def fetch_on_other_connections(workers: Workers, upstream: Upstream) -> None:
     asked = [("POST", "/v1/responses", body), *[("GET", "/v1/responses/resp_1", b"")] * 7]
     with contextlib.ExitStack() as open_ones:
         # Open at the same time, so that they are spread over the workers.
-        connections = [open_ones.enter_context(Http1(workers.address)) for _ in asked]
+        connections = [open_ones.enter_context(Http1(workers.address())) for _ in asked]
         for client, (method, path, sent) in zip(connections, asked, strict=True):
             client.send(method, path, [("content-type", "application/json")], sent)
             assert client.receive().body == RESULT.pieces[0]
@@ -116,14 +118,14 @@ def replace_during_an_answer(workers: Workers, upstream: Upstream) -> None:
     upstream.script = lambda request: (
         Answer(pieces=PIECES, gate=gate) if "long" in request.target else answer(request)
     )
-    with Http1(workers.address) as client:
+    with Http1(workers.address()) as client:
         client.send(
             "POST", f"{OPENAI.target}?long", headers_for(OPENAI, "long"), OPENAI.request(asked=True)
         )
         workers.process.send_signal(signal.SIGHUP)
         for _ in PIECES[:-1]:  # one now and then: an upstream that waits for too long gives up
             gate.release()
-            if workers.wait_until(lambda: "2 workers were replaced" in workers.log, 12):
+            if rows.eventually(lambda: "2 workers were replaced" in workers.log, 12):
                 break
         assert "2 workers were replaced" in workers.log
         (row,) = rows.by_tag(workers.ledger, "case")["long"]
@@ -161,14 +163,14 @@ def is_counted(port: int, requests: int, workers: Workers) -> bool:
             if line.startswith("tokentee_requests_total{") and 'outcome="complete"' in line
         )
 
-    return workers.wait_until(lambda: counted() >= requests - CLIENTS)
+    return rows.eventually(lambda: counted() >= requests - CLIENTS, START_SECONDS_MAX)
 
 
 def test_a_wrong_option_ends_the_start_with_its_line(tmp_path: Path) -> None:
     with Upstream(answer) as upstream:
         workers = Workers(tmp_path, upstream.url, options=settings(upstream, tee_inject="maybe"))
         workers.launch()
-        assert workers.process.wait(100) == 1
+        assert workers.wait() == 1
     assert workers.log.count("tee_inject: 'maybe' is not one of") == 1, workers.log
 
 
@@ -182,10 +184,11 @@ def test_workers_that_cannot_start_again_end_it(tmp_path: Path) -> None:
         ).start()
         prices.unlink()
         workers.process.send_signal(signal.SIGHUP)
-        assert workers.wait_for_log("does not start: it ended before it was ready (exit code 1)")
+        assert workers.has_said("does not start: it ended before it was ready (exit code 1)")
         assert len(workers.pids()) == 2, "the old ones go on"
         os.kill(workers.pids()[0], signal.SIGKILL)
         assert workers.process.wait(200) == 1
+        workers.wait()  # until the log has all of its lines
     assert "3 times in turn. All workers are stopped" in workers.log
 
 
@@ -198,7 +201,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     with (
         Upstream(answer) as upstream,
         Workers(tmp_path, upstream.url, count=3, options=settings(upstream)) as workers,
-        loaded(workers.address, 8) as clients,
+        loaded(workers.address(), 8) as clients,
     ):
         for number in range(1, 41):
             pause.wait(dice.uniform(0.5, 8.0))
@@ -206,7 +209,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
                 os.kill(dice.choice(pids), signal.SIGKILL)
             if number % 10 == 0:
                 workers.process.send_signal(signal.SIGHUP)
-        assert workers.wait_until(lambda: len(workers.pids()) >= 3)
+        assert rows.eventually(lambda: len(workers.pids()) >= 3, START_SECONDS_MAX)
         wait_for_ends(clients, 3)
         for each in clients:
             each.stop()

@@ -1,108 +1,42 @@
 """`tokentee run --workers N` in processes of its own, and clients that load it."""
 
 import contextlib
-import os
-import re
-import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.proxy.client import BrokenHttpError, Ending, Http1
+from tests.proxy.mitmdump import START_SECONDS_MAX, Mitmdump
 from tests.proxy.pair import OPENAI, headers_for
-
-START_SECONDS_MAX = 100
-STOP_SECONDS_MAX = 60
-_LISTENING = re.compile(r"^tokentee: \d+ workers listening at 127\.0\.0\.1:(\d+)", re.MULTILINE)
+from tests.proxy.rows import eventually
 
 
-@dataclass
-class Workers:
+class Workers(Mitmdump):
     """`with Workers(folder, upstream.url) as workers:`; ended by its process id."""
 
-    folder: Path
-    upstream: str
-    count: int = 2
-    options: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    arguments: tuple[str, ...] = ()
-    ledger_url: str | None = None
+    ACTIVE = " workers listening at "
 
-    def __enter__(self) -> "Workers":
-        return self.start()
+    def __init__(
+        self,
+        folder: Path,
+        upstream: str,
+        *,
+        count: int = 2,
+        arguments: tuple[str, ...] = (),
+        **more: Any,
+    ) -> None:
+        words = ("--workers", str(count), *arguments)
+        super().__init__(folder, upstreams=[upstream], tool="tokentee", arguments=words, **more)
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def ledger(self) -> Path:
-        return self.folder / "ledger.db"
-
-    @property
-    def log(self) -> str:
-        return self._log_path.read_text(errors="replace")
-
-    @property
-    def address(self) -> tuple[str, int]:
-        found = _LISTENING.search(self.log)
-        assert found is not None, self.log
-        return "127.0.0.1", int(found[1])
-
-    def start(self) -> "Workers":
-        self.launch()
-        if not self.wait_until(lambda: _LISTENING.search(self.log) is not None):
-            self.stop()
-            raise AssertionError(self.log)
-        return self
-
-    def launch(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._log_path = self.folder / "stderr"
-        options = {
-            "confdir": str(self.folder),
-            "ledger_url": self.ledger_url or f"sqlite:///{self.ledger}",
-            **self.options,
-        }
-        words = [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
-        with self._log_path.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", "from addon.cli import main; main()", "run",
-                 "--workers", str(self.count), "--mode", f"reverse:{self.upstream}@127.0.0.1:0",
-                 *words, *self.arguments],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-                env=os.environ | {"TOKENTEE_LEDGER": ""} | dict(self.environment),
-            )  # fmt: skip
-
-    def wait_until(self, is_so: Callable[[], bool], seconds_max: float = START_SECONDS_MAX) -> bool:
-        """Wait for what the log announces; False if the process ends first."""
-        pause = threading.Event()
-        for _ in range(int(seconds_max * 20)):
-            if is_so():
-                return True
-            if self.process.poll() is not None:
-                return is_so()
-            pause.wait(0.05)
-        return False
-
-    def wait_for_log(self, text: str, count: int = 1) -> bool:
-        return self.wait_until(lambda: self.log.count(text) >= count)
+    def has_said(self, text: str, count: int = 1) -> bool:
+        """Whether the log comes to have so many lines with a text."""
+        return eventually(lambda: self.log.count(text) >= count, START_SECONDS_MAX)
 
     def pids(self) -> list[int]:
         """The processes of the workers."""
         pid = self.process.pid
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        try:
-            return self.process.wait(STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
 
 
 class Client:
@@ -179,9 +113,7 @@ def loaded(address: tuple[str, int], count: int) -> Iterator[list[Client]]:
 def wait_for_ends(clients: list[Client], count: int) -> None:
     """Wait until each has seen so many ends more."""
     wanted = [len(each.ended) + count for each in clients]
-    pause = threading.Event()
-    for _ in range(START_SECONDS_MAX * 20):
-        if all(len(each.ended) >= ends for each, ends in zip(clients, wanted, strict=True)):
-            return
-        pause.wait(0.05)
-    raise AssertionError(f"{wanted} ends wanted, seen: {[len(each.ended) for each in clients]}")
+    assert eventually(
+        lambda: all(len(each.ended) >= ends for each, ends in zip(clients, wanted, strict=True)),
+        START_SECONDS_MAX,
+    ), f"{wanted} ends wanted, seen: {[len(each.ended) for each in clients]}"
