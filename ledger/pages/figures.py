@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 from ledger.model.money import money_text, usd_text
+from ledger.reports.layout import counted
 from ledger.text.durations import duration_text
 
 NONE = "\N{EN DASH}"
@@ -72,4 +73,4 @@ def duration(milliseconds: int | None) -> str:
 
 def requests(number: int) -> str:
     """`1 request`, `204 requests`."""
-    return "1 request" if number == 1 else f"{number:,} requests"
+    return counted(number, "request")

@@ -8,6 +8,7 @@ security policy allows only our own scripts.
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
@@ -32,6 +33,7 @@ from ledger.text.period import zone_in
 from ledger.text.printable import printable
 
 HERE = Path(__file__).parent
+OPTION = re.compile(r"(--[a-z]+)")
 STATIC = HERE / "static"
 
 
@@ -82,13 +84,20 @@ def inlined() -> dict[str, object]:
 
 
 def sentence(text: str) -> Markup:
-    """A hint as a sentence, its commands as code."""
+    """A hint as a sentence, its commands as code in which no option is broken."""
     pieces = printable(text[:1].upper() + text[1:]).split("`")
     made = Markup("").join(
-        Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece)
+        Markup("<code>{}</code>").format(_whole_options(piece)) if place % 2 else escape(piece)
         for place, piece in enumerate(pieces)
     )
     return made + ("" if text.endswith(".") else ".")
+
+
+def _whole_options(command: str) -> Markup:
+    return Markup("").join(
+        Markup('<span class="n">{}</span>').format(piece) if place % 2 else escape(piece)
+        for place, piece in enumerate(OPTION.split(command))
+    )
 
 
 def breakable(text: str) -> Markup:

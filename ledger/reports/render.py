@@ -19,8 +19,6 @@ from ledger.text.printable import spreadsheet_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-FORMATS = ("table", "json", "csv", "markdown")
-
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~!$&@]|(?<=[a-z]):(?=//)|(?<=www)\.)", re.IGNORECASE)
 """Characters that Markdown would read as markup, an entity, a mention, math or a link."""
 

@@ -11,10 +11,10 @@
 
   const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
   const dollars = (microusd) => {
-    const usd = microusd / 1e6;
-    if (usd === 0) return "$0";
-    if (Math.abs(usd) >= 10000) return "$" + SHORT.format(usd);
-    return "$" + usd.toLocaleString("en", usd >= 1 ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 });
+    // As `ledger.model.money` spells an amount.
+    const size = Math.abs(microusd), places = size >= 995e3 ? 2 : size >= 100 ? 4 : size < 10 ? 7 : 6;
+    if (size === 0) return "$0";
+    return "$" + (microusd / 1e6).toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places, roundingMode: "halfEven" });
   };
   const axisDollars = (microusd) => {
     const usd = microusd / 1e6;
@@ -22,12 +22,15 @@
     return "$" + (usd && Math.abs(usd) < 10 ? usd.toLocaleString("en", { maximumSignificantDigits: 3 }) : SHORT.format(usd));
   };
   // As `ledger.text.durations` spells them.
-  const twoDigits = (n) => String(n < 10 ? Number(n.toPrecision(2)) : Math.round(n));
+  const even = (n, options) => n.toLocaleString("en", { roundingMode: "halfEven", useGrouping: false, ...options });
+  const twoDigits = (n) => even(n, n < 10 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 0 });
+  const whole = (n) => Number(even(n, { maximumFractionDigits: 0 }));
   const duration = (ms) => {
-    const minutes = Math.round(ms / 6e4);
+    const minutes = whole(ms / 6e4), hours = whole(ms / 36e5);
     if (ms < 1000) return ms + " ms";
     if (ms < 12e4) return twoDigits(ms / 1000) + " s";
-    return minutes < 60 ? twoDigits(ms / 6e4) + " min" : `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+    if (minutes < 60) return twoDigits(ms / 6e4) + " min";
+    return hours >= 48 ? `${Math.floor(hours / 24)} d ${hours % 24} h` : `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
   };
   const UNITS = {
     microusd: [dollars, axisDollars], tokens: [(n) => n.toLocaleString("en"), (n) => SHORT.format(n)],
@@ -150,7 +153,7 @@
     const row = (...cells) => { const made = document.createElement("tr"); made.append(...cells); return made; };
     const shown = { microusd: "Cost", tokens: "Tokens", requests: "Requests" }[measure];
     details.querySelector("summary").textContent = `${shown} by ${data.bar} and ${data.word}`;
-    details.querySelector("thead").replaceChildren(row(cell("th", data.bar, ""), ...data.names.map((name) => cell("th", name, "n"))));
+    details.querySelector("thead").replaceChildren(row(cell("th", data.bar[0].toUpperCase() + data.bar.slice(1), ""), ...data.names.map((name) => cell("th", name, "n"))));
     const head = (bar, at) => {
       const made = cell("th", bar, "");
       if (live && data.requests.some((counts) => counts[at])) made.replaceChildren(Object.assign(document.createElement("a"), { href: listOf(bar, data.bar), textContent: bar }));

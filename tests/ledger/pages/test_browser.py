@@ -5,11 +5,14 @@ Screenshots go to `--basetemp`'s folder of each test, to be looked at.
 
 import base64
 import json
+import random
 import re
 import shutil
 import zlib
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 from selenium import webdriver
@@ -21,9 +24,10 @@ from ledger.pages import html_file
 from ledger.pages.live import reading
 from ledger.store import db
 from ledger.store.scope import Scope
+from ledger.text.durations import duration_text
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.pages.serving import TOKEN, pages
-from tests.ledger.pages.test_html_file import hostile_ledger
+from tests.ledger.pages.test_html_file import Elements, hostile_ledger
 from tests.ledger.priced import exchange, fill, settled
 from tests.ledger.priced import reading as priced_reading
 from tests.ledger.written import put, whole
@@ -300,6 +304,16 @@ def test_what_can_be_clicked_is_reached_by_tab_and_shows_it(browser, site, path,
     assert browser.run(left) == []
 
 
+@pytest.mark.parametrize("path", ["/?days=10", "/requests?days=10"])
+def test_a_print_names_the_conditions_of_the_page(browser, site, path):
+    browser.driver.get(f"{site}{path}&only=model%3Dgpt-5&token={TOKEN}")
+    browser.wait("return !document.querySelector('[aria-busy]')")
+    assert browser.run("return document.querySelector('.top').innerText.split('gpt-5').length") == 2
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert "model = gpt-5" in browser.run("return document.querySelector('.top').innerText")
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def test_a_bar_and_a_name_of_the_chart_work_by_keyboard(browser, site):
     browser.driver.get(f"{site}/?days=10&token={TOKEN}")
     browser.wait("return !document.querySelector('[aria-busy]')")
@@ -345,6 +359,28 @@ def test_a_page_of_one_request_shows_it_instead_of_empty_charts(browser, weeks, 
         browser.wait("return document.querySelector('canvas')")
         browser.driver.get("about:blank")
     engine.dispose()
+
+
+def test_the_script_spells_figures_as_the_server_does(browser, file):
+    told = Elements(Path(url2pathname(urlsplit(file).path)).read_text()).text
+    browser.driver.get(file)
+    browser.wait(TICKS)
+    table = "return document.querySelector('details.figures table').textContent.replace(/\\s+/g, ' ').trim()"
+    shown = browser.run(table)
+    assert shown.startswith("Dayclaude")
+    assert shown.count("$") > 40
+    assert "".join(shown.split()) in "".join(told.split())
+    draw = random.Random(3)
+    times = [int(10 ** draw.uniform(0, 9)) for _ in range(300)] + [
+        1250,
+        1350,
+        12_500,
+        150_000,
+        7_470_000,
+    ]
+    ticks = "const chart = Chart.getChart(document.querySelector('figure.small canvas'));"
+    ticks += f"return {times}.map((ms) => chart.options.scales.y.ticks.callback(ms));"
+    assert browser.run(ticks) == [duration_text(each) for each in times]
 
 
 def test_hostile_text_runs_nothing(browser, new_sqlite, tmp_path):
