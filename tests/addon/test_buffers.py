@@ -107,6 +107,7 @@ CACHES = {
     "proxy/flows.py _is_address": "HOSTS_MAX of NAME_LENGTH_MAX",
     "recordings/formats/recorded.py _split": "URLS_KEPT_MAX of URL_KEPT_MAX",
     "recordings/formats/recorded.py origin_of": "URLS_KEPT_MAX of URL_KEPT_MAX",
+    "recordings/replay.py book": "no argument",
     "ledger/model/aliases.py is_another": "NAMES_MAX of MODEL_LENGTH_MAX, from the ledger",
     "ledger/model/columns.py columns_of": "our own records",
     "ledger/model/door.py _gates_of": "our own records",
