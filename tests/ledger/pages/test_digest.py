@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,19 @@ from tests.ledger.pages.test_html_file import Elements, hostile_ledger
 def test_only_whole_days_and_weeks(now, length, since, until):
     period = digest.last_whole(now, length)
     assert (f"{period.since:%Y-%m-%d}", f"{period.until:%Y-%m-%d}") == (since, until)
+
+
+def test_a_digest_is_of_the_days_of_its_zone():
+    now = datetime(2026, 10, 26, 0, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    day, week = (digest.last_whole(now, length) for length in (DAY, digest.WEEK))
+    assert (str(day), str(week)) == (
+        "25 Oct 2026 Europe/Berlin",
+        "19 Oct to 25 Oct 2026 Europe/Berlin",
+    )
+    assert day.until is not None
+    assert day.since is not None
+    assert day.until - day.since == timedelta(hours=25)
+    assert week.until == day.until
 
 
 @pytest.mark.large

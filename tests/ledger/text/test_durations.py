@@ -113,6 +113,16 @@ def test_nothing_else_spells_a_duration():
     assert found - ours == set(SPELLED)
 
 
+def test_the_script_of_pages_spells_them_in_one_function():
+    """That it agrees with ours is tested in a browser."""
+    script = (ROOT / "ledger/pages/static/page.js").read_text()
+    found = re.search(r"  const duration = \(ms\) => \{\n(.*?)\n  \};\n", script, re.DOTALL)
+    assert found is not None
+    unit = re.compile(r"""(?:\+ "|\}) ?(ms|s|sec|min|h|d)["` ]""")
+    assert {each[1] for each in unit.finditer(found[1])} == {"ms", "s", "min", "h", "d"}
+    assert not unit.search(script.replace(found[0], ""))
+
+
 def test_no_template_spells_a_duration():
     for path in (ROOT / "ledger/pages/templates").iterdir():
         assert not re.search(r"\}\} ?(ms|s|sec|min|h|d)\b", path.read_text()), path
