@@ -36,6 +36,7 @@ from addon.metering.settlement import (
     Settled,
     as_fetched,
     result_of,
+    result_unread,
 )
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
@@ -308,7 +309,7 @@ class MeteredExchange:
         """
         settled = self.troubles.attempt(self._result, end, cause, now)
         if settled is None:
-            settled = result_of(self.opened, end=end, status=self.status, now=now)
+            settled = result_unread(self.opened, end=end, status=self.status, now=now)
         exchange, reading = settled
         reading = replace(reading, billing=self.billing_of(exchange))
         if times is not None:

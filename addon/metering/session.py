@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from addon.dialects.openai import responses
 from addon.dialects.vendors import gemini_live
 from addon.framing.json_values import loads
+from addon.metering.answers.meter import Meter
 from addon.metering.exchange import MeteredExchange
 from addon.metering.live_turns import LiveTurns
 from addon.metering.requests.messages import NOT_KNOWN, Body, End
-from addon.metering.settlement import Settled, result_of
+from addon.metering.settlement import Settled, result_of, result_unread
 from addon.metering.websocket import Closed, Opened, SessionEvent, WebSocketSession
 from ledger.model.exchange import Exchange
 
@@ -111,13 +112,7 @@ class MeteredSession:
                     self._open[key] = opened
                     exchanges.append(opened)
                 case Closed(key=key, meter=meter):  # pragma: no branch  # no third type
-                    settled = result_of(
-                        self._open.pop(key),
-                        end=how,
-                        status=self.handshake.status,
-                        meter=meter,
-                        now=at,
-                    )
+                    settled = self._settled(self._open.pop(key), meter, how, at)
                     exchange = self.handshake.without_secrets(settled.exchange, self._said())
                     exchange = self.handshake.with_limits(
                         exchange, self._rate_limits, at, in_headers=not self._has_ended
@@ -132,3 +127,10 @@ class MeteredSession:
                         )
                     )
         return exchanges
+
+    def _settled(self, opened: Exchange, meter: Meter, how: End, at: datetime) -> Settled:
+        status = self.handshake.status
+        settled = self.handshake.troubles.attempt(
+            lambda: result_of(opened, end=how, status=status, meter=meter, now=at)
+        )
+        return settled or result_unread(opened, end=how, status=status, now=at)

@@ -53,17 +53,17 @@ def result_of(
     *,
     end: End,
     status: int | None,
+    meter: Meter | None,
     now: datetime,
-    meter: Meter | None = None,
     passed: Passed = NOTHING_PASSED,
     estimate_input: Callable[[], int | None] = lambda: None,
     cause: str | None = None,
 ) -> Settled:
     """An exchange as it ended, and its reading.
 
-    `status` is None if no response headers arrived. `meter` is None if there was nothing to read,
-    or reading failed; otherwise the caller has called its `end`. `estimate_input` is called only if
-    the provider reported nothing. `cause` is the text of the error that broke the exchange, if any.
+    `status` is None if no response headers arrived. `meter` is None if there was nothing to read;
+    otherwise the caller has called its `end`. `estimate_input` is called only if the provider
+    reported nothing. `cause` is the text of the error that broke the exchange, if any.
     """
     assert opened.state is State.OPEN, opened.state
     facts = meter.facts if meter else Facts()
@@ -108,6 +108,21 @@ def result_of(
         else None,
     )
     return Settled(settled, reading)
+
+
+def result_unread(opened: Exchange, *, end: End, status: int | None, now: datetime) -> Settled:
+    """The exchange as it ended, with an empty reading, where `result_of` failed: of what may have
+    failed there it calls `outcome_of` alone."""
+    facts = Facts(ended=end is End.FINISHED)
+    outcome = outcome_of(end, facts, status=status, streamed=opened.streamed)
+    settled = replace(
+        opened,
+        state=State.LOST if outcome is Outcome.LOST else State.SETTLED,
+        outcome=outcome,
+        http_status=status,
+        settled_at=now,
+    )
+    return Settled(settled, _nothing_read(opened, now))
 
 
 def as_fetched(settled: Settled) -> Settled:
@@ -156,13 +171,7 @@ def _reading(
     estimate_input: Callable[[], int | None],
     now: datetime,
 ) -> Reading:
-    nothing_read = Reading(
-        exchange_id=opened.id,
-        opened_at=opened.opened_at,
-        meter_version=METER_VERSION,
-        usage_source=UsageSource.NONE,
-        read_at=now,
-    )
+    nothing_read = _nothing_read(opened, now)
     if meter is None:
         return nothing_read
     usage = meter.usage()
@@ -187,4 +196,14 @@ def _reading(
         usage=usage,
         usage_json=meter.usage_json,
         estimated_output_tokens=estimated,
+    )
+
+
+def _nothing_read(opened: Exchange, now: datetime) -> Reading:
+    return Reading(
+        exchange_id=opened.id,
+        opened_at=opened.opened_at,
+        meter_version=METER_VERSION,
+        usage_source=UsageSource.NONE,
+        read_at=now,
     )

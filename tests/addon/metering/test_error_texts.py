@@ -62,6 +62,22 @@ def test_a_cause_in_words():
     assert row.error_message == "refused <redacted>"
 
 
+def test_a_response_whose_reading_fails_is_settled_all_the_same(monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object, **__: object) -> Settled:
+        raise RuntimeError("fault")
+
+    monkeypatch.setattr("addon.metering.session.result_of", fail)
+    handshake = opened("/v1/responses", upgrade="websocket")
+    handshake.status = 101
+    session = MeteredSession(handshake)
+    create = {"type": "response.create", "model": "gpt-5", "input": PROMPT}
+    session.message(json.dumps(create).encode(), from_client=True, at=AT)
+    (settled,) = session.end(End.CLIENT_LEFT, at=AT)
+    assert isinstance(settled, Settled)
+    assert settled.exchange.outcome is Outcome.CLIENT_LEFT
+    assert "RuntimeError" in (settled.exchange.degraded or "")
+
+
 def test_an_error_in_a_websocket():
     handshake = opened("/v1/responses", upgrade="websocket")
     handshake.status = 101

@@ -140,7 +140,7 @@ def test_a_small_screen_is_not_overrun():
     assert max(map(len, lines(activity(running=50), 60))) <= 60
     assert "nothing is running" in lines(activity(running=0), 80)
     old = replace(activity(), now=NOVEMBER + timedelta(hours=1))
-    assert any(" 60 min " in line for line in lines(old, 80))
+    assert any(" 1 h 00 min " in line for line in lines(old, 80))
 
 
 def test_what_plans_cover_stands_beside_the_cost():
