@@ -12,6 +12,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ledger.model import usage
+from ledger.model.columns import columns_of
+from ledger.model.exchange import Exchange
+from ledger.model.reading import Reading
+from ledger.model.usage import Usage
 from ledger.store.current import is_current_charge, joined_reading
 from ledger.store.schema import charged
 from ledger.store.schema.charged import (
@@ -136,67 +140,91 @@ def statements(dialect: str) -> Iterator[str]:
     yield from _sums(dialect, spelling)
 
 
+REQUEST_COLUMNS = tuple(
+    """
+    id response_id opened_at state outcome source origin provider dialect operation path
+    model request_model response_model streamed http_status finish_reason
+    error_type error_code error_message service_tier
+    first_byte_at first_token_at settled_at first_token_ms duration_ms
+    usage_source input_tokens cache_read_tokens cache_write_tokens
+    cache_write_5m_tokens cache_write_1h_tokens output_tokens reasoning_tokens
+    input_audio_tokens output_audio_tokens
+    uncached_input_tokens estimated_input_tokens estimated_output_tokens tool_units
+    extra_input_tokens extra_output_tokens
+    cost_picousd cost_usd estimated_cost_picousd estimated_cost_usd cost_state billing
+    list_value_picousd list_value_usd reported_cost_picousd reported_cost_usd
+    reported_upstream_cost_picousd is_byok
+    usage_json remarks reading_id reading_revision meter_version
+    key_fingerprint key_hint user_agent end_user session_id tags
+    usage_asked usage_injected usage_stripped resent degraded
+    request_bytes response_bytes client_bytes removed_bytes events
+    id_unstable id_collision node capture
+    project git_branch agent parent_session_id tool_calls request_digest
+    purpose cache_diagnosis account retry_after_ms
+    """.split()  # noqa: SIM905  # a list literal would have a line for each of 85 names
+)
+"""The columns of `requests`, in their order; a new one goes to the end."""
+
+
 def requests(dialect: str) -> str:
     """One row per exchange that counts, its current reading and the sum of its charges."""
-    spelling = SPELLINGS[dialect]
+    computed = _computed(SPELLINGS[dialect])
+    of_reading = {**columns_of(Reading), **columns_of(Usage)}.keys() - columns_of(Exchange)
+    columns = ",\n  ".join(
+        f"{computed.get(name) or f'{"r" if name in of_reading else "e"}.{name}'} AS {name}"
+        for name in REQUEST_COLUMNS
+    )
+    return f"""
+CREATE VIEW requests AS
+SELECT
+  {columns}
+FROM exchanges e
+LEFT {joined_reading(dialect)}
+WHERE {IS_COUNTED}
+"""
+
+
+def _computed(spelling: Spelling) -> dict[str, str]:
+    """The columns of `requests` that are no column of an exchange or a reading."""
 
     def of_charges(term: str, index: str = "") -> str:
         return f"(SELECT {TERMS[term]} {CHARGES}{index})"
 
-    tokens = ", ".join(f"{charged.reported(name, 'r')} AS {name}" for name in usage.TOKENS)
-    estimated_usage = charged.IS_ESTIMATED.format("r")
-    amount = of_charges("amount_picousd")
-    cost, estimated = charged.cost(amount, "r"), charged.estimated_cost(amount, "r")
-    value = charged.list_value(of_charges("list_value_picousd"), "r")
+    is_estimate = IS_ESTIMATED.format("r")
     state = cost_state(
         TERMS["lines"], TERMS["priced_lines"], TERMS["provider_lines"], NO_USAGE.format("r")
     )
     # Few lines are of further iterations, and an index has them.
     further = " AND c.line LIKE '%.%'"
-    extra_input = of_charges("extra_input_tokens", further)
-    extra_output = of_charges("extra_output_tokens", further)
-    return f"""
-CREATE VIEW requests AS
-SELECT
-  e.id, e.response_id, e.opened_at, e.state, e.outcome, e.source,
-  e.origin, e.provider, e.dialect, e.operation, e.path,
-  {MODEL} AS model, e.request_model, e.response_model, e.streamed,
-  e.http_status, e.finish_reason, e.error_type, e.error_code, e.error_message, e.service_tier,
-  e.first_byte_at, e.first_token_at, e.settled_at,
-  {_duration(spelling, "e.first_token_at")} AS first_token_ms,
-  {_duration(spelling, "e.settled_at", "e.settled_at > e.opened_at OR e.source = 'live'")}
-    AS duration_ms,
-  r.usage_source,
-  {tokens},
-  CASE WHEN {estimated_usage} THEN NULL WHEN {UNCACHED} < 0 THEN 0 ELSE {UNCACHED} END
-    AS uncached_input_tokens,
-  CASE WHEN {estimated_usage} THEN r.input_tokens END AS estimated_input_tokens,
-  CASE WHEN {estimated_usage} THEN r.output_tokens ELSE r.estimated_output_tokens END
-    AS estimated_output_tokens,
-  r.tool_units,
-  {spelling.integer.format(extra_input)} AS extra_input_tokens,
-  {spelling.integer.format(extra_output)} AS extra_output_tokens,
-  {spelling.integer.format(cost)} AS cost_picousd,
-  {spelling.usd.format(cost)} AS cost_usd,
-  {spelling.integer.format(estimated)} AS estimated_cost_picousd,
-  {spelling.usd.format(estimated)} AS estimated_cost_usd,
-  (SELECT {state} {CHARGES}) AS cost_state,
-  {charged.BILLING.format("r")} AS billing,
-  {spelling.integer.format(value)} AS list_value_picousd,
-  {spelling.usd.format(value)} AS list_value_usd,
-  r.reported_cost_picousd, {spelling.usd.format("r.reported_cost_picousd")} AS reported_cost_usd,
-  r.reported_upstream_cost_picousd, r.is_byok,
-  r.usage_json, r.remarks, r.id AS reading_id, r.revision AS reading_revision, r.meter_version,
-  e.key_fingerprint, e.key_hint, e.user_agent, e.end_user, e.session_id, e.tags,
-  e.usage_asked, e.usage_injected, e.usage_stripped, e.resent, e.degraded,
-  e.request_bytes, e.response_bytes, e.client_bytes, e.removed_bytes, e.events,
-  e.id_unstable, e.id_collision, e.node, e.capture,
-  e.project, e.git_branch, e.agent, e.parent_session_id, e.tool_calls, e.request_digest,
-  e.purpose, e.cache_diagnosis, e.account, e.retry_after_ms
-FROM exchanges e
-LEFT {joined_reading(dialect)}
-WHERE {IS_COUNTED}
-"""
+    amount, value = of_charges("amount_picousd"), of_charges("list_value_picousd")
+    amounts = {
+        "cost": charged.cost(amount, "r"),
+        "estimated_cost": charged.estimated_cost(amount, "r"),
+        "list_value": charged.list_value(value, "r"),
+    }
+    integers = {f"{name}_picousd": term for name, term in amounts.items()} | {
+        name: of_charges(name, further) for name in ("extra_input_tokens", "extra_output_tokens")
+    }
+    amounts["reported_cost"] = "r.reported_cost_picousd"
+    return {
+        "model": MODEL,
+        "first_token_ms": _duration(spelling, "e.first_token_at"),
+        "duration_ms": _duration(
+            spelling, "e.settled_at", "e.settled_at > e.opened_at OR e.source = 'live'"
+        ),
+        **{name: charged.reported(name, "r") for name in usage.TOKENS},
+        "uncached_input_tokens": f"CASE WHEN {is_estimate} THEN NULL WHEN {UNCACHED} < 0 THEN 0 "
+        f"ELSE {UNCACHED} END",
+        "estimated_input_tokens": f"CASE WHEN {is_estimate} THEN r.input_tokens END",
+        "estimated_output_tokens": f"CASE WHEN {is_estimate} THEN r.output_tokens "
+        "ELSE r.estimated_output_tokens END",
+        **{name: spelling.integer.format(term) for name, term in integers.items()},
+        **{f"{name}_usd": spelling.usd.format(term) for name, term in amounts.items()},
+        "cost_state": f"(SELECT {state} {CHARGES})",
+        "billing": charged.BILLING.format("r"),
+        "reading_id": "r.id",
+        "reading_revision": "r.revision",
+    }
 
 
 def _duration(spelling: Spelling, until: str, is_known: str = "true") -> str:

@@ -364,8 +364,15 @@ def test_a_log_without_a_time_of_the_end_has_no_duration(engine):
     assert rows(engine, query) == [("live", 0), ("log", None), ("recording", 2000)]
 
 
-def test_queries_know_every_column_of_the_view(new_sqlite):
-    """But those in USD, which are for reading."""
-    with db.disposing(db.open_engine(new_sqlite())) as engine:
-        columns = [column["name"] for column in sa.inspect(engine).get_columns("requests")]
-    assert {name for name in columns if not name.endswith("_usd")} == set(REQUEST_COLUMNS)
+@pytest.mark.postgres
+def test_queries_know_the_type_of_every_column_of_the_view(new_postgres):
+    """But of those in USD, which are for reading."""
+    kinds = {sa.Boolean: "boolean", sa.Integer: "integer", sa.TIMESTAMP: "instant"}
+    with db.disposing(db.open_engine(new_postgres())) as engine:
+        columns = sa.inspect(engine).get_columns("requests")
+    found = {
+        each["name"]: next((w for t, w in kinds.items() if isinstance(each["type"], t)), "text")
+        for each in columns
+        if not each["name"].endswith("_usd")
+    }
+    assert found == REQUEST_COLUMNS
