@@ -125,7 +125,7 @@ def drop(
     """
     from ledger.maintenance import retention
     from ledger.store import db
-    from ledger.store.engines import private_files, urls
+    from ledger.store.engines import sqlite_file, urls
     from ledger.text import period
 
     moment = period.moment(before, datetime.now(UTC))
@@ -141,7 +141,7 @@ def drop(
             raise typer.Exit(1)
         _print(dropping.format(drop_old(engine, moment)))
     path = urls.file_of(engine.url)
-    for copy in private_files.copies_of(path) if path else ():
+    for copy in sqlite_file.copies_of(path) if path else ():
         with db.disposing(db.open_existing(f"sqlite:///{copy}")) as engine:
             _print(dropping.format(drop_old(engine, moment)) + f" from the copy {copy}")
 

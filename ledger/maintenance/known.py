@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import State
 from ledger.store.engines import advice, sqlite_file, urls
-from ledger.store.schema.revision import refuse_newer
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -83,16 +82,7 @@ class KnownExchanges:
 def _connected(path: Path, shown: str) -> sqlite3.Connection:
     if not path.is_file():
         raise LedgerError(advice.no_ledger(path))
-    try:
-        connection = sqlite_file.connect(path)
-        try:
-            found = sqlite_file.revision_of(connection)
-            refuse_newer(found, shown)
-        except BaseException:
-            connection.close()
-            raise
-    except sqlite3.Error as error:
-        raise LedgerError(advice.file_not_opened(shown, error)) from error
+    connection, found = sqlite_file.opened(path, shown)
     if found is None:
         connection.close()
         raise LedgerError(advice.no_tables(shown))

@@ -16,7 +16,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from ledger.model.errors import LedgerError
-from ledger.store.engines import advice, migration, private_files, sqlite_file
+from ledger.store.engines import advice, migration, sqlite_file
 from ledger.store.engines.urls import file_of, parse_url, shown
 from ledger.store.schema.revision import REVISION
 
@@ -31,30 +31,35 @@ def ensure(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine
     parsed = parse_url(url) if isinstance(url, str) else url
     path = file_of(parsed)
     engine = create(parsed, answer_seconds_max=answer_seconds_max)
-    try:
+    with _opening(engine):
         found = migration.revision_of(engine)
         if found is None or (found != REVISION and path):
             migration.upgrade(engine)
-    except sa.exc.DBAPIError as error:
-        engine.dispose()
-        raise LedgerError(advice.not_opened(parsed, error)) from error
-    except BaseException:
-        engine.dispose()
-        raise
-    if found not in (None, REVISION) and not path:
-        engine.dispose()
-        raise LedgerError(
-            f"{shown(parsed)} has the schema {found}, this is tokentee for {REVISION}: "
-            "run `tokentee db upgrade`, once, when every proxy can follow"
-        )
+        elif found != REVISION:
+            raise LedgerError(
+                f"{shown(parsed)} has the schema {found}, this is tokentee for {REVISION}: "
+                "run `tokentee db upgrade`, once, when every proxy can follow"
+            )
     return engine
+
+
+@contextmanager
+def _opening(engine: Engine) -> Iterator[None]:
+    """Dispose of an engine whose ledger cannot be opened; LedgerError for what its driver says."""
+    try:
+        yield
+    except BaseException as error:
+        engine.dispose()
+        if isinstance(error, sa.exc.DBAPIError):
+            raise LedgerError(advice.not_opened(engine.url, error)) from error
+        raise
 
 
 def create(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine:
     """An engine on a ledger of any schema, or of none yet; a missing SQLite file is created."""
     parsed = parse_url(url) if isinstance(url, str) else url
     if path := file_of(parsed):
-        private_files.create(path)
+        sqlite_file.create(path)
     return open_engine(parsed, answer_seconds_max=answer_seconds_max)
 
 
@@ -73,17 +78,9 @@ def open_existing(url: str) -> Engine:
     if (path := file_of(parsed)) and not path.is_file():
         raise LedgerError(advice.no_ledger(path))
     engine = open_engine(parsed)
-    try:
-        found = migration.revision_of(engine)
-    except sa.exc.DBAPIError as error:
-        engine.dispose()
-        raise LedgerError(advice.not_opened(parsed, error)) from error
-    except LedgerError:
-        engine.dispose()
-        raise
-    if found is None:
-        engine.dispose()
-        raise LedgerError(advice.no_tables(shown(parsed)))
+    with _opening(engine):
+        if migration.revision_of(engine) is None:
+            raise LedgerError(advice.no_tables(shown(parsed)))
     return engine
 
 

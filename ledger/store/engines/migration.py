@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import LedgerError
-from ledger.store.engines import advice, private_files, sqlite_file, urls
+from ledger.store.engines import advice, sqlite_file, urls
 from ledger.store.schema import derived
 from ledger.store.schema.revision import REVISION, refuse_newer
 from ledger.store.tables import PARTITIONED
@@ -42,7 +42,7 @@ def upgrade(engine: Engine) -> str | None:
             path = urls.file_of(engine.url)
             copy = None
             if path and found:
-                copy = private_files.copy_before(path, found, new_revision=REVISION)
+                copy = sqlite_file.copy_before(path, found, new_revision=REVISION)
             if path and found is None:
                 _create(connection)
             else:

@@ -1,15 +1,20 @@
-"""Database. A ledger's SQLite file, with the driver alone.
+"""Database. A ledger's SQLite file, with the driver alone: made, opened, copied.
 
 A recording proxy writes through these connections, and engines connect in the same way. SQLAlchemy
 and the tables would hold 12 MB of each proxy's memory and cost its start 0.2 s (measured).
 """
 
+import contextlib
+import glob
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from ledger.model.errors import LedgerError
+from ledger.store.engines import advice
 from ledger.store.schema import guards, views
+from ledger.store.schema.revision import REVISION, refuse_newer
 
 BUSY_MS_MAX = 4_000
 """How long a statement waits for another process's write: far longer than a batch takes, and
@@ -22,6 +27,34 @@ STATEMENT_END = ";\n--\n"
 """Triggers contain semicolons, so a semicolon alone does not end a statement."""
 MIGRATIONS = Path(__file__).parents[3] / "migrations"
 """The migrations lie beside this package, in a checkout and in a wheel."""
+
+
+def create(path: Path) -> None:
+    """An empty file that only its owner can read; SQLite gives the WAL beside it the same mode."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        _make_private(path)
+    except OSError as error:
+        raise LedgerError(
+            f"cannot create the ledger {path}: {error.strerror}; "
+            "name a folder you can write to (ledger_url, TOKENTEE_LEDGER)"
+        ) from error
+    if not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK):
+        raise LedgerError(
+            f"cannot write the ledger {path}: permission denied; "
+            "name a file you can write to (ledger_url, TOKENTEE_LEDGER)"
+        )
+
+
+def _make_private(path: Path) -> None:
+    """Remove the rights of other users on a ledger's files, if we own them."""
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        file = path.with_name(name)
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -37,6 +70,31 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def opened(
+    path: Path, shown: str, *, creating: bool = False
+) -> tuple[sqlite3.Connection, str | None]:
+    """A connection to a ledger, and its schema; `creating` gives an empty file this code's.
+    LedgerError, which names the ledger as `shown`, if it cannot be opened or is newer."""
+    try:
+        connection = connect(path)
+        try:
+            found = revision_of(connection)
+            if found is None and creating:
+                with writing(connection):
+                    # Another process may have created it meanwhile.
+                    found = revision_of(connection)
+                    if found is None:
+                        create_schema(connection)
+                        found = REVISION
+            refuse_newer(found, shown)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise LedgerError(advice.file_not_opened(shown, error)) from error
+    return connection, found
+
+
 def prepare(connection: sqlite3.Connection) -> None:
     """Set up a new connection: durable, patient, checking references."""
     # The driver begins its transactions late and not before DDL, so we begin them ourselves.
@@ -49,7 +107,7 @@ def prepare(connection: sqlite3.Connection) -> None:
     cursor.close()
 
 
-@contextmanager
+@contextlib.contextmanager
 def writing(connection: sqlite3.Connection) -> Iterator[None]:
     """A transaction that takes the write lock at the start."""
     connection.execute("BEGIN IMMEDIATE")
@@ -76,3 +134,35 @@ def create_schema(connection: sqlite3.Connection) -> None:
     statements = (MIGRATIONS / EMPTY_LEDGER).read_text().split(STATEMENT_END)[:-1]
     for statement in (*statements, *views.statements("sqlite"), *guards.statements("sqlite")):
         connection.execute(statement)
+
+
+def copies_of(path: Path) -> list[Path]:
+    """The copies that migrations have made beside a ledger."""
+    return sorted(
+        file
+        for file in path.parent.glob(f"{glob.escape(path.name)}.before-*")
+        if not file.name.endswith(("-wal", "-shm", ".part"))
+    )
+
+
+def copy_before(path: Path, revision: str, *, new_revision: str) -> Path:
+    """Copy a ledger to a file beside it. Each migration step has one file name: a retry replaces
+    the copy of the last attempt."""
+    copy = path.with_name(f"{path.name}.before-{new_revision}-from-{revision}")
+    part = copy.with_name(f"{copy.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        create(part)
+        with (
+            contextlib.closing(sqlite3.connect(path)) as source,
+            contextlib.closing(sqlite3.connect(part)) as target,
+        ):
+            source.backup(target)
+        part.replace(copy)
+    except (OSError, sqlite3.Error) as error:
+        part.unlink(missing_ok=True)
+        raise LedgerError(
+            f"cannot copy the ledger {path} before its migration: {error}; it is as it was: "
+            "free some disk space for a copy beside it"
+        ) from error
+    return copy

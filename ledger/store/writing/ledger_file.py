@@ -30,9 +30,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from ledger.model.errors import LedgerError
-from ledger.store.engines import advice, private_files, sqlite_file
-from ledger.store.schema.revision import REVISION, refuse_newer
+from ledger.store.engines import sqlite_file
+from ledger.store.schema.revision import REVISION
 from ledger.store.writing import batch_insert
 
 CACHE_KIB = 2_000
@@ -91,7 +90,7 @@ class LedgerFile:
         batches. LedgerError if it cannot be opened."""
         with _opening(self._path) as lock:
             _part_from_stale_wal(self._path, lock)
-            private_files.create(self._path)
+            sqlite_file.create(self._path)
             inode = self._path.stat().st_ino
             connection = _connected(self._path, self._shown_url)
             self._number = _number(connection)
@@ -209,19 +208,10 @@ class LedgerFile:
 
 def _connected(path: Path, shown: str) -> sqlite3.Connection:
     """A connection to a ledger, created or migrated to this code's schema if need be."""
-    try:
-        connection = sqlite_file.connect(path)
-        try:
-            found = _found_or_created(connection)
-        except BaseException:
-            connection.close()
-            raise
-    except sqlite3.Error as error:
-        raise LedgerError(advice.file_not_opened(shown, error)) from error
+    connection, found = sqlite_file.opened(path, shown, creating=True)
     if found == REVISION:
         return connection
     connection.close()
-    refuse_newer(found, shown)
     # Migrations use SQLAlchemy, which a proxy does not import otherwise.
     from sqlalchemy.engine import URL
 
@@ -229,18 +219,6 @@ def _connected(path: Path, shown: str) -> sqlite3.Connection:
 
     db.ensure(URL.create("sqlite", database=str(path))).dispose()
     return sqlite_file.connect(path)
-
-
-def _found_or_created(connection: sqlite3.Connection) -> str | None:
-    found = sqlite_file.revision_of(connection)
-    if found is None:
-        with sqlite_file.writing(connection):
-            # Another process may have created it meanwhile.
-            found = sqlite_file.revision_of(connection)
-            if found is None:
-                sqlite_file.create_schema(connection)
-                found = REVISION
-    return found
 
 
 @contextlib.contextmanager

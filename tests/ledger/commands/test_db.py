@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from ledger.commands import db as commands_db
 from ledger.model.errors import LedgerError
 from ledger.store import db
-from ledger.store.engines import migration, private_files, urls
+from ledger.store.engines import migration, sqlite_file, urls
 from ledger.store.schema.revision import REVISION
 from ledger.sync import spool
 from ledger.sync.merging import Refused
@@ -107,7 +107,7 @@ def test_dropping_reaches_the_copies_of_every_older_schema(tokentee, tmp_path, r
     fill(engine, data_of(revision))
     engine.dispose()
     db.ensure(f"sqlite:///{path}").dispose()
-    (copy,) = private_files.copies_of(path)
+    (copy,) = sqlite_file.copies_of(path)
     ended = "SELECT COUNT(*) FROM exchanges WHERE state != 'open'"
     copied = db.open_existing(f"sqlite:///{copy}")
     assert row(copied, ended) != (0,)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from ledger.model.errors import LedgerError
 from ledger.store import db
-from ledger.store.engines import migration, private_files
+from ledger.store.engines import migration, sqlite_file
 from ledger.store.schema.revision import REVISION
 from tests.ledger.written import rows
 
@@ -148,7 +148,7 @@ def test_a_migration_that_fails_names_its_cause_and_leaves_one_copy(tmp_path):
     for _ in range(3):
         with pytest.raises(LedgerError, match=r"table requests already exists.* db upgrade"):
             db.ensure(url)
-    assert [copy.name for copy in private_files.copies_of(tmp_path / "ledger.sqlite3")] == [
+    assert [copy.name for copy in sqlite_file.copies_of(tmp_path / "ledger.sqlite3")] == [
         f"ledger.sqlite3.before-{REVISION}-from-0001"
     ]
     assert not list(tmp_path.glob("*.part*"))
@@ -156,7 +156,7 @@ def test_a_migration_that_fails_names_its_cause_and_leaves_one_copy(tmp_path):
         connection.exec_driver_sql("DROP TABLE requests")
     engine.dispose()
     db.ensure(url).dispose()
-    assert len(private_files.copies_of(tmp_path / "ledger.sqlite3")) == 1
+    assert len(sqlite_file.copies_of(tmp_path / "ledger.sqlite3")) == 1
 
 
 @pytest.mark.parametrize("revision", ["0001", "0002", "0004", "0005"])
