@@ -4,12 +4,11 @@ the tables (migration 0002) allow only this.
 
 from datetime import datetime
 
-import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db
-from ledger.store.keys import Key
+from ledger.store.keys import Key, chosen, parameters
 from ledger.store.schema.instants import instant_text
 from ledger.store.tables import OF_EXCHANGES, exchanges, meta
 
@@ -61,19 +60,13 @@ def allow(connection: Connection, *, allowed: bool) -> None:
 
 
 def _delete(connection: Connection, keys: list[Key]) -> None:
-    if connection.dialect.name == "postgresql":
-        chosen = (
-            "SELECT (k ->> 0)::timestamptz, k ->> 1 "
-            "FROM jsonb_array_elements(CAST(:keys AS jsonb)) k"
-        )
-    else:
-        chosen = "SELECT value ->> 0, value ->> 1 FROM json_each(:keys)"
+    which = chosen(connection.dialect.name)
     existing = set(sa.inspect(connection).get_table_names())
     for table in OF_EXCHANGES:
         if table.name not in existing:
             continue
         key = "id" if table is exchanges else "exchange_id"
         connection.execute(
-            sa.text(f"DELETE FROM {table.name} WHERE (opened_at, {key}) IN ({chosen})"),
-            {"keys": orjson.dumps(keys).decode()},
+            sa.text(f"DELETE FROM {table.name} WHERE (opened_at, {key}) IN ({which})"),
+            parameters(keys),
         )

@@ -20,7 +20,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ledger.store.keys import Key
+from ledger.store.keys import Key, chosen, parameters
 from ledger.store.schema import links
 from ledger.store.schema.columns import Instant
 from ledger.store.tables import charges, exchanges, quotas, readings, segments
@@ -39,27 +39,20 @@ _SENT = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bundle:
-    """Exchanges, readings and charges: per table the columns, and JSON arrays of their values."""
-
-    keys: tuple[Key, ...]
-    columns: tuple[tuple[str, ...], ...]
-    rows: tuple[str, ...]
+type Bundle = list[tuple[sa.Table, tuple[str, ...], str]]
+"""Each table with rows: the columns, and a JSON array of their values."""
 
 
 def read(connection: Connection, keys: Sequence[Key]) -> Bundle:
     """Everything that a ledger knows of these exchanges."""
-    columns = tuple(_columns(connection, table) for table in _SENT)
-    rows = tuple(
-        connection.execute(
-            _reading(connection.dialect.name, table, names), {"keys": orjson.dumps(keys).decode()}
-        ).scalar_one()
-        if names
-        else "[]"
-        for table, names in zip(_SENT, columns, strict=True)
-    )
-    return Bundle(keys=tuple(keys), columns=columns, rows=rows)
+    bundle: Bundle = []
+    for table in _SENT:
+        if names := _columns(connection, table):
+            statement = _reading(connection.dialect.name, table, names)
+            rows = connection.execute(statement, parameters(keys)).scalar_one()
+            if rows != "[]":
+                bundle.append((table, names, rows))
+    return bundle
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,44 +84,57 @@ def _are_in(ids: str | None, others: str | None) -> bool:
 
 def known_after(connection: Connection, last: Key | None, count: int) -> dict[Key, Known]:
     """The exchanges that follow in the order of keys."""
-    opened_at, one = last or _FIRST[connection.dialect.name]
-    rows = connection.execute(
-        _known_after(connection.dialect.name), {"opened_at": opened_at, "id": one, "count": count}
+    begin, moment = ("", ":opened_at")
+    if connection.dialect.name == "postgresql":
+        begin, moment = ("-infinity", "CAST(:opened_at AS timestamptz)")
+    opened_at, one = last or (begin, "")
+    return _known(
+        connection,
+        f"(e.opened_at, e.id) > ({moment}, :id) ORDER BY e.opened_at, e.id LIMIT :count",
+        {"opened_at": opened_at, "id": one, "count": count},
     )
-    return {(row[0], row[1]): Known(*row[2:]) for row in rows}
 
 
 def known_of(connection: Connection, keys: Sequence[Key]) -> dict[Key, Known]:
     """These exchanges, as far as the ledger has them."""
-    rows = connection.execute(
-        _known_of(connection.dialect.name), {"keys": orjson.dumps(keys).decode()}
+    condition = f"(e.opened_at, e.id) IN ({chosen(connection.dialect.name)})"
+    return _known(connection, condition, parameters(keys))
+
+
+def _known(connection: Connection, condition: str, values: dict[str, Any]) -> dict[Key, Known]:
+    """Key, state, ids of readings and ids of charges."""
+    if connection.dialect.name == "sqlite":
+        opened_at, ids = "e.opened_at", "group_concat(id, ' ')"  # in the order of the primary key
+    else:
+        opened_at, ids = _moment_text("e.opened_at"), "string_agg(id, ' ')"
+    of_tables = ", ".join(
+        f"(SELECT {ids} FROM {table} WHERE opened_at = e.opened_at AND exchange_id = e.id)"
+        for table in ("readings", "charges")
     )
+    query = f"SELECT {opened_at}, e.id, e.state, {of_tables} FROM exchanges e WHERE {condition}"
+    rows = connection.execute(sa.text(query), values)
     return {(row[0], row[1]): Known(*row[2:]) for row in rows}
 
 
 def write(connection: Connection, bundle: Bundle) -> None:
     """Insert the rows of a bundle that a ledger does not have. Call `link` afterwards."""
-    for table, names, rows in zip(_SENT, bundle.columns, bundle.rows, strict=True):
-        if rows == "[]":
-            continue
-        connection.execute(
-            _writing(connection.dialect.name, table, names), {"rows": _storable(rows)}
-        )
+    for table, names, rows in bundle:
+        statement = _writing(connection.dialect.name, table, names)
+        connection.execute(statement, {"rows": _storable(rows)})
 
 
 def link(connection: Connection, keys: Sequence[Key]) -> None:
     """Compute the links of these exchanges, and of the exchanges whose links they change."""
-    parameters = {"keys": orjson.dumps(keys).decode()}
+    values = parameters(keys)
+    are_these = f"(e.opened_at, e.id) IN ({chosen(connection.dialect.name)})"
     if connection.dialect.name == "sqlite":
-        for text in batch_insert.relink_setup():
-            connection.exec_driver_sql(text)
-        for statement in _RELINKING:
-            connection.execute(statement, parameters)
+        for statement in links.sqlite_relinking(f"{are_these} AND e.state = 'settled'"):
+            connection.exec_driver_sql(statement, values)
         return
-    if connection.execute(_HAVE_COMPANY, parameters).first() is None:
-        return
-    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LINK_LOCK)))
-    connection.execute(_LINK, parameters)
+    have_company = f"SELECT 1 FROM exchanges e WHERE {are_these} AND {links.has_company('e')}"
+    if connection.execute(sa.text(f"{have_company} LIMIT 1"), values).first() is not None:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LINK_LOCK)))
+        connection.execute(sa.text(f"SELECT {links.FUNCTION}(CAST(:keys AS jsonb))"), values)
 
 
 def _columns(connection: Connection, table: sa.Table) -> tuple[str, ...]:
@@ -162,62 +168,23 @@ def _reading(dialect: str, table: sa.Table, names: tuple[str, ...]) -> sa.TextCl
     key = "opened_at, id" if table is exchanges else "opened_at, exchange_id"
     if dialect == "sqlite":
         values = ", ".join(f'"{name}"' for name in names)
-        return sa.text(
-            f"SELECT json_group_array(json_array({values})) FROM {table.name} WHERE ({key}) IN "
-            "(SELECT value ->> 0, value ->> 1 FROM json_each(:keys))"
-        )
-    values = ", ".join(
-        f"""to_char({name} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"Z"')"""
-        if isinstance(table.c[name].type, Instant)
-        else f"{name}::text"
-        if isinstance(table.c[name].type, sa.types.TypeDecorator)
-        else f'"{name}"'  # `window` is a word of SQL
-        for name in names
-    )
-    return sa.text(
-        f"SELECT coalesce(json_agg(json_build_array({values})), '[]')::text FROM {table.name} "
-        f"WHERE ({key}) IN (SELECT (k ->> 0)::timestamptz, k ->> 1 "
-        "FROM jsonb_array_elements(CAST(:keys AS jsonb)) k)"
-    )
-
-
-_FIRST = {"sqlite": ("", ""), "postgresql": ("-infinity", "")}
-"""A key before all others."""
-
-
-def _select_known(dialect: str, source: str) -> str:
-    """Key, state, ids of readings and ids of charges."""
-    if dialect == "sqlite":
-        opened_at, ids = "e.opened_at", "group_concat(id, ' ')"  # in the order of the primary key
+        rows = f"json_group_array(json_array({values}))"
     else:
-        opened_at = """to_char(e.opened_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"Z"')"""
-        ids = "string_agg(id, ' ')"
-    of_tables = ", ".join(
-        f"(SELECT {ids} FROM {table} WHERE opened_at = e.opened_at AND exchange_id = e.id)"
-        for table in ("readings", "charges")
-    )
-    return f"SELECT {opened_at}, e.id, e.state, {of_tables} FROM {source}"
+        values = ", ".join(
+            _moment_text(name)
+            if isinstance(table.c[name].type, Instant)
+            else f"{name}::text"
+            if isinstance(table.c[name].type, sa.types.TypeDecorator)
+            else f'"{name}"'  # `window` is a word of SQL
+            for name in names
+        )
+        rows = f"coalesce(json_agg(json_build_array({values})), '[]')::text"
+    return sa.text(f"SELECT {rows} FROM {table.name} WHERE ({key}) IN ({chosen(dialect)})")
 
 
-@cache
-def _known_after(dialect: str) -> sa.TextClause:
-    moment = ":opened_at" if dialect == "sqlite" else "CAST(:opened_at AS timestamptz)"
-    return sa.text(
-        _select_known(dialect, f"exchanges e WHERE (e.opened_at, e.id) > ({moment}, :id)")
-        + " ORDER BY e.opened_at, e.id LIMIT :count"
-    )
-
-
-@cache
-def _known_of(dialect: str) -> sa.TextClause:
-    source = (
-        "json_each(:keys) k CROSS JOIN exchanges e "
-        "ON e.opened_at = k.value ->> 0 AND e.id = k.value ->> 1"
-        if dialect == "sqlite"
-        else "jsonb_array_elements(CAST(:keys AS jsonb)) k JOIN exchanges e "
-        "ON e.opened_at = (k ->> 0)::timestamptz AND e.id = k ->> 1"
-    )
-    return sa.text(_select_known(dialect, source))
+def _moment_text(column: str) -> str:
+    """A moment of PostgreSQL as the text of SQLite."""
+    return f"""to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"Z"')"""
 
 
 @cache
@@ -246,21 +213,4 @@ def _writing(dialect: str, table: sa.Table, names: tuple[str, ...]) -> sa.TextCl
     )
 
 
-def _relinking(name: str) -> sa.TextClause:
-    columns = ", ".join(f"e.{column}" for column in links.LINK_COLUMNS)
-    return sa.text(
-        f"INSERT INTO {name} SELECT {columns} FROM exchanges e WHERE (opened_at, id) IN "
-        "(SELECT value ->> 0, value ->> 1 FROM json_each(:keys)) AND e.state = 'settled' "
-        f"AND {links.has_company('e')}"
-    )
-
-
 _COLUMNS = sa.text("SELECT name FROM pragma_table_info(:table)")
-_RELINKING = tuple(_relinking(name) for name, _ in links.sqlite_views())
-
-_HAVE_COMPANY = sa.text(f"""
-SELECT 1 FROM jsonb_array_elements(CAST(:keys AS jsonb)) k
-JOIN exchanges e ON e.opened_at = (k ->> 0)::timestamptz AND e.id = k ->> 1
-WHERE {links.has_company("e")} LIMIT 1
-""")
-_LINK = sa.text(f"SELECT {links.FUNCTION}(CAST(:keys AS jsonb))")

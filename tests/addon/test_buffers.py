@@ -117,8 +117,6 @@ CACHES = {
     "ledger/settings/names.py pattern": "PATTERNS_CACHED globs of the operator",
     "ledger/store/dimensions.py _changes": "zones of the operator, of the IANA database",
     "ledger/store/writing/batch_insert.py _text": "powers of two up to ROWS_MAX",
-    "ledger/sync/bundles.py _known_after": "our own tables",
-    "ledger/sync/bundles.py _known_of": "our own tables",
     "ledger/sync/bundles.py _reading": "our own tables",
     "ledger/sync/bundles.py _writing": "our own tables",
 }

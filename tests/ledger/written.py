@@ -20,8 +20,9 @@ from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Outcome, State
 from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import Usage
-from ledger.store import db
+from ledger.store import db, tables
 from ledger.store.engines import urls
+from ledger.store.keys import Key
 from ledger.store.schema.instants import instant_text
 from ledger.store.writing import batch_insert
 from ledger.store.writing.jobs import Receipt
@@ -168,11 +169,14 @@ type Entry = tuple[Exchange, Reading | None, Sequence[Charge]]
 def put(engine: Engine, *entries: Entry) -> None:
     """Write entries straight into a ledger on either database, each as a bundle of its own."""
     for entry in entries:
-        bundle = bundle_of(entry)
         with db.writing(engine) as connection:
-            bundles.write(connection, bundle)
+            bundles.write(connection, bundle_of(entry))
         with db.writing(engine) as connection:
-            bundles.link(connection, bundle.keys)
+            bundles.link(connection, [key_of(entry)])
+
+
+def key_of(entry: Entry) -> Key:
+    return instant_text(entry[0].opened_at), entry[0].id
 
 
 def whole(exchange: Exchange, **more: Any) -> Entry:
@@ -184,7 +188,7 @@ def whole(exchange: Exchange, **more: Any) -> Entry:
 def bundle_of(entry: Entry) -> bundles.Bundle:
     """One exchange as another ledger would hand it over."""
     exchange, read, lines = entry
-    key = (instant_text(exchange.opened_at), exchange.id)
+    key = key_of(entry)
     facts = batch_insert._exchange_row(exchange, None)[: len(batch_insert.EXCHANGE_COLUMNS)]
     read_rows: list[Any] = []
     charged: list[Any] = []
@@ -205,22 +209,23 @@ def bundle_of(entry: Entry) -> bundles.Bundle:
     ]
     names = ("id", "exchange_id", "opened_at")
     of_quotas = ("opened_at", "exchange_id", "provider", "key_fingerprint", "account", "holder")
-    return bundles.Bundle(
-        keys=(key,),
-        columns=(
-            batch_insert.EXCHANGE_COLUMNS,
-            (*names, *batch_insert.READING_COLUMNS),
+    sent = (
+        (tables.exchanges, batch_insert.EXCHANGE_COLUMNS, [facts]),
+        (tables.readings, (*names, *batch_insert.READING_COLUMNS), read_rows),
+        (
+            tables.charges,
             (*names, "reading_id", "ordinal", "revision", *batch_insert.CHARGE_COLUMNS),
-            ("opened_at", "exchange_id", "packed"),
-            (*of_quotas, "observed_at", *batch_insert.QUOTA_COLUMNS),
+            charged,
         ),
-        rows=tuple(
-            orjson.dumps(
-                table, default=instant_text, option=orjson.OPT_PASSTHROUGH_DATETIME
-            ).decode()
-            for table in ([facts], read_rows, charged, kept, stated)
-        ),
+        (tables.segments, ("opened_at", "exchange_id", "packed"), kept),
+        (tables.quotas, (*of_quotas, "observed_at", *batch_insert.QUOTA_COLUMNS), stated),
     )
+    as_text: dict[str, Any] = {"default": instant_text, "option": orjson.OPT_PASSTHROUGH_DATETIME}
+    return [
+        (table, columns, orjson.dumps(found, **as_text).decode())
+        for table, columns, found in sent
+        if found
+    ]
 
 
 def totals(url: str) -> tuple[Any, ...]:

@@ -46,13 +46,8 @@ def relink_all(connection: Connection) -> None:
             f"FROM exchanges e WHERE {links.has_company('e')}"
         )
         return
-    for name, steps in links.sqlite_views():
-        for statement in links.sqlite_view(name, steps):
-            connection.exec_driver_sql(statement)
-        columns = ", ".join(f"e.{column}" for column in links.LINK_COLUMNS)
-        connection.exec_driver_sql(
-            f"INSERT INTO {name} SELECT {columns} FROM exchanges e WHERE {links.has_company('e')}"
-        )
+    for statement in links.sqlite_relinking("true"):
+        connection.exec_driver_sql(statement)
 
 
 def _rights(connection: Connection) -> _Rows:

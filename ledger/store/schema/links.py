@@ -203,23 +203,34 @@ _FLAG_STEPS = (
 )
 
 
-def sqlite_views() -> list[tuple[str, tuple[str, ...]]]:
-    """The temporary views that accept new members, and the statements that each runs for one."""
+def sqlite_linking(name: str) -> list[str]:
+    """A temporary view on SQLite that links and flags each new member that is inserted into it."""
+    return _member_view(name, (*_LINK_STEPS, *_FLAG_STEPS))
+
+
+def sqlite_relinking(condition: str) -> list[str]:
+    """The statements that link the exchanges `e` of a condition on SQLite: all of them before the
+    first is flagged."""
     return [
-        ("relink", tuple(_for_sqlite(step) for step in _LINK_STEPS)),
-        ("reflag", tuple(_for_sqlite(step) for step in _FLAG_STEPS)),
+        statement
+        for name, steps in (("relink", _LINK_STEPS), ("reflag", _FLAG_STEPS))
+        for statement in (*_member_view(name, steps), inserting(name, condition))
     ]
 
 
-def sqlite_view(name: str, steps: Sequence[str]) -> list[str]:
-    """The statements that create one of these views in a connection."""
-    return taking_in(name, LINK_COLUMNS, {"NEW.id IS NOT NULL": steps})
+def inserting(name: str, condition: str) -> str:
+    """The statement that inserts the exchanges `e` of a condition into such a view."""
+    columns = ", ".join(f"e.{column}" for column in LINK_COLUMNS)
+    return (
+        f"INSERT INTO {name} SELECT {columns} FROM exchanges e "
+        f"WHERE {condition} AND {has_company('e')}"
+    )
 
 
-def sqlite_single_view(name: str) -> list[str]:
-    """The statements that create one view that does both for a single new member."""
-    steps = [step for _, each in sqlite_views() for step in each]
-    return taking_in(name, LINK_COLUMNS, {"NEW.id IS NOT NULL": steps})
+def _member_view(name: str, steps: Sequence[str]) -> list[str]:
+    # In a trigger, the new member is called NEW.
+    statements = [re.sub(r"\bn\.", "NEW.", step.format(same="IS")) for step in steps]
+    return taking_in(name, LINK_COLUMNS, {"NEW.id IS NOT NULL": statements})
 
 
 def taking_in(
@@ -262,8 +273,3 @@ def postgresql_function() -> str:
         f"FOR n IN {members} LOOP {link}; END LOOP; "
         f"FOR n IN {members} LOOP {flag}; END LOOP; END $$"
     )
-
-
-def _for_sqlite(step: str) -> str:
-    """The statement for a trigger, where the new member is called NEW."""
-    return re.sub(r"\bn\.", "NEW.", step.format(same="IS"))

@@ -247,17 +247,8 @@ def setup(*, spooling: bool) -> list[str]:
         "NEW.state <> 'open'": [_UPSERT, _READ, _CHARGE_LINES, _SEGMENTS, _QUOTAS, _LINK, *noting],
     }
     return [
-        *links.sqlite_single_view(_LINKING),
+        *links.sqlite_linking(_LINKING),
         *links.taking_in("intake", INTAKE_COLUMNS, programs),
-    ]
-
-
-def relink_setup() -> list[str]:
-    """The same for a connection that inserts exchanges in other ways and then links them."""
-    return [
-        statement
-        for name, steps in links.sqlite_views()
-        for statement in links.sqlite_view(name, steps)
     ]
 
 
@@ -346,11 +337,10 @@ ON CONFLICT DO NOTHING
 # Nearly every response is alone in its group, and then one lookup is enough. The stored row is
 # linked: it may differ from the new one if the exchange had been settled before.
 _LINKING = "linking"
-_LINK = f"""
-INSERT INTO {_LINKING}
-SELECT {", ".join(f"e.{name}" for name in links.LINK_COLUMNS)} FROM exchanges e
-WHERE NEW.state <> 'open' AND NEW.response_id IS NOT NULL
-  AND e.opened_at = NEW.opened_at AND e.id = NEW.id AND {links.has_company("e")}
-"""
+_LINK = links.inserting(
+    _LINKING,
+    "NEW.state <> 'open' AND NEW.response_id IS NOT NULL "
+    "AND e.opened_at = NEW.opened_at AND e.id = NEW.id",
+)
 
 _NOTE_CHANGE = "INSERT INTO outbox (exchange_id, opened_at) VALUES (NEW.id, NEW.opened_at)"

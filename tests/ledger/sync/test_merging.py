@@ -21,7 +21,9 @@ from tests.ledger.duplicates_rule import Link, Member, link
 from tests.ledger.written import (
     COST,
     NOON,
+    bundle_of,
     charge,
+    key_of,
     opened,
     priced,
     put,
@@ -476,15 +478,13 @@ def test_two_that_link_at_once_agree(new_postgres):
     engine = db.open_engine(new_postgres())
     one = settled("a", response_id="r", content_digest="x")
     other = settled("b", at=NOON + timedelta(1), response_id="r", content_digest="x")
-    from tests.ledger.written import bundle_of
-
-    sent = [bundle_of(whole(other)), bundle_of(whole(one))]
-    for bundle in sent:
+    sent = (whole(other), whole(one))
+    for entry in sent:
         with db.writing(engine) as connection:
-            bundles.write(connection, bundle)
-    for bundle in sent:
+            bundles.write(connection, bundle_of(entry))
+    for entry in sent:
         with db.writing(engine) as connection:
-            bundles.link(connection, bundle.keys)
+            bundles.link(connection, [key_of(entry)])
     assert rows(engine, "SELECT id, duplicate_of FROM exchanges ORDER BY id") == [
         ("a", None),
         ("b", "a"),

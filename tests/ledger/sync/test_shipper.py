@@ -19,6 +19,7 @@ from tests.ledger.written import (
     COST,
     NOON,
     bundle_of,
+    key_of,
     opened,
     put,
     row,
@@ -85,14 +86,13 @@ class Running:
         """Row and note in one transaction, as the writer does: what is old and in no outbox
         counts as shipped, and is dropped."""
         for entry in entries:
-            bundle = bundle_of(entry)
             with db.writing(self.engine) as connection:
-                bundles.write(connection, bundle)
+                bundles.write(connection, bundle_of(entry))
                 connection.execute(
                     sa.insert(outbox).values(exchange_id=entry[0].id, opened_at=entry[0].opened_at)
                 )
             with db.writing(self.engine) as connection:
-                bundles.link(connection, bundle.keys)
+                bundles.link(connection, [key_of(entry)])
         self.shipper.wake()
 
     def wait_until_shipped(self):

@@ -17,7 +17,7 @@ from ledger.store.schema import derived
 from ledger.store.writing import batch_insert
 from ledger.sync import bundles
 from tests.ledger.duplicates_rule import Link, Member, link, rank
-from tests.ledger.written import NOON, ORIGIN, bundle_of, put, reading, settled, whole
+from tests.ledger.written import NOON, ORIGIN, bundle_of, key_of, put, reading, settled, whole
 
 FULL = {"key_fingerprint": "k1", "request_digest": "q1", "upstream_digest": "u1"}
 LIVE = Member(id="a", opened_at=NOON, origin=ORIGIN, response_id="r", content_digest="c1", **FULL)
@@ -214,9 +214,8 @@ def test_order_and_batches_do_not_matter(engine, members, data):
     keys: list[Key] = []
     with db.writing(engine) as connection:
         for member in arriving[cut:]:
-            bundle = bundle_of(entry(member))
-            bundles.write(connection, bundle)
-            keys += bundle.keys
+            bundles.write(connection, bundle_of(entry(member)))
+            keys.append(key_of(entry(member)))
     with db.writing(engine) as connection:
         bundles.link(connection, keys)
     assert links_of(engine) == expected
