@@ -74,7 +74,7 @@ INLINE: dict[tuple[str, str], tuple[Expression, ...]] = {
         re.compile(r"(^|[\s{,.\"'])(key)[\"']?\s*="),
     ),
     ("ledger/settings/toml_tables.py", "_is_header"): (re.compile(r"\s*\[\[\s*name\s*\]\]"),),
-    ("ledger/store/schema/links.py", "_for_sqlite"): (re.compile(r"\bn\."),),
+    ("ledger/store/schema/links.py", "_member_view"): (re.compile(r"\bn\."),),
     ("ledger/text/period.py", "span"): (re.compile(r"[\s_]+"),),
 }
 """Expressions that are made in functions, by file and function: themselves, or the same with an

@@ -14,7 +14,7 @@ from ledger.maintenance.known import KnownExchanges
 from ledger.maintenance.logged import Logged, recorded
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Billing
-from ledger.store.writing.commits import Commits
+from ledger.store.writing.jobs import Commits
 from ledger.store.writing.writer import Ledger
 
 BATCH_MAX = 500

@@ -53,14 +53,14 @@ def import_command(
     """
     from addon.agent_logs import booking, files
     from ledger import recording
-    from ledger.commands.scope import scope_of
+    from ledger.commands.options import scope_of
     from ledger.maintenance.known import KnownExchanges
     from ledger.model.errors import LedgerError
     from ledger.pricing.prices import PriceBook
     from ledger.reports.progress import console_on_stderr, files_progress
     from ledger.settings import names_file
     from ledger.store.engines.urls import default_url, shown
-    from ledger.store.writing.commits import Commits
+    from ledger.store.writing.jobs import Commits
 
     kinds = _kinds(agent or [])
     tags = _tags(tag or [])

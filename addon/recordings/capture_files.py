@@ -25,8 +25,7 @@ from queue import SimpleQueue
 
 from addon.metering.memory_budget import MemoryBudget
 from addon.recordings.capture import Capture, CapturedExchange, line_of
-from ledger.store.processes.health import ThreadHealth
-from ledger.store.processes.supervision import SupervisedThread
+from ledger.store.processes.supervision import SupervisedThread, ThreadHealth
 
 logger = logging.getLogger(__name__)
 

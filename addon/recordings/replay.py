@@ -37,8 +37,7 @@ from ledger.maintenance.known import KnownExchanges
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import Reading
 from ledger.store.writing.batches import Price
-from ledger.store.writing.commits import Commits
-from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.jobs import Commits, Receipt
 from ledger.store.writing.writer import Ledger
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
 from ledger.settings import small_files
 from ledger.store import db, secret
-from ledger.store.writing.commits import Commits
+from ledger.store.writing.jobs import Commits
 from ledger.store.writing.writer import Ledger
 from ledger.text.extras import missing_extra
 

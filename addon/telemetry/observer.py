@@ -21,8 +21,7 @@ from addon.telemetry.observed import Observed, observed
 from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Reading
-from ledger.store.processes.health import ThreadHealth
-from ledger.store.processes.supervision import SupervisedThread
+from ledger.store.processes.supervision import SupervisedThread, ThreadHealth
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from ledger.budgets import files
 from ledger.model.errors import LedgerError
 from ledger.settings import names_file as name_files
-from ledger.store.processes.health import ThreadHealth
-from ledger.store.processes.supervision import Log, SupervisedThread
+from ledger.store.processes.supervision import Log, SupervisedThread, ThreadHealth
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL

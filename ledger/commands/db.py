@@ -123,8 +123,7 @@ def drop(
     Their readings and charges go with them. So do the old exchanges in the copies that migrations
     left beside a SQLite ledger.
     """
-    from ledger.maintenance import retention
-    from ledger.store import db
+    from ledger.store import db, retention
     from ledger.store.engines import sqlite_file, urls
     from ledger.text import period
 

@@ -15,9 +15,9 @@ from ledger.commands.options import (
     Since,
     TimezoneOption,
     Until,
+    scope_of,
 )
 from ledger.commands.output import print_line
-from ledger.commands.scope import scope_of
 
 
 class ExportFormat(StrEnum):

@@ -73,7 +73,7 @@ def _plans(
     form: Form, key: str | None, provider: str | None, names: str | None, ledger: str | None
 ) -> None:
     """Prices of plans stand in the names file, as [[plan]]."""
-    from ledger.commands.scope import scope_of
+    from ledger.commands.options import scope_of
     from ledger.figures import plans
     from ledger.figures.queries import existing_ledger
     from ledger.reports import limits_text

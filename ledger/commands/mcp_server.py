@@ -152,7 +152,7 @@ class Answers:
         return bounded(status.document(found), "budgets")
 
     def _scope(self, since: str | None, until: str | None, only: list[str] | None) -> "Scope":
-        from ledger.commands.scope import scope_of
+        from ledger.commands.options import scope_of
 
         return scope_of(since or None, until or None, only, self.names)
 

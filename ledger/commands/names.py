@@ -57,7 +57,7 @@ def suggest_names(
     Writes a names file of the keys, hosts and tags of the ledger. Every entry is a comment: fill in
     the team or person, and remove the #.
     """
-    from ledger.commands.scope import scope_of
+    from ledger.commands.options import scope_of
     from ledger.figures.queries import existing_ledger
     from ledger.reports.name_suggestions import suggestions
 

@@ -1,7 +1,8 @@
 """Wiring. `tokentee report`: tokens, cache, cost and times by model, key, day, …."""
 
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,10 +17,12 @@ from ledger.commands.options import (
     TableFormat,
     TimezoneOption,
     Until,
+    scope_of,
 )
 from ledger.commands.output import print_line, write
-from ledger.commands.page import write_page
-from ledger.commands.scope import scope_of
+
+if TYPE_CHECKING:
+    from ledger.store.scope import Scope
 
 
 def report(
@@ -77,7 +80,7 @@ def report(
     if html is not None:
         if shown_in is not None:
             raise WrongCallError("--html has amounts in USD: leave --currency out")
-        write_page(ledger, scope, html)
+        _write_page(ledger, scope, html)
         return
     with existing_ledger(ledger) as engine:
         if blocks.WORD in words:
@@ -92,3 +95,21 @@ def report(
             print_line(f"no requests in {urls.shown(engine.url)}: {report_tables.asked_for(found)}")
         for note in report_tables.notes(found):
             print_line(note)
+
+
+def _write_page(ledger: str | None, scope: "Scope", file: Path) -> None:
+    """Write the page of a scope."""
+    from ledger.budgets import files as budget_files
+    from ledger.figures.queries import existing_ledger
+    from ledger.pages import html_file, spools
+
+    with existing_ledger(ledger) as engine:
+        size = html_file.write(
+            engine,
+            scope,
+            file,
+            now=datetime.now(scope.zone or UTC),
+            shipping=spools.shipping_to(engine.url),
+            budgets=budget_files.load(None),
+        )
+        print_line(f"{file}: {size:,} bytes")

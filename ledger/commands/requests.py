@@ -15,9 +15,9 @@ from ledger.commands.options import (
     TableFormat,
     TimezoneOption,
     Until,
+    scope_of,
 )
 from ledger.commands.output import print_line, write
-from ledger.commands.scope import scope_of
 
 
 def requests(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption, NamesOption, Only
+from ledger.commands.options import LedgerOption, NamesOption, Only, scope_of
 from ledger.commands.output import console
-from ledger.commands.scope import scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -54,7 +54,7 @@ def cache(
     was in the cache, or could have been, and was not read. Requests without segments
     (tee_segments=off, recorded earlier, dropped) are left out.
     """
-    from ledger.commands.scope import scope_of
+    from ledger.commands.options import scope_of
     from ledger.figures.queries import existing_ledger
     from ledger.pricing.prices import PriceBook
     from ledger.why import reading
@@ -85,7 +85,7 @@ def context(
     Tokens are shares by bytes of the input that the provider reported; the rows add up to it.
     Requests without segments (tee_segments=off, recorded earlier, dropped) are left out.
     """
-    from ledger.commands.scope import scope_of
+    from ledger.commands.options import scope_of
     from ledger.figures.queries import existing_ledger
     from ledger.why import reading
 
@@ -149,7 +149,7 @@ def what_if(
     Cached tokens are simulated from segments and times. Another model counts other tokens for the
     same text, and gives other answers: neither is known.
     """
-    from ledger.commands.scope import scope_of
+    from ledger.commands.options import scope_of
     from ledger.figures.queries import existing_ledger
     from ledger.pricing.prices import PriceBook
     from ledger.why import reading

@@ -120,7 +120,7 @@ def _requests(connection: Connection, scope: Scope, _: Wanted) -> Rows:
         .order_by(requests.c.opened_at)
     )
     for row in connection.execute(query):
-        yield row[0].date(), (*row, *(_usd(getattr(row, name)) for name in IN_USD))
+        yield row.opened_at.date(), (*row, *(_usd(getattr(row, name)) for name in IN_USD))
 
 
 def _charges(connection: Connection, scope: Scope, _: Wanted) -> Rows:

@@ -37,11 +37,21 @@ from ledger.settings.names import WORDS
 from ledger.settings.rates import Amount, Currency
 from ledger.store import db
 from ledger.store.adding_up import SPLIT, whole
-from ledger.store.dimensions import COLUMNS, TIMES, NameFacts, dimension, effective, matches
 from ledger.store.engines import urls
 from ledger.store.requests_view import requests
 from ledger.store.schema.sums import COUNTS, DIMENSIONS
-from ledger.store.scope import Scope, conditions, snapshot, within
+from ledger.store.scope import (
+    COLUMNS,
+    TIMES,
+    NameFacts,
+    Scope,
+    conditions,
+    dimension,
+    effective,
+    matches,
+    snapshot,
+    within,
+)
 from ledger.store.tables import exchanges
 
 _NAMES = tuple(each.name for each in fields(Figures))

@@ -21,8 +21,6 @@ from sqlalchemy.engine import Connection, Row
 from ledger.figures.spans import DAY, HOUR, Span, spans
 from ledger.settings.names import WORDS
 from ledger.store.adding_up import added_up, charged_requests, halves, is_overflow, joined
-from ledger.store.dimensions import COLUMNS, FACT_COLUMNS, NONE, has_whole_hours
-from ledger.store.dimensions import TIMES as TIMES_OF_DAY
 from ledger.store.schema.columns import Instant
 from ledger.store.schema.sums import (
     COUNTS,
@@ -31,7 +29,8 @@ from ledger.store.schema.sums import (
     EVERYTHING,
     TIMES,
 )
-from ledger.store.scope import Scope, limits
+from ledger.store.scope import COLUMNS, FACT_COLUMNS, NONE, Scope, has_whole_hours, limits
+from ledger.store.scope import TIMES as TIMES_OF_DAY
 from ledger.store.tables import daily, daily_by, hourly_usage
 
 DAILY_WORDS = frozenset(("provider", "model", "key", "day", "week", "month"))

@@ -19,8 +19,7 @@ from pathlib import Path
 
 from ledger.model.errors import LedgerError
 from ledger.store.engines import sqlite_file, urls
-from ledger.store.processes.health import ThreadHealth
-from ledger.store.processes.supervision import Log, SupervisedThread
+from ledger.store.processes.supervision import Log, SupervisedThread, ThreadHealth
 from ledger.store.schema.instants import instant_text
 
 FIRST_SECONDS = 60.0

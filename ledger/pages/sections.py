@@ -27,8 +27,7 @@ from ledger.pages.period import Period
 from ledger.pages.problems import Problem, Shipping, problems
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
 from ledger.settings.names import NO_NAMES, Names
-from ledger.store.dimensions import effective
-from ledger.store.scope import Scope, snapshot
+from ledger.store.scope import Scope, effective, snapshot
 from ledger.text.period import day_of
 
 ROWS_MAX = 25

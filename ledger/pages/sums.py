@@ -21,9 +21,8 @@ from ledger.figures.sums import By, Wanted
 from ledger.pages.period import Period
 from ledger.pricing.charges import BILLING_FIELD
 from ledger.settings.names import WORDS
-from ledger.store.dimensions import dimension, named
 from ledger.store.schema.views import HOURLY
-from ledger.store.scope import Scope
+from ledger.store.scope import Scope, dimension, named
 from ledger.store.tables import exchanges, hourly
 
 UNKNOWN_FIELDS_MAX = 4

@@ -29,9 +29,8 @@ from ledger.reconcile.tries import Cells, Group
 from ledger.reports.layout import FINGERPRINT_SHOWN
 from ledger.store.adding_up import SPLIT
 from ledger.store.current import current_charge
-from ledger.store.dimensions import dimension, time_of
 from ledger.store.requests_view import is_billed, requests
-from ledger.store.scope import Scope, conditions, snapshot
+from ledger.store.scope import Scope, conditions, dimension, snapshot, time_of
 from ledger.store.tables import charges
 from ledger.text.origins import host_of
 

@@ -9,8 +9,7 @@ from sqlalchemy.engine import Engine
 from ledger.figures.figures import Row
 from ledger.figures.queries import report
 from ledger.reports.layout import counted, short_money
-from ledger.store.dimensions import NONE
-from ledger.store.scope import Scope
+from ledger.store.scope import NONE, Scope
 from ledger.text.origins import shown_origin
 from ledger.text.printable import printable
 

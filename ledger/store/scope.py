@@ -1,17 +1,65 @@
-"""Database. The scope of a query, as conditions on the view `requests`."""
+"""Database. The scope of a query, and the dimensions of reports (`--by`) and filters (`--only`), as
+SQL.
 
-from collections.abc import Iterator
+Dimensions are columns of the view `requests`, times, tags, and the words of the names file. A
+request's team is not stored: `NameFacts` lets the database group by the few columns that decide it,
+and maps the groups. Where single rows are chosen (`--only team=…` of an export), it is a CASE
+expression.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.settings.names import NO_NAMES, Names
-from ledger.store.dimensions import condition, effective
+from ledger.model.errors import WrongCallError
+from ledger.settings.names import NO_NAMES, WORDS, Entry, Facts, Names, pattern, texts
 from ledger.store.requests_view import requests
+from ledger.store.schema.columns import Instant
+from ledger.text.nearest import suggestion
+from ledger.text.origins import host_of, stored_origin
+
+COLUMNS = {
+    "model": "model",
+    "request_model": "request_model",
+    "provider": "provider",
+    "origin": "origin",
+    "dialect": "dialect",
+    "operation": "operation",
+    "tier": "service_tier",
+    "outcome": "outcome",
+    "http_status": "http_status",
+    "error_type": "error_type",
+    "finish_reason": "finish_reason",
+    "usage_source": "usage_source",
+    "key": "key_fingerprint",
+    "session": "session_id",
+    "project": "project",
+    "branch": "git_branch",
+    "agent": "agent",
+    "billing": "billing",
+    "purpose": "purpose",
+    "end_user": "end_user",
+    "user_agent": "user_agent",
+    "source": "source",
+    "tag": "tags",
+}
+"""Dimension of a report -> its column; further dimensions are the times, `tag:NAME` and the words
+of the names file."""
+TIMES = {"month": 7, "day": 10, "hour": 13, "week": 10}
+"""Characters of `YYYY-MM-DD HH`. A week is named by its Monday."""
+FIRST_YEAR, LAST_YEAR = 2020, 2040
+"""Changes of a zone's offset are known within these; before and after it is the nearest one."""
+NONE = "(none)"
+"""The value that stands for a missing value."""
+KEY_CHARACTERS_MIN = 6
+"""The shortest prefix of a fingerprint that names a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +117,260 @@ def within(scope: Scope, opened_at: sa.ColumnElement[datetime]) -> list[sa.Colum
     if scope.until is not None:
         where.append(opened_at < scope.until)
     return where
+
+
+def effective(word: str, names: Names) -> str:
+    """The dimension that a word stands for: the words of the names file stand for the tags of the
+    same name where the file decides none of them."""
+    return f"tag:{word}" if word in WORDS and not names.for_words((word,)) else word
+
+
+def known_words() -> tuple[str, ...]:
+    """The words that `--by` and `--only` take."""
+    return (*COLUMNS, *WORDS, "tag:NAME", *TIMES)
+
+
+def dimension(
+    word: str, dialect: str, of: sa.FromClause = requests, zone: ZoneInfo | None = None
+) -> sa.ColumnElement[Any]:
+    """The expression of a dimension; LedgerError for an unknown word.
+
+    `of`: the view `requests`, or anything that has its columns. `zone`: of days; None: UTC.
+    """
+    if word in COLUMNS:
+        column = of.c[COLUMNS[word]]
+        # PostgreSQL has no order of JSON; a status is compared as text (`4*`).
+        return sa.cast(column, sa.Text) if word in ("tag", "http_status") else column
+    if word in TIMES:
+        return time_of(of.c.opened_at, word, dialect, zone)
+    name = word.removeprefix("tag:")
+    if name != word and name and '"' not in name:
+        return _tag(name, dialect, of)
+    known = known_words()
+    raise WrongCallError(
+        f"nothing is by {word[:60]!r}{suggestion(word, known)}; by one of {', '.join(known)}"
+    )
+
+
+def condition(
+    word: str,
+    values: Sequence[str],
+    dialect: str,
+    names: Names,
+    of: sa.FromClause = requests,
+    *,
+    zone: ZoneInfo | None = None,
+) -> sa.ColumnElement[bool]:
+    """Any of these values; `*` and `?` stand for any characters, `(none)` for no value."""
+    if word == "key":
+        return sa.or_(*(_key_is(value, dialect, names, of) for value in values))
+    if word == "origin":
+        values = [each if _is_pattern(each) else stored_origin(each) for each in values]
+    if word in WORDS:
+        expression = named(word, dialect, names, of)
+    else:
+        expression = dimension(word, dialect, of, zone)
+    return sa.or_(*(_is(expression, value, dialect) for value in values))
+
+
+def named(
+    word: str, dialect: str, names: Names, of: sa.FromClause = requests
+) -> sa.ColumnElement[Any]:
+    """The team, person or cost centre of a request."""
+    cases = [
+        (_fits(entry, dialect, of), sa.literal(getattr(entry, word), sa.Text))
+        for entry in names.for_words((word,))
+    ]
+    return sa.case(*cases) if cases else sa.cast(sa.null(), sa.Text)
+
+
+FACT_COLUMNS = {
+    "key": "key_fingerprint",
+    "key_hint": "key_hint",
+    "host": "origin",
+    "session": "session_id",
+    "project": "project",
+    "tag": "tags",
+}
+"""Fact that decides a name -> its column."""
+
+
+class NameFacts:
+    """The columns that decide some words of the names file, to group by."""
+
+    def __init__(self, names: Names, words: tuple[str, ...], dialect: str) -> None:
+        self._names = names
+        self._facts = names.facts_of(words)
+        self._tags = names.tags_of(words)
+        self._boundaries = names.boundaries(words)
+        self._dialect = dialect
+        self._kept = [fact for fact in FACT_COLUMNS if fact in self._facts and fact != "tag"]
+        self._seen: dict[tuple[Any, ...], Facts] = {}
+
+    def columns(self, of: sa.FromClause = requests) -> list[sa.ColumnElement[Any]]:
+        """The columns to group by."""
+        found: list[sa.ColumnElement[Any]] = [of.c[FACT_COLUMNS[fact]] for fact in self._kept]
+        found += [_tag(tag, self._dialect, of) for tag in self._tags]
+        if self._boundaries:
+            found.append(_interval(self._boundaries, of))
+        return found
+
+    def word_of(self, word: str, values: tuple[Any, ...]) -> str | None:
+        """The word of a group, from the values of `columns`."""
+        facts = self._seen.get(values)
+        if facts is None:
+            facts = self._seen[values] = self._facts_of(values)
+        return self._names.word_of(word, facts)
+
+    def _facts_of(self, values: tuple[Any, ...]) -> Facts:
+        known: dict[str, Any] = dict(zip(self._kept, values, strict=False))
+        if known.get("host"):
+            known["host"] = host_of(known["host"])
+        tags = values[len(self._kept) : len(self._kept) + len(self._tags)]
+        day = None
+        if self._boundaries:
+            passed = values[-1]
+            day = self._boundaries[passed - 1].date() if passed else date.min
+        return Facts(**known, tags=dict(zip(self._tags, tags, strict=True)), day=day)
+
+
+def matches(value: str | None, wanted: Sequence[str]) -> bool:
+    """As `condition`, for a value in memory."""
+    return any(
+        value is None if want == NONE else value is not None and bool(pattern(want).match(value))
+        for want in wanted
+    )
+
+
+def time_of(
+    at: sa.ColumnElement[Any], word: str, dialect: str, zone: ZoneInfo | None = None
+) -> sa.ColumnElement[Any]:
+    """The month, day, hour or week of a moment, in a zone; None: UTC."""
+    if dialect == "postgresql":
+        local = sa.func.timezone(zone.key if zone else "UTC", at)
+        if word == "week":
+            return sa.func.to_char(sa.func.date_trunc("week", local), "YYYY-MM-DD")
+        text: sa.ColumnElement[str] = sa.func.to_char(local, "YYYY-MM-DD HH24")
+        return sa.func.substr(text, 1, TIMES[word])
+    shown: sa.ColumnElement[Any] = sa.cast(at, sa.Text)
+    if zone is not None:
+        # Without the fraction: SQLite would round a moment of the last half millisecond up.
+        whole = sa.func.substr(shown, 1, 19)
+        shown = sa.func.strftime("%Y-%m-%d %H", whole, _offset(at, zone))
+    if word == "week":
+        day = sa.func.substr(shown, 1, 10)
+        return sa.func.date(day, "-6 days", "weekday 1")
+    return sa.func.substr(shown, 1, TIMES[word])
+
+
+def _offset(at: sa.ColumnElement[Any], zone: ZoneInfo) -> sa.ColumnElement[str]:
+    """What SQLite adds to a moment for the zone's time: `7200 seconds`."""
+    changes, last = _changes(zone.key)
+    cases = [
+        (at < sa.literal(moment, Instant()), f"{seconds} seconds") for moment, seconds in changes
+    ]
+    return sa.case(*cases, else_=f"{last} seconds") if cases else sa.literal(f"{last} seconds")
+
+
+def has_whole_hours(zone: ZoneInfo | None) -> bool:
+    """Whether each hour of the zone is one of UTC; None is UTC."""
+    changes, last = _changes(zone.key) if zone else ((), 0)
+    return not any(seconds % 3600 for seconds in (*(each for _, each in changes), last))
+
+
+@functools.cache
+def _changes(name: str) -> tuple[tuple[tuple[datetime, int], ...], int]:
+    """The changes of a zone's offset: until when which one, in seconds, and the last one."""
+    zone = ZoneInfo(name)
+
+    def offset(moment: datetime) -> int:
+        return int((moment.astimezone(zone).utcoffset() or timedelta()).total_seconds())
+
+    found: list[tuple[datetime, int]] = []
+    at, end = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC), datetime(LAST_YEAR, 1, 1, tzinfo=UTC)
+    while at < end:
+        following = at + timedelta(days=1)
+        if offset(following) != offset(at):
+            low, high = at, following
+            while high - low > timedelta(seconds=1):
+                middle = low + (high - low) // 2
+                low, high = (middle, high) if offset(middle) == offset(at) else (low, middle)
+            found.append((high.replace(microsecond=0), offset(at)))
+        at = following
+    return tuple(found), offset(end)
+
+
+def _tag(name: str, dialect: str, of: sa.FromClause) -> sa.ColumnElement[Any]:
+    path = name if dialect == "postgresql" else f'$."{name}"'
+    return of.c.tags.op("->>")(sa.literal(path, sa.Text))
+
+
+def _interval(boundaries: Sequence[datetime], of: sa.FromClause) -> sa.ColumnElement[int]:
+    """How many of the moments have passed."""
+    at = of.c.opened_at
+    cases = [
+        (at < sa.literal(moment, Instant()), number) for number, moment in enumerate(boundaries)
+    ]
+    return sa.case(*cases, else_=len(boundaries))
+
+
+def _is(expression: sa.ColumnElement[Any], value: str, dialect: str) -> sa.ColumnElement[bool]:
+    if value == NONE:
+        return expression.is_(None)
+    if _is_pattern(value):
+        return _glob(expression, value, dialect)
+    return expression == value
+
+
+def _is_pattern(value: str) -> bool:
+    return "*" in value or "?" in value
+
+
+def _glob(expression: sa.ColumnElement[Any], value: str, dialect: str) -> sa.ColumnElement[bool]:
+    if dialect == "postgresql":
+        like = value.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        return expression.like(like.replace("*", "%").replace("?", "_"), escape="\\")
+    return expression.op("GLOB", is_comparison=True)(value.replace("[", "[[]"))
+
+
+def _key_is(value: str, dialect: str, names: Names, of: sa.FromClause) -> sa.ColumnElement[bool]:
+    """By its name, fingerprint, the fingerprint's beginning, or the key's last characters."""
+    r = of.c
+    found = [_is(r.key_fingerprint, value, dialect), r.key_hint == value.lstrip("….")]
+    if len(value) >= KEY_CHARACTERS_MIN and value != NONE:
+        found.append(_glob(r.key_fingerprint, f"{value}*", dialect))
+    found += [_fits(entry, dialect, of) for entry in names.entries if entry.name == value]
+    return sa.or_(*found)
+
+
+def _fits(entry: Entry, dialect: str, of: sa.FromClause) -> sa.ColumnElement[bool]:
+    """As `names.fits`."""
+    r = of.c
+    parts: list[sa.ColumnElement[bool]] = []
+
+    def any_of(values: Sequence[sa.ColumnElement[bool]]) -> None:
+        if values:
+            parts.append(sa.or_(*values))
+
+    any_of([_glob(r.key_fingerprint, f"{each.rstrip('*')}*", dialect) for each in texts(entry.key)])
+    any_of([r.key_hint == each.lstrip("….") for each in texts(entry.key_hint)])
+    any_of(
+        [
+            _glob(r.origin, f"*://{each}{port}", dialect)
+            for each in texts(entry.host)
+            for port in ("", ":*")
+        ]
+    )
+    any_of([_is(r.session_id, each, dialect) for each in texts(entry.session)])
+    any_of([_is(r.project, each, dialect) for each in texts(entry.project)])
+    pairs = [each.partition("=") for each in texts(entry.tag)]
+    any_of([_is(_tag(name, dialect, of), value, dialect) for name, _, value in pairs])
+    if entry.since:
+        parts.append(r.opened_at >= _midnight(entry.since))
+    if entry.until:
+        parts.append(r.opened_at < _midnight(entry.until))
+    return sa.and_(*parts)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)

@@ -29,8 +29,7 @@ from ledger.model.errors import LedgerError
 from ledger.store import db, partitions, secret
 from ledger.store.engines import urls
 from ledger.store.processes import nodes, recovery
-from ledger.store.processes.health import ThreadHealth
-from ledger.store.processes.supervision import SupervisedThread
+from ledger.store.processes.supervision import SupervisedThread, ThreadHealth
 from ledger.store.tables import exchanges
 from ledger.sync import spool
 from ledger.sync.merging import ANSWER_SECONDS_MAX, BUNDLE_EXCHANGES_MAX, deliver, reason_of

@@ -38,7 +38,7 @@ from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
 from ledger.store import db
-from ledger.store.processes.set_aside import SetAside
+from ledger.store.processes.supervision import SetAside
 from ledger.store.writing.batches import Batches
 from ledger.store.writing.jobs import Job
 from ledger.store.writing.ledger_file import LedgerFile

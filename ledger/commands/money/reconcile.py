@@ -13,9 +13,9 @@ from ledger.commands.options import (
     Since,
     TableFormat,
     Until,
+    scope_of,
 )
 from ledger.commands.output import print_line, write
-from ledger.commands.scope import scope_of
 from ledger.reconcile.comparison import Dimension
 
 ITEMS_SHOWN_MAX = 10

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption, NamesOption, Only, Prices, Since, Until
+from ledger.commands.options import LedgerOption, NamesOption, Only, Prices, Since, Until, scope_of
 from ledger.commands.output import print_line, print_table
-from ledger.commands.scope import scope_of
 
 
 def reprice(

@@ -17,7 +17,7 @@ from ledger.maintenance.audit.restated import (
     ranks_before,
 )
 from ledger.pricing.price_lines import INPUT_LINES, OUTPUT_LINES
-from ledger.store.dropping import DROPPED_UNTIL
+from ledger.store.retention import DROPPED_UNTIL
 
 
 @dataclass(frozen=True, slots=True)

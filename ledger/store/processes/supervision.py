@@ -1,27 +1,144 @@
-"""Edge. A supervised thread: `work` runs in a daemon thread, and is restarted if it raises.
+"""Edge. Supervised threads, their health, and the items that they cannot process.
 
-`work` guards each item itself: an item that fails goes to `SetAside` and the loop goes on. Only
-errors that no single item causes end `work`. They are logged once a minute, to the log and to
-stderr.
+`work` runs in a daemon thread and is restarted if it raises. It guards each item itself: an item
+that fails goes to `SetAside`, which counts it and keeps it in a file for inspection, and the loop
+goes on. Only errors that no single item causes end `work`. They are logged once a minute, to the
+log and to stderr.
 """
 
 import contextlib
+import json
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable
-
-from ledger.store.processes.health import ThreadHealth
-from ledger.store.processes.set_aside import SetAside, shown
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
 
 PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 30.0
 """A thread that fails at once is restarted at most twice a minute."""
 WORKS_AGAIN_SECONDS = 60.0
 """A thread that has run for this long has recovered."""
+FAILURES_AT_END_MAX = 3
+"""How often a thread that fails while it is asked to stop is restarted."""
 LOG_SECONDS = 60.0
+"""Between two log lines of one thread about its failures, or about items that were set aside."""
+KEPT_BYTES_MAX = 4_000_000
+"""Size of the file of set-aside items; later items are only counted."""
+SHOWN_CHARACTERS_MAX = 4_000
+"""Kept of one item and of one error."""
 
 type Log = Callable[[str, str], object]
+"""Takes a level and a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadHealth:
+    """The state of one thread."""
+
+    name: str
+    is_working: bool
+    """False while it waits for a restart, and after it ended without being asked to."""
+    failures: int
+    """How often it was restarted."""
+    set_aside: int
+    """Items that it could not process."""
+    error: str | None
+    """The last reason for a restart or a set-aside item."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The state of recording."""
+
+    threads: tuple[ThreadHealth, ...]
+    """The writer's first, then those of the other threads."""
+    trouble: str | None
+    """Why nothing can be committed now."""
+    queued_rows: int
+    dropped: int
+    """Settled exchanges that could not be recorded since the start."""
+    set_aside: int
+    """Items that could not be written, kept in a file beside the ledger."""
+
+    def problems(self) -> tuple[str, ...]:
+        """One line per problem; empty: there is none."""
+        found = [
+            f"the {thread.name} does not work: {thread.error}"
+            for thread in self.threads
+            if not thread.is_working
+        ]
+        if self.trouble is not None:
+            found.append(f"the ledger cannot be written: {self.trouble}")
+        if self.dropped:
+            found.append(f"{self.dropped} exchanges are not in the ledger")
+        if self.set_aside:
+            found.append(f"{self.set_aside} items were set aside")
+        return tuple(found)
+
+
+class Companion(Protocol):
+    """A thread that works on a ledger beside the writer: it ships it, or keeps its sums."""
+
+    def start(self) -> None:
+        """Start the thread."""
+
+    def wake(self) -> None:
+        """Called when the writer has committed a batch."""
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Finish within this many seconds."""
+
+    def health(self) -> ThreadHealth:
+        """The state of the thread."""
+
+
+class SetAside:
+    """Keeps items that could not be processed. Called from any thread; never raises."""
+
+    def __init__(self, path: Path | None, *, log: Log) -> None:
+        self._path = path
+        self._log = log
+        self._lock = threading.Lock()
+        self._quiet_until = 0.0
+        self.count = 0
+        self.error: str | None = None
+
+    def add(self, item: object, error: BaseException) -> None:
+        """Keep an item and the reason why it failed; logged at intervals."""
+        reason = shown(error)
+        with self._lock:
+            self.count += 1
+            self.error = reason
+            now = time.monotonic()
+            is_said = now >= self._quiet_until
+            if is_said:
+                self._quiet_until = now + LOG_SECONDS
+            kept = self._keep(item, reason)
+        if is_said:
+            place = f"; kept in {self._path}" if kept else ""
+            self._log("error", f"{self.count} items were set aside, the last for {reason}{place}")
+
+    def _keep(self, item: object, reason: str) -> bool:
+        if self._path is None:
+            return False
+        line = json.dumps(
+            {"at": datetime.now(UTC).isoformat(), "error": reason, "item": shown(item)}
+        )
+        try:
+            file = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            try:
+                if os.fstat(file).st_size < KEPT_BYTES_MAX:
+                    os.write(file, line.encode() + b"\n")
+            finally:
+                os.close(file)
+        except OSError:
+            return False
+        return True
 
 
 class SupervisedThread:
@@ -100,13 +217,14 @@ class SupervisedThread:
         with contextlib.suppress(Exception):
             self._log("error", line)
         with contextlib.suppress(Exception):
-            _to_stderr(line)
+            sys.stderr.write(f"tokentee: {line}\n")
+            sys.stderr.flush()
 
 
-FAILURES_AT_END_MAX = 3
-"""How often a thread that fails while it is asked to stop is restarted."""
-
-
-def _to_stderr(line: str) -> None:
-    sys.stderr.write(f"tokentee: {line}\n")
-    sys.stderr.flush()
+def shown(value: object) -> str:
+    """The text of an item or an error for a log and a file."""
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001  # the value's own repr raised
+        text = f"{type(value).__name__} ({type(error).__name__} in its repr)"
+    return text[:SHOWN_CHARACTERS_MAX].encode("ascii", "backslashreplace").decode()

@@ -4,8 +4,7 @@ In: exchanges that open and settle, readings, lessons. Out: committed rows and r
 
     writer         the thread
     incoming       the queue, and how long the writer gathers a batch
-    jobs           queued jobs; receipts and their results
-    commits        waiting, in another thread, for receipts
+    jobs           queued jobs; receipts and their results, and waiting for them
     batches        jobs become priced rows; rows that are refused
     batch_insert   rows become one SQLite statement
     trouble        the policy for failed writes

@@ -17,7 +17,7 @@ from ledger.model.charge import Charge
 from ledger.model.exchange import Exchange, Source
 from ledger.model.reading import Reading
 from ledger.store.engines import sqlite_file
-from ledger.store.processes.set_aside import SetAside
+from ledger.store.processes.supervision import SetAside
 from ledger.store.writing import batch_insert
 from ledger.store.writing.jobs import Job
 from ledger.store.writing.ledger_file import LedgerFile

@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Literal, NamedTuple
 
 from ledger.model.learned import Learned
-from ledger.store.processes.set_aside import SetAside
+from ledger.store.processes.supervision import SetAside
 from ledger.store.writing.jobs import Job
 
 WAITING_MAX = 50_000

@@ -1,5 +1,7 @@
-"""Edge (the clock). The jobs of the writer, and the receipts that tell its callers the result."""
+"""Edge (the clock, threads). The jobs of the writer, and the receipts that tell its callers the
+result; `Commits` waits for them in another thread."""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -63,3 +65,20 @@ def resolve(
         except Exception as failure:  # noqa: BLE001  # the writer outlives its callers
             return failure
     return None
+
+
+class Commits:
+    """Counts the receipts that the writer has resolved, so that a caller keeps pace with it."""
+
+    def __init__(self) -> None:
+        self._resolved = threading.Semaphore(0)
+
+    def on_commit(self, receipts: Sequence[Receipt]) -> None:
+        """For `ledger.recording.open_ledger`; called on the writer's thread."""
+        self._resolved.release(len(receipts))
+
+    def wait(self, count: int = 1) -> None:
+        """Wait until as many more receipts are resolved; the writer resolves each within its
+        bounds."""
+        for _ in range(count):
+            self._resolved.acquire()

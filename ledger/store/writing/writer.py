@@ -33,10 +33,8 @@ from ledger.model.reading import Reading
 from ledger.store import secret
 from ledger.store.engines import sqlite_file
 from ledger.store.processes import nodes
-from ledger.store.processes.health import Companion, Health
 from ledger.store.processes.recovery import mark_lost_of_dead_nodes
-from ledger.store.processes.set_aside import SetAside
-from ledger.store.processes.supervision import SupervisedThread
+from ledger.store.processes.supervision import Companion, Health, SetAside, SupervisedThread
 from ledger.store.writing import batch_insert, incoming, jobs, lessons
 from ledger.store.writing.batches import Batches, Price
 from ledger.store.writing.incoming import Incoming

@@ -21,10 +21,9 @@ from addon.metering.opening import Rules, open_exchange
 from addon.metering.requests.messages import Body, Request
 from addon.metering.segments import BODY_BYTES_MAX, PIECES_MAX, read_in_steps
 from addon.metering.troubles import Troubles
-from ledger.maintenance import retention
 from ledger.model.exchange import Source
 from ledger.model.segments import OPERATIONS, SEGMENTS_MAX, Kind, Part, Segments, unpack
-from ledger.store import db
+from ledger.store import db, retention
 from ledger.sync import merging
 from tests.addon.metering.test_opening import REQUEST
 from tests.ledger.written import file_of, reading, settled, writing

@@ -22,7 +22,7 @@ from addon.proxy import lifecycle, wrapped
 from addon.proxy import recorder as recorder_module
 from addon.proxy.recorder import Recorder
 from addon.proxy.running import Live, Phase, Running, Session
-from ledger.store.processes.health import Health, ThreadHealth
+from ledger.store.processes.supervision import Health, ThreadHealth
 from tests.addon.proxy.recording import DOCUMENT, answered, exchanges, flow_of, recording
 
 

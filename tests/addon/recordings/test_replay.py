@@ -11,8 +11,7 @@ from addon.recordings.replay import Job, Tally
 from ledger.model.exchange import Exchange, Outcome
 from ledger.model.reading import Reading
 from ledger.pricing.prices import PriceBook
-from ledger.store.writing.commits import Commits
-from ledger.store.writing.jobs import Receipt
+from ledger.store.writing.jobs import Commits, Receipt
 from ledger.store.writing.writer import Ledger
 from tests.addon.telemetry.made import exchange, reading
 from tests.bench import recordings

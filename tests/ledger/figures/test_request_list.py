@@ -9,7 +9,7 @@ from ledger.figures.request_filter import KINDS, Filter, filter_of
 from ledger.figures.request_list import COLUMNS, Request, error_kinds, latest
 from ledger.model.errors import WrongCallError
 from ledger.store import db
-from ledger.store.dimensions import COLUMNS as DIMENSIONS
+from ledger.store.scope import COLUMNS as DIMENSIONS
 from ledger.store.scope import Scope, snapshot
 from tests.ledger.pages.conftest import SMALL
 from tests.ledger.pages.filled import fill

@@ -14,18 +14,17 @@ from msgspec import structs
 from ledger.figures import spans, sums
 from ledger.figures.queries import report
 from ledger.figures.sums import Wanted
-from ledger.maintenance import corrections, reprice, retention
+from ledger.maintenance import corrections, reprice
 from ledger.maintenance.rollup import roll
 from ledger.model.exchange import Outcome, Source, State
 from ledger.model.reading import UsageSource
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.pricing.prices import PriceBook
 from ledger.settings.names import WORDS, read
-from ledger.store import db
+from ledger.store import db, retention
 from ledger.store.adding_up import charged_requests
-from ledger.store.dimensions import COLUMNS
 from ledger.store.schema.sums import DIMENSIONS, FIGURES, UNSUMMED
-from ledger.store.scope import Scope
+from ledger.store.scope import COLUMNS, Scope
 from ledger.store.tables import (
     charges,
     daily,

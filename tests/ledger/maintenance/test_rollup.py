@@ -5,11 +5,11 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from ledger.maintenance import keeper, retention, rollup
+from ledger.maintenance import keeper, rollup
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
-from ledger.store import db
+from ledger.store import db, retention
 from ledger.store.processes import supervision
 from ledger.store.tables import charges, daily, hourly, stale_days, unpriced_lines
 from tests.ledger.written import (

@@ -71,7 +71,7 @@ def test_a_moment_is_told_by_how_far_it_is():
 
 UNIT = re.compile(r" ?(ms|secs?|seconds?|mins?|minutes?|h|hours?|d|days?)\b| s\b|, ms\b")
 SPELLED = {
-    ("ledger/store/dimensions.py", "seconds"): "SQLite's word for what it adds to a moment",
+    ("ledger/store/scope.py", "seconds"): "SQLite's word for what it adds to a moment",
     ("ledger/store/processes/recovery.py", "hours"): "the same",
     ("ledger/pages/period.py", "d"): "a period as `--since` takes it",
 }

@@ -7,13 +7,13 @@ import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from ledger.maintenance import reprice, retention, rollup
+from ledger.maintenance import reprice, rollup
 from ledger.maintenance.audit.checking import SHOWN_MAX, verify
 from ledger.maintenance.audit.promises import PROMISES
 from ledger.model.exchange import Outcome, State
 from ledger.model.usage import Usage
 from ledger.pricing.prices import PriceBook
-from ledger.store import db
+from ledger.store import db, retention
 from ledger.store.scope import Scope
 from tests.ledger.written import (
     COST,

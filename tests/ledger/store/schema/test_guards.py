@@ -5,10 +5,9 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from ledger.maintenance import retention
 from ledger.model.exchange import Outcome, State
 from ledger.model.quota import Quota, QuotaKind
-from ledger.store import db
+from ledger.store import db, retention
 from tests.ledger.written import NOON, opened, put, row, settled, whole
 
 STATED = Quota(window="5h", window_name="5h", kind=QuotaKind.PLAN, used_ppm=1)

@@ -9,7 +9,7 @@ import pytest
 from ledger.model.exchange import State
 from ledger.model.learned import Learned
 from ledger.store import db
-from ledger.store.processes.set_aside import SetAside
+from ledger.store.processes.supervision import SetAside
 from ledger.store.writing import batch_insert, incoming
 from ledger.store.writing.incoming import Incoming
 from ledger.store.writing.jobs import Job

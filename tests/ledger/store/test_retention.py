@@ -4,15 +4,14 @@ from datetime import date, timedelta
 
 import pytest
 
-from ledger.maintenance import retention
-from ledger.store import db, dropping, partitions
+from ledger.store import db, partitions, retention
 from ledger.store.engines import migration
 from ledger.store.tables import OF_EXCHANGES, PARTITIONED
 from tests.ledger.written import NOON, opened, put, row, rows, settled, whole
 
 
 def test_what_is_old_and_has_ended_goes_whole(engine, monkeypatch):
-    monkeypatch.setattr(dropping, "DROP_EXCHANGES_MAX", 2)
+    monkeypatch.setattr(retention, "DROP_EXCHANGES_MAX", 2)
     at = {name: NOON + timedelta(days=number) for number, name in enumerate("abcdefg")}
     put(engine, *(whole(settled(name, at=moment)) for name, moment in at.items() if name != "b"))
     put(engine, (opened("b", at=at["b"]), None, ()))
@@ -63,7 +62,7 @@ def test_a_month_that_is_old_goes_with_its_partitions(new_postgres):
     )
     # August goes as a partition. That it is gone is noted, as for rows that go one by one.
     assert retention.drop_before(engine, NOON.replace(month=9, day=1)) == 1
-    assert row(engine, f"SELECT value FROM meta WHERE key = '{dropping.DROPPED_UNTIL}'") == (
+    assert row(engine, f"SELECT value FROM meta WHERE key = '{retention.DROPPED_UNTIL}'") == (
         "2026-09-01 00:00:00.000000Z",
     )
     assert retention.drop_before(engine, NOON.replace(month=10, day=20)) == 2
