@@ -99,9 +99,10 @@ def run(words: Sequence[str]) -> int:
 
 
 def _show_live(call: "Call") -> int:
+    from addon.run.call.arguments import set_options
     from ledger.commands.top import top
 
-    top(ledger=call.value_of("ledger_url"))
+    top(ledger=set_options(call.options).get("ledger_url"))
     return 0
 
 
@@ -109,9 +110,9 @@ def _starter(call: "Call") -> "Callable[[Call], int]":
     """The function that runs the call in this process."""
     with uncollected_imports():
         if call.command:
-            from addon.run.around import run_around as start
+            from addon.run.proxied_command import run_proxied as start
         else:
-            from addon.run.alone import run_proxy as start
+            from addon.run.standalone import run_proxy as start
     return start
 
 
@@ -122,7 +123,7 @@ def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":
     process's environment, where their readers find them.
     """
     from addon.run.call import config_file, trust, words
-    from addon.run.call.arguments import workers_of
+    from addon.run.call.arguments import set_options, workers_of
     from ledger.budgets.files import DIGEST_VARIABLE
 
     if call.workers is None and (named := given.get(words.WORKERS_VARIABLE)):
@@ -141,7 +142,7 @@ def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":
         word in ("--mode", "-m") or word.startswith("--mode=") for word in call.options
     )
     added = words.words_of(
-        options, words.modes_of(settings), given=call.set_names, has_modes=has_modes
+        options, words.modes_of(settings), given=set_options(call.options), has_modes=has_modes
     )
     for file in words.files_of(settings, folder=path.parent, environment=given):
         if file.source == words.FILE:

@@ -38,7 +38,7 @@ from addon.proxy.options import Settings
 from addon.proxy.running import Running
 from addon.proxy.traffic import Traffic
 from addon.recordings.capture_files import CaptureFiles
-from addon.telemetry.health import Seat
+from addon.telemetry.health import MetricFiles
 from addon.telemetry.json_log import write_json
 from ledger import recording
 from ledger.model.errors import LedgerError
@@ -104,10 +104,10 @@ class Leaving(Traffic):
         logger.info("tokentee: the ledger is closed")
 
 
-def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running:
+def start(settings: Settings, *, node: str, metric_files: MetricFiles | None = None) -> Running:
     """Open the ledger, or take the state that a reload left. Raises LedgerError.
 
-    `seat`: where this process counts its metrics if it is one of several workers.
+    `metric_files`: where this process counts its metrics if it is one of several workers.
     """
     loop = asyncio.get_running_loop()
     on_commit = notifier(loop)
@@ -118,7 +118,7 @@ def start(settings: Settings, *, node: str, seat: Seat | None = None) -> Running
         return running
     book = PriceBook.load(str(settings.prices) if settings.prices else None)
     notes = notes_if_viewed(ctx.master, loop)
-    wanted = Wanted(metrics=settings.metrics, otlp=settings.otlp, seat=seat)
+    wanted = Wanted(metrics=settings.metrics, otlp=settings.otlp, metric_files=metric_files)
     watching = Watching(wanted) if wanted.is_enabled else None
     price = notes.pricing(book.price) if notes else book.price
     try:

@@ -37,7 +37,7 @@ from addon.proxy.running import Running
 from addon.proxy.stream_events import StreamEvents
 from addon.proxy.traffic import Traffic
 from addon.proxy.turns import in_turns
-from addon.telemetry.health import Seat
+from addon.telemetry.health import MetricFiles
 from ledger.model.errors import LedgerError
 
 logger = logging.getLogger(__name__)
@@ -61,15 +61,16 @@ class Recorder(Traffic):
         tags: Mapping[str, str] | None = None,
         project: str | None = None,
         git_branch: str | None = None,
-        seat: Seat | None = None,
+        metric_files: MetricFiles | None = None,
     ) -> None:
         """`tags`: for every exchange, beside those of the options; `project` and `git_branch`: what
-        every exchange is made for, where it is known; `seat`: where a worker counts its metrics."""
+        every exchange is made for, where it is known; `metric_files`: where a worker counts its
+        metrics."""
         super().__init__()
         self._tags = dict(tags or {})
         self._project = project
         self._git_branch = git_branch
-        self._seat = seat
+        self._metric_files = metric_files
         self._node = f"{socket.gethostname()}/{os.getpid()}/{int(time.time())}"
         self._stopping = False
         self._skipped = 0
@@ -285,7 +286,9 @@ class Recorder(Traffic):
         )
         running = self._running
         if running is None:
-            self._running = lifecycle.start(settings, node=self._node, seat=self._seat)
+            self._running = lifecycle.start(
+                settings, node=self._node, metric_files=self._metric_files
+            )
         elif settings.ledger_url != running.settings.ledger_url:
             raise ValueError("ledger_url: stays as it was at the start; restart to change it")
         else:

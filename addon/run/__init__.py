@@ -1,17 +1,18 @@
 """Run: `tokentee run`. A lean mitmproxy, alone or around a command.
 
-    alone, around the proxy alone; the proxy, the command and the bill
-    master        mitmproxy with only the addons that recording needs
-    workspace     the project and branch that a command is run in
-    summary       the bill
-    imports       imports without the garbage collector, for a quick start
-    call/         the command line and the config file
-    command/      the command: its environment, its process, its connections
-    workers/      several proxies on one address, and their supervisor
-    preload.cjs   sets the proxy for older Node.js
+    standalone       the proxy without a command
+    proxied_command  the proxy, the command and the bill
+    master           mitmproxy with only the addons that recording needs
+    workspace        the project and branch that a command is run in
+    summary          the bill
+    imports          imports without the garbage collector, for a quick start
+    call/            the command line and the config file
+    command/         the command: its environment, its process, its connections
+    workers/         several proxies on one address, and their supervisor
+    preload.cjs      sets the proxy for older Node.js
 
 In: a command line and the parent's environment. Out: the command's exit code; its bill and warnings
 about bypassed requests, on stderr.
-Uses: proxy, proxy.host, run.call, run.command, telemetry; of the ledger: figures, model, reports,
-settings, store, store.engines, sync, text.
+Uses: proxy, proxy.host, run.call, run.command; of the ledger: figures, model, reports, settings,
+store, store.engines, sync, text.
 """

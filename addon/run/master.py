@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from mitmproxy import http, master, options
+from mitmproxy import exceptions, http, master, options, optmanager
 from mitmproxy.addons import (
     block,
     core,
@@ -33,8 +33,8 @@ from mitmproxy.tools import cmdline, main
 
 from addon.proxy.host.hook_lists import HookLists
 from addon.proxy.recorder import Recorder
-from addon.run.workspace import NO_WORKSPACE, Workspace
-from addon.telemetry.health import Seat
+from addon.run.call.arguments import set_options
+from ledger.model.errors import WrongCallError
 from ledger.settings.small_files import FILE_BYTES_MAX, first_bytes
 
 REQUEST_BODY_BYTES_MAX = 64 * 2**20
@@ -91,23 +91,21 @@ class RecordingMaster(master.Master):
     def __init__(
         self,
         opts: options.Options,
+        words: Sequence[str] = (),
+        recorder: Recorder | None = None,
         *,
-        tags: Mapping[str, str] | None = None,
-        workspace: Workspace = NO_WORKSPACE,
         chooser: next_layer.NextLayer | None = None,
-        with_proxyauth: bool = False,
         passes_on: bool = False,
-        named: Container[str] = (),
-        seat: Seat | None = None,
         first: Sequence[object] = (),
+        last: Sequence[object] = (),
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
-        """`tags` and `workspace`: for every exchange; `chooser`: replaces mitmproxy's NextLayer;
-        `named`: options that the command line sets; `seat`: the place of a worker's metrics;
-        `first`: addons before all others; `on_started`: called when the start has succeeded."""
+        """`words`: the command line; `chooser`: replaces mitmproxy's NextLayer, and decides who may
+        use the proxy; `first`, `last`: addons before and after all others; `on_started`: called
+        when the start has succeeded."""
         super().__init__(opts, with_termlog=False)
         self.addons = HookLists(self)
-        self._named = named
+        self._named = set_options(words)
         self._termlog_addon = termlog.TermLog(sys.stderr)
         addons: list[object] = [
             *first,
@@ -116,7 +114,9 @@ class RecordingMaster(master.Master):
             block.Block(),
             disable_h2c.DisableH2C(),
         ]
-        if with_proxyauth:
+        if any("proxyauth" in word for word in words) or (
+            chooser is None and _configures_proxyauth(self._named.get("confdir") or opts.confdir)
+        ):
             from mitmproxy.addons import proxyauth
 
             addons.append(proxyauth.ProxyAuth())
@@ -130,10 +130,7 @@ class RecordingMaster(master.Master):
         ]
         if passes_on:
             addons.append(PassOn())
-        self.recorder = Recorder(
-            tags=tags, project=workspace.project, git_branch=workspace.git_branch, seat=seat
-        )
-        addons += [self.recorder, StartCheck(on_started)]
+        addons += [recorder or Recorder(), StartCheck(on_started), *last]
         self.addons.add(*addons)
 
     async def run(self) -> None:
@@ -153,15 +150,39 @@ class RecordingMaster(master.Master):
 def run_master(
     make: Callable[[options.Options], RecordingMaster],
     words: Sequence[str],
-    filters: Sequence[str] = (),
-) -> RecordingMaster:
-    """Run one of our masters with mitmdump's command line. Returns when the proxy has stopped."""
-    return main.run(
-        make,  # type: ignore[arg-type]  # it is only called
+    defaults: Mapping[str, object],
+) -> options.Options:
+    """Run one of our masters with mitmdump's command line. Returns its options when the proxy has
+    stopped. `defaults`: options that the words may override."""
+
+    def make_with_defaults(opts: options.Options) -> RecordingMaster:
+        opts.update(**defaults)
+        return make(opts)
+
+    made = main.run(
+        make_with_defaults,  # type: ignore[arg-type]  # it is only called
         cmdline.mitmdump,
-        [*words, *filters],
+        words,
         _filters,
     )
+    return made.options
+
+
+def parsed_options(words: Sequence[str]) -> tuple[options.Options, bool]:
+    """mitmproxy's options by these words and its configuration file, without those of its addons;
+    and whether only errors are logged. Raises WrongCallError."""
+    opts = options.Options()
+    parser = cmdline.mitmdump(opts)
+    # The options of its addons, such as --proxyauth, are unknown here; the proxy parses them.
+    arguments, _ = parser.parse_known_args(list(words))
+    try:
+        opts.set(*arguments.setoptions, defer=True)
+        confdir = Path(opts.confdir)
+        optmanager.load_paths(opts, confdir / "config.yaml", confdir / "config.yml")
+        main.process_options(parser, opts, arguments)
+    except exceptions.OptionsError as error:
+        raise WrongCallError(str(error)) from error
+    return opts, bool(arguments.quiet)
 
 
 def refuse_unknown(opts: options.Options, named: Container[str]) -> None:
@@ -178,7 +199,7 @@ def refuse_unknown(opts: options.Options, named: Container[str]) -> None:
             sys.exit(2)
 
 
-def wants_proxyauth(confdir: str) -> bool:
+def _configures_proxyauth(confdir: str) -> bool:
     """Whether mitmproxy's configuration file sets `proxyauth`, whose addon is slow to import."""
     folder = Path(confdir).expanduser()
     paths = (folder / "config.yaml", folder / "config.yml")

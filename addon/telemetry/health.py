@@ -46,12 +46,12 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
-    """Where a worker counts its metrics (`shared_metrics.py`): a number that one living process
-    has at a time, and the files of that number."""
+class MetricFiles:
+    """Where a worker counts its metrics (`shared_metrics.py`): the files of an index that one
+    living process has at a time."""
 
     folder: Path
-    number: int
+    index: int
 
 
 def merged(

@@ -5,7 +5,7 @@ This is prometheus-client's multiprocess mode
 files of its own, and a scrape adds up all files of the folder. A killed worker's counts stay in its
 files.
 
-The library names the files by process id. Here they are named by the worker's seat: a number that
+The library names the files by process id. Here they are named by the worker's index: a number that
 one living process has at a time, and that the next one takes over together with the files. So the
 folder does not grow with every restart. In this mode the library cannot read gauges at a scrape;
 the health of the workers provides them.
@@ -19,21 +19,21 @@ from prometheus_client import CollectorRegistry, values
 from prometheus_client.exposition import generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from addon.telemetry.health import Health, Seat
+from addon.telemetry.health import Health, MetricFiles
 from addon.telemetry.metrics import HealthCollector, Metrics
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def metrics_of_worker(
-    seat: Seat, health: Callable[[], Health], *, dropped_observations: Callable[[], int]
+    files: MetricFiles, health: Callable[[], Health], *, dropped_observations: Callable[[], int]
 ) -> Metrics:
-    """The metrics of this process, which continue from the values in the seat's files."""
-    os.environ[FOLDER_VARIABLE] = str(seat.folder)
+    """The metrics of this process, which continue from the values in the files."""
+    os.environ[FOLDER_VARIABLE] = str(files.folder)
     values.ValueClass = values.MultiProcessValue(  # type: ignore[no-untyped-call]  # no annotations
-        process_identifier=lambda: seat.number
+        process_identifier=lambda: files.index
     )
-    return Metrics(health, dropped_observations=dropped_observations, known=_labels_of(seat))
+    return Metrics(health, dropped_observations=dropped_observations, known=_labels_of(files))
 
 
 def metrics_of_workers(
@@ -46,11 +46,11 @@ def metrics_of_workers(
     return lambda: generate_latest(registry)
 
 
-def _labels_of(seat: Seat) -> dict[str, set[str]]:
-    """The label values in the seat's files: they count towards the maximum of the new process."""
-    files = [str(path) for path in seat.folder.glob(f"*_{seat.number}.db")]
+def _labels_of(files: MetricFiles) -> dict[str, set[str]]:
+    """The label values in the files: they count towards the maximum of the new process."""
+    paths = [str(path) for path in files.folder.glob(f"*_{files.index}.db")]
     found: dict[str, set[str]] = {}
-    for metric in MultiProcessCollector.merge(files):  # type: ignore[no-untyped-call]
+    for metric in MultiProcessCollector.merge(paths):  # type: ignore[no-untyped-call]
         for sample in metric.samples:
             for name, value in sample.labels.items():
                 found.setdefault(name, set()).add(value)

@@ -142,7 +142,7 @@ UNUSED = {
         "dask fsspec h11",
     ),
     "a run into SQLite without metrics and budgets": (
-        "import addon.run.around",
+        "import addon.run.proxied_command",
         "alembic genai_prices ledger.budgets.alerts ledger.figures.queries ledger.sync.shipper "
         "prometheus_client pydantic sqlalchemy typer",
     ),

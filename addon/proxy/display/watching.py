@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from addon.telemetry.health import Health, Seat
+from addon.telemetry.health import Health, MetricFiles
 from addon.telemetry.observer import Observer, Sink
 from ledger.model.errors import LedgerError
 
@@ -38,7 +38,7 @@ class Wanted:
     metrics: tuple[str, int] | None = None
     """Host and port of `/healthz`, `/readyz`, `/metrics`."""
     otlp: str | None = None
-    seat: Seat | None = None
+    metric_files: MetricFiles | None = None
     """Of a worker: it counts there, and its supervisor serves the metrics of all workers."""
 
     @property
@@ -58,12 +58,14 @@ class Watching:
         self._spool: tuple[float, Status] | None = None
         sinks: list[Sink] = []
         self._endpoint: Endpoint | None = None
-        if wanted.metrics is not None and wanted.seat is not None:
+        if wanted.metrics is not None and wanted.metric_files is not None:
             from addon.telemetry.shared_metrics import metrics_of_worker
 
             sinks.append(
                 metrics_of_worker(
-                    wanted.seat, self.health, dropped_observations=lambda: self.observer.dropped
+                    wanted.metric_files,
+                    self.health,
+                    dropped_observations=lambda: self.observer.dropped,
                 )
             )
         elif wanted.metrics is not None:

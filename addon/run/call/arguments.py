@@ -41,7 +41,10 @@ FILTER_SIGNS = "~!("
 WORKERS_MAX = 64
 """Each is a process of about 150 MB with a connection to the ledger; a machine with more cores
 than this needs a second proxy."""
-LOOPBACK_NAMES = ("127.", "localhost", "::1", "[::1]")
+LOOPBACK = "127.0.0.1"
+
+type Address = tuple[str, int]
+"""Host and port as in mitmproxy's options; an empty host means all interfaces, port 0 any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,7 @@ class Call:
     """The parsed command line."""
 
     options: tuple[str, ...] = ()
-    """For mitmproxy's parser."""
+    """For mitmproxy's parser, filter expressions last."""
     command: tuple[str, ...] = ()
     """Empty: a proxy alone."""
     everything: bool = False
@@ -67,25 +70,12 @@ class Call:
     live: bool = False
     """Show the requests that are running."""
     is_help: bool = False
-    filters: tuple[str, ...] = ()
 
-    @property
-    def asks_for_proxyauth(self) -> bool:
-        """Whether clients of the proxy must send a credential that the operator chose."""
-        return any("proxyauth" in word for word in self.options)
 
-    @property
-    def set_names(self) -> frozenset[str]:
-        """The names that `--set NAME=VALUE` gives."""
-        return frozenset(self._set_values())
-
-    def value_of(self, name: str) -> str | None:
-        """The value of the last `--set NAME=VALUE`; None if no option sets it."""
-        return self._set_values().get(name)
-
-    def _set_values(self) -> dict[str, str]:
-        pairs = (value.partition("=") for word, value in pairwise(self.options) if word == "--set")
-        return {name: value for name, _, value in pairs}
+def set_options(words: Sequence[str]) -> dict[str, str]:
+    """Name -> the last value that `--set NAME=VALUE` gives it in these words."""
+    pairs = (value.partition("=") for word, value in pairwise(words) if word == "--set")
+    return {name: value for name, _, value in pairs}
 
 
 def parse(words: Sequence[str]) -> Call:
@@ -116,7 +106,7 @@ def parse(words: Sequence[str]) -> Call:
         else:
             command, rest = [word, *rest], []
     call = Call(
-        options=tuple(options),
+        options=(*options, *filters),
         command=tuple(command),
         everything="--everything" in flags,
         listen=_address(ours["--listen"]) if "--listen" in ours else None,
@@ -127,7 +117,6 @@ def parse(words: Sequence[str]) -> Call:
         expect_update="--expect-update" in flags,
         live="--live" in flags,
         is_help=bool({"--help", "-h"} & flags),
-        filters=tuple(filters),
     )
     _refuse_contradictions(call)
     return call
@@ -161,20 +150,6 @@ def workers_of(text: str, name: str) -> int:
     return int(text)
 
 
-def open_addresses(call: Call) -> list[str]:
-    """The addresses beyond loopback on which the call's options listen."""
-    found = [call.listen[0]] if call.listen else []
-    words = list(call.options)
-    for at, word in enumerate(words):
-        value = words[at + 1] if at + 1 < len(words) else ""
-        if word == "--listen-host":
-            found.append(value)
-        elif word in ("--mode", "-m") and "@" in value:
-            host, colon, _ = value.rpartition("@")[2].rpartition(":")
-            found += [host] if colon else []
-    return [host for host in found if not host.startswith(LOOPBACK_NAMES)]
-
-
 def _mitmproxys(word: str, rest: list[str]) -> list[str]:
     """An option of mitmproxy's with its value, taken from `rest`; empty if it is not one."""
     if word in VALUES:
@@ -200,9 +175,9 @@ def _value_of(word: str, rest: list[str]) -> str:
 def _address(text: str) -> tuple[str, int | None]:
     host, colon, port = text.rpartition(":")
     if colon and port.isdigit() and (host.count(":") == 0 or host.startswith("[")):
-        return host.strip("[]") or "127.0.0.1", int(port)
+        return host.strip("[]") or LOOPBACK, int(port)
     if text.isdigit():
-        return "127.0.0.1", int(text)
+        return LOOPBACK, int(text)
     if not text:
         raise WrongCallError("--listen needs HOST, PORT or HOST:PORT")
     return text.strip("[]"), None

@@ -1,6 +1,6 @@
 """Pure. Converts settings to words for the proxy's command line, with the source of each value."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -82,7 +82,7 @@ def modes_of(settings: Settings) -> list[str]:
 
 
 def words_of(
-    options: list[Option], modes: list[str], *, given: frozenset[str], has_modes: bool
+    options: list[Option], modes: list[str], *, given: Container[str], has_modes: bool
 ) -> list[str]:
     """Words for mitmproxy's parser. `given`: options that the command line sets, which override the
     file; `has_modes`: the command line names modes, so the file's modes are left out."""

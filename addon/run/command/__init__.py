@@ -1,13 +1,13 @@
 """Command: the environment, the process and the connections of the command.
 
-    environment  the parent's environment with the variables that send LLM traffic to the proxy
-    authorities   certificates that are trusted on the way out, and bundles for the command
-    hosts         which hosts are decrypted
-    outbound     the outbound proxy that the parent's environment names
-    socks_bridge  an HTTP proxy on loopback before a SOCKS proxy of the parent's
-    gate         access control of the proxy, and the choice of the outbound proxy
-    bypass       connections that bypassed the proxy
-    child         the process
+    environment        the parent's environment with what sends LLM traffic to the proxy
+    authorities        certificates that are trusted on the way out, and bundles for the command
+    hosts              which hosts are decrypted
+    outbound           the outbound proxy that the parent's environment names
+    socks_bridge       an HTTP proxy on loopback before a SOCKS proxy of the parent's
+    connection_policy  who may use the proxy, what is decrypted, and the outbound proxy
+    bypass             connections that bypassed the proxy
+    child              the process
 
 In: the parent's environment and the command. Out: its exit code, and bypassed connections.
 Uses: of the ledger: model, settings, text.

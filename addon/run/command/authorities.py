@@ -115,12 +115,12 @@ def write_trusted(folder: Path, environment: Mapping[str, str]) -> tuple[Path, t
 def write_bundles(
     folder: Path,
     environment: Mapping[str, str],
-    trust: Trust,
     authority: bytes,
     *,
     everything: bool,
 ) -> dict[str, str]:
     """Write the child's bundles into `folder`; variable -> file, for each variable to set."""
+    trust = read_trust(environment)
     written = {}
     for variable in VARIABLES:
         if not (variable.always or everything or environment.get(variable.name)):

@@ -33,9 +33,9 @@ type Address = tuple[str, int]
 class Watch:
     """Counts the direct connections of a process and its descendants."""
 
-    def __init__(self, pid: int, *, own_ports: Iterable[int], proc: Path = Path("/proc")) -> None:
+    def __init__(self, pid: int, *, own_port: int, proc: Path = Path("/proc")) -> None:
         self._pid = pid
-        self._own_ports = frozenset(own_ports)
+        self._own_port = own_port
         self._proc = proc
         self._counted: set[str] = set()
         self.seen: Counter[Address] = Counter()
@@ -70,7 +70,7 @@ class Watch:
             host, port = _address(words[2])
             inode = words[9]
             is_local = ipaddress.ip_address(host).is_loopback
-            if inode in self._counted or (is_local and port in self._own_ports):
+            if inode in self._counted or (is_local and port == self._own_port):
                 continue
             if port == 443 or (is_local and port in LOCAL_SERVERS):
                 found[inode] = (host, port)

@@ -19,7 +19,7 @@ import struct
 from python_socks import ProxyError, ProxyType
 from python_socks.async_.asyncio import Proxy as SocksProxy
 
-from addon.run.command.gate import USER, shows
+from addon.run.command.connection_policy import USER, shows
 from addon.run.command.outbound import Proxy
 from ledger.text.printable import printable
 

@@ -1,10 +1,12 @@
-"""Edge (sockets). The listening sockets. The supervisor opens them, and every worker borrows them.
+"""Edge (sockets, a memory-mapped file). The listening sockets, and which worker accepts next.
+
+The supervisor opens the sockets, and every worker borrows them.
 
 All workers accept from one socket for each address. With SO_REUSEPORT each worker would have a
 queue of its own (https://lwn.net/Articles/542629/). That was tried, and has three disadvantages:
 
 - Linux distributes connections by a hash, so a few are distributed unevenly: sixteen as five and
-  eleven. With one queue, the worker with the fewest connections accepts (`board.py`).
+  eleven. With one queue, the worker with the fewest connections accepts (`ConnectionCounts`).
 - Connections in the queue of a dead worker wait until it is restarted, and are reset when the
   socket is closed (https://lwn.net/Articles/853637/). The live workers empty one shared queue.
 - Only Linux distributes the connections at all.
@@ -14,19 +16,22 @@ Windows cannot pass a socket to another process in this way, so the supervisor r
 """
 
 import errno
+import mmap
 import os
 import socket
 from collections.abc import Sequence
+from pathlib import Path
+
+from addon.run.call.arguments import Address
+from addon.run.standalone import cannot_listen
 
 QUEUE_MAX = 1_024
 """Connections that wait to be accepted, for each address, while all workers are busy."""
 
-type Address = tuple[str, int]
-"""Host and port as in mitmproxy's options; an empty host means all interfaces, port 0 any."""
-
-
-class CannotListenError(Exception):
-    """An address cannot be listened on; the text names it and the reason."""
+_COUNT_BYTES = 8
+_NOT_ACCEPTING = 0
+"""The value of a process that does not accept; otherwise it is the number of connections plus
+one."""
 
 
 class Listeners:
@@ -36,7 +41,7 @@ class Listeners:
         self._sockets: dict[Address, list[socket.socket]] = {}
 
     def open(self, addresses: Sequence[Address]) -> None:
-        """Listen on these addresses, too. Raises CannotListenError without changing anything."""
+        """Listen on these addresses, too. Raises LedgerError without changing anything."""
         opened: dict[Address, list[socket.socket]] = {}
         for address in addresses:
             if address in self._sockets or address in opened:
@@ -45,11 +50,7 @@ class Listeners:
                 opened[address] = _listening(*address)
             except OSError as error:
                 _close(opened)
-                host, port = address
-                reason = os.strerror(error.errno) if error.errno else str(error)
-                raise CannotListenError(
-                    f"cannot listen on {host or '*'}:{port}: {reason}"
-                ) from error
+                raise cannot_listen(address, error) from error
         self._sockets |= opened
 
     def keep_only(self, addresses: Sequence[Address]) -> None:
@@ -57,9 +58,14 @@ class Listeners:
         gone = {each: self._sockets.pop(each) for each in set(self._sockets) - set(addresses)}
         _close(gone)
 
-    def descriptors(self, address: Address) -> tuple[int, ...]:
-        """The descriptors that a worker inherits."""
-        return tuple(each.fileno() for each in self._sockets[address])
+    def descriptors(
+        self, addresses: Sequence[Address]
+    ) -> tuple[tuple[Address, tuple[int, ...]], ...]:
+        """The descriptors that a worker inherits, by address."""
+        return tuple(
+            (address, tuple(each.fileno() for each in self._sockets[address]))
+            for address in addresses
+        )
 
     def shown(self) -> list[str]:
         """The listening addresses, with their real ports."""
@@ -115,3 +121,37 @@ def _close(sockets: dict[Address, list[socket.socket]]) -> None:
     for found in sockets.values():
         for each in found:
             each.close()
+
+
+class ConnectionCounts:
+    """The number of connections of each worker, by its index, in a file that all workers map.
+
+    A worker leaves a new connection to a worker with fewer connections, so that a few long
+    connections are distributed as evenly as many short ones. One process writes each count, and all
+    read it.
+    """
+
+    FILE = "connections"
+
+    def __init__(self, folder: Path, *, processes_max: int | None = None) -> None:
+        """`processes_max`: makes the file; without it, the file is there."""
+        file = os.open(folder / self.FILE, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            if processes_max is not None:
+                os.ftruncate(file, processes_max * _COUNT_BYTES)
+            self._counts = memoryview(mmap.mmap(file, 0)).cast("q")
+        finally:
+            os.close(file)
+
+    def write(self, index: int, connections: int) -> None:
+        """Record that a worker accepts, and its number of connections."""
+        self._counts[index] = connections + 1
+
+    def clear(self, index: int) -> None:
+        """Record that a worker no longer accepts."""
+        self._counts[index] = _NOT_ACCEPTING
+
+    def is_least(self, index: int) -> bool:
+        """Whether no accepting worker has fewer connections."""
+        own = self._counts[index]
+        return all(other >= own for other in self._counts if other != _NOT_ACCEPTING)

@@ -8,20 +8,12 @@ from dataclasses import dataclass
 
 import msgspec
 
+from addon.run.call.arguments import Address
 from addon.telemetry.health import Health
 
 RETIRE = b"retire\n"
 LINE_BYTES_MAX = 2**20
 """A job holds the whole command line; a report is less than 2 KB."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
-    """An address as mitmproxy knows it, and the descriptors of its sockets."""
-
-    host: str
-    port: int
-    descriptors: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,18 +23,14 @@ class Job:
     number: int
     words: tuple[str, ...]
     """For mitmproxy's parser."""
-    set_names: tuple[str, ...]
-    """The options that the words set by name."""
-    with_proxyauth: bool
     trusted: str
     """The file of the authorities that verify upstreams."""
-    listeners: tuple[Listener, ...]
+    listeners: tuple[tuple[Address, tuple[int, ...]], ...]
+    """Each address as mitmproxy knows it, with the descriptors of its sockets."""
     folder: str
-    """The folder of the board and the metrics files, which all workers share."""
-    seat: int
-    """The worker's place in those files, unique among living processes."""
-    seats: int
-    """The maximum number of seats."""
+    """The folder of the connection counts and the metrics files, which all workers share."""
+    index: int
+    """The worker's index in those files, unique among living processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ exchanges that it could not record; for a worker that has ended, the last report
 """
 
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from addon.run.workers.worker_process import WorkerProcess
@@ -20,12 +21,12 @@ SILENT_SECONDS_MAX = 10.0
 class GroupMetrics:
     """The metrics and health of all workers, for a scrape."""
 
-    def __init__(self, folder: Path, *, count: int) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, processes: Collection[WorkerProcess], *, count: int) -> None:
+        """`processes`: of the supervisor, who adds and removes them; `count`: of workers."""
+        self._folder = folder
         self.restarts = 0
         self._count = count
-        self._processes: dict[int, WorkerProcess] = {}
-        """By seat."""
+        self._processes = processes
         self._dropped_before = 0
         self._observations_dropped_before = 0
         self._endpoint: Endpoint | None = None
@@ -33,20 +34,15 @@ class GroupMetrics:
     def serve(self, host: str, port: int) -> str:
         """Start serving; returns the address. Raises LedgerError if it cannot be listened on."""
         metrics = metrics_of_workers(
-            self.folder, self.health, dropped_observations=self.dropped_observations
+            self._folder, self.health, dropped_observations=self.dropped_observations
         )
         self._endpoint = Endpoint(host, port, health=self.health, metrics=metrics)
         self._endpoint.start()
         shown, port = self._endpoint.address
         return f"{shown}:{port}"
 
-    def add(self, process: WorkerProcess) -> None:
-        """A worker has been started."""
-        self._processes[process.seat] = process
-
-    def remove(self, process: WorkerProcess) -> None:
-        """A worker has ended."""
-        self._processes.pop(process.seat, None)
+    def keep_counts_of(self, process: WorkerProcess) -> None:
+        """Keep what a worker that has ended counted."""
         report = process.report
         if report is not None:
             self._observations_dropped_before += report.dropped_observations
@@ -55,7 +51,7 @@ class GroupMetrics:
 
     def health(self) -> Health:
         """The merged health of all workers. Called from the endpoint's threads."""
-        reporting = [each for each in list(self._processes.values()) if each.report is not None]
+        reporting = [each for each in list(self._processes) if each.report is not None]
         now = time.monotonic()
         silent = {
             each: now - each.reported_at
@@ -82,7 +78,7 @@ class GroupMetrics:
 
     def dropped_observations(self) -> int:
         """Observations that no worker could count, since the start."""
-        reports = [each.report for each in list(self._processes.values())]
+        reports = [each.report for each in list(self._processes)]
         return self._observations_dropped_before + sum(
             each.dropped_observations for each in reports if each is not None
         )

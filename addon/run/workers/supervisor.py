@@ -6,7 +6,7 @@
                death within `STEADY_SECONDS`. A worker that ends `UNREADY_DEATHS_MAX` times
                before it accepts, and was not killed from outside, ends everything
     SIGHUP     the settings are read again; then one worker after the other: a new one accepts,
-               then the old one retires (`attendant.py`)
+               then the old one retires (`worker_addon.py`)
     SIGTERM,   all workers finish what is under way within seconds, and end; a second signal
     SIGINT     kills them
 
@@ -25,12 +25,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from addon.run import alone
+from addon.run import standalone
 from addon.run.call.arguments import Call
-from addon.run.workers.board import Board
-from addon.run.workers.listeners import CannotListenError, Listeners
+from addon.run.master import parsed_options
+from addon.run.workers.listeners import ConnectionCounts, Listeners
 from addon.run.workers.log import Log
-from addon.run.workers.messages import Job, Listener
+from addon.run.workers.messages import Job
 from addon.run.workers.metrics import GroupMetrics
 from addon.run.workers.plan import Plan, plan_of
 from addon.run.workers.worker_process import WorkerProcess, ending_of
@@ -103,18 +103,19 @@ class Supervisor:
         self._rolling = asyncio.Lock()
         self._exit_code = 0
         self._had_terminal = sys.stderr.isatty()
-        self._seats = PROCESSES_FOR_SLOT_MAX * count
         self._shared = folder / "shared"
         self._shared.mkdir()
-        self._board = Board(self._shared)
-        self._metrics = GroupMetrics(self._shared, count=count)
+        self._processes_max = PROCESSES_FOR_SLOT_MAX * count
+        self._counts = ConnectionCounts(self._shared, processes_max=self._processes_max)
+        self._metrics = GroupMetrics(self._shared, self._processes, count=count)
 
     async def run(self) -> int:
-        """Run until a signal ends it; returns the exit code. Raises LedgerError or
-        CannotListenError before anything has started."""
+        """Run until a signal ends it; returns the exit code. Raises LedgerError before anything
+        has started."""
         self._plan = plan_of(self._make_call(), self._folder)
         self._log.quiet = self._plan.quiet
-        alone.check_addresses(self._plan.words)
+        opts, _ = parsed_options(self._plan.words)
+        standalone.check_addresses(opts)
         self._listeners.open(self._plan.addresses)
         self._handle_signals()
         for line in self._plan.notes:
@@ -151,22 +152,14 @@ class Supervisor:
 
     async def _started(self, slot: Slot, plan: Plan) -> WorkerProcess:
         """A process for the slot that accepts connections. Raises CannotStartError."""
-        taken = {each.seat for each in self._processes}
+        taken = {each.index for each in self._processes}
         job = Job(
             number=slot.number,
             words=plan.words,
-            set_names=plan.set_names,
-            with_proxyauth=plan.with_proxyauth,
             trusted=str(plan.trusted),
-            listeners=tuple(
-                Listener(
-                    host=host, port=port, descriptors=self._listeners.descriptors((host, port))
-                )
-                for host, port in plan.addresses
-            ),
+            listeners=self._listeners.descriptors(plan.addresses),
             folder=str(self._shared),
-            seat=next(seat for seat in range(self._seats) if seat not in taken),
-            seats=self._seats,
+            index=next(index for index in range(self._processes_max) if index not in taken),
         )
         process = WorkerProcess(job, self._log, self._on_exit)
         try:
@@ -175,7 +168,6 @@ class Supervisor:
             self._log.warning(f"worker {slot.number} cannot be started: {error.strerror}")
             raise CannotStartError(1) from error
         self._processes.add(process)
-        self._metrics.add(process)
         done, _ = await asyncio.wait([process.ready], timeout=START_SECONDS_MAX)
         if not done:
             self._log.warning(
@@ -229,8 +221,8 @@ class Supervisor:
     def _on_exit(self, process: WorkerProcess) -> None:
         """Handle the end of a process, requested or not."""
         self._processes.discard(process)
-        self._metrics.remove(process)
-        self._board.clear(process.seat)
+        self._metrics.keep_counts_of(process)
+        self._counts.clear(process.index)
         slot = self._slots[process.number - 1]
         assert process.exit_code is not None
         if process in slot.retiring:
@@ -279,7 +271,7 @@ class Supervisor:
             try:
                 plan = plan_of(self._make_call(), self._folder)
                 self._listeners.open(plan.addresses)
-            except (LedgerError, CannotListenError) as error:
+            except LedgerError as error:
                 self._log.warning(f"the workers go on as they are: {error}")
                 return
             for slot in self._slots:
@@ -349,8 +341,4 @@ def run_workers(count: int, make_call: Callable[[], Call]) -> int:
             supervisor = Supervisor(count, make_call=make_call, log=log, folder=Path(name))
             return await supervisor.run()
 
-        try:
-            return asyncio.run(run())
-        except CannotListenError as error:
-            log.warning(str(error))
-            return 1
+        return asyncio.run(run())

@@ -15,7 +15,8 @@ from addon.run.workers import messages
 from addon.run.workers.log import Lines, Log
 from addon.run.workers.messages import Job, Report
 
-MODULE = f"{__name__.rpartition('.')[0]}.worker"
+MODULE = __name__.rpartition(".")[0]
+"""The package, whose `__main__` is the worker."""
 READ_BYTES_MAX = 64 * 2**10
 
 
@@ -24,7 +25,7 @@ class WorkerProcess:
 
     def __init__(self, job: Job, log: Log, on_exit: Callable[["WorkerProcess"], None]) -> None:
         self.number = job.number
-        self.seat = job.seat
+        self.index = job.index
         self.report: Report | None = None
         """The last one; None: it does not accept yet."""
         self.reported_at = time.monotonic()
@@ -49,7 +50,7 @@ class WorkerProcess:
     async def start(self) -> None:
         """Start the process and give it its job. Raises OSError."""
         ours, theirs = socket.socketpair()
-        descriptors = [each for one in self._job.listeners for each in one.descriptors]
+        descriptors = [each for _, sockets in self._job.listeners for each in sockets]
         try:
             # Isolated from the current folder, whose files could shadow modules. In its own process
             # group: the terminal sends Ctrl-C only to the supervisor, which stops all workers in

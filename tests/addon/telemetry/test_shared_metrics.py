@@ -16,22 +16,22 @@ COUNT = """
 import os, signal, sys
 from pathlib import Path
 from addon.telemetry import metrics as module
-from addon.telemetry.health import Health, Seat
+from addon.telemetry.health import Health, MetricFiles
 from addon.telemetry.shared_metrics import metrics_of_worker
 from tests.addon.telemetry.made import one
 module.MODELS_MAX = 3
-seat = Seat(folder=Path(sys.argv[1]), number=int(sys.argv[2]))
-metrics = metrics_of_worker(seat, lambda: Health(writer_alive=True), dropped_observations=lambda: 0)
+files = MetricFiles(folder=Path(sys.argv[1]), index=int(sys.argv[2]))
+metrics = metrics_of_worker(files, lambda: Health(writer_alive=True), dropped_observations=lambda: 0)
 for model in sys.argv[3:]:
     metrics.observe(one(response_model=model))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def count(folder: Path, seat: int, *models: str) -> None:
+def count(folder: Path, index: int, *models: str) -> None:
     """A worker that counts and is killed."""
     subprocess.run(
-        [sys.executable, "-c", COUNT, str(folder), str(seat), *models], check=False, timeout=100
+        [sys.executable, "-c", COUNT, str(folder), str(index), *models], check=False, timeout=100
     )
 
 
@@ -46,7 +46,7 @@ def test_what_killed_workers_counted_stays_and_adds_up(tmp_path: Path):
     for model, requests in wanted.items():
         labels = f'model="{model}",outcome="complete",provider="openai"'
         assert f"tokentee_requests_total{{{labels}}} {requests}.0" in text, text
-    assert 'model="d"' not in text, "a seat's next process goes on with the labels that it has"
+    assert 'model="d"' not in text, "an index's next process goes on with the labels that it has"
     assert "tokentee_workers 2.0" in text
     assert "tokentee_worker_restarts_total 3.0" in text
     assert "tokentee_dropped_observations_total 4.0" in text

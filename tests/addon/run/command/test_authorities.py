@@ -18,8 +18,7 @@ def no_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bundles(folder: Path, environment: dict[str, str], *, everything: bool = False):
-    trust = read_trust(environment)
-    return write_bundles(folder, environment, trust, OURS, everything=everything)
+    return write_bundles(folder, environment, OURS, everything=everything)
 
 
 def test_without_any_variable_the_default_roots_stay_trusted(tmp_path: Path):

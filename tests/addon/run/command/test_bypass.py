@@ -50,7 +50,7 @@ def proc(tmp_path: Path) -> Path:
 
 
 def test_direct_connections_of_the_tree_are_counted_once(proc: Path):
-    watch = Watch(1, own_ports=[8080], proc=proc)
+    watch = Watch(1, own_port=8080, proc=proc)
     watch.sample()
     watch.sample()
     assert watch.seen == {
@@ -64,20 +64,20 @@ def test_direct_connections_of_the_tree_are_counted_once(proc: Path):
 def test_a_process_without_such_connections(proc: Path):
     (proc / "1" / "net" / "tcp").write_text(HEAD)
     (proc / "1" / "net" / "tcp6").unlink()
-    watch = Watch(1, own_ports=[], proc=proc)
+    watch = Watch(1, own_port=0, proc=proc)
     watch.sample()
     assert not watch.seen
 
 
 def test_a_tree_is_bounded(proc: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bypass, "PROCESSES_MAX", 1)
-    watch = Watch(1, own_ports=[8080], proc=proc)
+    watch = Watch(1, own_port=8080, proc=proc)
     watch.sample()
     assert not watch.seen
 
 
 def test_where_there_is_no_proc_nothing_is_watched(tmp_path: Path):
-    asyncio.run(Watch(1, own_ports=[], proc=tmp_path).run())
+    asyncio.run(Watch(1, own_port=0, proc=tmp_path).run())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -86,7 +86,7 @@ def test_a_real_connection_is_seen(monkeypatch: pytest.MonkeyPatch):
         port = server.getsockname()[1]
         monkeypatch.setattr(bypass, "LOCAL_SERVERS", {port: "Test"})
         with socket.create_connection(("127.0.0.1", port)):
-            watch = Watch(os.getpid(), own_ports=[])
+            watch = Watch(os.getpid(), own_port=0)
             watch.sample()
     assert watch.seen == {("127.0.0.1", port): 1}
 

@@ -20,7 +20,7 @@ def main() -> None:
     lines = control.makefile("rb", buffering=0)
     job = job_of(lines.readline())
     does = Path(os.environ["TOKENTEE_FAKE"]).read_text()
-    print(f"seat {job.seat}: {does}", file=sys.stderr, flush=True)
+    print(f"index {job.index}: {does}", file=sys.stderr, flush=True)
     if does == "die":
         sys.exit(3)
     if does == "hang":

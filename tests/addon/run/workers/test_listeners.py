@@ -1,12 +1,14 @@
-"""The sockets that the supervisor holds."""
+"""The sockets that the supervisor holds, and which worker takes the next connection."""
 
 import errno
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from addon.run.workers.listeners import CannotListenError, Listeners
+from addon.run.workers.listeners import ConnectionCounts, Listeners
+from ledger.model.errors import LedgerError
 
 LOOPBACK = ("127.0.0.1", 0)
 
@@ -24,8 +26,8 @@ def port_of(listeners: Listeners) -> int:
 
 def test_a_port_that_the_kernel_chooses_is_shown_and_listens(listeners: Listeners):
     listeners.open([LOOPBACK])
-    (descriptor,) = listeners.descriptors(LOOPBACK)
-    assert descriptor >= 0
+    ((address, (descriptor,)),) = listeners.descriptors([LOOPBACK])
+    assert (address, descriptor >= 0) == (LOOPBACK, True)
     socket.create_connection(("127.0.0.1", port_of(listeners)), 5).close()
 
 
@@ -40,7 +42,7 @@ def test_an_address_that_is_taken_is_named_and_nothing_stays_open(listeners: Lis
     listeners.open([LOOPBACK])
     taken = ("127.0.0.1", port_of(listeners))
     other = Listeners()
-    with pytest.raises(CannotListenError, match=rf"127.0.0.1:{taken[1]}: Address already in use"):
+    with pytest.raises(LedgerError, match=rf"127.0.0.1:{taken[1]}: Address already in use"):
         other.open([LOOPBACK, taken])
     assert other.shown() == []
 
@@ -69,5 +71,21 @@ def test_a_system_without_ipv6(listeners: Listeners, monkeypatch: pytest.MonkeyP
 
 
 def test_a_host_that_is_none(listeners: Listeners):
-    with pytest.raises(CannotListenError, match=r"cannot listen on no\.such\.host\.invalid:1"):
+    with pytest.raises(LedgerError, match=r"cannot listen on no\.such\.host\.invalid:1"):
         listeners.open([("no.such.host.invalid", 1)])
+
+
+def test_the_worker_with_the_fewest_connections_takes_the_next(tmp_path: Path):
+    one = ConnectionCounts(tmp_path, processes_max=4)
+    two = ConnectionCounts(tmp_path)
+    one.write(0, 3)
+    two.write(1, 2)
+    assert not one.is_least(0)
+    assert two.is_least(1)
+    two.write(1, 3)
+    assert one.is_least(0)
+    assert two.is_least(1)
+    two.write(3, 1)
+    assert not one.is_least(0)
+    one.clear(3)
+    assert one.is_least(0), "one that does not accept does not count"

@@ -88,7 +88,7 @@ def test_a_worker_that_dies_is_started_again_and_all_are_replaced(played: Played
         for deaths in (1, 2):
             os.kill(played.pids[0], signal.SIGKILL)
             await played.until("ended with SIGKILL and is started again", deaths)
-            await played.until("seat 0: fine", deaths + 1)
+            await played.until("index 0: fine", deaths + 1)
             async with asyncio.timeout(60):
                 while len(played.pids) < 2:
                     await asyncio.sleep(0.01)
@@ -101,7 +101,7 @@ def test_a_worker_that_dies_is_started_again_and_all_are_replaced(played: Played
         assert not set(again) & set(played.pids)
 
     assert played.run(play) == 0
-    assert "seat 2: fine" in played.log, "a new worker is there before the old one goes"
+    assert "index 2: fine" in played.log, "a new worker is there before the old one goes"
 
 
 def test_bad_settings_leave_the_workers_as_they_are(played: Played):
@@ -138,7 +138,7 @@ def test_other_addresses_after_a_replacement(played: Played):
 def test_a_worker_that_cannot_start_ends_the_start(played: Played):
     played.does.write_text("die")
     assert asyncio.run(played.supervisor.run()) == 3
-    assert played.log == "worker 1: seat 0: die\n"
+    assert played.log == "worker 1: index 0: die\n"
 
 
 def test_stopped_while_it_starts(played: Played):
@@ -146,13 +146,13 @@ def test_stopped_while_it_starts(played: Played):
 
     async def both() -> int:
         running = asyncio.create_task(played.supervisor.run())
-        await played.until("seat 0: hang")
+        await played.until("index 0: hang")
         played.supervisor._on_stop()
         async with asyncio.timeout(60):
             return await running
 
     assert asyncio.run(both()) == 0
-    assert played.log == "worker 1: seat 0: hang\n"
+    assert played.log == "worker 1: index 0: hang\n"
 
 
 def test_a_worker_that_is_never_ready_is_killed(played: Played, monkeypatch: pytest.MonkeyPatch):
@@ -178,7 +178,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_started_again(played: Played
         os.kill(played.pids[0], signal.SIGKILL)
         kills = module.UNREADY_DEATHS_MAX + 1
         for deaths in range(1, kills + 1):
-            await played.until("seat 0: hang", deaths)
+            await played.until("index 0: hang", deaths)
             (starting,) = [
                 each.pid for each in played.supervisor._processes if each.pid not in played.pids
             ]

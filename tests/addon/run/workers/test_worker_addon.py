@@ -13,20 +13,19 @@ from mitmproxy import ctx
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.test import taddons, tflow
 
-from addon.run.workers import attendant as module
-from addon.run.workers.attendant import Attendant
-from addon.run.workers.board import Board
+from addon.proxy.recorder import Recorder
+from addon.run.workers import worker_addon as module
+from addon.run.workers.listeners import ConnectionCounts
 from addon.run.workers.messages import Job
+from addon.run.workers.worker_addon import WorkerAddon
 
 
 @pytest.fixture
-def attendant(tmp_path: Path) -> Iterator[Attendant]:
-    job = Job(
-        number=1, words=(), set_names=(), with_proxyauth=False, trusted="", listeners=(),
-        folder=str(tmp_path), seat=0, seats=3,
-    )  # fmt: skip
+def worker(tmp_path: Path) -> Iterator[WorkerAddon]:
+    job = Job(number=1, words=(), trusted="", listeners=(), folder=str(tmp_path), index=0)
+    ConnectionCounts(tmp_path, processes_max=3)
     with socket.socket() as control:
-        yield Attendant(job, control)
+        yield WorkerAddon(job, control, Recorder())
 
 
 class Handler:
@@ -42,82 +41,82 @@ class Handler:
         self.transports = {self.client: SimpleNamespace(handler=task)}
 
 
-def is_busy(attendant: Attendant, handler: Any) -> bool:
-    return attendant._is_busy(handler)
+def is_busy(worker: WorkerAddon, handler: Any) -> bool:
+    return worker._is_busy(handler)
 
 
-def test_a_connection_is_busy_while_an_exchange_is_under_way(attendant: Attendant):
+def test_a_connection_is_busy_while_an_exchange_is_under_way(worker: WorkerAddon):
     flow = tflow.tflow(resp=True)
     handler = Handler(flow)
-    assert not is_busy(attendant, handler)
-    attendant.requestheaders(flow)
-    assert is_busy(attendant, handler)
-    attendant.response(flow)
-    assert not is_busy(attendant, handler)
-    assert is_busy(attendant, Handler(flow, blocker=1)), "a hook waits, as for a commit"
+    assert not is_busy(worker, handler)
+    worker.requestheaders(flow)
+    assert is_busy(worker, handler)
+    worker.response(flow)
+    assert not is_busy(worker, handler)
+    assert is_busy(worker, Handler(flow, blocker=1)), "a hook waits, as for a commit"
 
 
-def test_streams_of_one_connection_and_websockets_count_each(attendant: Attendant):
+def test_streams_of_one_connection_and_websockets_count_each(worker: WorkerAddon):
     one, two = tflow.tflow(), tflow.tflow()
     two.client_conn = one.client_conn
     handler = Handler(one)
-    attendant.requestheaders(one)
-    attendant.requestheaders(two)
-    attendant.error(one)
-    assert is_busy(attendant, handler)
-    attendant.response(two)
-    attendant.websocket_start(two)
-    assert is_busy(attendant, handler)
-    attendant.websocket_end(two)
-    assert not is_busy(attendant, handler)
-    attendant.error(two)
-    assert not is_busy(attendant, handler), "an end too many changes nothing"
+    worker.requestheaders(one)
+    worker.requestheaders(two)
+    worker.error(one)
+    assert is_busy(worker, handler)
+    worker.response(two)
+    worker.websocket_start(two)
+    assert is_busy(worker, handler)
+    worker.websocket_end(two)
+    assert not is_busy(worker, handler)
+    worker.error(two)
+    assert not is_busy(worker, handler), "an end too many changes nothing"
 
 
-def test_a_tunnel_is_busy_until_a_request_is_seen_in_it(attendant: Attendant):
+def test_a_tunnel_is_busy_until_a_request_is_seen_in_it(worker: WorkerAddon):
     flow = tflow.tflow()
     handler = Handler(flow)
-    attendant.http_connect(flow)
-    assert is_busy(attendant, handler)
-    attendant.requestheaders(flow)
-    attendant.response(flow)
-    assert not is_busy(attendant, handler)
-    attendant.http_connect(flow)
-    attendant.client_disconnected(flow.client_conn)
-    assert not is_busy(attendant, handler)
+    worker.http_connect(flow)
+    assert is_busy(worker, handler)
+    worker.requestheaders(flow)
+    worker.response(flow)
+    assert not is_busy(worker, handler)
+    worker.http_connect(flow)
+    worker.client_disconnected(flow.client_conn)
+    assert not is_busy(worker, handler)
 
 
-def test_only_a_retiring_worker_tells_a_client_that_its_connection_ends(attendant: Attendant):
+def test_only_a_retiring_worker_tells_a_client_that_its_connection_ends(worker: WorkerAddon):
     flow = tflow.tflow(resp=True)
     assert flow.response is not None
-    attendant.responseheaders(flow)
+    worker.responseheaders(flow)
     assert "connection" not in flow.response.headers
-    attendant._retiring = True
-    attendant.responseheaders(flow)
+    worker._retiring = True
+    worker.responseheaders(flow)
     assert flow.response.headers["connection"] == "close"
     for changes in ({"status_code": 101}, {}):
         other = tflow.tflow(resp=True)
         assert other.response is not None
         other.response.status_code = changes.get("status_code", 200)
         other.request.http_version = "HTTP/1.1" if changes else "HTTP/2.0"
-        attendant.responseheaders(other)
+        worker.responseheaders(other)
         assert "connection" not in other.response.headers
 
 
-def test_connections_are_on_the_board_while_it_accepts(attendant: Attendant, tmp_path: Path):
-    board = Board(tmp_path)
-    board.write(1, 1)
-    attendant.count(1)
-    assert board.is_least(1, 3), "not on it yet"
-    attendant._accepts = True
-    attendant.count(-1)
-    assert not board.is_least(1, 3)
-    attendant.done()
-    assert board.is_least(1, 3)
+def test_connections_count_while_it_accepts(worker: WorkerAddon, tmp_path: Path):
+    counts = ConnectionCounts(tmp_path)
+    counts.write(1, 1)
+    worker.count(1)
+    assert counts.is_least(1), "not counted yet"
+    worker._accepts = True
+    worker.count(-1)
+    assert not counts.is_least(1)
+    worker.done()
+    assert counts.is_least(1)
 
 
 async def test_a_retiring_worker_closes_silent_connections_and_stops_with_the_last(
-    attendant: Attendant, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerAddon, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(module, "IDLE_SECONDS_MAX", 0.05)
     monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
@@ -126,14 +125,14 @@ async def test_a_retiring_worker_closes_silent_connections_and_stops_with_the_la
     server.connections = {"busy": busy, "silent": silent}  # type: ignore[dict-item]
     busy_flow = tflow.tflow()
     busy_flow.client_conn = busy.client
-    attendant.requestheaders(busy_flow)
+    worker.requestheaders(busy_flow)
     with taddons.context(server):
-        retiring = asyncio.create_task(attendant._retire())
+        retiring = asyncio.create_task(worker._retire())
         async with asyncio.timeout(10):
             while not silent.cancelled:
                 await asyncio.sleep(0.01)
             del server.connections["silent"]
-            attendant.response(busy_flow)
+            worker.response(busy_flow)
             while not busy.cancelled:
                 await asyncio.sleep(0.01)
             server.connections.clear()

@@ -24,7 +24,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from mitmproxy import ctx, http, options
+from mitmproxy import ctx, http
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.connection import Client
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
@@ -32,11 +32,11 @@ from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from addon.proxy.host.given_sockets import GivenSockets
 from addon.proxy.host.sources import UnknownSourceError
 from addon.proxy.recorder import Recorder
-from addon.run import master
+from addon.run.master import RecordingMaster, run_master
 from addon.run.workers import messages
-from addon.run.workers.board import Board
+from addon.run.workers.listeners import ConnectionCounts
 from addon.run.workers.messages import Job, Report
-from addon.telemetry.health import Seat
+from addon.telemetry.health import MetricFiles
 
 REPORT_SECONDS = 1.0
 UNSENT_BYTES_MAX = 64 * 2**10
@@ -48,45 +48,37 @@ RETIRING_SECONDS_MAX = 3_600.0
 POLL_SECONDS = 0.1
 
 
-def attend(job: Job, control: socket.socket) -> int:
+def run_worker(job: Job, control: socket.socket) -> int:
     """Do the job until the worker must end; returns the exit code."""
-    attendant = Attendant(job, control)
+    recorder = Recorder(metric_files=MetricFiles(folder=Path(job.folder), index=job.index))
+    worker = WorkerAddon(job, control, recorder)
     try:
-        attendant.given.install()
+        worker.given.install()
     except UnknownSourceError as unknown:
         os.write(2, f"tokentee: --workers is not made for this mitmproxy: {unknown}\n".encode())
         return 1
-    seat = Seat(folder=Path(job.folder), number=job.seat)
-
-    def make(opts: options.Options) -> master.RecordingMaster:
-        opts.update(ssl_verify_upstream_trusted_ca=job.trusted)
-        made = master.RecordingMaster(
-            opts,
-            with_proxyauth=job.with_proxyauth,
-            named=job.set_names,
-            seat=seat,
-            first=(attendant,),
-            on_started=attendant.started,
-        )
-        attendant.recorder = made.recorder
-        return made
-
-    master.run_master(make, job.words)
+    run_master(
+        lambda opts: RecordingMaster(
+            opts, job.words, recorder, first=(worker,), on_started=worker.started
+        ),
+        job.words,
+        {"ssl_verify_upstream_trusted_ca": job.trusted},
+    )
     return 0
 
 
-class Attendant:
-    """The addon."""
+class WorkerAddon:
+    """What a worker does beside recording."""
 
-    name = "tokentee-attendant"
+    name = "tokentee-worker"
 
-    def __init__(self, job: Job, control: socket.socket) -> None:
-        self.recorder: Recorder
-        self._board = Board(Path(job.folder))
-        self._seat = job.seat
+    def __init__(self, job: Job, control: socket.socket, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._counts = ConnectionCounts(Path(job.folder))
+        self._index = job.index
         self.given = GivenSockets(
-            {(each.host, each.port): each.descriptors for each in job.listeners},
-            yields=lambda: not self._board.is_least(job.seat, job.seats),
+            dict(job.listeners),
+            yields=lambda: not self._counts.is_least(job.index),
             count=self.count,
         )
         self._connections = 0
@@ -153,7 +145,7 @@ class Attendant:
     def count(self, change: int) -> None:
         """Publish the number of connections to all workers."""
         self._connections += change
-        self._write_board()
+        self._publish_count()
 
     def started(self) -> None:
         """Every addon has started without errors."""
@@ -163,7 +155,7 @@ class Attendant:
         reader, self._writer = await asyncio.open_connection(sock=self._control)
         self.given.open()
         self._accepts = True
-        self._write_board()
+        self._publish_count()
         self._spawn(self._send_reports())
         with contextlib.suppress(OSError):
             while line := await reader.readline():
@@ -183,7 +175,7 @@ class Attendant:
             await asyncio.sleep(REPORT_SECONDS)
 
     def _report(self) -> Report:
-        running = self.recorder.running_state
+        running = self._recorder.running_state
         if running is None:
             return Report()
         running.ledger.refresh_lessons()
@@ -211,11 +203,11 @@ class Attendant:
     def _stop_accepting(self) -> None:
         self.given.close()
         self._accepts = False
-        self._board.clear(self._seat)
+        self._counts.clear(self._index)
 
-    def _write_board(self) -> None:
+    def _publish_count(self) -> None:
         if self._accepts:
-            self._board.write(self._seat, self._connections)
+            self._counts.write(self._index, self._connections)
 
     def _is_busy(self, handler: ProxyConnectionHandler) -> bool:
         name = handler.client.id

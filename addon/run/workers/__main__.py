@@ -1,4 +1,4 @@
-"""Wiring. A worker process: `python -m ...run.workers.worker DESCRIPTOR`.
+"""Wiring. A worker process: `python -m ...run.workers DESCRIPTOR`.
 
 The supervisor starts it; the descriptor is its end of the socket pair between both.
 """
@@ -20,8 +20,8 @@ def main() -> int:
 
         job = job_of(lines.readline(LINE_BYTES_MAX))
     with uncollected_imports():
-        from addon.run.workers.attendant import attend
-    return attend(job, control)
+        from addon.run.workers.worker_addon import run_worker
+    return run_worker(job, control)
 
 
 if __name__ == "__main__":

@@ -11,19 +11,19 @@ import socket
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mitmproxy import ctx, http, options
+from mitmproxy import ctx, http
 from mitmproxy.options import CONF_DIR
 
 from addon.proxy import options as proxy_options
-from addon.run import master
-from addon.run.call.arguments import Call
+from addon.proxy.recorder import Recorder
+from addon.run.call.arguments import LOOPBACK, Call, set_options
 from addon.run.command import authorities, bypass, child, hosts, outbound
+from addon.run.command.connection_policy import USER, ConnectionPolicy
 from addon.run.command.environment import environment_for
-from addon.run.command.gate import USER, Gate
+from addon.run.master import RecordingMaster, run_master
 from addon.run.workspace import workspace_of
 from ledger.model.errors import LedgerError
 from ledger.store.engines.urls import default_url
@@ -31,7 +31,6 @@ from ledger.store.engines.urls import default_url
 if TYPE_CHECKING:
     from addon.run.command.socks_bridge import Bridge
 
-LOOPBACK = "127.0.0.1"
 IDLE_SECONDS_MAX = 24 * 3600
 """For a connection. mitmproxy closes one after 600 s without a byte; a long answer that is not
 streamed may take more, and the client decides how long it waits."""
@@ -45,25 +44,7 @@ SECRET_BYTES = 24
 """Length of the credential: 192 bits cannot be guessed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The facts that are known before the proxy starts."""
-
-    call: Call
-    gate: Gate
-    secret: str
-    proxy_port: int
-    listeners: dict[str, str]
-    """Origin of a local server -> URL of the listener that replaces it."""
-    specs: tuple[str, ...]
-    """mitmproxy's modes, one for each listener."""
-    folder: Path
-    """For the certificates; removed at the end of the run."""
-    bridges: tuple[Bridge, ...]
-    """To the SOCKS proxies that the environment names."""
-
-
-def run_around(call: Call) -> int:
+def run_proxied(call: Call) -> int:
     """Run the command; returns its exit code. 127 if it cannot be started, 2 if the proxy cannot
     be.
 
@@ -79,71 +60,67 @@ def run_around(call: Call) -> int:
         _print(str(error))
         return 2
     try:
-        authorities.check_folder(call.value_of("confdir") or CONF_DIR)
+        authorities.check_folder(set_options(call.options).get("confdir") or CONF_DIR)
     except LedgerError as error:
         _print(str(error))
         return _without_recorder(call)
     run_id = secrets.token_hex(4)
-    with tempfile.TemporaryDirectory(prefix="tokentee-") as name:
-        folder = Path(name)
-        trusted, troubles = authorities.write_trusted(folder, os.environ)
+    workspace = workspace_of(Path.cwd())
+    recorder = Recorder(
+        tags={"run": run_id}, project=workspace.project, git_branch=workspace.git_branch
+    )
+    with tempfile.TemporaryDirectory(prefix="tokentee-") as folder:
+        trusted, troubles = authorities.write_trusted(Path(folder), os.environ)
         for trouble in troubles:
             _print(trouble)
-        plan = _plan(call, way_out, folder)
-        around = Around(plan)
-
-        def make(opts: options.Options) -> master.RecordingMaster:
-            opts.update(ssl_verify_upstream_trusted_ca=str(trusted), tcp_timeout=IDLE_SECONDS_MAX)
-            made = master.RecordingMaster(
-                opts,
-                tags={"run": run_id},
-                workspace=workspace_of(Path.cwd()),
-                chooser=plan.gate,
-                passes_on=not any(word in ("-s", "--scripts") for word in call.options),
-                with_proxyauth=call.asks_for_proxyauth,
-                named=call.set_names,
-                on_started=around.start,
-            )
-            made.addons.add(around)
-            return made
-
-        words = [word for spec in plan.specs for word in ("--mode", spec)]
-        if "termlog_verbosity" not in call.set_names:
+        proxied = ProxiedCommand(call, way_out, Path(folder))
+        words = [word for spec in proxied.specs for word in ("--mode", spec)]
+        if "termlog_verbosity" not in set_options(call.options):
             words += ["--set", "termlog_verbosity=warn"]
-        ran = None
+        words += call.options
+        has_script = any(word in ("-s", "--scripts") for word in call.options)
+        opts = None
         try:
-            ran = master.run_master(make, [*words, *call.options], call.filters)
+            opts = run_master(
+                lambda opts: RecordingMaster(
+                    opts,
+                    words,
+                    recorder,
+                    chooser=proxied.policy,
+                    passes_on=not has_script,
+                    last=(proxied,),
+                    on_started=proxied.start,
+                ),
+                words,
+                {
+                    "ssl_verify_upstream_trusted_ca": str(trusted),
+                    "tcp_timeout": IDLE_SECONDS_MAX,
+                },
+            )
         except SystemExit as stopped:  # an error of the start, which was printed
             if stopped.code == WRONG_CALL:
                 raise
-    for line in around.troubles:
+    for line in proxied.troubles:
         _print(line)
-    if ran is None or around.exit_code is None:
-        return 1 if around.was_started else _without_recorder(call)
-    return _told(call, around, ran.options.ledger_url or default_url(), run_id)
+    if opts is None or proxied.exit_code is None:
+        return 1 if proxied.was_started else _without_recorder(call)
+    return _result(call, proxied, opts.ledger_url or default_url(), run_id)
 
 
-def _told(call: Call, around: Around, ledger_url: str, run_id: str) -> int:
+def _result(call: Call, proxied: ProxiedCommand, ledger_url: str, run_id: str) -> int:
     """Print what the command used; returns the exit code of the run."""
-    if around.requests:
+    assert proxied.exit_code is not None
+    if proxied.requests:
         from addon.run.summary import show_summary
 
         show_summary(ledger_url, run_id)
     else:
         _print("no LLM request passed")
-    for line in around.warnings:
+    for line in proxied.warnings:
         _print(line)
-    assert around.exit_code is not None
-    if call.expect is not None and not around.exit_code:
-        return _compared(call, ledger_url, run_id)
-    return around.exit_code
-
-
-def _compared(call: Call, ledger_url: str, run_id: str) -> int:
-    """The exit code of what was used against what was expected."""
+    if call.expect is None or proxied.exit_code:
+        return proxied.exit_code
     from addon.run import expect
-
-    assert call.expect is not None
 
     differences = expect.check(ledger_url, run_id, Path(call.expect), update=call.expect_update)
     for line in differences:
@@ -169,13 +146,44 @@ def _without_recorder(call: Call) -> int:
         return trouble.exit_code
 
 
-class Around:
+class ProxiedCommand:
     """Runs the command while the proxy is up, and stops the proxy when the command ends."""
 
     name = "tokentee-command"
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, call: Call, way_out: outbound.Outbound, folder: Path) -> None:
+        """`way_out`: the proxies that the parent's environment names; `folder`: for certificates,
+        removed at the end of the run."""
+        self._call = call
+        self._folder = folder
+        self._secret = secrets.token_urlsafe(SECRET_BYTES)
+        self._bridges = _bridges_to(way_out.socks)
+        way_out = way_out.replaced({beyond: each.proxy for beyond, each in self._bridges.items()})
+        via = way_out.any_proxy
+        local = hosts.local_base_urls(os.environ).values()
+        origins = sorted({hosts.origin_of(url) for url in local})
+        self._port, *ports = _free_ports(1 + len(origins))
+        self._listeners = {
+            origin: f"http://{LOOPBACK}:{port}/{self._secret}"
+            for origin, port in zip(origins, ports, strict=True)
+        }
+        """Origin of a local server -> URL of the listener that replaces it."""
+        proxy_spec = f"{f'upstream:{via.url}' if via else 'regular'}@{LOOPBACK}:{self._port}"
+        reverse = {
+            f"reverse:{origin}@{LOOPBACK}:{port}": origin
+            for origin, port in zip(origins, ports, strict=True)
+        }
+        self.specs = (proxy_spec, *reverse)
+        """mitmproxy's modes, one for each listener."""
+        self.policy = ConnectionPolicy(
+            secret=self._secret,
+            proxy=proxy_spec,
+            listeners=frozenset(reverse),
+            hosts=hosts.LlmHosts(
+                named=hosts.from_base_urls(os.environ), everything=call.everything
+            ),
+            outbound=way_out,
+        )
         self._task: asyncio.Task[None] | None = None
         self._watch: bypass.Watch | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -196,9 +204,9 @@ class Around:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
-        command = self._plan.call.command
+        command = self._call.command
         try:
-            for bridge in self._plan.bridges:
+            for bridge in self._bridges.values():
                 await bridge.start()
             environment = self._environment()
             self.exit_code = await child.run_command(
@@ -215,37 +223,32 @@ class Around:
         except (OSError, LedgerError) as error:  # of a bridge, or of the certificates
             self.troubles.append(f"cannot lead a command through the proxy: {error}")
         finally:
-            for bridge in self._plan.bridges:
+            for bridge in self._bridges.values():
                 bridge.close()
             ctx.master.shutdown()
 
     def _environment(self) -> dict[str, str]:
-        plan = self._plan
-        named = (*plan.gate.hosts.named, *_configured_hosts())
-        plan.gate.hosts = hosts.LlmHosts(named=named, everything=plan.call.everything)
+        named = (*self.policy.hosts.named, *_configured_hosts())
+        everything = self._call.everything
+        self.policy.hosts = hosts.LlmHosts(named=named, everything=everything)
         authority = Path(ctx.options.confdir).expanduser() / "mitmproxy-ca-cert.pem"
-        no_proxy = hosts.no_proxy_for(outbound.no_proxy_of(os.environ), plan.gate.hosts)
-        # With `tee_hosts=127.0.0.1` the child sends requests for loopback through the proxy.
-        listeners = plan.listeners if LOOPBACK in no_proxy else {}
+        no_proxy = hosts.no_proxy_for(outbound.no_proxy_of(os.environ), self.policy.hosts)
         return environment_for(
             os.environ,
-            proxy_url=f"http://{USER}:{plan.secret}@{LOOPBACK}:{plan.proxy_port}",
+            proxy_url=f"http://{USER}:{self._secret}@{LOOPBACK}:{self._port}",
             no_proxy=no_proxy,
             bundles=authorities.write_bundles(
-                plan.folder,
-                os.environ,
-                authorities.read_trust(os.environ),
-                authority.read_bytes(),
-                everything=plan.call.everything,
+                self._folder, os.environ, authority.read_bytes(), everything=everything
             ),
-            listeners=listeners,
+            # With `tee_hosts=127.0.0.1` the child sends requests for loopback through the proxy.
+            listeners=self._listeners if LOOPBACK in no_proxy else {},
             preload=str(PRELOAD),
-            node_hosts=hosts.javascript_pattern(plan.gate.hosts),
+            node_hosts=hosts.javascript_pattern(self.policy.hosts),
         )
 
     def _start_watching(self, pid: int) -> None:
         self.was_started = True
-        self._watch = bypass.Watch(pid, own_ports=[self._plan.proxy_port])
+        self._watch = bypass.Watch(pid, own_port=self._port)
         self._watching = asyncio.get_running_loop().create_task(self._watch.run())
 
     async def _explain(self) -> None:
@@ -257,40 +260,9 @@ class Around:
             await self._watching
         names: dict[str, str] = {}
         if any(port == 443 for _, port in self._watch.seen):
-            named = [each.name for each in self._plan.gate.hosts.named]
+            named = [each.name for each in self.policy.hosts.named]
             names = await bypass.resolve([*hosts.default_hosts(), *named])
         self.warnings += bypass.warnings(self._watch.seen, names)
-
-
-def _plan(call: Call, way_out: outbound.Outbound, folder: Path) -> Plan:
-    secret = secrets.token_urlsafe(SECRET_BYTES)
-    origins = sorted({hosts.origin_of(url) for url in hosts.local_base_urls(os.environ).values()})
-    proxy_port, *ports = _free_ports(1 + len(origins))
-    port_of = dict(zip(origins, ports, strict=True))
-    bridges = _bridges_to(way_out.socks)
-    way_out = way_out.replaced({proxy: bridge.proxy for proxy, bridge in bridges.items()})
-    via = way_out.any_proxy
-    proxy_spec = f"{f'upstream:{via.url}' if via else 'regular'}@{LOOPBACK}:{proxy_port}"
-    reverse = {f"reverse:{origin}@{LOOPBACK}:{port_of[origin]}": origin for origin in origins}
-    named = hosts.from_base_urls(os.environ)
-    return Plan(
-        call=call,
-        gate=Gate(
-            secret=secret,
-            proxies={proxy_spec},
-            listeners=reverse,
-            hosts=hosts.LlmHosts(named=named, everything=call.everything),
-            outbound=way_out,
-        ),
-        secret=secret,
-        proxy_port=proxy_port,
-        listeners={
-            origin: f"http://{LOOPBACK}:{port}/{secret}" for origin, port in port_of.items()
-        },
-        specs=(proxy_spec, *reverse),
-        folder=folder,
-        bridges=tuple(bridges.values()),
-    )
 
 
 def _bridges_to(proxies: Sequence[outbound.Proxy]) -> dict[outbound.Proxy, Bridge]:

@@ -19,7 +19,7 @@ import hmac
 import ipaddress
 import re
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Container
 from urllib.parse import urlsplit
 
 from mitmproxy import http
@@ -61,19 +61,19 @@ class Refused(layer.Layer):
             yield commands.CloseConnection(self.context.client)
 
 
-class Gate(NextLayer):
+class ConnectionPolicy(NextLayer):
     """mitmproxy's NextLayer with access control."""
 
     name = "nextlayer"
 
     def __init__(
-        self, *, secret: str, proxies: set[str], listeners: Mapping[str, str], hosts: LlmHosts,
+        self, *, secret: str, proxy: str, listeners: Container[str], hosts: LlmHosts,
         outbound: Outbound,
     ) -> None:  # fmt: skip
-        """`proxies`: specs of the listeners that are the child's proxy; `listeners`: spec -> the
-        origin that a listener replaces."""
+        """`proxy`: the mode's spec of the child's proxy; `listeners`: those of the listeners that
+        replace local servers."""
         self._secret = secret
-        self._proxies = proxies
+        self._proxy = proxy
         self._listeners = listeners
         self.hosts = hosts
         self._outbound = outbound
@@ -84,7 +84,7 @@ class Gate(NextLayer):
         """Refuse the connection, tunnel it, or leave the choice to mitmproxy."""
         context = nextlayer.context
         spec = context.client.proxy_mode.full_spec
-        if nextlayer.layer is None and spec in self._proxies:
+        if nextlayer.layer is None and spec == self._proxy:
             if len(context.layers) == 1:
                 self._first_of_proxy(nextlayer)
                 return
@@ -111,7 +111,7 @@ class Gate(NextLayer):
                 flow.kill()
                 return
             flow.request.path = flow.request.path.removeprefix(prefix)
-        elif spec in self._proxies:
+        elif spec == self._proxy:
             # Headers between the child and this proxy. wget sends the second one to the server,
             # too.
             flow.request.headers.pop("proxy-authorization", None)
@@ -121,7 +121,7 @@ class Gate(NextLayer):
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
         """Choose the route of a tunnel."""
-        if flow.client_conn.proxy_mode.full_spec not in self._proxies:
+        if flow.client_conn.proxy_mode.full_spec != self._proxy:
             return
         flow.request.headers.pop("proxy-authorization", None)
         via = self._outbound.proxy_for("https", flow.request.host, flow.request.port)

@@ -1,0 +1,99 @@
+"""Wiring. `tokentee run` without a command: a recording proxy until Ctrl-C."""
+
+import os
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+from mitmproxy import options
+from mitmproxy.options import CONF_DIR
+from mitmproxy.proxy.mode_specs import ProxyMode
+
+from addon.proxy.recorder import Recorder
+from addon.run.call.arguments import LOOPBACK, Address, Call, set_options
+from addon.run.command import authorities
+from addon.run.master import RecordingMaster, parsed_options, run_master
+from ledger.model.errors import LedgerError, WrongCallError
+
+LOOPBACK_NAMES = ("127.", "localhost", "::1", "[::1]")
+
+
+def run_proxy(call: Call) -> int:
+    """Run the proxy, on loopback by default; returns 0 when it has stopped.
+
+    LedgerError if it cannot start.
+    """
+    authorities.check_folder(set_options(call.options).get("confdir") or CONF_DIR)
+    words = words_of(call)
+    opts, _ = parsed_options(words)
+    check_addresses(opts)
+    with tempfile.TemporaryDirectory(prefix="tokentee-") as folder:
+        trusted, troubles = authorities.write_trusted(Path(folder), os.environ)
+        for line in (*warnings(opts), *troubles):
+            sys.stderr.write(f"tokentee: {line}\n")
+        run_master(
+            lambda opts: RecordingMaster(opts, words, Recorder()),
+            words,
+            {"ssl_verify_upstream_trusted_ca": str(trusted)},
+        )
+    return 0
+
+
+def words_of(call: Call) -> tuple[str, ...]:
+    """The words for mitmproxy's parser. They name where to listen, for modes that do not."""
+    host, port = call.listen or (LOOPBACK, None)
+    address = ("--listen-host", host, *(("--listen-port", str(port)) if port is not None else ()))
+    return (*address, *call.options)
+
+
+def modes_of(opts: options.Options) -> dict[ProxyMode, Address | None]:
+    """Each mode with the address that it listens on. WrongCallError for an invalid mode."""
+    found: dict[ProxyMode, Address | None] = {}
+    for spec in opts.mode if opts.server else ():
+        try:
+            mode = ProxyMode.parse(spec)
+        except ValueError as error:
+            raise WrongCallError(f"--mode {spec}: {error}") from error
+        port = mode.listen_port(opts.listen_port)
+        found[mode] = None if port is None else (mode.listen_host(opts.listen_host), port)
+    return found
+
+
+def check_addresses(opts: options.Options) -> None:
+    """LedgerError for an address that is taken: mitmproxy's error advises options that do not
+    help."""
+    for mode, address in modes_of(opts).items():
+        if address is None or mode.transport_protocol == "udp":
+            continue
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tried.bind(address)
+            except (OSError, OverflowError) as error:
+                is_named = opts.has_changed("mode")
+                option = f"--mode {mode.full_spec.partition('@')[0]}@" if is_named else "--listen "
+                raise cannot_listen(address, error, f"{option}HOST:PORT") from None
+
+
+def cannot_listen(
+    address: Address, error: Exception, option: str = "--listen HOST:PORT"
+) -> LedgerError:
+    """The error of an address that is taken or does not exist."""
+    host, port = address
+    reason = getattr(error, "strerror", None) or str(error)
+    return LedgerError(
+        f"cannot listen on {host or '*'}:{port}: {reason}; name another with {option}"
+    )
+
+
+def warnings(opts: options.Options) -> list[str]:
+    """A warning for each address at which other machines can reach the proxy."""
+    hosts = {address[0] for address in modes_of(opts).values() if address is not None}
+    return [
+        f"listening on {host or 'all interfaces'}: everyone who reaches this machine can send "
+        "requests through this proxy; --proxyauth USER:PASSWORD asks them for a credential"
+        for host in sorted(hosts)
+        if not host.startswith(LOOPBACK_NAMES)
+    ]
