@@ -47,21 +47,12 @@ def show(
 
     Passwords are hidden.
     """
-    from addon.run.call import config_file, words
+    from addon.run.call import config_file
     from ledger.store.engines import urls
     from ledger.text.passwords import without_passwords
 
     path = _found(file)
     settings = config_file.load(path)
-    options = words.options_of(
-        settings,
-        ledger_url=config_file.ledger_url(settings, path),
-        folder=path.parent,
-        environment=os.environ,
-    )
-    options += words.files_of(settings, folder=path.parent, environment=os.environ)
-    if (workers := words.workers_of(settings, os.environ)) is not None:
-        options.append(workers)
     rows = [
         (
             option.name,
@@ -70,9 +61,9 @@ def show(
             else without_passwords(option.value),
             option.source if option.source != "file" else str(path),
         )
-        for option in options
+        for option in config_file.options_of(settings, path, os.environ)
     ]
-    rows += [("mode", mode, str(path)) for mode in words.modes_of(settings)]
+    rows += [("mode", mode, str(path)) for mode in config_file.modes_of(settings)]
     if as_json:
         document = [{"name": name, "value": value, "from": source} for name, value, source in rows]
         sys.stdout.write(json.dumps(document, indent=2) + "\n")

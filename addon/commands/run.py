@@ -122,32 +122,26 @@ def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":
     `given`: the operator's environment. The file's paths of names and budgets are put into this
     process's environment, where their readers find them.
     """
-    from addon.run.call import config_file, trust, words
+    from addon.run.call import config_file, trust
     from addon.run.call.arguments import set_options, workers_of
     from ledger.budgets.files import DIGEST_VARIABLE
 
-    if call.workers is None and (named := given.get(words.WORKERS_VARIABLE)):
-        call = replace(call, workers=workers_of(named, words.WORKERS_VARIABLE))
+    variable = config_file.VARIABLES["workers"]
+    if call.workers is None and (named := given.get(variable)):
+        call = replace(call, workers=workers_of(named, variable))
     path = config_file.path_of(call.config, given)
     if path is None:
         return call
     settings = config_file.in_force(path, call.config, given)
-    options = words.options_of(
-        settings,
-        ledger_url=config_file.ledger_url(settings, path),
-        folder=path.parent,
-        environment=given,
-    )
-    has_modes = bool(call.command or call.listen) or any(
-        word in ("--mode", "-m") or word.startswith("--mode=") for word in call.options
-    )
-    added = words.words_of(
-        options, words.modes_of(settings), given=set_options(call.options), has_modes=has_modes
-    )
-    for file in words.files_of(settings, folder=path.parent, environment=given):
-        if file.source == words.FILE:
-            os.environ[words.FILES[file.name]] = file.value
-            if file.name == "budgets" and (digest := trust.file_digest(Path(file.value))):
+    options = config_file.options_of(settings, path, given)
+    added = config_file.words_of(options, given=set_options(call.options))
+    has_modes = call.command or call.listen
+    if not has_modes and not any(word.startswith(("--mode", "-m")) for word in call.options):
+        added += [word for mode in config_file.modes_of(settings) for word in ("--mode", mode)]
+    for option in options:
+        if option.name in ("names", "budgets") and option.source == config_file.FILE:
+            os.environ[config_file.VARIABLES[option.name]] = option.value
+            if option.name == "budgets" and (digest := trust.file_digest(Path(option.value))):
                 os.environ[DIGEST_VARIABLE] = digest
     sys.stderr.write(f"tokentee: settings from {path}\n")
     workers = call.workers if call.workers is not None else settings.workers

@@ -1,9 +1,9 @@
 """Call: the command line and the config file of `tokentee run`.
 
     arguments    words of the command line -> a call
-    config_file  finds and reads the config file in force
+    config_file  finds and reads the config file in force; settings -> words for the proxy
     settings     its text -> settings, with the line of every mistake
-    words        settings -> words for the proxy's command line
+    trust        what a file that was only found may set
 
 An environment variable overrides the file, and an option overrides both. In: words, a file, the
 environment. Out: options for the proxy, and the command to run.

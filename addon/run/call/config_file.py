@@ -1,12 +1,14 @@
-"""Edge. Finds and reads the config file in force."""
+"""Edge. Finds and reads the config file in force, and makes the proxy's options of its settings."""
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from addon.run.call import trust
-from addon.run.call.settings import Settings, read
+from addon.run.call.settings import FILES, Settings, beside, read
 from ledger.settings import toml_tables
 from ledger.settings.places import config_directory
 from ledger.settings.small_files import read_text
@@ -14,6 +16,27 @@ from ledger.settings.toml_tables import Problem
 
 NAME = "tokentee.toml"
 SYSTEM_FOLDER = Path("/etc/tokentee")
+VARIABLES: Mapping[str, str] = {
+    "ledger_url": "TOKENTEE_LEDGER",
+    "tee_prices": "TOKENTEE_PRICES",
+    "names": "TOKENTEE_NAMES",
+    "budgets": "TOKENTEE_BUDGETS",
+    "workers": "TOKENTEE_WORKERS",
+}
+"""Option -> the environment variable that overrides the config file."""
+OUTSIDE = ("names", "budgets", "workers")
+"""Options that are not the recorder's: it does not know them."""
+FILE = "file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option, with its value in force."""
+
+    name: str
+    value: str
+    source: str
+    """`file` or the environment variable."""
 
 
 def path_of(named: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -49,9 +72,9 @@ def check(path: Path) -> tuple[Settings, list[Problem]]:
     """The valid settings of a file, and each problem. LedgerError if the file cannot be read."""
     text = read_text(path, "config file")
     settings, problems = read(text)
-    for key in ("prices", "names", "budgets", "ledger_file"):
+    for key in FILES:
         named = getattr(settings, key)
-        if named is not None and not beside(path, named).is_file():
+        if named is not None and not beside(path.parent, named).is_file():
             problems.append(
                 Problem(line=toml_tables.line_of_key(text, key), text=f"{key}: no file {named!r}")
             )
@@ -66,13 +89,72 @@ def load(path: Path) -> Settings:
     return settings
 
 
-def beside(path: Path, named: str) -> Path:
-    """A file that a config file names: relative to the config file's folder."""
-    return path.parent / Path(named).expanduser()
-
-
 def ledger_url(settings: Settings, path: Path) -> str | None:
     """The ledger's URL, from the file that `ledger_file` names if it is set."""
     if settings.ledger_file is None:
         return settings.ledger
-    return read_text(beside(path, settings.ledger_file), "file with the ledger URL").strip()
+    return read_text(beside(path.parent, settings.ledger_file), "file with the ledger URL").strip()
+
+
+def options_of(settings: Settings, path: Path, environment: Mapping[str, str]) -> list[Option]:
+    """The options in force: those of the recorder, the files of names and budgets, the number of
+    workers. `path`: of the config file, whose folder holds the files that it names."""
+
+    def named(file: str | None) -> str | None:
+        return None if file is None else str(beside(path.parent, file))
+
+    values: dict[str, str | None] = {
+        "ledger_url": ledger_url(settings, path),
+        "ledger_commit": settings.commit,
+        "tee_inject": settings.inject,
+        "tee_hosts": ",".join([*settings.hosts, *_named_hosts(settings)]),
+        "tee_capture": named(settings.capture),
+        "tee_prices": named(settings.prices),
+        "tee_tags": ",".join(f"{key}={value}" for key, value in settings.tags.items()),
+        "tee_client_tags": settings.client_tags,
+        "tee_log": settings.log,
+        "tee_log_format": settings.log_format,
+        "tee_metrics": settings.metrics.listen if settings.metrics else None,
+        "tee_otlp": settings.otlp.endpoint if settings.otlp else None,
+        "names": named(settings.names),
+        "budgets": named(settings.budgets),
+        "workers": None if settings.workers is None else str(settings.workers),
+    }
+    found = []
+    for name, value in values.items():
+        variable = VARIABLES.get(name)
+        if variable is not None and environment.get(variable):
+            found.append(Option(name=name, value=environment[variable], source=variable))
+        elif value:
+            found.append(Option(name=name, value=value, source=FILE))
+    return found
+
+
+def modes_of(settings: Settings) -> list[str]:
+    """mitmproxy's modes: a reverse proxy for each upstream, and a regular one if requested."""
+    modes = [f"reverse:{upstream.url}@{upstream.listen}" for upstream in settings.upstream]
+    if settings.listen is not None:
+        modes.append(f"regular@{settings.listen}")
+    return modes
+
+
+def words_of(options: Iterable[Option], *, given: Container[str]) -> list[str]:
+    """The recorder's options as words for mitmproxy's parser. `given`: those that the command line
+    sets, which override the file."""
+    return [
+        word
+        for option in options
+        if option.name not in given and option.name not in OUTSIDE
+        for word in ("--set", f"{option.name}={option.value}")
+    ]
+
+
+def _named_hosts(settings: Settings) -> list[str]:
+    """Upstreams whose provider the file names, in the format of `tee_hosts`."""
+    found = []
+    for upstream in settings.upstream:
+        if upstream.provider is not None:
+            parts = urlsplit(upstream.url)
+            port = f":{parts.port}" if parts.port else ""
+            found.append(f"{parts.hostname}{port}={upstream.provider}")
+    return found

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -75,6 +76,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     upstream: tuple[Upstream, ...] = ()
 
 
+FILES = ("ledger_file", "prices", "names", "budgets")
+"""Keys that name a file."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "commit": ("before_end", "async"),
     "inject": ("auto", "always", "never"),
@@ -107,6 +110,11 @@ def read(text: str) -> tuple[Settings, list[Problem]]:
     settings = Settings(**values)
     problems += _mistakes(text, settings, dict(upstreams))
     return settings, sorted(problems, key=lambda problem: problem.line or 0)
+
+
+def beside(folder: Path, named: str) -> Path:
+    """A file that a config file names: relative to the config file's folder."""
+    return folder / Path(named).expanduser()
 
 
 def address_of(text: str) -> tuple[str, int] | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from addon.run.call.settings import Settings
+from addon.run.call.settings import FILES, Settings, beside
 from ledger.budgets.budgets import read as read_budgets
 from ledger.model.errors import LedgerError
 from ledger.settings.places import config_directory
@@ -24,8 +24,6 @@ from ledger.settings.small_files import read_bytes
 HARMLESS = frozenset({"tags", "client_tags", "log", "log_format", "names", "budgets"})
 """Keys that any file may set; `budgets` only if they have no alerts. A key that is not listed here
 is not harmless."""
-FILES = ("ledger_file", "prices", "names", "budgets")
-"""Keys that name a file."""
 STORE = "trusted.json"
 FILES_MAX = 1_000
 """Trusted files that are remembered."""
@@ -37,7 +35,7 @@ def digest_of(path: Path, settings: Settings) -> str:
     for key in FILES:
         named = getattr(settings, key)
         if named is not None:
-            content = file_digest(path.parent / Path(named).expanduser()) or "none"
+            content = file_digest(beside(path.parent, named)) or "none"
             found.update(f"\0{key}\0{content}".encode())
     return found.hexdigest()
 
@@ -72,7 +70,7 @@ def restricted(path: Path, settings: Settings) -> tuple[Settings, list[str]]:
 
 def _is_harmless(path: Path, settings: Settings, key: str) -> bool:
     """Whether a file that a key names lies beside the config file, and runs and sends nothing."""
-    named = path.parent / Path(getattr(settings, key)).expanduser()
+    named = beside(path.parent, getattr(settings, key))
     if not named.is_file() or not named.resolve().is_relative_to(path.parent.resolve()):
         return False
     if key != "budgets":

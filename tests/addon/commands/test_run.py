@@ -84,6 +84,25 @@ def test_files_of_names_and_budgets_follow_the_config_file(
     assert os.environ["TOKENTEE_BUDGETS"] == "mine.toml", "the operator's own stands above"
 
 
+@pytest.mark.parametrize(
+    ("words", "modes"),
+    [
+        ("", ["--mode", "regular@127.0.0.1:81"]),
+        ("--mode socks5", ["--mode", "socks5"]),
+        ("--mode=socks5", ["--mode=socks5"]),
+        ("--listen 82", []),
+        ("-- true", []),
+    ],
+)
+def test_modes_of_the_call_stand_above_those_of_the_file(
+    words: str, modes: list[str], tmp_path: Path
+):
+    path = tmp_path / "c.toml"
+    path.write_text('listen = "127.0.0.1:81"\n')
+    call = module._with_config(parse(["--config", str(path), *words.split()]), {})
+    assert list(call.options) == modes
+
+
 def test_workers_are_run_for_a_proxy_alone(monkeypatch: pytest.MonkeyPatch):
     from addon.run.workers import supervisor
 
