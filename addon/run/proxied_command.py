@@ -22,7 +22,6 @@ from addon.proxy.recorder import Recorder
 from addon.run.call.arguments import LOOPBACK, Call, set_options
 from addon.run.command import authorities, bypass, child, hosts, outbound
 from addon.run.command.connection_policy import USER, ConnectionPolicy
-from addon.run.command.environment import environment_for
 from addon.run.master import RecordingMaster, run_master
 from addon.run.workspace import workspace_of
 from ledger.model.errors import LedgerError
@@ -51,9 +50,9 @@ def run_proxied(call: Call) -> int:
     Prints the command's usage, and warnings about bypassed requests, to stderr.
     """
     if call.expect and not call.expect_update:
-        from addon.run import expect
+        from addon.run import bill
 
-        expect.read(Path(call.expect))  # an error in it is said before the command runs
+        bill.read(Path(call.expect))  # an error in it is said before the command runs
     try:
         way_out = outbound.outbound_of(os.environ)
     except outbound.BadProxyError as error:
@@ -111,18 +110,18 @@ def _result(call: Call, proxied: ProxiedCommand, ledger_url: str, run_id: str) -
     """Print what the command used; returns the exit code of the run."""
     assert proxied.exit_code is not None
     if proxied.requests:
-        from addon.run.summary import show_summary
+        from addon.run import bill
 
-        show_summary(ledger_url, run_id)
+        bill.show(ledger_url, run_id)
     else:
         _print("no LLM request passed")
     for line in proxied.warnings:
         _print(line)
     if call.expect is None or proxied.exit_code:
         return proxied.exit_code
-    from addon.run import expect
+    from addon.run import bill
 
-    differences = expect.check(ledger_url, run_id, Path(call.expect), update=call.expect_update)
+    differences = bill.check(ledger_url, run_id, Path(call.expect), update=call.expect_update)
     for line in differences:
         _print(f"not as {call.expect} expects: {line}")
     if call.expect_update:
@@ -233,7 +232,7 @@ class ProxiedCommand:
         self.policy.hosts = hosts.LlmHosts(named=named, everything=everything)
         authority = Path(ctx.options.confdir).expanduser() / "mitmproxy-ca-cert.pem"
         no_proxy = hosts.no_proxy_for(outbound.no_proxy_of(os.environ), self.policy.hosts)
-        return environment_for(
+        return child.environment_for(
             os.environ,
             proxy_url=f"http://{USER}:{self._secret}@{LOOPBACK}:{self._port}",
             no_proxy=no_proxy,

@@ -1,13 +1,12 @@
 """Command: the environment, the process and the connections of the command.
 
-    environment        the parent's environment with what sends LLM traffic to the proxy
     authorities        certificates that are trusted on the way out, and bundles for the command
     hosts              which hosts are decrypted
     outbound           the outbound proxy that the parent's environment names
     socks_bridge       an HTTP proxy on loopback before a SOCKS proxy of the parent's
     connection_policy  who may use the proxy, what is decrypted, and the outbound proxy
     bypass             connections that bypassed the proxy
-    child              the process
+    child              the environment of the command, and its process
 
 In: the parent's environment and the command. Out: its exit code, and bypassed connections.
 Uses: of the ledger: model, settings, text.

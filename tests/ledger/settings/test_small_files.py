@@ -2,7 +2,7 @@
 
 import pytest
 
-from addon.run import expect
+from addon.run import bill
 from addon.run.call import config_file
 from ledger.budgets import files as budget_files
 from ledger.model.errors import LedgerError
@@ -18,7 +18,7 @@ READERS = {
     "budgets file": budget_files.check,
     "config file": config_file.check,
     "rates file": lambda path: rates_file.load("EUR", str(path)),
-    "file of expected costs": expect.read,
+    "file of expected costs": bill.read,
     "statement": lambda path: reading.load(str(path), provider=None),
     "secret of key fingerprints": secret._read,
 }

@@ -1,13 +1,16 @@
-"""What a command used against what a file expects."""
+"""What a command used, and against what a file expects."""
 
 from decimal import Decimal
 
 import pytest
 from msgspec.structs import replace
 
-from addon.run import expect
-from addon.run.expect import Expected, Figures, differences
+from addon.run import bill
+from addon.run.bill import Expected, Figures, differences
 from ledger.model.errors import LedgerError
+from ledger.model.reading import UsageSource
+from ledger.store.engines import urls
+from ledger.sync import spool
 from tests.ledger.priced import exchange, fill, reading, settled
 
 GPT = "gpt-4.1"
@@ -33,21 +36,21 @@ def ledger(tmp_path):
 
 def test_a_run_is_compared_with_what_was_written(ledger, tmp_path):
     path = tmp_path / "costs.toml"
-    assert expect.check(ledger, "r1", path, update=True) == []
+    assert bill.check(ledger, "r1", path, update=True) == []
     text = path.read_text()
     assert text.startswith("tolerance = 0\n\n[total]\nrequests = 1\ninput_tokens = 1000\n")
     assert f'[models."{GPT}"]' in text
-    assert expect.read(path).models[GPT].list_value_usd == Decimal("0.0021")
-    assert expect.check(ledger, "r1", path, update=False) == []
-    assert expect.check(ledger, "r2", path, update=False) == [
+    assert bill.read(path).models[GPT].list_value_usd == Decimal("0.0021")
+    assert bill.check(ledger, "r1", path, update=False) == []
+    assert bill.check(ledger, "r2", path, update=False) == [
         "total: requests 2, expected 1, +100.0%",
         "total: input_tokens 1007, expected 1000, +0.7%",
         "other-model: requests 1, expected 0",
     ]
-    assert len(expect.check(ledger, "no such run", path, update=False)) == 10
+    assert len(bill.check(ledger, "no such run", path, update=False)) == 10
     path.write_text(text.replace("tolerance = 0", "tolerance = 1", 1))
-    assert expect.check(ledger, "r2", path, update=False) == ["other-model: requests 1, expected 0"]
-    expect.check(ledger, "r2", path, update=True)
+    assert bill.check(ledger, "r2", path, update=False) == ["other-model: requests 1, expected 0"]
+    bill.check(ledger, "r2", path, update=True)
     assert path.read_text().startswith("tolerance = 1\n")
 
 
@@ -81,12 +84,51 @@ def test_a_wrong_file_is_named(tmp_path, text, said):
     path = tmp_path / "costs.toml"
     path.write_text(text)
     with pytest.raises(LedgerError, match=r"costs\.toml: ") as error:
-        expect.read(path)
+        bill.read(path)
     assert said in str(error.value)
 
 
 def test_a_file_that_is_missing_or_cannot_be_written(ledger, tmp_path):
     with pytest.raises(LedgerError, match="cannot read the file of expected costs"):
-        expect.check(ledger, "r1", tmp_path / "none.toml", update=False)
+        bill.check(ledger, "r1", tmp_path / "none.toml", update=False)
     with pytest.raises(LedgerError, match="cannot write"):
-        expect.check(ledger, "r1", tmp_path / "none" / "costs.toml", update=True)
+        bill.check(ledger, "r1", tmp_path / "none" / "costs.toml", update=True)
+
+
+def test_a_completed_stream_without_usage_is_counted_and_estimated_beside(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    mine = exchange("gpt-4.1", id="a", tags={"run": "r1"})
+    silent = replace(reading(usage_source=UsageSource.NONE), estimated_output_tokens=12)
+    fill(
+        url,
+        [
+            (settled(mine), reading(input_tokens=10, output_tokens=5)),
+            (settled(replace(mine, id="b")), silent),
+            (settled(replace(mine, id="c", tags={"run": "r2"})), reading(output_tokens=7)),
+        ],
+    )
+    bill.show(url, "r1")
+    shown = capsys.readouterr().err
+    lines = shown.splitlines()
+    assert lines[1].startswith("This run by model")
+    assert lines[2].split()[:3] == ["Model", "Requests", "No"]
+    (row,) = [line.split() for line in lines if line.startswith("gpt-4.1")]
+    assert row[:4] == ["gpt-4.1", "2", "1", "10"]
+    told = " ".join(shown.split())
+    assert "without usage, in no total: 1 completed, 0 ended early" in told
+    assert "by our estimate ~12 output tokens" in told
+    assert "tokentee report --only tag:run=r1" in told
+
+
+def test_the_bill_of_a_shared_ledger_is_read_from_the_spool(tmp_path, capsys, monkeypatch):
+    """The shared database may be down, or not have the rows yet."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    url = "postgresql+psycopg://user@db.example.com/ledger"
+    path = spool.path_for(urls.parse_url(url))
+    path.parent.mkdir(parents=True)
+    mine = exchange("gpt-4.1", id="a", tags={"run": "r1"})
+    fill(f"sqlite:///{path}", [(settled(mine), reading(input_tokens=10, output_tokens=5))])
+    bill.show(url, "r1")
+    shown = capsys.readouterr().err
+    assert any(line.split()[:2] == ["gpt-4.1", "1"] for line in shown.splitlines())
+    assert "db.example.com" in shown

@@ -2,7 +2,7 @@
 
 import pytest
 
-from addon.run.command.environment import environment_for, node_options
+from addon.run.command.child import environment_for, node_options
 
 PROXY = "http://tokentee:secret@127.0.0.1:8080"
 

@@ -1,4 +1,4 @@
-"""Edge. Compares what a command used with what is written in a file: `tokentee run --expect`.
+"""Edge. What a command used: printed when it has ended, and compared with a file (`--expect`).
 
     tolerance = 0.05              # each figure may be 5 % more or less; default: 0
 
@@ -17,6 +17,7 @@ with the same one.
 """
 
 import json
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -24,17 +25,44 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from rich.console import Console
+from rich.markup import escape
 
+from ledger.figures import queries
 from ledger.model.errors import LedgerError
 from ledger.model.money import PICOUSD_PER_USD
+from ledger.reports import render, report_tables
 from ledger.settings import small_files
 from ledger.store import db
 from ledger.store.adding_up import seen_by_model
 from ledger.store.engines import urls
+from ledger.store.scope import Scope
 from ledger.sync.spool import path_for
 from ledger.text.printable import printable
 
 NO_MODEL = "(no model)"
+
+
+def show(ledger_url: str, run_id: str) -> None:
+    """A table by model of the requests that carry the run's tag, to stderr."""
+    console = Console(stderr=True, highlight=False)
+    try:
+        with db.disposing(db.open_engine(_local(ledger_url))) as engine:
+            found = queries.report(engine, ["model"], Scope(only=(("tag:run", run_id),)))
+    except LedgerError as error:
+        console.print(escape(f"tokentee: {error}"))
+        return
+    requests = found.total.figures.requests
+    if not requests:
+        console.print("tokentee: no LLM request passed")
+        return
+    sys.stderr.write("\n")
+    title = "This run by model"
+    render.print_table(report_tables.screen(found), console, title)
+    for note in report_tables.notes(found):
+        console.print(escape(note))
+    where = f"tokentee: in {urls.shown(ledger_url)}; more: tokentee report --only tag:run={run_id}"
+    console.print(escape(where), soft_wrap=True)
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,10 +107,7 @@ def read(path: Path) -> Expected:
 
 def used(ledger_url: str, run_id: str) -> dict[str, Figures]:
     """Model -> what the requests of a run used. LedgerError if the ledger cannot be read."""
-    parsed = urls.parse_url(ledger_url)
-    # As for the summary: the spool holds all requests of the run.
-    local = parsed if urls.file_of(parsed) else f"sqlite:///{path_for(parsed)}"
-    with db.disposing(db.open_engine(local)) as engine:
+    with db.disposing(db.open_engine(_local(ledger_url))) as engine:
         rows = seen_by_model(engine, run_id, _TOKENS)
     found = {}
     for row in rows:
@@ -151,3 +176,10 @@ def check(ledger_url: str, run_id: str, path: Path, *, update: bool) -> list[str
         write(path, expected, found)
         return []
     return list(differences(expected, found))
+
+
+def _local(ledger_url: str) -> str:
+    """The ledger that holds all requests of the run: rows for a shared database are committed to
+    the spool first."""
+    parsed = urls.parse_url(ledger_url)
+    return ledger_url if urls.file_of(parsed) else f"sqlite:///{path_for(parsed)}"
