@@ -75,9 +75,10 @@ def find(engine: Engine, ids: Sequence[str]) -> dict[str, Booked]:
 
 
 def _booked(connection: Connection, row: Any) -> Booked | None:
-    current = _current(connection, row.opened_at, row.id)
-    if current is None or current.revision == 0:
+    found = _readings(connection, row.opened_at, row.id)
+    if not found or found[0].revision == 0:
         return None
+    current = found[0]
     amounts = connection.scalars(
         sa.select(charges.c.amount_picousd).where(
             charges.c.opened_at == row.opened_at,
@@ -87,10 +88,15 @@ def _booked(connection: Connection, row: Any) -> Booked | None:
             current_charge(charges),
         )
     ).all()
+    # The placeholder of a lost exchange, which has revision 0, has no version.
+    first = min(
+        (each for each in found if each.revision >= 1),
+        key=lambda each: (each.revision, each.read_at, each.id),
+    )
     return Booked(
         exchange=exchange_of(row._asdict()),
         reading=reading_of(current._mapping),
-        first_meter_version=_first_meter_version(connection, row.opened_at, row.id),
+        first_meter_version=first.meter_version,
         cost_picousd=sum(amounts) if amounts else None,
     )
 
@@ -131,8 +137,9 @@ def add_reading(
     The caller's connection is one that writes (`db.writing`).
     """
     assert reading.reason, "a further reading says why"
-    current = _current(connection, reading.opened_at, reading.exchange_id)
-    assert current is not None, f"exchange {reading.exchange_id} was never settled"
+    found = _readings(connection, reading.opened_at, reading.exchange_id)
+    assert found, f"exchange {reading.exchange_id} was never settled"
+    current = found[0]
     if not differences(reading_of(current._mapping), reading):
         return None
     added = replace(reading, revision=current.revision + 1)
@@ -187,24 +194,18 @@ def _add_quotas_of(connection: Connection, exchange: Exchange) -> int:
             .limit(1)
         ).first()
         if last is None or _has_changed(last, each):
+            stated = asdict(each)
             rows.append(
                 {
                     "opened_at": exchange.opened_at,
                     "exchange_id": exchange.id,
-                    "kind": each.kind.value,
-                    "window": each.window,
-                    "window_name": each.window_name,
-                    "window_minutes": each.window_minutes,
                     "provider": exchange.provider,
                     "key_fingerprint": exchange.key_fingerprint,
                     "account": exchange.account,
                     "holder": holder,
-                    "limit_value": each.limit,
-                    "remaining": each.remaining,
-                    "used_ppm": each.used_ppm,
-                    "status": each.status,
-                    "resets_at": each.resets_at,
                     "observed_at": observed_at,
+                    "limit_value": stated.pop("limit"),
+                    **stated,
                 }
             )
     if rows:
@@ -223,28 +224,13 @@ def _has_changed(last: Any, now: Quota) -> bool:
     return moved >= batch_insert.RESET_SECONDS
 
 
-def _current(connection: Connection, opened_at: datetime, exchange_id: str) -> Any:
-    """The current reading."""
+def _readings(connection: Connection, opened_at: datetime, exchange_id: str) -> Sequence[Any]:
+    """The readings of an exchange, the current one first."""
     return connection.execute(
         sa.select(readings)
         .where(readings.c.opened_at == opened_at, readings.c.exchange_id == exchange_id)
         .order_by(reading_order())
-        .limit(1)
-    ).first()
-
-
-def _first_meter_version(connection: Connection, opened_at: datetime, exchange_id: str) -> str:
-    found: str = connection.execute(
-        sa.select(readings.c.meter_version)
-        .where(
-            readings.c.opened_at == opened_at,
-            readings.c.exchange_id == exchange_id,
-            readings.c.revision >= 1,
-        )
-        .order_by(readings.c.revision, readings.c.read_at, readings.c.id)
-        .limit(1)
-    ).scalar_one()
-    return found
+    ).all()
 
 
 def _values(reading: Reading) -> dict[str, Any]:

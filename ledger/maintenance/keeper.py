@@ -2,12 +2,14 @@
 
 Summing uses SQLAlchemy and the tables, some 14 MB of a process, and the interpreter lock for
 seconds. So the keeper of a SQLite ledger first looks whether a day waits for its sums, with the
-driver alone, and then has a process of its own make them.
+driver alone, and then has a process of its own make them: `python -m … URL`, whose errors and
+notes go to stderr, a line each.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import subprocess
 import sys
@@ -29,8 +31,10 @@ ANSWER_SECONDS_MAX = 900.0
 """A shared database that needs longer for the sums of one day counts as not answering."""
 LOOK_SECONDS = 0.2
 """How often the keeper looks whether it is to stop, while another process makes the sums."""
-COMMAND = (sys.executable, "-P", "-m", f"{__name__.rpartition('.')[0]}.roll_process")
+COMMAND = (sys.executable, "-P", "-m", __name__)
 """-P: files of the current folder must not shadow modules."""
+NICENESS = 10
+"""Of that process: a proxy on the same core comes first."""
 _WAITS = (
     "SELECT EXISTS (SELECT 1 FROM stale_days) OR EXISTS (SELECT 1 FROM exchanges "
     "WHERE opened_at < :today AND opened_at >= "
@@ -125,3 +129,26 @@ def a_day_waits(path: Path, now: datetime) -> bool:
     except sqlite3.Error:
         return True
     return bool(waits)
+
+
+def main() -> int:
+    """Make the sums that are missing; returns the exit code."""
+    from ledger.maintenance import rollup
+    from ledger.store import db
+
+    os.nice(NICENESS)
+    try:
+        with db.disposing(db.ensure(sys.argv[1])) as engine:
+            rollup.roll(engine, now=datetime.now(UTC), log=_print)
+    except LedgerError as error:
+        _print("error", str(error))
+        return 1
+    return 0
+
+
+def _print(_level: str, line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
@@ -29,14 +30,6 @@ class Logged:
     at: datetime
     response_id: str | None
     session_id: str
-    input_tokens: int | None
-    output_tokens: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Recorded:
-    begun: datetime
-    ended: datetime
     input_tokens: int | None
     output_tokens: int | None
 
@@ -71,8 +64,8 @@ def _response_ids(connection: Connection, ids: Sequence[str]) -> set[str]:
     return known
 
 
-def _rows(connection: Connection, sessions: Sequence[str]) -> dict[str, list[_Recorded]]:
-    rows: dict[str, list[_Recorded]] = defaultdict(list)
+def _rows(connection: Connection, sessions: Sequence[str]) -> dict[str, list[Any]]:
+    rows: dict[str, list[Any]] = defaultdict(list)
     r = requests.c
     for at in range(0, len(sessions), QUESTION_MAX):
         query = (
@@ -84,22 +77,15 @@ def _rows(connection: Connection, sessions: Sequence[str]) -> dict[str, list[_Re
             .order_by(r.opened_at, r.id)
         )
         for row in connection.execute(query):
-            rows[row.session_id].append(
-                _Recorded(
-                    begun=row.opened_at,
-                    ended=row.settled_at,
-                    input_tokens=row.input_tokens,
-                    output_tokens=row.output_tokens,
-                )
-            )
+            rows[row.session_id].append(row)
     return rows
 
 
-def _take(rows: list[_Recorded], one: Logged) -> bool:
+def _take(rows: list[Any], one: Logged) -> bool:
     """Whether a row matches; it is removed, so that it matches no other answer."""
     for row in rows:
         is_same = (row.input_tokens, row.output_tokens) == (one.input_tokens, one.output_tokens)
-        if is_same and row.begun - APART_MAX <= one.at <= row.ended + APART_MAX:
+        if is_same and row.opened_at - APART_MAX <= one.at <= row.settled_at + APART_MAX:
             rows.remove(row)
             return True
     return False

@@ -24,7 +24,7 @@ from ledger.store import db
 from ledger.store.engines import urls
 from ledger.store.processes.supervision import Log
 from ledger.store.schema.instants import instant_text
-from ledger.store.tables import exchanges
+from ledger.store.tables import OF_EXCHANGES, exchanges
 from ledger.sync import spool
 from ledger.sync.merging import (
     ANSWER_SECONDS_MAX,
@@ -34,8 +34,6 @@ from ledger.sync.merging import (
     reason_of,
 )
 
-_IDS = {"exchanges": "id", "readings": "exchange_id", "charges": "exchange_id"}
-"""Table -> the column with the exchange's id."""
 IDS_MAX = 500
 """Ids of one query: each is a bound parameter, and SQLite accepts 32 766."""
 
@@ -147,6 +145,7 @@ def _move(source: Engine, moved: dict[str, datetime]) -> None:
     """Change the start of exchanges in the ledger of a part."""
     if not moved:
         return
+    there = {each.name for each in OF_EXCHANGES} & {*sa.inspect(source).get_table_names()}
     pooled = source.raw_connection()
     try:
         connection = pooled.driver_connection
@@ -156,11 +155,8 @@ def _move(source: Engine, moved: dict[str, datetime]) -> None:
         triggers = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
         for (name,) in triggers.fetchall():
             connection.execute(f'DROP TRIGGER "{name}"')
-        for table, column in (
-            ("exchanges", "id"),
-            ("readings", "exchange_id"),
-            ("charges", "exchange_id"),
-        ):
+        for table in there:
+            column = "id" if table == exchanges.name else "exchange_id"
             connection.executemany(
                 f"UPDATE {table} SET opened_at = ? WHERE {column} = ?",
                 [(instant_text(at), one) for one, at in moved.items()],

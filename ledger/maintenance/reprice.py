@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec.structs import asdict
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 
@@ -261,15 +262,8 @@ def _row(reading: Row, ordinal: int, line: Charge, old: Row | None) -> Row:
         "reading_id": reading["reading_id"],
         "ordinal": ordinal,
         "revision": revision,
-        "line": line.line,
-        "model": line.model,
-        "quantity": line.quantity,
-        "unit_picousd": line.unit_picousd,
-        "amount_picousd": line.amount_picousd,
-        "price_source": line.price_source,
-        "priced_at": line.priced_at,
+        **asdict(line),
         "supersedes": old["id"] if old else None,
-        "reason": line.reason,
     }
 
 

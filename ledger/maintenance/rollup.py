@@ -9,20 +9,36 @@ Summing may run at any time, twice at once, or not at all:
    may still write under the old boundary: SQLite has one writer at a time, on PostgreSQL a lock
    waits for the others.
 2. The sums of each stale day are read, and stored if the count of writes has not changed
-   meanwhile. If it has, the day stays stale until the next run.
+   meanwhile. If it has, the day stays stale until the next run. The groups of an hour are read from
+   the database; those of the day by provider, model and key, and by each dimension alone, are added
+   up from them here, so one pass over the requests makes all.
 """
 
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.maintenance import sums_of_day
 from ledger.store import db
+from ledger.store.adding_up import added_up, charged_requests, is_overflow, whole
 from ledger.store.processes.supervision import Log
 from ledger.store.schema.columns import Instant
 from ledger.store.schema.instants import instant_text
+from ledger.store.schema.sums import (
+    ALONE,
+    COUNTS,
+    DAILY_DIMENSIONS,
+    DIMENSIONS,
+    EVERYTHING,
+    FIGURES,
+    SUMS,
+    TIMES,
+)
+from ledger.store.schema.views import HOURLY
+from ledger.store.scope import Scope
 from ledger.store.tables import (
     SUMS_BY_DAY,
     daily,
@@ -42,6 +58,11 @@ LOCK_MS_MAX = 3_000
 CLOSED_DAYS_MAX = 400
 """Days that one transaction closes, while writers wait: some 20 ms."""
 
+SUM_MAX = 9 * 10**18
+"""The largest number that 64 bits hold."""
+REPEATED = 2
+"""From so many equal times on the average, times are kept with how often they occur."""
+
 _ROLLED_UNTIL = "rolled_until"
 _TRIGGERS = (
     "exchanges_added_late",
@@ -50,6 +71,8 @@ _TRIGGERS = (
     "readings_added_late",
     "charges_added_late",
 )
+
+type Values = Mapping[str, Any]
 
 
 def roll(
@@ -162,7 +185,7 @@ def _sum_up(engine: Engine, day: date) -> bool:
     begin, end = _begin(day), _begin(day + timedelta(1))
     with engine.connect() as connection:
         writes = connection.scalar(sa.select(stale_days.c.writes).where(of_day))
-        sums = sums_of_day.read(connection, day)
+        sums = _sums_of(connection, day)
     with db.writing(engine) as connection:
         unchanged = sa.and_(of_day, stale_days.c.writes == writes)
         if connection.execute(sa.delete(stale_days).where(unchanged)).rowcount == 0:
@@ -171,13 +194,7 @@ def _sum_up(engine: Engine, day: date) -> bool:
         connection.execute(sa.delete(hourly_usage).where(hour >= begin, hour < end))
         for table in SUMS_BY_DAY:
             connection.execute(sa.delete(table).where(table.c.day == day))
-        for table, rows in (
-            (hourly_usage, sums.by_hour),
-            (daily, sums.by_day),
-            (daily_by, sums.by_one),
-            (hourly, sums.states),
-            (unpriced_lines, sums.unpriced),
-        ):
+        for table, rows in sums.items():
             if rows:
                 connection.execute(sa.insert(table), rows)
     return True
@@ -190,3 +207,144 @@ def _end_of_what_is_over(connection: Connection) -> datetime | None:
 
 def _begin(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def _sums_of(connection: Connection, day: date) -> dict[sa.Table, list[Values]]:
+    """The sums of the requests and exchanges of a day, as rows of their tables."""
+    groups = _groups(connection, day)
+    states, unpriced = (connection.execute(query(day)) for query in (_states_of, _unpriced_of))
+    return {
+        hourly_usage: [row for group in groups for row in _storable(group)],
+        daily: [{"day": day, **row} for group in _by_day(groups) for row in _storable(group)],
+        daily_by: [{"day": day, **row} for group in _by_one(groups) for row in _storable(group)],
+        hourly: [{"day": day, **row._asdict()} for row in states],
+        unpriced_lines: [{"day": day, **row._asdict()} for row in unpriced],
+    }
+
+
+def _groups(connection: Connection, day: date, *, is_split: bool = False) -> list[Values]:
+    """The groups of each hour; sums are whole numbers of any size."""
+    scope = Scope(since=_begin(day), until=_begin(day + timedelta(1)))
+    try:
+        rows = connection.execute(_question(scope, connection.dialect.name, is_split=is_split))
+        return [
+            {name: row._mapping[name] for name in ("hour", *DIMENSIONS, *COUNTS, *TIMES)}
+            | {name: whole(row, name, is_split=is_split) for name in SUMS}
+            for row in rows
+        ]
+    except sa.exc.DBAPIError as error:
+        if is_split or not is_overflow(error):
+            raise
+    return _groups(connection, day, is_split=True)
+
+
+def _question(scope: Scope, dialect: str, *, is_split: bool) -> sa.Select[Any]:
+    e = charged_requests(scope, dialect)
+    # PostgreSQL has no order of JSON.
+    tags = sa.cast(e.c.tags, sa.Text).label("tags")
+    dimensions = [e.c[name] for name in DIMENSIONS if name != "tags"]
+    hour = _hour_of(e.c.opened_at, dialect)
+    return (
+        sa.select(
+            hour.label("hour"), *dimensions, tags, *added_up(FIGURES, dialect, is_split=is_split)
+        )
+        .select_from(e)
+        .group_by(hour, *dimensions, tags.element)
+        .order_by(hour)
+    )
+
+
+def _by_day(groups: Sequence[Values]) -> list[Values]:
+    """The groups by provider, model and key."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    times: dict[tuple[Any, ...], dict[str, list[str]]] = {}
+    for group in groups:
+        key = tuple(group[name] for name in DAILY_DIMENSIONS)
+        into = found.get(key)
+        if into is None:
+            into = found[key] = dict(zip(DAILY_DIMENSIONS, key, strict=True))
+            into |= {"key_hint": None} | dict.fromkeys(COUNTS, 0) | dict.fromkeys(SUMS)
+            times[key] = {name: [] for name in TIMES}
+        hints = (each for each in (into["key_hint"], group["key_hint"]) if each)
+        into["key_hint"] = max(hints, default=None)
+        for name in (*COUNTS, *SUMS):
+            value = group[name]
+            if value is not None:
+                into[name] = value + (into[name] or 0)
+        for name, texts in times[key].items():
+            if text := group[name]:
+                texts.append(text)
+    for key, by_name in times.items():
+        found[key] |= {name: " ".join(texts) or None for name, texts in by_name.items()}
+    return list(found.values())
+
+
+def _by_one(groups: Sequence[Values]) -> Iterator[Values]:
+    """The groups by each dimension alone, added up column by column."""
+    columns = {name: [group[name] for group in groups] for name in FIGURES}
+    hints = [group["key_hint"] for group in groups]
+    for dimension in ALONE:
+        places: dict[str | None, list[int]] = defaultdict(list)
+        for place, group in enumerate(groups):
+            places[None if dimension == EVERYTHING else group[dimension]].append(place)
+        for value, here in places.items():
+            row: dict[str, Any] = {"dimension": dimension, "value": value, "key_hint": None}
+            if dimension == "key_fingerprint":
+                row["key_hint"] = max((hint for at in here if (hint := hints[at])), default=None)
+            for name, column in columns.items():
+                known = [found for at in here if (found := column[at]) is not None]
+                if name in TIMES:
+                    row[name] = _shortened(" ".join(known))
+                else:
+                    row[name] = sum(known) if known else 0 if name in COUNTS else None
+            yield row
+
+
+def _shortened(times: str) -> str | None:
+    """The times of many requests, each with how often it occurs."""
+    values = times.split()
+    counts = Counter(values)
+    if len(values) < REPEATED * len(counts):
+        return times
+    found = (f"{value}*{count}" if count > 1 else value for value, count in counts.items())
+    return " ".join(found) or None
+
+
+def _storable(group: Values) -> Iterator[Values]:
+    """The group as rows of 64-bit numbers: an excess stands in further rows, without counts."""
+    row = group
+    while rest := {
+        name: value - (SUM_MAX if value > 0 else -SUM_MAX)
+        for name in SUMS
+        if (value := row[name]) is not None and not -SUM_MAX <= value <= SUM_MAX
+    }:
+        yield {**row, **{name: SUM_MAX if row[name] > 0 else -SUM_MAX for name in rest}}
+        row = {**row, **dict.fromkeys((*SUMS, *TIMES)), **dict.fromkeys(COUNTS, 0), **rest}
+    yield row
+
+
+def _hour_of(opened_at: sa.ColumnElement[Any], dialect: str) -> sa.ColumnElement[Any]:
+    """The begin of the hour that a moment lies in."""
+    if dialect == "postgresql":
+        return sa.func.date_trunc("hour", opened_at, "UTC", type_=Instant())
+    begin = sa.func.substr(sa.cast(opened_at, sa.Text), 1, 13)
+    return sa.type_coerce(begin.op("||")(sa.literal_column("':00:00.000000Z'")), Instant())
+
+
+def _states_of(day: date) -> sa.Select[Any]:
+    """The counts of exchanges by state for each hour, from the view that counts them."""
+    live = sa.table(
+        "live_hourly",
+        sa.column("stale_day", sa.Date),
+        sa.column("hour", Instant),
+        *(sa.column(name, sa.BigInteger) for name in HOURLY),
+    )
+    columns = [live.c[name] for name in ("hour", *HOURLY)]
+    return sa.select(*columns).where(live.c.stale_day == day)
+
+
+def _unpriced_of(day: date) -> sa.Select[Any]:
+    """The lines without a price, from the view that finds them."""
+    columns = [sa.column(each.name, each.type) for each in unpriced_lines.c if each.name != "day"]
+    live = sa.table("live_unpriced", sa.column("stale_day", sa.Date), *columns)
+    return sa.select(*(live.c[each.name] for each in columns)).where(live.c.stale_day == day)

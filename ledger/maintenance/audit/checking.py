@@ -4,18 +4,24 @@ Each promise is one query for the rows that break it. Python reads only breaches
 the first few.
 """
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.maintenance.audit.promises import PROMISES, Promise
-from ledger.maintenance.audit.reading_digests import altered
 from ledger.store.schema.columns import Instant
+from ledger.store.schema.instants import instant_text
 from ledger.store.scope import snapshot
+from ledger.store.tables import charges, readings
+from ledger.store.writing.batch_insert import CHARGE_COLUMNS, READING_COLUMNS
 from ledger.sync.merging import reason_of
 
 SHOWN_MAX = 20
@@ -40,6 +46,55 @@ _OF_PERIOD = {
     "postgresql": f"response_id = ANY (ARRAY({_IDS}))",
 }
 """What an answer of the period is compared with may be older, and is found by its id."""
+
+ROWS_AT_A_TIME = 1_000
+_COLUMNS_0_1 = (
+    "revision",
+    "meter_version",
+    "usage_source",
+    "input_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_5m_tokens",
+    "cache_write_1h_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "input_audio_tokens",
+    "output_audio_tokens",
+    "tool_units",
+    "further",
+    "remarks",
+    "usage_json",
+    "estimated_output_tokens",
+    "reported_cost_picousd",
+    "reported_upstream_cost_picousd",
+    "is_byok",
+    "read_at",
+    "reason",
+)
+"""In which order version 0.1 made its ids."""
+_CHARGE_COLUMNS_0_1 = (
+    "line",
+    "model",
+    "quantity",
+    "unit_picousd",
+    "amount_picousd",
+    "price_source",
+    "priced_at",
+    "reason",
+)
+_REPRICED = ("line", "model", "quantity", "unit_picousd", "price_source")
+"""What the id of a charge is a digest of that was added by `reprice`."""
+_FORMS = tuple(
+    dict.fromkeys(
+        (
+            (tuple(READING_COLUMNS), tuple(CHARGE_COLUMNS)),
+            (tuple(name for name in READING_COLUMNS if name != "billing"), tuple(CHARGE_COLUMNS)),
+            (_COLUMNS_0_1, _CHARGE_COLUMNS_0_1),
+        )
+    )
+)
+"""The orders of columns that ids were made with, the latest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +175,121 @@ def _digests(connection: Connection, since: datetime) -> Finding:
     count = 0
     examples: list[tuple[str, str]] = []
     try:
-        for count, found in enumerate(altered(connection, since), 1):  # noqa: B007
+        for count, (exchange, reading) in enumerate(_altered(connection, since), 1):  # noqa: B007
             if len(examples) < SHOWN_MAX:
-                examples.append((found.exchange_id, f"reading {found.reading_id} was changed"))
+                examples.append((exchange, f"reading {reading} was changed"))
     except (sa.exc.DBAPIError, ValueError, TypeError) as error:
         why = reason_of(error) if isinstance(error, sa.exc.DBAPIError) else type(error).__name__
         return Finding(DIGESTS, 1, (("", f"cannot be asked: {why}"),))
     return Finding(DIGESTS, count, tuple(examples))
+
+
+def _altered(connection: Connection, since: datetime) -> Iterator[tuple[str, str]]:
+    """The readings opened since then whose id is not the digest of their columns and charges, each
+    after its exchange.
+
+    The id of a reading covers its first charges, too, so a change of any of their columns shows.
+    This is the one promise for which every row passes through Python: in the order of the tables,
+    holding one reading at a time. The id of a reading that the database stored only without its
+    charges includes these charges, so a reading without charges is not checked.
+    """
+    connection = connection.execution_options(yield_per=ROWS_AT_A_TIME)
+    charged = _Charges(connection, since)
+    rows = connection.execute(
+        sa.select(readings)
+        .where(readings.c.opened_at >= since, readings.c.revision >= 1)
+        .order_by(
+            readings.c.opened_at,
+            _by_bytes(connection, readings.c.exchange_id),
+            _by_bytes(connection, readings.c.id),
+        )
+    )
+    for row in rows.mappings():
+        lines = charged.of((row["opened_at"], row["exchange_id"], row["id"]))
+        first = [line for line in lines if line["id"] == f"{row['id']}.{line['ordinal']}"]
+        later = [line for line in lines if line["id"] != f"{row['id']}.{line['ordinal']}"]
+        if (first and not _is_as_written(row, first)) or not all(map(_is_as_priced, later)):
+            yield row["exchange_id"], row["id"]
+
+
+class _Charges:
+    """The charges of each reading, in the order in which readings are asked for."""
+
+    def __init__(self, connection: Connection, since: datetime) -> None:
+        rows = connection.execute(
+            sa.select(charges)
+            .where(charges.c.opened_at >= since)
+            .order_by(
+                charges.c.opened_at,
+                _by_bytes(connection, charges.c.exchange_id),
+                _by_bytes(connection, charges.c.reading_id),
+                charges.c.ordinal,
+            )
+        ).mappings()
+        self._groups = groupby(
+            rows, lambda row: (row["opened_at"], row["exchange_id"], row["reading_id"])
+        )
+        self._next: tuple[Any, list[Any]] | None = None
+        self._step()
+
+    def of(self, key: tuple[Any, ...]) -> list[Any]:
+        """The charges of a reading."""
+        while self._next is not None and self._next[0] < key:
+            self._step()  # of a reading that is not there: another promise
+        if self._next is None or self._next[0] != key:
+            return []
+        lines = self._next[1]
+        self._step()
+        return lines
+
+    def _step(self) -> None:
+        found = next(self._groups, None)
+        self._next = None if found is None else (found[0], list(found[1]))
+
+
+def _by_bytes(connection: Connection, column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
+    """A text in the order of Python's, whatever the database's own order of texts is."""
+    return column if connection.dialect.name == "sqlite" else column.collate("C")
+
+
+def _is_as_priced(line: Any) -> bool:
+    """Whether a charge that was added by pricing again is what its id says."""
+    content = "|".join(str(line[name]) for name in _REPRICED)
+    digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+    return bool(line["id"] == f"{line['reading_id']}.{line['ordinal']}.{line['revision']}.{digest}")
+
+
+def _is_as_written(row: Any, lines: Sequence[Any]) -> bool:
+    return any(
+        row["id"] == _digest(row, lines, columns, charge_columns, usage_json)
+        for columns, charge_columns in _FORMS
+        if "billing" in columns or row["billing"] is None
+        for usage_json in _spellings(row["usage_json"])
+    )
+
+
+def _digest(
+    row: Any,
+    lines: Sequence[Any],
+    columns: Sequence[str],
+    charge_columns: Sequence[str],
+    usage_json: str | None,
+) -> str:
+    values = [usage_json if name == "usage_json" else _plain(row[name]) for name in columns]
+    charged = [[_plain(line[name]) for name in charge_columns] for line in lines]
+    content = orjson.dumps([row["exchange_id"], *values]) + orjson.dumps(charged)
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _spellings(usage_json: str | None) -> Iterator[str | None]:
+    """A usage object as it is kept, and as it was if it is no JSON: then a JSON text holds it."""
+    yield usage_json
+    if usage_json is not None and usage_json.startswith('"'):
+        try:
+            yield json.loads(usage_json)
+        except ValueError:
+            return
+
+
+def _plain(value: Any) -> Any:
+    return instant_text(value) if isinstance(value, datetime) else value

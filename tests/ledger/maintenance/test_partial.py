@@ -9,8 +9,9 @@ import sqlalchemy as sa
 from ledger.maintenance.partial import PartsMerger
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, Outcome, State
+from ledger.model.quota import Quota, QuotaKind
 from ledger.store import db
-from ledger.store.tables import charges, exchanges, readings
+from ledger.store.tables import OF_EXCHANGES, charges, exchanges, readings
 from tests.ledger.written import NOON, opened, put, settled, whole
 
 COMPLETE = ("openai.chat", Outcome.COMPLETE)
@@ -82,6 +83,18 @@ def test_an_open_exchange_is_settled_under_its_own_start(ledger_url, new_sqlite)
     merger.close(log=say_nothing)
     assert merged.new[COMPLETE] == 2
     assert ids(ledger_url) == [("a", EARLIER, "settled", 1, 3), ("b", NOON, "settled", 1, 3)]
+
+
+def test_each_row_of_an_exchange_gets_its_start(ledger_url, new_sqlite):
+    quota = Quota(window="5h", window_name="primary", kind=QuotaKind.PLAN, used_ppm=1)
+    fill(ledger_url, opened("a", at=EARLIER))
+    merger = PartsMerger(ledger_url)
+    merger.merge(part_of(new_sqlite, "part", settled("a", segments="packed", quotas=(quota,))))
+    merger.close(log=say_nothing)
+    with db.disposing(db.open_engine(ledger_url)) as engine, engine.connect() as connection:
+        for table in OF_EXCHANGES:
+            starts = connection.scalars(sa.select(table.c.opened_at).distinct()).all()
+            assert starts == [EARLIER], table.name
 
 
 def test_a_part_that_is_none_is_refused(new_sqlite, tmp_path):
