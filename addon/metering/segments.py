@@ -16,7 +16,7 @@ import orjson
 from addon.dialects.request import PARSED_BYTES_MAX
 from addon.framing import json_values
 from addon.metering.requests.purpose import Shape, shape_of
-from ledger.model.segments import HASH_BYTES, NAME_MAX, Kind, Part, Segment, pack
+from ledger.model.segments import DAY_ASKED, HASH_BYTES, NAME_MAX, Kind, Part, Segment, pack
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
 VALUES_MAX = 250_000
@@ -41,6 +41,7 @@ _RESULTS = (
     "custom_tool_call_output",
     "web_search_tool_result",
 )
+_TEXTS = ("text", "input_text", "output_text")
 _IMAGES = ("image", "image_url", "input_image", "document", "input_file", "file", "input_audio")
 _KEYS = {  # Bedrock's Converse and Gemini name a part by its only key
     "toolUse": Part.TOOL_CALL,
@@ -100,7 +101,7 @@ def _segments_in_steps(values: dict[str, Any], secret: bytes) -> Generator[None,
     for piece in _pieces(values):
         if isinstance(piece.value, dict) and "cachePoint" in piece.value:
             if found:
-                found[-1] = found[-1]._replace(breakpoint=1)
+                found[-1] = found[-1]._replace(breakpoint=_ttl_of(piece.value["cachePoint"]) or 1)
             continue
         try:
             data, mark = _content_of(piece.value)
@@ -118,7 +119,10 @@ def _segments_in_steps(values: dict[str, Any], secret: bytes) -> Generator[None,
             yield
     if not found:
         return None
-    return pack(found, automatic=_ttl_of(values.get("cache_control")))
+    is_for_a_day = values.get("prompt_cache_retention") == "24h"
+    return pack(
+        found, automatic=DAY_ASKED if is_for_a_day else _ttl_of(values.get("cache_control"))
+    )
 
 
 def _digest_of(data: bytes, secret: bytes) -> bytes:
@@ -220,19 +224,28 @@ def _without_breakpoints(piece: Any) -> tuple[Any, int]:
     if not isinstance(value, dict):
         return piece, 0
     value, mark = _bare(value)
-    content = value.get("content")
+    content = value.get("content") if isinstance(value, dict) else None
     if isinstance(content, list):
         inner = [_bare(each) for each in content[:PIECES_MAX]]
         mark = max(mark, *(ttl for _, ttl in inner), 0)
-        value = {**value, "content": [*(each for each, _ in inner), *content[PIECES_MAX:]]}
+        bare = [*(each for each, _ in inner), *content[PIECES_MAX:]]
+        is_text = len(bare) == 1 and isinstance(bare[0], str)
+        value = {**value, "content": bare[0] if is_text else bare}
     return ([role, value] if has_role else value), mark
 
 
 def _bare(value: Any) -> tuple[Any, int]:
-    if not isinstance(value, dict) or _MARKS.isdisjoint(value):
+    """A part of a content without its breakpoint, and its lifetime. A text part without anything
+    else is its text: clients write the one for the other where a breakpoint moves on."""
+    if not isinstance(value, dict):
         return value, 0
-    ttl = max(_ttl_of(value.get(name)) for name in _MARKS)
-    return {key: each for key, each in value.items() if key not in _MARKS}, ttl
+    ttl = 0
+    if not _MARKS.isdisjoint(value):
+        ttl = max(_ttl_of(value.get(name)) for name in _MARKS)
+        value = {key: each for key, each in value.items() if key not in _MARKS}
+    if len(value) == 2 and value.get("type") in _TEXTS and isinstance(value.get("text"), str):
+        value = value["text"]
+    return value, ttl
 
 
 def _ttl_of(control: Any) -> int:

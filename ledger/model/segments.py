@@ -21,6 +21,10 @@ OPERATIONS = ("chat", "generate_content")
 HASH_BYTES = 8
 NAME_MAX = 64
 """Characters of a role or of a tool's name."""
+HOUR_ASKED = 2
+"""`Segment.breakpoint` for an hour."""
+DAY_ASKED = 3
+"""`Segments.automatic` of a request that asks for a day (OpenAI's `prompt_cache_retention`)."""
 SEGMENTS_MAX = 256
 PACKED_CHARACTERS_MAX = 65_536
 """Of one request: 256 hashes and names of 64 characters take less."""
@@ -68,7 +72,12 @@ class Segments:
 
     parts: tuple[Segment, ...]
     automatic: int = 0
-    """The lifetime that a breakpoint for the whole request asks for; as `Segment.breakpoint`."""
+    """The lifetime that is asked for the whole request; as `Segment.breakpoint`, or `DAY_ASKED`."""
+
+    @property
+    def lifetime(self) -> int:
+        """The longest that is asked for."""
+        return max(self.automatic, *(each.breakpoint for each in self.parts), 0)
 
     def prefixes(self) -> list[bytes]:
         """The hash of the prefix up to the end of each segment."""

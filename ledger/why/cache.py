@@ -7,18 +7,19 @@ one should have read.
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from ledger.model.segments import Kind, Part, Segment, Segments
+from ledger.model.segments import DAY_ASKED, Kind, Part, Segment, Segments
 from ledger.why.caches import Cache, cache_of
 
 HISTORY_MAX = 32
 """Earlier requests of a session that are compared: side tasks of an agent run in between."""
-REQUESTS_MAX = 2_000
-"""Requests that are remembered, of all sessions, at 60 KB each at most. The session that asked
-longest ago is forgotten first."""
+SEGMENTS_MAX = 500_000
+"""Segments that are remembered, of all sessions, at 230 bytes each. The session that asked longest
+ago is forgotten first."""
+_ANSWERS = ("assistant", "model")
 _KINDS = {Kind.TOOLS: "tools", Kind.SYSTEM: "system", Kind.MESSAGES: "messages"}
 
 
@@ -126,11 +127,18 @@ class _Before:
         at = self.marks[-1][0] if self.marks and self.asked.cache.breakpoints else -1
         return self.prefixes[at] if self.prefixes else b""
 
+    def tokens(self, count: int) -> int:
+        """The tokens of the first segments, as their share of the input by bytes."""
+        parts = self.asked.segments.parts
+        whole = sum(each.size for each in parts)
+        size = sum(each.size for each in parts[:count])
+        return self.asked.input_tokens * size // whole if whole else 0
+
 
 def marks(segments: Segments) -> list[tuple[int, int]]:
     """The places of breakpoints, and their lifetimes."""
     found = [(at, each.breakpoint) for at, each in enumerate(segments.parts) if each.breakpoint]
-    if segments.automatic and segments.parts:
+    if segments.parts and 0 < segments.automatic < DAY_ASKED:
         found.append((len(segments.parts) - 1, segments.automatic))
     return found
 
@@ -149,58 +157,97 @@ class Judge:
         self._sessions.move_to_end(key)
         now = _Before(asked)
         verdict = _verdict(now, history)
-        self._count += len(history) < HISTORY_MAX
+        if len(history) == HISTORY_MAX:
+            self._count -= len(history.popleft().prefixes)
+        self._count += len(now.prefixes)
         history.append(now)
-        while self._count > REQUESTS_MAX:
+        while self._count > SEGMENTS_MAX:
             _, forgotten = self._sessions.popitem(last=False)
-            self._count -= len(forgotten)
+            self._count -= sum(len(each.prefixes) for each in forgotten)
         return verdict
 
 
 def _verdict(now: _Before, history: Sequence[_Before]) -> Verdict:
     asked = now.asked
     before = _nearest(now, history)
+    reason, told = _DIAGNOSES.get(asked.diagnosis or "", (None, None))
     if before is None:
-        return Verdict(asked=asked, reason=Reason.HIT if asked.read_tokens else Reason.FIRST)
+        if reason is None:
+            reason = Reason.HIT if asked.read_tokens else Reason.FIRST
+        return Verdict(asked=asked, reason=reason, kind=told)
+    new_at, old_at = _first_difference(before, now)
+    if _is_another_question(now, before, new_at, old_at):
+        return _of_another_question(now, before, new_at)
     in_cache = _left_by(before.asked)
     if not in_cache:
         return _never_cached(now, before)
-    if asked.read_tokens >= in_cache - asked.cache.tolerance:
+    is_whole = before.kept in now.prefixes or new_at == len(now.prefixes)
+    reusable = asked.input_tokens if is_whole else now.tokens(_end_of_shared(now, before, new_at))
+    lost = max(0, min(in_cache, reusable) - asked.read_tokens)
+    missing = lost if is_whole else in_cache - asked.read_tokens
+    if missing <= asked.cache.tolerance:
         return Verdict(asked=asked, reason=Reason.HIT)
-    lost = in_cache - asked.read_tokens
-    reason, told = _DIAGNOSES.get(asked.diagnosis or "", (None, None))
-    reason = reason or _reason(now, before)
-    if reason is not Reason.CHANGED:
-        return Verdict(asked=asked, reason=reason, lost_tokens=lost)
-    how, kind, name, segment = _difference(before, now)
-    if told not in (None, kind):
-        return Verdict(asked=asked, reason=reason, lost_tokens=lost, kind=told)
-    return Verdict(
-        asked=asked,
-        reason=reason,
-        lost_tokens=lost,
-        how=how,
-        kind=kind,
-        name=name,
-        segment=segment,
-    )
+    reason = reason or _reason(now, before, before.kept)
+    found = Verdict(asked=asked, reason=reason, lost_tokens=lost, kind=told)
+    # Where old_at is beyond the earlier request, the provider alone sees a difference.
+    if reason is Reason.CHANGED and old_at < len(before.prefixes):
+        how, kind, name, segment = _difference(before, now, new_at, old_at)
+        if told in (None, kind):
+            found = replace(found, how=how, kind=kind, name=name, segment=segment)
+    return found
 
 
-def _reason(now: _Before, before: _Before) -> Reason:
-    """Why a request did not read what an earlier one had left."""
+def _reason(now: _Before, before: _Before, kept: bytes) -> Reason:
+    """Why a request did not read the prefix that an earlier one had left."""
     asked, cache = now.asked, before.asked.cache
     if asked.model != before.asked.model:
         return Reason.MODEL
-    longest = max((mark for _, mark in before.marks), default=0)
-    if asked.opened_at - before.asked.opened_at > cache.lifetime(longest):
+    if asked.opened_at - before.asked.opened_at > cache.lifetime(before.asked.segments.lifetime):
         return Reason.EXPIRED
-    if before.kept not in now.prefixes:
+    if kept not in now.prefixes:
         return Reason.CHANGED
     if cache.breakpoints:
-        end = now.prefixes.index(before.kept)
+        end = now.prefixes.index(kept)
         if not any(0 <= at - end < cache.look_back for at, _ in now.marks):
             return Reason.NO_BREAKPOINT
     return Reason.UNEXPLAINED if asked.shares_cache(before.asked) else Reason.ACCOUNT
+
+
+def _is_another_question(now: _Before, before: _Before, new_at: int, old_at: int) -> bool:
+    """Whether a request does not go on with what the earlier one asked: after what both share,
+    nothing was answered yet, and no message of the earlier one follows.
+
+    So begin another conversation with one system prompt, the task of a subagent, a conversation
+    after its compaction, and a question that is asked anew.
+    """
+    olds = {each.digest for each in before.asked.segments.parts[old_at:]}
+    rest = [each for each in now.asked.segments.parts[new_at:] if each.kind is Kind.MESSAGES]
+    return bool(olds and rest) and all(
+        each.part in (Part.TEXT, Part.IMAGE)
+        and each.name not in _ANSWERS
+        and each.digest not in olds
+        for each in rest
+    )
+
+
+def _of_another_question(now: _Before, before: _Before, shared: int) -> Verdict:
+    """The verdict where only the beginning of an earlier request is asked again."""
+    asked, cache = now.asked, before.asked.cache
+    if asked.read_tokens:
+        return Verdict(asked=asked, reason=Reason.HIT)
+    end = shared
+    if cache.breakpoints:
+        end = max(
+            (at + 1 for at, _ in before.marks if before.prefixes[at] in now.prefixes), default=0
+        )
+    is_in_head = now.asked.segments.parts[shared].kind is not Kind.MESSAGES
+    if not end or is_in_head or cache.ends:
+        return Verdict(asked=asked, reason=Reason.FIRST)
+    tokens = now.tokens(end)
+    if tokens - cache.tolerance < cache.tokens_min:
+        return Verdict(asked=asked, reason=Reason.TOO_SHORT)
+    reason = _reason(now, before, now.prefixes[end - 1])
+    return Verdict(asked=asked, reason=reason, lost_tokens=tokens // cache.step * cache.step)
 
 
 def _never_cached(now: _Before, before: _Before) -> Verdict:
@@ -219,7 +266,8 @@ def _never_cached(now: _Before, before: _Before) -> Verdict:
 
 
 def _nearest(now: _Before, history: Sequence[_Before]) -> _Before | None:
-    """The earlier request to compare with: the latest of those that share most content.
+    """The earlier request to compare with: of those that share most content, the latest, or one
+    that this one continues.
 
     After a request for another model or with another key, it is the one before that, if this one
     continues it. A side task that shares less than half with this request is no predecessor.
@@ -237,13 +285,14 @@ def _nearest(now: _Before, history: Sequence[_Before]) -> _Before | None:
         and longest.prefixes[-1] in prefixes
     ):
         return longest  # as most times; no other shares more than all of the longest
-    best = most = 0
+    best = most = (0, False)
     found: _Before | None = None
     ours: _Before | None = None
     for each in history:
-        shared = sum(each.sizes[digest] for digest in each.sizes.keys() & now.sizes.keys())
-        if not shared or 2 * shared < min(now.size, each.size):
+        size = sum(each.sizes[digest] for digest in each.sizes.keys() & now.sizes.keys())
+        if not size or 2 * size < min(now.size, each.size):
             continue
+        shared = size, each.prefixes[-1] in prefixes
         if shared >= best:
             best, found = shared, each
         if shared >= most and is_ours(each):
@@ -262,14 +311,27 @@ def _left_by(asked: Asked) -> int:
     return asked.input_tokens // cache.step * cache.step
 
 
-def _difference(before: _Before, now: _Before) -> tuple[str, str, str, str]:
-    """How the first segment that differs does: (how, kind, name, place)."""
+def _first_difference(before: _Before, now: _Before) -> tuple[int, int]:
+    """The places after the longest prefix that both requests have, in this one and the earlier."""
     known = {prefix: at for at, prefix in enumerate(before.prefixes)}
-    shared = next(
-        (at for at in range(len(now.prefixes) - 1, -1, -1) if now.prefixes[at] in known), None
-    )
-    new_at = 0 if shared is None else shared + 1
-    old_at = 0 if shared is None else known[now.prefixes[shared]] + 1
+    for at in range(len(now.prefixes) - 1, -1, -1):
+        if now.prefixes[at] in known:
+            return at + 1, known[now.prefixes[at]] + 1
+    return 0, 0
+
+
+def _end_of_shared(now: _Before, before: _Before, new_at: int) -> int:
+    """The number of segments up to the last one that the earlier request had too, or that stands
+    in the place of one that it had."""
+    parts = now.asked.segments.parts
+    shared = (at for at in range(len(parts) - 1, -1, -1) if parts[at].digest in before.sizes)
+    return max(next(shared, -1), new_at) + 1
+
+
+def _difference(
+    before: _Before, now: _Before, new_at: int, old_at: int
+) -> tuple[str, str, str, str]:
+    """How the first segment that differs does: (how, kind, name, place)."""
     olds, news = before.asked.segments.parts, now.asked.segments.parts
     old, new = olds[old_at], news[new_at] if new_at < len(news) else None
     if new is None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-HOUR = timedelta(hours=1)
+from ledger.model.segments import DAY_ASKED, HOUR_ASKED
+
 CACHES_FILE = Path(__file__).with_name("caches.toml")
 NAMES_MAX = 4096
 """Names of models come from clients and upstreams."""
@@ -35,9 +36,13 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         out the step that a message's end falls into."""
         return 0 if self.breakpoints else 2 * (self.step - 1)
 
-    def lifetime(self, breakpoint_: int) -> timedelta:
-        """How long a prefix stays, since its last use; a breakpoint of 2 asks for an hour."""
-        return HOUR if self.breakpoints and breakpoint_ == 2 else timedelta(minutes=self.minutes)
+    def lifetime(self, asked: int) -> timedelta:
+        """How long a prefix stays, since its last use, where so long was asked for
+        (`Segments.lifetime`)."""
+        longest = HOUR_ASKED if self.breakpoints else DAY_ASKED
+        if asked < longest:
+            return timedelta(minutes=self.minutes)
+        return timedelta(hours=1 if self.breakpoints else 24)
 
 
 @cache
@@ -48,12 +53,13 @@ def table() -> tuple[Cache, ...]:
 
 
 def cache_of(dialect: str, model: str | None, at: datetime) -> Cache:
-    """The cache that applied to a request. Anthropic's wire format under another name of a model
-    has Anthropic's."""
+    """The cache that applied to a request. In Anthropic's wire format, a model without a row has
+    Anthropic's."""
     name = (model or "").lower().replace(".", "-")
-    if dialect.startswith("anthropic") and "claude" not in name:
-        name = "claude"
-    return _cached(name, at.date())
+    found = _cached(name, at.date())
+    if dialect.startswith("anthropic") and found is table()[-1]:
+        found = _cached("claude", at.date())
+    return found
 
 
 @lru_cache(maxsize=NAMES_MAX)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from ledger.model.segments import HOUR_ASKED
 from ledger.why.cache import Asked, marks
 from ledger.why.caches import Cache, cache_of
 
@@ -65,9 +66,10 @@ class Simulation:
         own = marks(asked.segments)
         tokens = self._counted(asked, owner, prefixes, own)
         if not cache.breakpoints:
-            ends = [*own, (len(prefixes) - 1, 0)]
+            longest = asked.segments.lifetime
+            ends = [*own, (len(prefixes) - 1, longest)]
             if not cache.ends:
-                ends = [(at, 0) for at in range(len(prefixes))]
+                ends = [(at, longest) for at in range(len(prefixes))]
         elif self._breakpoints is Breakpoints.ON:
             ends = [*own, (len(prefixes) - 1, max((ttl for _, ttl in own), default=1))]
         else:
@@ -80,7 +82,7 @@ class Simulation:
         read = 0 if found is None else tokens[found] // cache.step * cache.step
         end = max((tokens[at] for at, _ in kept), default=0) // cache.step * cache.step
         write = max(0, end - read)
-        ends_1h = max((tokens[at] for at, ttl in kept if ttl == 2), default=0)
+        ends_1h = max((tokens[at] for at, ttl in kept if ttl == HOUR_ASKED), default=0)
         return Cached(min(read, asked.input_tokens), write, min(write, max(0, ends_1h - read)))
 
     def _found(

@@ -22,7 +22,15 @@ from addon.metering.requests.messages import Body, Request
 from addon.metering.segments import BODY_BYTES_MAX, PIECES_MAX, read_in_steps
 from addon.metering.troubles import Troubles
 from ledger.model.exchange import Source
-from ledger.model.segments import OPERATIONS, SEGMENTS_MAX, Kind, Part, Segments, unpack
+from ledger.model.segments import (
+    DAY_ASKED,
+    OPERATIONS,
+    SEGMENTS_MAX,
+    Kind,
+    Part,
+    Segments,
+    unpack,
+)
 from ledger.store import db, retention
 from ledger.sync import merging
 from tests.addon.metering.test_opening import REQUEST
@@ -128,6 +136,8 @@ def test_breakpoints_are_kept_apart_from_content():
     assert [each.breakpoint for each in read(CONVERSE).parts] == [0, 0, 1, 0, 0, 0, 0]
     assert read(bare).prefixes() == read(ANTHROPIC).prefixes()
     assert read({**bare, "cache_control": {"type": "ephemeral"}}).automatic == 1
+    assert read({**CHAT, "prompt_cache_retention": "24h"}).automatic == DAY_ASKED
+    assert read({**CHAT, "prompt_cache_retention": "in_memory"}).automatic == 0
 
 
 def test_breakpoints_stand_in_the_parts_of_results_and_after_parts_of_messages():
@@ -150,6 +160,35 @@ def test_breakpoints_stand_in_the_parts_of_results_and_after_parts_of_messages()
     body = {**CONVERSE, "system": [point], "toolConfig": {"tools": [point]}}
     body["messages"] = [{"role": "user", "content": [{"text": TEXT}, point, {"text": TEXT}]}]
     assert [each.breakpoint for each in read(body).parts] == [1, 0]
+
+
+@pytest.mark.parametrize(("point", "mark"), [({}, 1), ({"ttl": "5m"}, 1), ({"ttl": "1h"}, 2)])
+def test_a_cache_point_has_a_lifetime(point, mark):
+    point = {"cachePoint": {"type": "default", **point}}
+    body = {"system": [{"text": TEXT}, point], "messages": [{"role": "user", "content": [point]}]}
+    assert [each.breakpoint for each in read(body).parts] == [mark]
+    assert (
+        read({**body, "messages": [{"role": "user", "content": "x"}]}).parts[0].breakpoint == mark
+    )
+
+
+@pytest.mark.parametrize("kind", ["text", "input_text", "output_text"])
+def test_a_text_is_the_short_form_of_a_text_part(kind):
+    """Clients write the one for the other where a breakpoint moves on."""
+    part = {"type": kind, "text": TEXT, "cache_control": {"type": "ephemeral"}}
+
+    def prefixes(text: object) -> list[bytes]:
+        result = {"type": "tool_result", "tool_use_id": "1", "content": text}
+        messages = [
+            {"role": "system", "content": text},
+            {"role": "user", "content": text},
+            {"role": "tool", "tool_call_id": "1", "content": text},
+            {"role": "user", "content": [result]},
+        ]
+        return read({"system": text, "messages": messages}).prefixes()
+
+    assert prefixes(TEXT) == prefixes([part])
+    assert prefixes(TEXT) != prefixes([{**part, "citations": []}])
 
 
 def test_nested_results_are_read_without_recursion():

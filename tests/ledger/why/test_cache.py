@@ -4,11 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.model.segments import Kind
+from ledger.model.segments import DAY_ASKED, HOUR_ASKED, Kind, Segments
 from ledger.why import cache
 from ledger.why.cache import Judge, Reason, Verdict
 from ledger.why.caches import CACHES_FILE, cache_of, table
-from tests.ledger.why.sessions import BREAKS, PROVIDERS, Break, Session
+from tests.ledger.why.sessions import (
+    BREAKS,
+    MINUTE,
+    PROVIDERS,
+    Break,
+    Session,
+    expired,
+    lost,
+    model,
+    organization,
+)
 from tests.ledger.written import NOON
 
 SESSIONS = 1_000
@@ -42,7 +52,8 @@ def test_each_break_is_named():
         one = found[3]
         expected = [Reason.FIRST, Reason.HIT, Reason.HIT, broken.reason]
         expected += [broken.reason if broken.stays else Reason.HIT] * 2
-        is_right = [each.reason for each in found] == expected and one.lost_tokens > 0
+        new = one.asked.input_tokens - one.asked.read_tokens
+        is_right = [each.reason for each in found] == expected and 0 < one.lost_tokens <= new
         is_right = is_right and (one.how, one.kind) == (broken.how, broken.kind)
         if is_right and broken.kind == "tools":
             name = "new" if broken.how == "added" else f"tool{at}"
@@ -102,6 +113,99 @@ def test_what_the_provider_says_counts():
         assert verdict.segment == ("tools[2] tool2" if kind == "tools" else None)
 
 
+def test_what_the_provider_says_counts_where_nothing_else_shows_it():
+    """Nothing was recorded before, or the segments are the same."""
+    session, judge = Session(1, PROVIDERS["anthropic"]), Judge()
+    one = judge.judge(replace(session.ask(), diagnosis="tools_changed"))
+    assert (one.reason, one.kind, one.lost_tokens) == (Reason.CHANGED, "tools", 0)
+    before = session.ask()
+    judge.judge(before)
+    session.cached.clear()
+    for word, kind in (("input_changed", None), ("messages_changed", "messages")):
+        session.cached.clear()
+        one = judge.judge(replace(session.ask(), diagnosis=word))
+        assert (one.reason, one.kind, one.segment) == (Reason.CHANGED, kind, None)
+        assert one.lost_tokens >= before.input_tokens
+
+
+def anew(s: Session) -> None:
+    s.messages = [s.part(Kind.MESSAGES, "user") for _ in s.messages[:3]]
+
+
+def task(s: Session) -> None:
+    anew(s)
+    s.tools, s.system = s.tools[:6], [s.system[0], s.part(Kind.SYSTEM, "system")]
+
+
+def rewound(s: Session) -> None:
+    s.messages[-2:] = [s.part(Kind.MESSAGES, "user")]
+
+
+def back(s: Session) -> None:
+    del s.messages[-2:]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
+@pytest.mark.parametrize("other", [anew, task, rewound, back])
+def test_another_question_from_a_shared_beginning_is_no_break(other, provider):
+    """A prompt with another document, a subagent, a conversation after its compaction, a question
+    that is asked again; and the first conversation goes on."""
+    allowed = {Reason.HIT, Reason.FIRST, Reason.TOO_SHORT}
+    for seed in range(20):
+        session, judge = Session(seed, provider), Judge()
+        for _ in range(3):
+            judge.judge(session.ask())
+        tools, system, messages = session.tools, session.system, session.messages
+        for _ in range(3):
+            session.tools, session.system, session.messages = tools, system, [*messages]
+            other(session)
+            session.at -= 2 * MINUTE  # other sessions run at the same time
+            assert judge.judge(session.ask()).reason in allowed
+            assert judge.judge(session.ask()).reason is Reason.HIT
+        session.tools, session.system, session.messages = tools, system, messages
+        assert judge.judge(session.ask()).reason is Reason.HIT
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (expired, Reason.EXPIRED),
+        (model, Reason.MODEL),
+        (organization, Reason.ACCOUNT),
+        (lost, Reason.UNEXPLAINED),
+        (None, Reason.HIT),
+    ],
+)
+def test_another_question_reads_the_shared_beginning_or_misses_it(broken, reason):
+    session, judge = Session(1, PROVIDERS["openai"]), Judge()
+    judge.judge(session.ask())
+    anew(session)
+    if broken is not None:
+        broken(session, 0)
+    one = judge.judge(session.ask())
+    head = sum(each.size for each in (*session.tools, *session.system)) // 4
+    assert one.reason is reason
+    assert one.lost_tokens == (0 if reason is Reason.HIT else pytest.approx(head, abs=128))
+
+
+def test_a_shared_beginning_is_too_short_or_has_no_breakpoint_in_reach():
+    session, judge = Session(1, PROVIDERS["openai"]), Judge()
+    session.tools, session.system = [], [session.part(Kind.SYSTEM, "system", 3_500)]
+    session.messages = [session.part(Kind.MESSAGES, "user", 3_000)]
+    judge.judge(session.ask())
+    anew(session)
+    session.messages = [session.part(Kind.MESSAGES, "user", 3_000)]
+    assert judge.judge(session.ask()).reason is Reason.TOO_SHORT
+    session, judge = Session(1, PROVIDERS["anthropic"]), Judge()
+    marked = session.ask()
+    parts = [*marked.segments.parts]
+    parts[len(session.tools)] = parts[len(session.tools)]._replace(breakpoint=1)
+    judge.judge(replace(marked, segments=Segments(tuple(parts))))
+    session.messages = [session.part(Kind.MESSAGES, "user") for _ in range(30)]
+    session.cached.clear()
+    assert judge.judge(session.ask()).reason is Reason.NO_BREAKPOINT
+
+
 def test_a_prompt_below_the_minimum_is_too_short():
     session = Session(1, PROVIDERS["openai"], turns=2)
     session.tools, session.system = [], []
@@ -119,13 +223,23 @@ def test_a_whole_long_session_has_no_break_where_older_messages_are_joined(name)
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(cache, "REQUESTS_MAX", 10)
+    monkeypatch.setattr(cache, "SEGMENTS_MAX", 200)
     judge = Judge()
     for seed in range(6):
         session = Session(seed, PROVIDERS["openai"])
         for _ in range(40 if seed == 5 else 4):
             judge.judge(replace(session.ask(), session=f"s{seed}"))
-            assert judge._count == sum(map(len, judge._sessions.values())) <= 10
+            remembered = [each for one in judge._sessions.values() for each in one]
+            assert judge._count == sum(len(each.prefixes) for each in remembered) <= 200
+            assert all(len(one) <= cache.HISTORY_MAX for one in judge._sessions.values())
+
+
+def test_a_thousand_sessions_at_a_time_are_remembered():
+    sessions, judge = [Session(seed, PROVIDERS["openai"]) for seed in range(1_000)], Judge()
+    for turn in range(5):
+        for at, session in enumerate(sessions):
+            verdict = judge.judge(replace(session.ask(), session=f"s{at}"))
+            assert verdict.reason is (Reason.HIT if turn else Reason.FIRST)
 
 
 def test_every_row_of_the_caches_names_its_pages_and_its_day():
@@ -144,3 +258,26 @@ def test_the_row_of_a_cache_depends_on_model_format_and_day():
     before = NOON.replace(month=5)
     assert cache_of("google.generate", "models/gemini-2.5-pro", before).tokens_min == 4096
     assert cache_of("openai.chat", None, NOON).tokens_min == 1024
+    assert not cache_of("anthropic.messages", "deepseek-chat", NOON).breakpoints
+    assert cache_of("bedrock.converse", "us.amazon.nova-pro-v1:0", NOON).breakpoints
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "minutes"),
+    [
+        ("claude-sonnet-4-5", 0, 5),
+        ("claude-sonnet-4-5", 1, 5),
+        ("claude-sonnet-4-5", HOUR_ASKED, 60),
+        ("gpt-5.1", 0, 60),
+        ("gpt-5.1", HOUR_ASKED, 60),
+        ("gpt-5.1", DAY_ASKED, 24 * 60),
+        ("gpt-5.5", 0, 24 * 60),
+    ],
+)
+def test_the_lifetime_that_applies(model, asked, minutes):
+    assert cache_of("openai.chat", model, NOON).lifetime(asked) == minutes * MINUTE
+
+
+def test_a_day_is_no_breakpoint():
+    found = Segments((Session(1, PROVIDERS["openai"]).tools[0],), DAY_ASKED)
+    assert (cache.marks(found), found.lifetime) == ([], DAY_ASKED)
