@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
 from sqlalchemy.engine import Engine
@@ -28,6 +29,12 @@ from ledger.store.writing import batch_insert
 from ledger.store.writing.jobs import Receipt
 from ledger.store.writing.writer import Ledger
 from ledger.sync import bundles
+
+on_sqlite = pytest.mark.parametrize("ledger_url", ["sqlite"], indirect=True)
+on_postgres = pytest.mark.parametrize(
+    "ledger_url", [pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True
+)
+"""The fixtures `engine` and `ledger_url` of one database alone."""
 
 NOON = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
 ORIGIN = "https://api.example.com:443"
@@ -166,13 +173,24 @@ def writing(url: str, *, node: str = "host/1/1", price: Any = priced) -> Iterato
 type Entry = tuple[Exchange, Reading | None, Sequence[Charge]]
 
 
-def put(engine: Engine, *entries: Entry) -> None:
+@contextlib.contextmanager
+def on(place: Engine | str) -> Iterator[Engine]:
+    """An engine on a ledger: the one that is given, or one of its own for a URL."""
+    if isinstance(place, str):
+        with db.disposing(db.open_engine(place)) as engine:
+            yield engine
+    else:
+        yield place
+
+
+def put(place: Engine | str, *entries: Entry) -> None:
     """Write entries straight into a ledger on either database, each as a bundle of its own."""
-    for entry in entries:
-        with db.writing(engine) as connection:
-            bundles.write(connection, bundle_of(entry))
-        with db.writing(engine) as connection:
-            bundles.link(connection, [key_of(entry)])
+    with on(place) as engine:
+        for entry in entries:
+            with db.writing(engine) as connection:
+                bundles.write(connection, bundle_of(entry))
+            with db.writing(engine) as connection:
+                bundles.link(connection, [key_of(entry)])
 
 
 def key_of(entry: Entry) -> Key:
@@ -228,12 +246,9 @@ def bundle_of(entry: Entry) -> bundles.Bundle:
     ]
 
 
-def totals(url: str) -> tuple[Any, ...]:
+def totals(place: Engine | str) -> tuple[Any, ...]:
     """Requests, input tokens and cost of a ledger."""
-    engine = db.open_engine(url)
-    found = row(engine, "SELECT COUNT(*), SUM(input_tokens), SUM(cost_picousd) FROM requests")
-    engine.dispose()
-    return tuple(found)
+    return tuple(row(place, "SELECT COUNT(*), SUM(input_tokens), SUM(cost_picousd) FROM requests"))
 
 
 def file_of(url: str) -> Path:
@@ -243,12 +258,12 @@ def file_of(url: str) -> Path:
     return path
 
 
-def rows(engine: Engine, query: str, **parameters: Any) -> list[Any]:
-    with engine.connect() as connection:
+def rows(place: Engine | str, query: str, **parameters: Any) -> list[Any]:
+    with on(place) as engine, engine.connect() as connection:
         return list(connection.execute(sa.text(query), parameters).all())
 
 
-def row(engine: Engine, query: str, **parameters: Any) -> Any:
+def row(place: Engine | str, query: str, **parameters: Any) -> Any:
     """The one row that a query finds."""
-    (found,) = rows(engine, query, **parameters)
+    (found,) = rows(place, query, **parameters)
     return found

@@ -86,16 +86,14 @@ def test_every_column_is_described(tokentee, new_sqlite):
 
 def test_dropping_asks_first(tokentee, new_sqlite):
     url = new_sqlite()
-    engine = db.open_engine(url)
-    put(engine, whole(settled("a")), whole(settled("b", at=NOON.replace(day=5))))
+    put(url, whole(settled("a")), whole(settled("b", at=NOON.replace(day=5))))
     result = tokentee("db", "drop", "--before", "2026-11-04", "--ledger", url)
     assert result.exit_code == 1
     assert "1 exchanges were opened before 2026-11-04 00:00 UTC; --yes drops them" in result.stderr
-    assert row(engine, "SELECT COUNT(*) FROM exchanges") == (2,)
+    assert row(url, "SELECT COUNT(*) FROM exchanges") == (2,)
     result = tokentee("db", "drop", "--before", "2026-11-04", "--yes", "--ledger", url)
     assert result.exit_code == 0
-    assert row(engine, "SELECT COUNT(*), MIN(id) FROM exchanges") == (1, "b")
-    engine.dispose()
+    assert row(url, "SELECT COUNT(*), MIN(id) FROM exchanges") == (1, "b")
 
 
 @pytest.mark.large

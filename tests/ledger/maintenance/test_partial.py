@@ -10,9 +10,8 @@ from ledger.maintenance.partial import PartsMerger
 from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange, Outcome, State
 from ledger.model.quota import Quota, QuotaKind
-from ledger.store import db
 from ledger.store.tables import OF_EXCHANGES, charges, exchanges, readings
-from tests.ledger.written import NOON, opened, put, settled, whole
+from tests.ledger.written import NOON, on, opened, put, settled, whole
 
 COMPLETE = ("openai.chat", Outcome.COMPLETE)
 EARLIER = NOON - timedelta(microseconds=7)
@@ -23,9 +22,7 @@ def say_nothing(*_: object) -> None:
 
 
 def fill(url: str, *all_of: Exchange) -> None:
-    engine = db.ensure(url)
-    put(engine, *((one, None, ()) if one.state is State.OPEN else whole(one) for one in all_of))
-    engine.dispose()
+    put(url, *((one, None, ()) if one.state is State.OPEN else whole(one) for one in all_of))
 
 
 def part_of(make, name: str, *all_of: Exchange) -> Path:
@@ -35,23 +32,15 @@ def part_of(make, name: str, *all_of: Exchange) -> Path:
 
 
 def ids(url: str) -> list[tuple[object, ...]]:
-    engine = db.open_engine(url)
-    with engine.connect() as connection:
-        found = connection.execute(
-            sa.select(
-                exchanges.c.id,
-                exchanges.c.opened_at,
-                exchanges.c.state,
-                sa.select(sa.func.count())
-                .where(readings.c.exchange_id == exchanges.c.id)
-                .scalar_subquery(),
-                sa.select(sa.func.count())
-                .where(charges.c.exchange_id == exchanges.c.id)
-                .scalar_subquery(),
-            ).order_by(exchanges.c.id)
-        ).all()
-    engine.dispose()
-    return [tuple(row) for row in found]
+    """Each exchange: id, start, state, readings, charges."""
+    counts = (
+        sa.select(sa.func.count()).where(of.c.exchange_id == exchanges.c.id).scalar_subquery()
+        for of in (readings, charges)
+    )
+    e = exchanges.c
+    with on(url) as engine, engine.connect() as connection:
+        query = sa.select(e.id, e.opened_at, e.state, *counts).order_by(e.id)
+        return [tuple(row) for row in connection.execute(query)]
 
 
 def test_parts_add_up_and_one_that_comes_twice_adds_nothing(ledger_url, new_sqlite):
@@ -91,7 +80,7 @@ def test_each_row_of_an_exchange_gets_its_start(ledger_url, new_sqlite):
     merger = PartsMerger(ledger_url)
     merger.merge(part_of(new_sqlite, "part", settled("a", segments="packed", quotas=(quota,))))
     merger.close(log=say_nothing)
-    with db.disposing(db.open_engine(ledger_url)) as engine, engine.connect() as connection:
+    with on(ledger_url) as engine, engine.connect() as connection:
         for table in OF_EXCHANGES:
             starts = connection.scalars(sa.select(table.c.opened_at).distinct()).all()
             assert starts == [EARLIER], table.name

@@ -15,6 +15,7 @@ from ledger.store.tables import charges, daily, hourly, stale_days, unpriced_lin
 from tests.ledger.written import (
     NOON,
     charge,
+    on_postgres,
     opened,
     put,
     reading,
@@ -243,12 +244,11 @@ def test_the_next_day_is_summed_up_the_day_after(filled):
     assert shown(filled) == forgotten(filled)
 
 
-@pytest.mark.postgres
-def test_writers_under_way_are_waited_for(new_postgres):
+@on_postgres
+def test_writers_under_way_are_waited_for(engine):
     """A writer that cannot see yet that its day is over would not say that it writes to it."""
     import threading
 
-    engine = db.open_engine(new_postgres())
     put(engine, whole(settled("a")))
     from ledger.sync import bundles
     from tests.ledger.written import bundle_of
@@ -262,25 +262,22 @@ def test_writers_under_way_are_waited_for(new_postgres):
     rolling.join(30)
     assert shown(engine) == forgotten(engine)
     assert row(engine, "SELECT SUM(requests) FROM usage_daily") == (2,)
-    engine.dispose()
 
 
 def test_the_keeper_sums_up_beside_a_proxy(new_sqlite, monkeypatch):
     monkeypatch.setattr(keeper, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(keeper, "EVERY_SECONDS", 0.01)
     url = new_sqlite()
-    engine = db.open_engine(url)
-    put(engine, whole(settled("a")))
+    put(url, whole(settled("a")))
     kept = keeper.Keeper(url, log=lambda *_: None)
     kept.start()
     for _ in range(3_000):
-        if rows(engine, "SELECT * FROM daily"):
+        if rows(url, "SELECT * FROM daily"):
             break
         kept._stopping.wait(0.01)
     kept.stop(0)
     kept._thread.join(30)
-    assert rows(engine, "SELECT day FROM daily")[0][0] in ("2026-11-02", date(2026, 11, 2))
-    engine.dispose()
+    assert rows(url, "SELECT day FROM daily")[0][0] in ("2026-11-02", date(2026, 11, 2))
 
 
 def test_a_keeper_without_its_ledger_keeps_quiet(monkeypatch):
@@ -306,10 +303,8 @@ def test_whoever_fills_a_ledger_leaves_it_with_its_sums(new_sqlite):
         for number in range(3):
             at = NOON + timedelta(days=number)
             written.settle(settled(f"a{number}", at=at))
-    engine = db.open_engine(url)
-    assert len(rows(engine, "SELECT day FROM daily")) == 3
-    assert rows(engine, "SELECT day FROM stale_days") == []
-    engine.dispose()
+    assert len(rows(url, "SELECT day FROM daily")) == 3
+    assert rows(url, "SELECT day FROM stale_days") == []
 
 
 @pytest.mark.parametrize("most", [1, 400])
@@ -361,8 +356,7 @@ def test_whatever_a_step_raises_the_keeper_goes_on(new_sqlite, monkeypatch, capf
     monkeypatch.setattr(keeper, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(keeper, "EVERY_SECONDS", 0.01)
     url = new_sqlite()
-    engine = db.open_engine(url)
-    put(engine, whole(settled("a")))
+    put(url, whole(settled("a")))
     real = getattr(STEPS[step], step)
     left = [error("step failed"), error("step failed")]
 
@@ -375,13 +369,12 @@ def test_whatever_a_step_raises_the_keeper_goes_on(new_sqlite, monkeypatch, capf
     kept = keeper.Keeper(url, log=lambda *_: None)
     kept.start()
     for _ in range(3_000):
-        if rows(engine, "SELECT * FROM daily"):
+        if rows(url, "SELECT * FROM daily"):
             break
         kept._stopping.wait(0.01)
     assert kept.health().is_working
     kept.stop(30)
-    assert (left, len(rows(engine, "SELECT * FROM daily"))) == ([], 1)
-    engine.dispose()
+    assert (left, len(rows(url, "SELECT * FROM daily"))) == ([], 1)
 
 
 @pytest.mark.parametrize("error", [OverflowError, ValueError, TypeError])

@@ -11,7 +11,7 @@ from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.engines import migration, sqlite_file
 from ledger.store.schema.revision import REVISION
-from tests.ledger.written import file_of, put, row, rows, settled, whole
+from tests.ledger.written import file_of, on_sqlite, put, row, rows, settled, whole
 
 
 def test_a_new_file_is_its_owners_alone(tmp_path):
@@ -24,8 +24,8 @@ def test_a_new_file_is_its_owners_alone(tmp_path):
     engine.dispose()
 
 
-def test_a_connection_is_durable_patient_and_checks_references(new_sqlite):
-    engine = db.open_engine(new_sqlite())
+@on_sqlite
+def test_a_connection_is_durable_patient_and_checks_references(engine):
     assert row(engine, "PRAGMA journal_mode") == ("wal",)
     assert row(engine, "PRAGMA synchronous") == (2,)
     assert row(engine, "PRAGMA foreign_keys") == (1,)
@@ -82,17 +82,14 @@ def test_processes_that_start_at_once_do_not_collide(kind, tmp_path, request):
         url = request.getfixturevalue("new_database")()
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         assert pool.map(_ensure, [url] * 3) == [REVISION] * 3
-    engine = db.open_engine(url)
-    assert len(rows(engine, "SELECT * FROM alembic_version")) == 1
-    engine.dispose()
+    assert len(rows(url, "SELECT * FROM alembic_version")) == 1
 
 
-def test_errors_do_not_repeat_the_values_of_a_statement(new_sqlite):
-    engine = db.open_engine(new_sqlite())
+@on_sqlite
+def test_errors_do_not_repeat_the_values_of_a_statement(engine):
     with engine.connect() as connection, pytest.raises(sa.exc.DBAPIError) as caught:
         connection.execute(sa.text("SELECT :value FROM nowhere"), {"value": "hunter2"})
     assert "hunter2" not in str(caught.value)
-    engine.dispose()
 
 
 def test_a_ledger_that_others_could_read_is_made_private(new_sqlite):

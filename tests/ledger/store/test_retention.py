@@ -7,7 +7,17 @@ import pytest
 from ledger.store import db, partitions, retention
 from ledger.store.engines import migration
 from ledger.store.tables import OF_EXCHANGES, PARTITIONED
-from tests.ledger.written import NOON, opened, put, row, rows, settled, whole
+from tests.ledger.written import (
+    NOON,
+    on_postgres,
+    on_sqlite,
+    opened,
+    put,
+    row,
+    rows,
+    settled,
+    whole,
+)
 
 
 def test_what_is_old_and_has_ended_goes_whole(engine, monkeypatch):
@@ -32,19 +42,17 @@ def test_what_is_old_and_has_ended_goes_whole(engine, monkeypatch):
 @pytest.mark.parametrize(
     "table", [table for table in OF_EXCHANGES if table.name not in PARTITIONED]
 )
-def test_a_table_that_a_copy_does_not_have_is_left_out(new_sqlite, table):
-    engine = db.open_engine(new_sqlite())
+@on_sqlite
+def test_a_table_that_a_copy_does_not_have_is_left_out(engine, table):
     put(engine, whole(settled("a")))
     with db.writing(engine) as connection:
         connection.exec_driver_sql(f"DROP TABLE {table.name}")
     assert retention.drop_before(engine, NOON + timedelta(days=1)) == 1
     assert row(engine, "SELECT COUNT(*) FROM exchanges") == (0,)
-    engine.dispose()
 
 
-@pytest.mark.postgres
-def test_a_month_that_is_old_goes_with_its_partitions(new_postgres):
-    engine = db.open_engine(new_postgres())
+@on_postgres
+def test_a_month_that_is_old_goes_with_its_partitions(engine):
     today = date(2026, 11, 2)
     months = [date(2026, month, 1) for month in (8, 9, 10, 11)]
     assert set(partitions.ensure(engine, months, today).values()) == {None}
@@ -76,12 +84,10 @@ def test_a_month_that_is_old_goes_with_its_partitions(new_postgres):
     assert left == [("exchanges_p2026_09",), ("exchanges_p2026_10",), ("exchanges_p2026_11",)]
     assert row(engine, "SELECT COUNT(*) FROM charges") == (3,)
     assert migration.differences(engine) == []
-    engine.dispose()
 
 
-@pytest.mark.postgres
-def test_partitions(new_postgres):
-    engine = db.open_engine(new_postgres())
+@on_postgres
+def test_partitions(engine):
     today = date(2026, 12, 15)
     assert partitions.coming(today) == [date(2026, 12, 1), date(2027, 1, 1), date(2027, 2, 1)]
     far = [date(2027, 3, 1), date(1999, 1, 1)]
@@ -107,7 +113,6 @@ def test_partitions(new_postgres):
         "SELECT id, tableoid::regclass::text FROM exchanges WHERE id IN ('a', 'b') ORDER BY id",
     )
     assert found == [("a", "exchanges_p2026_12"), ("b", "exchanges_p2027_01")]
-    engine.dispose()
 
 
 def test_the_month_of_a_moment():

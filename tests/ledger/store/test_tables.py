@@ -5,11 +5,10 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 import sqlalchemy as sa
 
-from ledger.store import db
 from ledger.store.schema.columns import Instant, JsonText
 from ledger.store.schema.instants import instant_text
 from ledger.store.tables import OF_EXCHANGES, PARTITIONED, exchanges, metadata
-from tests.ledger.written import opened, put, row, settled, whole
+from tests.ledger.written import on_sqlite, opened, put, row, settled, whole
 
 PARTITIONED_TABLES = [metadata.tables[name] for name in PARTITIONED]
 
@@ -53,8 +52,8 @@ def test_every_key_can_be_partitioned_by_time_and_spread_by_exchange(table):
     assert not [index for index in table.indexes if index.unique]
 
 
-def test_on_sqlite_readings_and_charges_refer_to_what_they_are_of(new_sqlite):
-    engine = db.open_engine(new_sqlite())
+@on_sqlite
+def test_on_sqlite_readings_and_charges_refer_to_what_they_are_of(engine):
     inspector = sa.inspect(engine)
     found = {
         table: [(key["referred_table"], key["constrained_columns"]) for key in keys]
@@ -65,10 +64,10 @@ def test_on_sqlite_readings_and_charges_refer_to_what_they_are_of(new_sqlite):
         "readings": [("exchanges", ["opened_at", "exchange_id"])],
         "charges": [("readings", ["opened_at", "exchange_id", "reading_id"])],
     }
-    engine.dispose()
 
 
-def test_instants_sort_as_text_and_are_understood_by_sqlite(new_sqlite):
+@on_sqlite
+def test_instants_sort_as_text_and_are_understood_by_sqlite(engine):
     moments = [
         datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
         datetime(2026, 1, 2, 3, 4, 5, 1, tzinfo=UTC),
@@ -78,7 +77,6 @@ def test_instants_sort_as_text_and_are_understood_by_sqlite(new_sqlite):
     texts = [instant_text(moment) for moment in moments]
     assert texts[0] == "2026-01-02 03:04:05.000000Z"
     assert texts == sorted(texts)
-    engine = db.open_engine(new_sqlite())
     assert row(
         engine,
         "SELECT datetime(:a), date(:a), :a > datetime(:a, '-1 second'), "
@@ -145,8 +143,8 @@ def test_checks_repeat_the_invariants(engine, changes, constraint):
             connection.execute(sa.insert(exchanges).values(values | changes))
 
 
-def test_text_that_does_not_sort_is_no_instant(new_sqlite):
-    engine = db.open_engine(new_sqlite())
+@on_sqlite
+def test_text_that_does_not_sort_is_no_instant(engine):
     put(engine, (opened("a"), None, ()))
     rest = ", ".join(name for name in exchanges.c.keys() if name not in ("id", "opened_at"))  # noqa: SIM118
     with (

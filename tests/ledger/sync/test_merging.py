@@ -24,6 +24,7 @@ from tests.ledger.written import (
     bundle_of,
     charge,
     key_of,
+    on_postgres,
     opened,
     priced,
     put,
@@ -84,19 +85,13 @@ def contents(url):
 
 
 def totals(url):
-    engine = db.open_engine(url)
-    found = row(
-        engine,
-        "SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cost_picousd) FROM requests",
+    return tuple(
+        row(
+            url,
+            "SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cost_picousd) "
+            "FROM requests",
+        )
     )
-    engine.dispose()
-    return tuple(found)
-
-
-def fill(url, *entries):
-    engine = db.open_engine(url)
-    put(engine, *entries)
-    engine.dispose()
 
 
 @every_way
@@ -113,7 +108,7 @@ def test_everything_arrives_as_it_was(two):
         outcome=Outcome.ERROR_FRAME,
     )
     usage = Usage(input_tokens=2**63 - 1, output_tokens=0, tool_units={"x": 1}, is_byok=False)
-    fill(
+    put(
         source,
         whole(settled("a", response_id="r", content_digest="x")),
         whole(settled("b", at=NOON + timedelta(1), response_id="r", content_digest="x")),
@@ -134,41 +129,37 @@ def test_what_has_gone_further_stays(two):
     source, target = two
     lost = replace(settled("b"), state=State.LOST, outcome=Outcome.LOST)
     none = reading(lost, revision=0, usage_source=UsageSource.NONE, usage=Usage(), usage_json=None)
-    fill(source, whole(settled("a")), (lost, none, ()), (opened("c"), None, ()))
-    fill(target, (opened("a"), None, ()), whole(settled("b")), (opened("c"), None, ()))
+    put(source, whole(settled("a")), (lost, none, ()), (opened("c"), None, ()))
+    put(target, (opened("a"), None, ()), whole(settled("b")), (opened("c"), None, ()))
     merging.sync(source, target)
-    engine = db.open_engine(target)
-    assert rows(engine, "SELECT id, state FROM exchanges ORDER BY id") == [
+    assert rows(target, "SELECT id, state FROM exchanges ORDER BY id") == [
         ("a", "settled"),
         ("b", "settled"),
         ("c", "open"),
     ]
-    assert row(engine, "SELECT SUM(input_tokens), SUM(cost_picousd) FROM requests") == (
+    assert row(target, "SELECT SUM(input_tokens), SUM(cost_picousd) FROM requests") == (
         200,
         2 * COST,
     )
-    engine.dispose()
 
 
 @every_way
 def test_links_move_to_the_earliest_member_of_both(two):
     source, target = two
     late = NOON + timedelta(hours=1)
-    fill(source, whole(settled("early", response_id="r", content_digest="x")))
-    fill(
+    put(source, whole(settled("early", response_id="r", content_digest="x")))
+    put(
         target,
         whole(settled("late", at=late, response_id="r", content_digest="x")),
         whole(settled("later", at=late + late.resolution, response_id="r", content_digest="x")),
     )
     assert totals(target)[0] == 1
     merging.sync(source, target)
-    engine = db.open_engine(target)
-    assert rows(engine, "SELECT id, duplicate_of FROM exchanges ORDER BY id") == [
+    assert rows(target, "SELECT id, duplicate_of FROM exchanges ORDER BY id") == [
         ("early", None),
         ("late", "early"),
         ("later", "early"),
     ]
-    engine.dispose()
 
 
 @every_way
@@ -177,15 +168,15 @@ def test_two_bookings_of_one_exchange_count_once(two):
     source, target = two
     exchange = settled("a")
     later = reading(exchange, read_at=NOON + timedelta(days=9))
-    fill(source, whole(exchange))
-    fill(target, (exchange, later, [charge("output", 20, 999)]))
+    put(source, whole(exchange))
+    put(target, (exchange, later, [charge("output", 20, 999)]))
     merging.sync(source, target)
     assert totals(target) == (1, 100, 20, COST)
 
 
 def test_a_row_that_the_target_refuses_stands_alone(new_sqlite):
     source, target = new_sqlite("source"), new_sqlite("target")
-    fill(source, *(whole(settled(f"a{number}")) for number in range(9)))
+    put(source, *(whole(settled(f"a{number}")) for number in range(9)))
     engine = db.open_engine(target)
     with db.writing(engine) as connection:
         connection.exec_driver_sql(
@@ -203,36 +194,32 @@ def test_a_row_that_the_target_refuses_stands_alone(new_sqlite):
 @pytest.mark.postgres
 def test_text_that_postgres_does_not_take_is_put_right(new_sqlite, new_postgres):
     source, target = new_sqlite(), new_postgres()
-    fill(source, whole(settled("a", user_agent="x\0y", error_message="\\u0000 is no NUL")))
+    put(source, whole(settled("a", user_agent="x\0y", error_message="\\u0000 is no NUL")))
     assert merging.sync(source, target).refused == ()
-    engine = db.open_engine(target)
-    assert row(engine, "SELECT user_agent, error_message FROM requests") == (
+    assert row(target, "SELECT user_agent, error_message FROM requests") == (
         "x\N{REPLACEMENT CHARACTER}y",
         "\\u0000 is no NUL",
     )
-    engine.dispose()
 
 
 @pytest.mark.postgres
 def test_months_get_their_partitions(new_sqlite, new_postgres):
     source, target = new_sqlite(), new_postgres()
     moments = {"a": NOON - timedelta(days=40), "b": NOON, "ancient": NOON.replace(year=1990)}
-    fill(source, *(whole(settled(name, at=at)) for name, at in moments.items()))
+    put(source, *(whole(settled(name, at=at)) for name, at in moments.items()))
     merging.sync(source, target)
-    engine = db.open_engine(target)
-    found = rows(engine, "SELECT id, tableoid::regclass::text FROM exchanges ORDER BY id")
+    found = rows(target, "SELECT id, tableoid::regclass::text FROM exchanges ORDER BY id")
     assert found == [
         ("a", "exchanges_p2026_09"),
         ("ancient", "exchanges_pdefault"),
         ("b", "exchanges_p2026_11"),
     ]
-    engine.dispose()
 
 
 def test_an_interrupted_sync_goes_on(new_sqlite, monkeypatch):
     source, target = new_sqlite("source"), new_sqlite("target")
     monkeypatch.setattr(merging, "BUNDLE_EXCHANGES_MAX", 2)
-    fill(source, *(whole(settled(f"a{number}")) for number in range(7)))
+    put(source, *(whole(settled(f"a{number}")) for number in range(7)))
     seen = []
 
     def cut(done, total):
@@ -263,8 +250,8 @@ def test_only_what_the_target_lacks_is_sent(two, monkeypatch):
         whole(settled("read")),
         whole(settled("charged")),
     )
-    fill(source, *first)
-    fill(target, *first, (settled("read"), read_there, ()))
+    put(source, *first)
+    put(target, *first, (settled("read"), read_there, ()))
     sent: list[str] = []
     real = bundles.read
 
@@ -276,7 +263,7 @@ def test_only_what_the_target_lacks_is_sent(two, monkeypatch):
     assert merging.sync(source, target).exchanges == 5
     assert sent == []
     # Of each kind one fact more.
-    fill(
+    put(
         source,
         whole(settled("new")),
         whole(settled("open")),
@@ -316,8 +303,8 @@ def test_rows_that_an_interrupted_sync_did_not_link_are_linked(two, monkeypatch)
         whole(settled(name, at=at, response_id="r", content_digest="x"))
         for name, at in (("a", NOON), ("b", late))
     )
-    fill(source, first, second)
-    fill(target, second)
+    put(source, first, second)
+    put(target, second)
 
     def fail(*_):
         raise KeyboardInterrupt
@@ -327,16 +314,14 @@ def test_rows_that_an_interrupted_sync_did_not_link_are_linked(two, monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             merging.sync(source, target)
     merging.sync(source, target)
-    engine = db.open_engine(target)
-    found = rows(engine, "SELECT id, duplicate_of FROM exchanges ORDER BY id")
+    found = rows(target, "SELECT id, duplicate_of FROM exchanges ORDER BY id")
     assert found == [("a", None), ("b", "a")]
-    engine.dispose()
 
 
 def test_an_older_source_is_read_as_it_is(new_sqlite, tmp_path):
     """A column that it lacks is what the target makes of it; its file is not migrated."""
     source, target = new_sqlite("source"), new_sqlite("target")
-    fill(source, whole(settled("a", service_tier="flex")))
+    put(source, whole(settled("a", service_tier="flex")))
     engine = db.open_engine(source)
     with db.writing(engine) as connection:
         for view in sa.inspect(connection).get_view_names():
@@ -408,7 +393,7 @@ def empty(migrated_file, tmp_path_factory):
         path = folder / f"{count}.sqlite3"
         shutil.copy(migrated_file, path)
         url = f"sqlite:///{path}"
-        fill(url, *contents)
+        put(url, *contents)
         return url
 
     return make
@@ -472,10 +457,9 @@ def shared(postgres_server, administer, migrated_database):
     administer("DROP DATABASE laws WITH (FORCE)")
 
 
-@pytest.mark.postgres
-def test_two_that_link_at_once_agree(new_postgres):
+@on_postgres
+def test_two_that_link_at_once_agree(engine):
     """Both have committed their facts, neither has linked yet: whoever comes later sees both."""
-    engine = db.open_engine(new_postgres())
     one = settled("a", response_id="r", content_digest="x")
     other = settled("b", at=NOON + timedelta(1), response_id="r", content_digest="x")
     sent = (whole(other), whole(one))
@@ -489,4 +473,3 @@ def test_two_that_link_at_once_agree(new_postgres):
         ("a", None),
         ("b", "a"),
     ]
-    engine.dispose()

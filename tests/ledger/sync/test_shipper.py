@@ -20,11 +20,13 @@ from tests.ledger.written import (
     NOON,
     bundle_of,
     key_of,
+    on_sqlite,
     opened,
     put,
     row,
     rows,
     settled,
+    totals,
     whole,
     writing,
 )
@@ -123,10 +125,6 @@ def run(tmp_path, migrated_file):
     yield start
     for running in started:
         running.close()
-
-
-def totals(engine):
-    return tuple(row(engine, "SELECT COUNT(*), SUM(input_tokens), SUM(cost_picousd) FROM requests"))
 
 
 def some(count, prefix="a"):
@@ -365,9 +363,7 @@ def test_a_spool_goes_on_where_its_database_was_lost(new_database, administer, m
     administer(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
     with writing(url):
         pass
-    engine = db.open_engine(url)
-    assert totals(engine)[0] == 2
-    engine.dispose()
+    assert totals(url)[0] == 2
 
 
 def test_all_proxies_of_a_database_hash_keys_alike(target, shared, monkeypatch, tmp_path):
@@ -410,8 +406,8 @@ def test_a_password_makes_no_other_spool():
     assert spool.path_for(urls.parse_url("postgresql+psycopg://u@h/e")) != one
 
 
-def test_what_is_shipped_is_dropped_in_time(new_sqlite):
-    engine = db.open_engine(new_sqlite())
+@on_sqlite
+def test_what_is_shipped_is_dropped_in_time(engine):
     now = datetime.now(UTC)
     old = now - timedelta(days=spool.KEPT_DAYS, minutes=1)
     put(
@@ -428,7 +424,6 @@ def test_what_is_shipped_is_dropped_in_time(new_sqlite):
     assert spool.drop_shipped(engine, now=now) == 0
     kept = rows(engine, "SELECT id FROM exchanges ORDER BY id")
     assert kept == [("new",), ("open",), ("refused",), ("waits",)]
-    engine.dispose()
 
 
 def test_coming_months_are_made_ahead(target, shared, run):

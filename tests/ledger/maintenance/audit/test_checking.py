@@ -20,6 +20,7 @@ from tests.ledger.written import (
     NOON,
     charge,
     file_of,
+    on_sqlite,
     opened,
     put,
     reading,
@@ -350,8 +351,8 @@ def test_sums_of_days_that_are_over(engine):
         }
     ),
 )
-def test_a_view_that_says_otherwise(new_sqlite, written, instead, promise, detail):
-    engine = db.open_engine(new_sqlite())
+@on_sqlite
+def test_a_view_that_says_otherwise(engine, written, instead, promise, detail):
     put(engine, whole(settled("a", **SAME)), whole(settled("b", **SAME)))
     ((view,),) = rows(engine, "SELECT sql FROM sqlite_master WHERE name = 'requests'")
     assert written in view
@@ -359,7 +360,6 @@ def test_a_view_that_says_otherwise(new_sqlite, written, instead, promise, detai
     with db.writing(engine) as connection:
         connection.exec_driver_sql(view.replace(written, instead))
     assert broken(engine)[promise] == [detail]
-    engine.dispose()
 
 
 def test_parts_beyond_their_totals_are_the_providers_doing(engine):
@@ -377,11 +377,10 @@ def test_only_the_first_are_named_and_all_are_counted(engine):
     assert (verdict.count, len(verdict.examples)) == (SHOWN_MAX + 3, SHOWN_MAX)
 
 
-def test_a_question_that_cannot_be_asked_is_a_breach(new_sqlite):
-    engine = db.open_engine(new_sqlite())
+@on_sqlite
+def test_a_question_that_cannot_be_asked_is_a_breach(engine):
     alter(engine, "DROP VIEW usage_daily")
     assert broken(engine) == {"daily": [("", "cannot be asked: no such table: usage_daily")]}
-    engine.dispose()
 
 
 def test_a_file_that_is_damaged(new_sqlite):

@@ -3,7 +3,6 @@
 import contextlib
 from datetime import UTC, datetime, timedelta
 
-import pytest
 import sqlalchemy as sa
 
 from ledger.store import db
@@ -14,6 +13,7 @@ from tests.ledger.written import (
     COST,
     NOON,
     file_of,
+    on_postgres,
     opened,
     put,
     row,
@@ -26,9 +26,8 @@ from tests.ledger.written import (
 
 def test_the_open_rows_of_a_dead_node_are_lost_at_the_next_start(new_sqlite):
     url = new_sqlite()
-    engine = db.open_engine(url)
     put(
-        engine,
+        url,
         (opened("a", node="host/dead/1", request_bytes=12), None, ()),
         (opened("b", node=None), None, ()),
         whole(settled("c", node="host/dead/1")),
@@ -37,7 +36,7 @@ def test_the_open_rows_of_a_dead_node_are_lost_at_the_next_start(new_sqlite):
         (line,) = written.lines()
         assert "2 exchanges of a process that died are recorded as lost" in line
     found = rows(
-        engine,
+        url,
         "SELECT id, state, outcome, request_bytes, settled_at IS NOT NULL, usage_source, "
         "input_tokens, cost_state FROM requests ORDER BY id",
     )
@@ -48,7 +47,6 @@ def test_the_open_rows_of_a_dead_node_are_lost_at_the_next_start(new_sqlite):
     ]
     with writing(url) as written:
         assert written.lines() == []
-    engine.dispose()
 
 
 def test_a_living_sibling_keeps_its_rows(new_sqlite):
@@ -59,9 +57,7 @@ def test_a_living_sibling_keeps_its_rows(new_sqlite):
         with writing(url, node="host/2/1") as other:
             assert other.lines() == []
         assert one.settle(settled("a")).committed
-    engine = db.open_engine(url)
-    assert row(engine, "SELECT COUNT(*), SUM(input_tokens) FROM requests") == (2, 200)
-    engine.dispose()
+    assert row(url, "SELECT COUNT(*), SUM(input_tokens) FROM requests") == (2, 200)
 
 
 def test_what_was_given_up_too_early_is_settled_after_all(new_sqlite):
@@ -89,18 +85,15 @@ def test_what_was_given_up_too_early_is_settled_after_all(new_sqlite):
 
 def test_the_loss_is_shipped(new_sqlite):
     url = new_sqlite()
-    engine = db.open_engine(url)
-    put(engine, (opened("a", node="dead"), None, ()))
+    put(url, (opened("a", node="dead"), None, ()))
     path = file_of(url)
     with contextlib.closing(sqlite_file.connect(path)) as connection:
         recovery.mark_lost_of_dead_nodes(connection, path, "n", now=NOON, spooling=True)
-    assert rows(engine, "SELECT exchange_id FROM outbox") == [("a",)]
-    engine.dispose()
+    assert rows(url, "SELECT exchange_id FROM outbox") == [("a",)]
 
 
-@pytest.mark.postgres
-def test_in_a_shared_ledger_a_silent_nodes_rows_are_lost(new_postgres):
-    engine = db.open_engine(new_postgres())
+@on_postgres
+def test_in_a_shared_ledger_a_silent_nodes_rows_are_lost(engine):
     now = datetime.now(UTC)
     long_ago = now - timedelta(hours=recovery.SILENT_HOURS, minutes=1)
     put(
@@ -125,7 +118,6 @@ def test_in_a_shared_ledger_a_silent_nodes_rows_are_lost(new_postgres):
     ]
     put(engine, whole(settled("silent", at=long_ago)))
     assert row(engine, "SELECT input_tokens FROM requests WHERE id = 'silent'") == (100,)
-    engine.dispose()
 
 
 def test_only_nodes_that_live_are_spoken_for(new_sqlite):

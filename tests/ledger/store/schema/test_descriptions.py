@@ -2,9 +2,8 @@
 
 import pytest
 
-from ledger.store import db
 from ledger.store.schema import descriptions
-from tests.ledger.written import rows
+from tests.ledger.written import on_postgres, rows
 
 
 def test_every_column_of_every_table_and_view_is_described(engine):
@@ -34,9 +33,8 @@ def test_every_relation_has_a_heading(relation):
     assert descriptions.heading(relation).startswith(f"{relation}: ")
 
 
-@pytest.mark.postgres
-def test_postgres_shows_the_same_words(new_postgres):
-    engine = db.open_engine(new_postgres())
+@on_postgres
+def test_postgres_shows_the_same_words(engine):
     found = rows(
         engine,
         "SELECT c.relname, a.attname, col_description(c.oid, a.attnum) FROM pg_class c "
@@ -46,4 +44,3 @@ def test_postgres_shows_the_same_words(new_postgres):
     assert len(found) > 200
     for relation, column, comment in found:
         assert comment == descriptions.description_of(relation, column), (relation, column)
-    engine.dispose()

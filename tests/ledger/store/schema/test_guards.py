@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from ledger.model.exchange import Outcome, State
 from ledger.model.quota import Quota, QuotaKind
 from ledger.store import db, retention
-from tests.ledger.written import NOON, opened, put, row, settled, whole
+from tests.ledger.written import NOON, on_postgres, on_sqlite, opened, put, row, settled, whole
 
 STATED = Quota(window="5h", window_name="5h", kind=QuotaKind.PLAN, used_ppm=1)
 
@@ -72,9 +72,9 @@ REPLACED = {
 
 
 @pytest.mark.parametrize("table", REPLACED)
-def test_replacing_a_row_leaves_it(new_sqlite, table):
+@on_sqlite
+def test_replacing_a_row_leaves_it(engine, table):
     """SQLite's REPLACE deletes without asking the triggers that guard against it."""
-    engine = db.open_engine(new_sqlite())
     put(engine, whole(settled("a", quotas=(STATED,))))
     before = row(engine, f"SELECT * FROM {table} ORDER BY 1, 2 LIMIT 1")
     columns = [f'"{name}"' for name in before._fields]
@@ -88,16 +88,14 @@ def test_replacing_a_row_leaves_it(new_sqlite, table):
     assert row(engine, f"SELECT * FROM {table} ORDER BY 1, 2 LIMIT 1") == before
 
 
-@pytest.mark.postgres
 @pytest.mark.parametrize("table", REPLACED)
-def test_truncating_is_refused(new_postgres, table):
-    engine = db.open_engine(new_postgres())
+@on_postgres
+def test_truncating_is_refused(engine, table):
     with (
         engine.connect() as connection,
         pytest.raises(sa.exc.DBAPIError, match="only dropped by retention"),
     ):
         connection.exec_driver_sql(f"TRUNCATE {table} CASCADE")
-    engine.dispose()
 
 
 def test_retention_may(filled):

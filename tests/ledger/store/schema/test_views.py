@@ -19,6 +19,7 @@ from tests.ledger.written import (
     COST,
     NOON,
     charge,
+    on_postgres,
     opened,
     priced,
     put,
@@ -274,8 +275,8 @@ def test_what_is_unpriced(engine):
     ]
 
 
-def test_hours_and_days_are_utc_whatever_the_session_says(new_postgres):
-    engine = db.open_engine(new_postgres())
+@on_postgres
+def test_hours_and_days_are_utc_whatever_the_session_says(engine):
     put(engine, whole(settled("a", at=NOON.replace(hour=23, minute=59))))
     with engine.connect() as connection:
         connection.exec_driver_sql("SET TIME ZONE 'Asia/Tokyo'")
@@ -284,7 +285,6 @@ def test_hours_and_days_are_utc_whatever_the_session_says(new_postgres):
             connection.scalar(sa.text("SELECT (hour AT TIME ZONE 'UTC')::text FROM completeness"))
             == "2026-11-02 23:00:00"
         )
-    engine.dispose()
 
 
 test_hours_and_days_are_utc_whatever_the_session_says = pytest.mark.postgres(

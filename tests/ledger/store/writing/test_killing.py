@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-from ledger.store import db
 from tests.ledger.written import COST, row, rows, writing
 
 pytestmark = pytest.mark.process
@@ -72,24 +71,22 @@ def kill_once(url, run: int, generator: random.Random) -> set[str]:
 
 def rounds(url, count: int, seed: int) -> None:
     generator = random.Random(seed)
-    engine = db.open_engine(url)
     promised: set[str] = set()
     for run in range(count):
         promised |= kill_once(url, run, generator)
         with writing(url, node=f"host/check/{run}"):
             pass
-        kept = {name for (name,) in rows(engine, "SELECT id FROM exchanges WHERE state='settled'")}
+        kept = {name for (name,) in rows(url, "SELECT id FROM exchanges WHERE state='settled'")}
         assert promised <= kept
         found = row(
-            engine,
+            url,
             "SELECT COUNT(*), COUNT(DISTINCT id), SUM(input_tokens), SUM(cost_picousd) "
             "FROM requests WHERE state = 'settled'",
         )
         assert found == (len(kept), len(kept), 100 * len(kept), COST * len(kept))
-        assert row(engine, "SELECT COUNT(*) FROM exchanges WHERE state = 'open'") == (0,)
-    assert row(engine, "SELECT COUNT(*) > 0 FROM exchanges WHERE state = 'lost'") == (1,)
-    assert row(engine, "PRAGMA integrity_check") == ("ok",)
-    engine.dispose()
+        assert row(url, "SELECT COUNT(*) FROM exchanges WHERE state = 'open'") == (0,)
+    assert row(url, "SELECT COUNT(*) > 0 FROM exchanges WHERE state = 'lost'") == (1,)
+    assert row(url, "PRAGMA integrity_check") == ("ok",)
 
 
 def test_kill_9_loses_nothing_that_was_promised(new_sqlite):

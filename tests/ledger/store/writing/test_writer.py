@@ -288,12 +288,10 @@ def test_two_ledgers_on_one_file(new_sqlite):
         other.wait(*receipts[1::2])
         assert one.ledger.secret == other.ledger.secret
     assert totals(url) == (200, 20_000, 200 * COST)
-    engine = db.open_engine(url)
-    assert rows(engine, "SELECT node, COUNT(*) FROM exchanges GROUP BY node ORDER BY node") == [
+    assert rows(url, "SELECT node, COUNT(*) FROM exchanges GROUP BY node ORDER BY node") == [
         ("host/1/1", 100),
         ("host/2/1", 100),
     ]
-    engine.dispose()
 
 
 def test_moments_of_another_zone_and_wrong_states_are_our_own_mistakes(new_sqlite):
@@ -398,8 +396,6 @@ def test_lessons_are_bounded_and_written_together(new_sqlite, monkeypatch):
                 )
             )
         assert [path for _, path in written.ledger.learned] == [f"/{n}" for n in range(15, 20)]
-    engine = db.open_engine(url)
-    assert rows(engine, "SELECT path FROM learned ORDER BY learned_at") == [
+    assert rows(url, "SELECT path FROM learned ORDER BY learned_at") == [
         (f"/{n}",) for n in range(15, 20)
     ]
-    engine.dispose()
