@@ -24,16 +24,16 @@ def open_ledger(
     price: Price | None = None,
     on_commit: Callable[[Sequence[Receipt]], None] | None = None,
     log: Log,
-    makes_sums: bool = True,
+    has_companions: bool = True,
 ) -> Ledger:
     """A ledger that is open for writing, with its threads running. LedgerError if it cannot be
     opened.
 
-    `makes_sums`: False if another process sums up the days when all is written.
+    `has_companions`: False if the threads beside the writer run in another process, which sums up
+    the days, ships and watches when all is written.
     """
     path = urls.sqlite_path(url)
-    keepers = (Keeper(url, log=log),) if makes_sums else ()
-    companions: tuple[Companion, ...] = (*keepers, *watcher_of(url, log))
+    companions: tuple[Companion, ...] = (Keeper(url, log=log), *watcher_of(url, log))
     is_shared = path is None
     if path is None:
         from ledger.sync.shipper import open_spool
@@ -48,7 +48,7 @@ def open_ledger(
         log=log,
         shown_url=urls.shown(url),
         spooling=is_shared,
-        companions=companions,
+        companions=companions if has_companions else (),
     )
     ledger.start()
     return ledger

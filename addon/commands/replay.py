@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from addon.commands.options import Archives, Url
 from addon.recordings.archives import files_in, is_url
 from addon.recordings.files import files_of, read
 from addon.recordings.formats.recorded import Recorded
-from addon.recordings.replay import JOBS_MAX, Job, Log, Tally, replay_here, replay_with
+from addon.recordings.replay import JOBS_MAX, Job, Tally, replay_here, replay_with
 from ledger.commands.options import LedgerOption
 from ledger.model.errors import LedgerError
 from ledger.reports.layout import Column, Table
@@ -88,9 +88,7 @@ def replay_command(
     if jobs is not None and not 1 <= jobs <= JOBS_MAX:
         raise LedgerError(f"--jobs {jobs}: from 1 to {JOBS_MAX}")
     job = Job(ledger_url=ledger or default_url(), url=url, prices=str(prices) if prices else None)
-    if dask is not None:
-        raise typer.Exit(replay_archive(paths, dask, job, workers=jobs))
-    raise typer.Exit(main(_local_paths(paths), job, jobs=jobs or 1))
+    raise typer.Exit(main(paths, job, jobs=jobs, dask=dask))
 
 
 def _local_paths(names: Sequence[str]) -> list[Path]:
@@ -100,49 +98,39 @@ def _local_paths(names: Sequence[str]) -> list[Path]:
     return [Path(name) for name in names]
 
 
-def replay_archive(paths: Sequence[str], address: str, job: Job, *, workers: int | None) -> int:
-    """Replay files and URLs with Dask; 0 if every exchange in them is in the ledger, 1 if not."""
-    from addon.recordings.replay_dask import replay_on_dask
-
-    files = files_in(paths, bodies_too=job.url is not None)
-
-    def run(console: Console, log: Log) -> Tally:
-        total = sum(file.size for file in files)
-        with progress(console, "replaying", total, is_bytes=True) as advance:
-            return replay_on_dask(address, job, files, workers=workers, log=log, advance=advance)
-
-    return _replayed(paths, files, job, run)
-
-
-def main(paths: Sequence[Path], job: Job, *, jobs: int) -> int:
-    """Replay the files; 0 if every exchange in them is in the ledger, 1 if not."""
-    files = files_of(paths, bodies_too=job.url is not None)
-
-    def run(console: Console, log: Log) -> Tally:
-        if jobs == 1:
-            with files_progress(console, "replaying", files) as advance:
-                return replay_here(job, files, log=log, advance=advance)
-        total = sum(path.stat().st_size for path in files)
-        with progress(console, "replaying", total, is_bytes=True) as advance_all:
-            return replay_with(jobs, job, files, log=log, advance=advance_all)
-
-    return _replayed(paths, files, job, run)
-
-
-def _replayed(
-    paths: Sequence[object], files: Sequence[object], job: Job, run: Callable[[Console, Log], Tally]
-) -> int:
-    """Run a replay of these files and show its result; returns the exit code."""
-    if not files:
-        raise LedgerError(f"nothing to replay in {', '.join(map(str, paths))}")
+def main(names: Sequence[str], job: Job, *, jobs: int | None, dask: str | None = None) -> int:
+    """Replay files and URLs, with as many processes, or with those of a Dask scheduler; 0 if every
+    exchange in them is in the ledger, 1 if not."""
     console = console_on_stderr()
 
     def log(_level: str, line: str) -> None:
         console.print(escape(printable(line)))
 
-    tally = run(console, log)
+    bodies_too = job.url is not None
+    if dask is not None:
+        from addon.recordings.replay_dask import replay_on_dask
+
+        archive = _some(files_in(names, bodies_too=bodies_too), names)
+        total = sum(file.size for file in archive)
+        with progress(console, "replaying", total, is_bytes=True) as advance:
+            tally = replay_on_dask(dask, job, archive, workers=jobs, log=log, advance=advance)
+    else:
+        files = _some(files_of(_local_paths(names), bodies_too=bodies_too), names)
+        if jobs is None or jobs == 1:
+            with files_progress(console, "replaying", files) as advance_file:
+                tally = replay_here(job, files, log=log, advance=advance_file)
+        else:
+            total = sum(path.stat().st_size for path in files)
+            with progress(console, "replaying", total, is_bytes=True) as advance:
+                tally = replay_with(jobs, job, files, log=log, advance=advance)
     _show(console, tally, shown(job.ledger_url))
     return 1 if tally.faults or tally.refused or not tally.new + tally.known else 0
+
+
+def _some[T](files: Sequence[T], names: Sequence[str]) -> Sequence[T]:
+    if not files:
+        raise LedgerError(f"nothing to replay in {', '.join(names)}")
+    return files
 
 
 def serve_recordings(paths: Sequence[Path], *, url: str | None, address: str, speed: float) -> int:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from addon.recordings.files import files_of, is_recording
+from addon.recordings.files import BODY_TYPES, files_of, is_recording
 from ledger.model.errors import LedgerError
 from ledger.text.extras import missing_extra, needs
 
@@ -42,6 +42,25 @@ class ArchiveFile:
         """Whether the file is local."""
         return not is_url(self.name)
 
+    @classmethod
+    def local(cls, path: Path) -> ArchiveFile:
+        """A file of this machine."""
+        return cls(name=str(path), size=path.stat().st_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A file of an archive, or one of several equal shares of its entries."""
+
+    file: ArchiveFile
+    part: int = 0
+    parts: int = 1
+
+    @property
+    def size(self) -> int:
+        """The part's share of the file's bytes."""
+        return self.file.size // self.parts
+
 
 def is_url(name: str) -> bool:
     """Whether a path is a URL for fsspec."""
@@ -58,9 +77,23 @@ def files_in(names: Sequence[str], *, bodies_too: bool) -> list[ArchiveFile]:
         if is_url(name):
             files = _at_url(name, bodies_too=bodies_too)
         else:
-            files = [_local(path) for path in files_of([Path(name)], bodies_too=bodies_too)]
+            files = [
+                ArchiveFile.local(path.resolve())
+                for path in files_of([Path(name)], bodies_too=bodies_too)
+            ]
         found.update((one.name, one) for one in files)
     return list(found.values())
+
+
+def parts_of(files: Iterable[ArchiveFile], *, part_bytes: int, parts_max: int) -> list[Part]:
+    """The parts to read, the largest first, so that nobody starts a long one at the end.
+    `part_bytes`: what is larger is read in parts; `parts_max`: of one file."""
+    parts = []
+    for file in files:
+        is_whole = not file.is_local or file.name.endswith(tuple(BODY_TYPES))
+        count = 1 if is_whole else max(1, min(parts_max, -(-file.size // part_bytes)))
+        parts += [Part(file=file, part=part, parts=count) for part in range(count)]
+    return sorted(parts, key=lambda part: -part.size)
 
 
 @contextmanager
@@ -79,10 +112,6 @@ def on_this_machine(file: ArchiveFile, folder: Path) -> Iterator[Path]:
         yield copy
     finally:
         copy.unlink(missing_ok=True)
-
-
-def _local(path: Path) -> ArchiveFile:
-    return ArchiveFile(name=str(path.resolve()), size=path.stat().st_size)
 
 
 def _at_url(url: str, *, bodies_too: bool) -> list[ArchiveFile]:
@@ -109,7 +138,7 @@ def _paths(system: Any, path: str, *, bodies_too: bool) -> list[str]:
 
 def _remote(system: Any, path: str) -> ArchiveFile:
     if "file" in (system.protocol if isinstance(system.protocol, tuple) else [system.protocol]):
-        return _local(Path(path))
+        return ArchiveFile.local(Path(path).resolve())
     return ArchiveFile(
         name=system.unstrip_protocol(path),
         size=int(system.size(path) or 0),

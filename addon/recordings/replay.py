@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from addon.metering.troubles import place_of
+from addon.recordings.archives import ArchiveFile, Part, parts_of
 from addon.recordings.files import entries
 from addon.recordings.formats.recorded import (
     Entry,
@@ -56,19 +57,11 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 UNREADABLE_MAX = 1_000
 """Faults with a stored text; all are counted."""
 
+type Advance = Callable[[Part, int], None]
+"""Called with a part, and how many bytes of it were read."""
+
 type Lookup = Callable[[Sequence[str]], dict[str, str]]
 """The settled exchanges in the ledger with these ids: their paths."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A file, or one of several equal shares of its entries."""
-
-    path: Path
-    part: int = 0
-    parts: int = 1
-    name: str | None = None
-    """The file's name in rows, if it differs from its path."""
 
 
 @dataclass(slots=True)
@@ -121,16 +114,14 @@ class Replay:
         ledger: Ledger,
         *,
         node: str,
-        secret: bytes = b"",
         commits: Commits,
         lookup: Lookup,
         url: str | None = None,
-        advance: Callable[[Path, int], None] = lambda _path, _read_bytes: None,
+        advance: Advance = lambda _part, _read_bytes: None,
     ) -> None:
         self.tally = Tally()
         self._ledger = ledger
         self._node = node
-        self._secret = secret
         self._commits = commits
         self._lookup = lookup
         self._url = url
@@ -141,12 +132,15 @@ class Replay:
         self._ids: set[str] = set()
         """Ids of the metered exchanges and of those in flight."""
 
-    def read(self, part: Part) -> None:
-        """Meter the exchanges of a file that the ledger lacks, and queue them for the writer."""
-        found = entries(part.path, url=self._url, part=part.part, parts=part.parts)
+    def read(self, part: Part, copy: Path | None = None) -> None:
+        """Meter the exchanges of a part that the ledger lacks, and queue them for the writer.
+        `copy`: of a remote file."""
+        path = copy or Path(part.file.name)
+        name = str(path.resolve()) if part.file.is_local else part.file.name
+        found = entries(path, url=self._url, part=part.part, parts=part.parts)
         for batch in _batches(found):
-            self._read_batch(batch, part.name or str(part.path.resolve()))
-            self._advance(part.path, batch[-1].read_bytes)
+            self._read_batch(batch, name)
+            self._advance(part, batch[-1].read_bytes // part.parts)
 
     def finish(self) -> None:
         """Wait until everything that was queued is committed or refused."""
@@ -226,7 +220,7 @@ class Replay:
 
         rules = Rules(
             node=self._node,
-            secret=self._secret,
+            secret=self._ledger.secret,
             keeps_segments=True,
             billing=names_file.load(None).billing_of,
         )
@@ -243,7 +237,7 @@ class Replay:
     def _collect(self, left_max: int) -> None:
         """Count resolved receipts until at most this many are in flight."""
         while len(self._in_flight) > left_max:
-            while self._in_flight and _is_resolved(self._in_flight[0][0]):
+            while self._in_flight and self._in_flight[0][0].is_resolved:
                 receipt, exchange = self._in_flight.popleft()
                 self._ids.discard(receipt.exchange_id)
                 self._count(receipt, exchange)
@@ -259,10 +253,6 @@ class Replay:
         assert exchange.outcome is not None
         self.tally.new += 1
         self.tally.by_dialect[exchange.dialect, exchange.outcome] += 1
-
-
-def _is_resolved(receipt: Receipt) -> bool:
-    return receipt.committed or receipt.error is not None
 
 
 def _batches(found: Iterable[Entry]) -> Iterator[list[Entry]]:
@@ -289,8 +279,8 @@ CLOSE_SECONDS_MAX = 60.0
 """No stream waits here, so a slow disk may take this long."""
 JOBS_MAX = 64
 """One SQLite file can store as fast as some five processes read short exchanges."""
-SHARED_BYTES_MIN = 8 * 1024 * 1024
-"""Every process reads a part of a file that is larger than this."""
+PART_BYTES = 2 * 1024 * 1024
+"""A larger file is read in parts, at most one for each process."""
 PROGRESS_SECONDS = 0.2
 YOUNG_OBJECTS_MAX = 100_000
 """Objects between two collections of garbage; Python's own default is 700. All that is in flight
@@ -313,23 +303,17 @@ _read_bytes: Synchronized[int] | None = None
 """Shared by all processes; set once in each process at its start."""
 
 
-def parts_of(files: Sequence[Path], jobs: int) -> list[Part]:
-    """The parts to read, the largest first, so that no process starts a long one at the end."""
-    sizes = {path: path.stat().st_size for path in files}
-    parts = []
-    for path in sorted(files, key=lambda path: -sizes[path]):
-        count = jobs if sizes[path] >= SHARED_BYTES_MIN else 1
-        parts += [Part(path=path, part=part, parts=count) for part in range(count)]
-    return parts
-
-
 def replay_here(
     job: Job, files: Sequence[Path], *, log: Log, advance: Callable[[Path, int], None]
 ) -> Tally:
     """Read the files in this process. `advance` is called with a file and the bytes read."""
-    with _few_collections(), _opened(job, log=log, advance=advance) as replay:
+
+    def show(part: Part, read_bytes: int) -> None:
+        advance(Path(part.file.name), read_bytes)
+
+    with _few_collections(), opened(job, log=log, advance=show) as replay:
         for path in files:
-            replay.read(Part(path=path))
+            replay.read(Part(file=ArchiveFile.local(path)))
     return replay.tally
 
 
@@ -344,7 +328,8 @@ def replay_with(
 
     context = multiprocessing.get_context("spawn")
     counter = context.Value("q", 0)
-    own, *others = _shares(parts_of(files, jobs), jobs)
+    local = [ArchiveFile.local(path) for path in files]
+    own, *others = _shares(parts_of(local, part_bytes=PART_BYTES, parts_max=jobs), jobs)
     waiting: set[Future[tuple[Tally, list[tuple[str, str]]]]] = set()
 
     def show() -> None:
@@ -358,7 +343,7 @@ def replay_with(
     # process makes the sums of all: each other one would read the days of all others again.
     with (
         _few_collections(),
-        _opened(job, log=log, advance=_adding(counter, own, then=show)) as replay,
+        opened(job, log=log, advance=_adding(counter, then=show)) as replay,
         ProcessPoolExecutor(
             max(1, len(others)), mp_context=context, initializer=_begin, initargs=(counter,)
         ) as pool,
@@ -386,7 +371,7 @@ def _shares(parts: Sequence[Part], jobs: int) -> list[list[Part]]:
     for part in parts:
         least = loads.index(min(loads))
         shares[least].append(part)
-        loads[least] += part.path.stat().st_size // part.parts + 1
+        loads[least] += part.size + 1
     return [share for share in shares if share]
 
 
@@ -399,25 +384,21 @@ def _replay_share(job: Job, parts: Sequence[Part]) -> tuple[Tally, list[tuple[st
     assert _read_bytes is not None
     lines: list[tuple[str, str]] = []
     log: Log = lambda level, line: lines.append((level, line))  # noqa: E731
-    show = _adding(_read_bytes, parts)
-    with _few_collections(), _opened(job, log=log, advance=show, makes_sums=False) as replay:
+    show = _adding(_read_bytes)
+    with _few_collections(), opened(job, log=log, advance=show, has_companions=False) as replay:
         for part in parts:
             replay.read(part)
     return replay.tally, lines
 
 
-def _adding(
-    counter: Synchronized[int], parts: Sequence[Part], *, then: Callable[[], None] = lambda: None
-) -> Callable[[Path, int], None]:
-    """A function that adds a process's share of the bytes that it read of a file."""
-    done: dict[Path, int] = {}
-    count = {part.path: part.parts for part in parts}
+def _adding(counter: Synchronized[int], *, then: Callable[[], None] = lambda: None) -> Advance:
+    """A function that adds what a process has read of its parts."""
+    done: dict[Part, int] = {}
 
-    def add(path: Path, read_bytes: int) -> None:
-        share = read_bytes // count[path]
+    def add(part: Part, read_bytes: int) -> None:
         with counter.get_lock():
-            counter.value += share - done.get(path, 0)
-        done[path] = share
+            counter.value += read_bytes - done.get(part, 0)
+        done[part] = read_bytes
         then()
 
     return add
@@ -437,11 +418,17 @@ def _few_collections() -> Iterator[None]:
 
 
 @contextmanager
-def _opened(
-    job: Job, *, log: Log, advance: Callable[[Path, int], None], makes_sums: bool = True
+def opened(
+    job: Job,
+    *,
+    log: Log,
+    node: str | None = None,
+    advance: Advance = lambda _part, _read_bytes: None,
+    has_companions: bool = True,
 ) -> Iterator[Replay]:
-    """As `reading_into`, with the ledger of a job."""
-    node = _node()
+    """A replay into the ledger of a job, which is closed at the end of the block; then all is
+    committed or refused. `node`: the rows' node; None: this process."""
+    node = node or own_node()
     commits = Commits()
     ledger = recording.open_ledger(
         job.ledger_url,
@@ -449,42 +436,16 @@ def _opened(
         price=_price_of(job),
         on_commit=commits.on_commit,
         log=log,
-        makes_sums=makes_sums,
+        has_companions=has_companions,
     )
-    with reading_into(
-        ledger,
-        job.ledger_url,
-        commits,
-        node=node,
-        secret=ledger.secret,
-        url=job.url,
-        advance=advance,
-    ) as replay:
-        yield replay
-
-
-@contextmanager
-def reading_into(
-    ledger: Ledger,
-    ledger_url: str,
-    commits: Commits,
-    *,
-    node: str,
-    secret: bytes,
-    url: str | None,
-    advance: Callable[[Path, int], None] = lambda _path, _read_bytes: None,
-) -> Iterator[Replay]:
-    """A replay into this ledger, which is closed at the end of the block; then all is committed or
-    refused."""
-    known = KnownExchanges(ledger_url)
+    known = KnownExchanges(job.ledger_url)
     try:
         replay = Replay(
             ledger,
             node=node,
-            secret=secret,
             commits=commits,
             lookup=known.settled,
-            url=url,
+            url=job.url,
             advance=advance,
         )
         yield replay
@@ -509,5 +470,6 @@ def _price_of(job: Job) -> Price:
     return lambda exchange, reading: book().price(exchange, reading)
 
 
-def _node() -> str:
+def own_node() -> str:
+    """The node of this process."""
     return f"replay/{os.getpid()}/{int(time.time())}"

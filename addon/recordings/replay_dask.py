@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,18 +24,14 @@ from typing import Any
 
 import zstandard
 
-from addon.recordings.archives import ArchiveFile, on_this_machine
-from addon.recordings.files import BODY_TYPES
+from addon.recordings.archives import ArchiveFile, Part, on_this_machine, parts_of
 from addon.recordings.formats.recorded import Unreadable
-from addon.recordings.replay import CLOSE_SECONDS_MAX, Job, Log, Part, Tally, reading_into
+from addon.recordings.replay import CLOSE_SECONDS_MAX, Job, Log, Tally, opened, own_node
 from ledger import recording
-from ledger.maintenance.partial import PartMerged, PartsMerger
+from ledger.maintenance.partial import PartsMerger
 from ledger.model.errors import LedgerError
-from ledger.pricing.prices import PriceBook
 from ledger.settings import small_files
 from ledger.store import db, secret
-from ledger.store.writing.jobs import Commits
-from ledger.store.writing.writer import Ledger
 from ledger.text.extras import missing_extra
 
 LOCAL = "local"
@@ -63,25 +58,20 @@ def replay_on_dask(
 ) -> Tally:
     """Read the files on a dask cluster, or for `local` with this many processes here."""
     with cluster_client(address, workers) as client:
-        part_job = _part_job(job, log=log)
-        return replay_with_client(client, job, part_job, files, log=log, advance=advance)
+        return replay_with_client(client, job, files, log=log, advance=advance)
 
 
 def replay_with_client(
-    client: Any,
-    job: Job,
-    part_job: PartJob,
-    files: Sequence[ArchiveFile],
-    *,
-    log: Log,
-    advance: Advance,
+    client: Any, job: Job, files: Sequence[ArchiveFile], *, log: Log, advance: Advance
 ) -> Tally:
     """Read the files with the workers of a `distributed.Client`; returns the result."""
+    part_job = _part_job(job, log=log)
+    parts = parts_of(files, part_bytes=PART_BYTES, parts_max=PARTS_MAX)
     merger = PartsMerger(job.ledger_url)
     tally = Tally()
     read_bytes = 0
     try:
-        for part, result in _results(client, parts_of(files), part_job):
+        for part, result in _results(client, parts, part_job):
             if isinstance(result, PartResult):
                 _merge(merger, result, tally, part.file.name)
                 for level, line in result.lines:
@@ -127,13 +117,13 @@ def cluster_client(address: str, workers: int | None) -> Iterator[Any]:
 
 
 def _results(
-    client: Any, parts: Sequence[ArchivePart], job: PartJob
-) -> Iterator[tuple[ArchivePart, PartResult | str]]:
+    client: Any, parts: Sequence[Part], job: PartJob
+) -> Iterator[tuple[Part, PartResult | str]]:
     """Each part with its result, or with the reason why there is none; in the order of arrival."""
     import distributed
 
     waiting = iter(parts)
-    submitted: dict[str, ArchivePart] = {}
+    submitted: dict[str, Part] = {}
     results = distributed.as_completed()
 
     def submit_some(count: int) -> None:
@@ -141,7 +131,7 @@ def _results(
             part = next(waiting, None)
             if part is None:
                 return
-            future = client.submit(_read_on_worker, part, job, pure=False, retries=PART_RETRIES)
+            future = client.submit(_read_part, part, job, pure=False, retries=PART_RETRIES)
             submitted[future.key] = part
             results.add(future)
 
@@ -159,14 +149,6 @@ def _results(
         yield part, result
 
 
-def _read_on_worker(part: ArchivePart, job: PartJob) -> PartResult:
-    """Runs on a worker: temporary files are in the worker's own folder, which is cleared if it
-    dies."""
-    from distributed import get_worker
-
-    return read_part(part, job, get_worker().local_directory)
-
-
 def _why(error: Exception) -> str:
     if type(error).__name__ == "KilledWorker":
         return "its workers died while they read it, several times over: are they out of memory?"
@@ -178,28 +160,22 @@ def _why(error: Exception) -> str:
 def _merge(merger: PartsMerger, result: PartResult, tally: Tally, name: str) -> None:
     with tempfile.TemporaryDirectory(prefix="tokentee-merge-") as temporary:
         path = Path(temporary) / "part.sqlite3"
-        unpack(result, path)
+        _unpack(result, path)
         merged = merger.merge(path)
-    tally.add(_counted(result.tally, merged, name))
-
-
-def _counted(read: Tally, merged: PartMerged, name: str) -> Tally:
-    """The counts of a part in the target; the worker counted against its own ledger."""
-    counted = Tally()
-    counted.add(read)
-    counted.new = merged.new.total()
-    counted.by_dialect = merged.new
-    counted.known = read.known + merged.known
-    counted.refused = read.refused + len(merged.refused)
+    read = result.tally  # the worker counted against its own ledger
+    read.new = merged.new.total()
+    read.by_dialect = merged.new
+    read.known += merged.known
+    read.refused += len(merged.refused)
     for one in merged.refused:
         why = f"exchange {one.key[1]} is not in the ledger: {one.error}"
-        counted.unreadable.append(Unreadable(name, why))
-    return counted
+        read.unreadable.append(Unreadable(name, why))
+    tally.add(read)
 
 
 def _part_job(job: Job, *, log: Log) -> PartJob:
     # The target is created or migrated before anything is read.
-    node = f"replay/{os.getpid()}/{int(time.time())}"
+    node = own_node()
     ledger = recording.open_ledger(job.ledger_url, node=node, log=log)
     ledger.close(CLOSE_SECONDS_MAX)
     prices = small_files.read_text(Path(job.prices), "price file") if job.prices else None
@@ -229,23 +205,6 @@ RESULT_BYTES_MAX = 512 * 1024 * 1024
 LEDGER_BYTES_MAX = 16 * 1024 * 1024 * 1024
 """The largest ledger that is unpacked from such a result."""
 
-type Lines = tuple[tuple[str, str], ...]
-"""Level and text of each log line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivePart:
-    """A file of an archive, or one of several equal shares of its entries."""
-
-    file: ArchiveFile
-    part: int = 0
-    parts: int = 1
-
-    @property
-    def size(self) -> int:
-        """The part's share of the file's bytes."""
-        return self.file.size // self.parts
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartJob:
@@ -266,41 +225,53 @@ class PartResult:
     ledger: bytes
     """A SQLite ledger, compressed."""
     tally: Tally
-    lines: Lines
+    lines: list[tuple[str, str]]
+    """Level and text of each log line."""
 
 
-def parts_of(files: Sequence[ArchiveFile]) -> list[ArchivePart]:
-    """The parts to read, the largest first, so that no worker starts a long one at the end."""
-    parts = []
-    for file in files:
-        is_whole = not file.is_local or file.name.endswith(tuple(BODY_TYPES))
-        count = 1 if is_whole else min(PARTS_MAX, -(-file.size // PART_BYTES) or 1)
-        parts += [ArchivePart(file=file, part=part, parts=count) for part in range(count)]
-    return sorted(parts, key=lambda part: -part.size)
+def _read_part(part: Part, job: PartJob) -> PartResult:
+    """Read a part on a worker. Temporary files are in the worker's own folder, which is cleared if
+    it dies. Raises LedgerError or OSError."""
+    from distributed import get_worker
 
-
-def read_part(part: ArchivePart, job: PartJob, folder: str | None = None) -> PartResult:
-    """Read a part. `folder`: for temporary files. Raises LedgerError or OSError."""
     lines: list[tuple[str, str]] = []
+    folder = get_worker().local_directory
     with tempfile.TemporaryDirectory(prefix="tokentee-part-", dir=folder) as temporary:
         root = Path(temporary)
         prices = None
         if job.prices is not None:
             prices = root / "prices.toml"
             prices.write_text(job.prices)
+        ledger = root / "part.sqlite3"
+        url = f"sqlite:///{ledger}"
+        engine = db.ensure(url)
+        secret.store(engine, job.secret)
+        engine.dispose()
+        own = Job(ledger_url=url, url=job.url, prices=str(prices) if prices else None)
         with on_this_machine(part.file, root) as path:
-            book = PriceBook.load(str(prices) if prices else None)
-            local = Part(path=path, part=part.part, parts=part.parts, name=part.file.name)
-            tally = _read(local, job, root / "part.sqlite3", book, lines)
-        packed = zstandard.compress((root / "part.sqlite3").read_bytes(), 3)
+            with opened(
+                own,
+                log=lambda level, line: lines.append((level, line)),
+                node=job.node,
+                has_companions=False,  # the target has its own sums and budgets
+            ) as replay:
+                replay.read(part, path)
+            tally = replay.tally
+            # Messages use the caller's name of the file.
+            tally.unreadable = [
+                replace(one, where=one.where.replace(str(path), part.file.name, 1))
+                for one in tally.unreadable
+            ]
+        _empty_wal(url)
+        packed = zstandard.compress(ledger.read_bytes(), 3)
     if len(packed) > RESULT_BYTES_MAX:
         raise LedgerError(
             f"{part.file.name} holds too many exchanges for one part: cut it into smaller files"
         )
-    return PartResult(ledger=packed, tally=tally, lines=tuple(lines))
+    return PartResult(ledger=packed, tally=tally, lines=lines)
 
 
-def unpack(result: PartResult, path: Path) -> None:
+def _unpack(result: PartResult, path: Path) -> None:
     """Write a worker's ledger to a file."""
     with path.open("wb") as file:
         unpacked = 0
@@ -309,38 +280,6 @@ def unpack(result: PartResult, path: Path) -> None:
             if unpacked > LEDGER_BYTES_MAX:
                 raise LedgerError(f"a part unpacks to more than {LEDGER_BYTES_MAX >> 30} GiB")
             file.write(piece)
-
-
-def _read(
-    part: Part, job: PartJob, ledger_path: Path, book: PriceBook, lines: list[tuple[str, str]]
-) -> Tally:
-    url = f"sqlite:///{ledger_path}"
-    engine = db.ensure(url)
-    secret.store(engine, job.secret)
-    engine.dispose()
-    commits = Commits()
-    # No threads beside the writer: the target has its own sums and budgets.
-    ledger = Ledger(
-        ledger_path,
-        shown_url=url,
-        node=job.node,
-        price=book.price,
-        on_commit=commits.on_commit,
-        log=lambda level, line: lines.append((level, line)),
-    )
-    ledger.start()
-    with reading_into(
-        ledger, url, commits, node=job.node, secret=job.secret, url=job.url
-    ) as replay:
-        replay.read(part)
-    _empty_wal(url)
-    tally = replay.tally
-    # Messages use the caller's name of the file.
-    copy, name = str(part.path), part.name or ""
-    tally.unreadable = [
-        replace(one, where=one.where.replace(copy, name, 1)) for one in tally.unreadable
-    ]
-    return tally
 
 
 def _empty_wal(url: str) -> None:

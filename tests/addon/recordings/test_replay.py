@@ -5,6 +5,7 @@ from typing import cast
 from addon.metering.opening import Rules
 from addon.metering.settlement import Settled
 from addon.recordings import metered, replay
+from addon.recordings.archives import ArchiveFile, Part
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded, Unreadable, Why
 from addon.recordings.replay import Job, Tally
@@ -74,6 +75,8 @@ class _NotedLedger:
         self._events = events
         self._commits = commits
 
+    secret = b""
+
     def settle(self, exchange: Exchange, _reading: Reading) -> Receipt:
         self._events.append("queued")
         receipt = Receipt(exchange.id)
@@ -99,7 +102,7 @@ def test_a_batch_is_metered_before_any_of_it_is_queued(tmp_path, monkeypatch):
     commits = Commits()
     ledger = _NotedLedger(events, commits)
     one = replay.Replay(cast(Ledger, ledger), node="test", commits=commits, lookup=lambda _ids: {})
-    one.read(replay.Part(path=path))
+    one.read(Part(file=ArchiveFile.local(path)))
     one.finish()
     batch = ["metered"] * 3 + ["queued"] * 3
     assert events == [*batch, *batch, "metered", "queued"]

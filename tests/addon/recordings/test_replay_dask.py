@@ -13,12 +13,13 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from addon.commands.replay import replay_archive
+from addon.commands.replay import main
 from addon.recordings import replay_dask
-from addon.recordings.archives import ArchiveFile, files_in
+from addon.recordings.archives import ArchiveFile, files_in, parts_of
 from addon.recordings.replay import Job, replay_here
 from addon.recordings.replay_dask import cluster_client, replay_with_client
 from ledger.model.errors import LedgerError
+from ledger.store import db
 from tests.bench import recordings
 
 pytestmark = [
@@ -83,9 +84,7 @@ def client() -> Iterator[object]:
 
 
 def read(client: object, files: list[ArchiveFile], ledger: Path, advance=say_nothing):
-    job = job_of(ledger)
-    part_job = replay_dask._part_job(job, log=say_nothing)
-    return replay_with_client(client, job, part_job, files, log=say_nothing, advance=advance)
+    return replay_with_client(client, job_of(ledger), files, log=say_nothing, advance=advance)
 
 
 def test_workers_make_the_rows_of_one_process_and_a_second_reading_adds_none(
@@ -125,7 +124,8 @@ def test_a_killed_worker_changes_nothing(archive, expected, tmp_path):
 def test_parts_of_one_file_are_read_once_each(client, archive, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(replay_dask, "PART_BYTES", 20_000)
     files = files_in([str(archive)], bodies_too=False)
-    assert len(replay_dask.parts_of(files)) > 2 * len(files)
+    parts = parts_of(files, part_bytes=replay_dask.PART_BYTES, parts_max=replay_dask.PARTS_MAX)
+    assert len(parts) > 2 * len(files)
     ledger = tmp_path / "ledger.sqlite3"
     assert read(client, files, ledger).new == len(expected)
     assert rows(ledger) == expected
@@ -133,7 +133,7 @@ def test_parts_of_one_file_are_read_once_each(client, archive, expected, tmp_pat
 
 def test_a_lost_exchange_is_settled_under_its_own_start(client, archive, expected, tmp_path):
     ledger = tmp_path / "ledger.sqlite3"
-    replay_dask._part_job(job_of(ledger), log=say_nothing)
+    db.ensure(job_of(ledger).ledger_url).dispose()
     first = expected[0][0]
     with closing(sqlite3.connect(ledger)) as connection:
         connection.execute(
@@ -178,7 +178,7 @@ def test_an_archive_in_an_object_store_is_read_by_the_command(
     s3.mkdir("captures")
     s3.put(str(archive) + "/", "captures/2026/", recursive=True)
     ledger = tmp_path / "ledger.sqlite3"
-    assert replay_archive(["s3://captures/2026"], "local", job_of(ledger), workers=1) == 0
+    assert main(["s3://captures/2026"], job_of(ledger), jobs=1, dask="local") == 0
     assert rows(ledger) == expected
     said = capsys.readouterr().err
     assert "exchanges read" in said
@@ -240,5 +240,5 @@ def test_a_missing_extra_is_one_line(monkeypatch, archive, tmp_path, package, pa
     monkeypatch.setitem(sys.modules, package, None)
     name = path if "://" in path else str(archive / path)
     with pytest.raises(LedgerError, match=rf"pip install 'tokentee\[{extra}\]'"):
-        replay_archive([name], "local", job_of(tmp_path / "ledger.sqlite3"), workers=1)
+        main([name], job_of(tmp_path / "ledger.sqlite3"), jobs=1, dask="local")
     assert not (tmp_path / "ledger.sqlite3").exists()

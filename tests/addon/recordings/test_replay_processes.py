@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
 from addon.recordings import replay
-from addon.recordings.replay import Job, Part, replay_here, replay_with
+from addon.recordings.archives import Part
+from addon.recordings.replay import Job, replay_here, replay_with
 from ledger.maintenance import rollup
 from ledger.model.errors import LedgerError
 from ledger.store import db
@@ -72,7 +73,7 @@ class _Pool:
 @pytest.fixture
 def shared_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that all processes read."""
-    monkeypatch.setattr(replay, "SHARED_BYTES_MIN", 1)
+    monkeypatch.setattr(replay, "PART_BYTES", 1)
     monkeypatch.setattr(replay, "_read_bytes", None)
     path = tmp_path / "captures.jsonl"
     recordings.write(path, recordings.shorts(9))
@@ -124,7 +125,7 @@ def test_processes_leave_the_sums_to_the_one_that_started_them(
     # The processes are started anew and do not have the patch.
     with monkeypatch.context() as patched:
         patched.setattr(rollup, "roll", count)
-        patched.setattr(replay, "SHARED_BYTES_MIN", 1)
+        patched.setattr(replay, "PART_BYTES", 1)
         tally = replay_with(
             2, job, [as_captures(tmp_path)], log=lambda *_: None, advance=lambda *_: None
         )
