@@ -1,5 +1,7 @@
 """Wiring. The commands about the ledger itself: `db …` and `sync`."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -182,21 +184,10 @@ def sync(
 
 
 def _merge(source: str, target: str, *, with_secret: bool) -> int:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
     from ledger.sync import merging as syncing
 
-    console = Console(stderr=True)
-    columns = (TextColumn("exchanges"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("sync", total=None)
-        merged = syncing.sync(
-            source,
-            target,
-            with_secret=with_secret,
-            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
-        )
+    with _progress("exchanges") as show:
+        merged = syncing.sync(source, target, with_secret=with_secret, on_progress=show)
     taken = merged.exchanges - len(merged.refused)
     _print(f"{taken} exchanges are in the target, {len(merged.refused)} were refused")
     if merged.has_two_secrets:
@@ -213,24 +204,25 @@ def _merge(source: str, target: str, *, with_secret: bool) -> int:
 
 def _sum_up(url: str) -> None:
     """Store the sums of the days that are over."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
     from ledger.maintenance import rollup
     from ledger.store import db
 
-    columns = (TextColumn("days summed up"), BarColumn(), MofNCompleteColumn())
-    with (
-        db.disposing(db.ensure(url)) as engine,
-        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
-    ):
-        task = progress.add_task("sums", total=None)
+    with db.disposing(db.ensure(url)) as engine, _progress("days summed up") as show:
         rollup.roll(
-            engine,
-            now=datetime.now(UTC),
-            log=lambda _, line: _print(line),
-            on_progress=lambda done, of: progress.update(task, completed=done, total=of),
+            engine, now=datetime.now(UTC), log=lambda _, line: _print(line), on_progress=show
         )
+
+
+@contextmanager
+def _progress(counted: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows how many of all are done, on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn(counted), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(counted, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def _show_spools() -> int:

@@ -3,20 +3,11 @@
 import json
 import sys
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from ledger.commands.options import Budgets, LedgerOption, NamesOption, TimezoneOption
-
-
-class DigestFormat(StrEnum):
-    """Output formats."""
-
-    TEXT = "text"
-    HTML = "html"
-    SLACK = "slack"
 
 
 def digest(
@@ -26,9 +17,9 @@ def digest(
         bool, typer.Option("--weekly", help="The last whole week, Monday to Sunday.")
     ] = False,
     form: Annotated[
-        DigestFormat,
+        Literal["text", "html", "slack"],
         typer.Option("--format", "-f", help="slack: JSON for an incoming webhook."),
-    ] = DigestFormat.TEXT,
+    ] = "text",
     budgets: Budgets = None,
     timezone: TimezoneOption = None,
     names: NamesOption = None,
@@ -60,8 +51,8 @@ def digest(
             budgets=files.load(budgets),
             shipping=spools.shipping_to(engine.url),
         )
-    if form is DigestFormat.SLACK:
+    if form == "slack":
         text = json.dumps(made.as_slack(found), ensure_ascii=False) + "\n"
     else:
-        text = made.as_html(found) if form is DigestFormat.HTML else made.as_text(found)
+        text = made.as_html(found) if form == "html" else made.as_text(found)
     sys.stdout.write(text)

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import Format, LedgerOption, NamesOption
+from ledger.commands.options import Form, Format, LedgerOption, NamesOption
 from ledger.commands.output import console, print_line, write
-from ledger.commands.why import Form
 
 EVERY_SECONDS = 5.0
 
@@ -24,7 +23,7 @@ def limits(
     provider: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only of this provider.")
     ] = None,
-    form: Annotated[Form, typer.Option("--format", "-f", help="Output format.")] = Form.TABLE,
+    form: Form = "table",
     watch: Annotated[bool, typer.Option("--watch", help="Print again until Ctrl-C.")] = False,
     line: Annotated[
         bool, typer.Option("--line", help="One line for a status bar: the fullest plan windows.")
@@ -58,7 +57,7 @@ def limits(
             found = figures.limits(engine, now, key=key, provider=provider)
             if line:
                 sys.stdout.write(f"{limits_text.one_line(found, now)}\n")
-            elif form is Form.JSON:
+            elif form == "json":
                 sys.stdout.write(f"{json.dumps([each.as_json() for each in found])}\n")
             else:
                 text = limits_text.lines(found, now, console().width)
@@ -82,8 +81,8 @@ def _plans(
     with existing_ledger(ledger) as engine:
         months = plans.plan_months(engine, scope_of(None, None, only, names))
     document = [each.as_json() for each in months]
-    write(Format(form.value), limits_text.plan_table(months), document, "Plans by month")
-    if form is Form.TABLE:
+    write(Format(form), limits_text.plan_table(months), document, "Plans by month")
+    if form == "table":
         print_line(plans.METHOD if months else "no plan covers a recorded request")
         if any(each.picousd_per_month is None for each in months):
             print_line("[[plan]] with usd_per_month in the names file gives a plan its price")

@@ -3,7 +3,7 @@
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -119,6 +119,7 @@ class Format(StrEnum):
 
 
 TableFormat = Annotated[Format, typer.Option("--format", "-f")]
+Form = Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="Output format.")]
 
 
 def scope_of(

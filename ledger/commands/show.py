@@ -1,8 +1,7 @@
 """Wiring. `tokentee show`: explains one request line by line."""
 
 import sys
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,13 +16,6 @@ HEADING_COLUMNS = 26
 """Width of the headings before the texts."""
 
 
-class ShowFormat(StrEnum):
-    """Output formats of `show`."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 def show(
     word: Annotated[
         str,
@@ -35,8 +27,8 @@ def show(
     ],
     *,
     format: Annotated[  # noqa: A002
-        ShowFormat, typer.Option("--format", "-f")
-    ] = ShowFormat.TEXT,
+        Literal["text", "json"], typer.Option("--format", "-f")
+    ] = "text",
     ledger: LedgerOption = None,
 ) -> None:
     """Explain one request to the last line: frames, usage, prices and where each came from."""
@@ -51,7 +43,7 @@ def show(
             print_line(str(error))
             print_table(candidates(engine, error), is_error=True)
             raise typer.Exit(1) from None
-    if format is ShowFormat.JSON:
+    if format == "json":
         sys.stdout.write(render.as_json(explain.document(found)))
         return
     _facts(explain.facts(found))

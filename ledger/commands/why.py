@@ -2,34 +2,17 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ledger.commands.options import LedgerOption, NamesOption, Only, Prices, Since, Until
+from ledger.commands.options import Form, LedgerOption, NamesOption, Only, Prices, Since, Until
 
 if TYPE_CHECKING:
     from ledger.reports.layout import Cell
 
 SHOWN_MAX = 10
 """Rows of a table; JSON has all."""
-
-
-class Form(StrEnum):
-    """Output formats."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-class CacheBy(StrEnum):
-    """What misses are grouped by."""
-
-    REASON = "reason"
-    SESSION = "session"
-    MODEL = "model"
-    KEY = "key"
 
 
 def cache(
@@ -40,10 +23,11 @@ def cache(
     since: Since = None,
     until: Until = None,
     by: Annotated[
-        CacheBy | None, typer.Option(help="Group by this; default: by cause.", show_default=False)
+        Literal["reason", "session", "model", "key"] | None,
+        typer.Option(help="Group by this; default: by cause.", show_default=False),
     ] = None,
     only: Only = None,
-    form: Annotated[Form, typer.Option("--format", "-f", help="Output format.")] = Form.TABLE,
+    form: Form = "table",
     prices: Prices = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
@@ -62,9 +46,9 @@ def cache(
     scope = scope_of(since, until, only, names)
     with existing_ledger(ledger) as engine:
         found = reading.priced(engine, scope, session, PriceBook.load(prices))
-        rows = reading.rows(found, by and str(by))
+        rows = reading.rows(found, by)
     columns = ("requests", "tokens", "list_value_usd", "first_at", "last_at", "example")
-    head = (str(by),) if by else ("reason", "how", "segment")
+    head = (by,) if by else ("reason", "how", "segment")
     _print(rows, (*head, *columns), form)
 
 
@@ -76,7 +60,7 @@ def context(
     since: Since = None,
     until: Until = None,
     only: Only = None,
-    form: Annotated[Form, typer.Option("--format", "-f", help="Output format.")] = Form.TABLE,
+    form: Form = "table",
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -93,7 +77,7 @@ def context(
         found = reading.context(engine, scope_of(since, until, only, names), session)
     if found.without_segments:
         typer.echo(f"left out: {_without_segments(found.without_segments)}", err=True)
-    if form is Form.TABLE:
+    if form == "table":
         total = sum(int(str(row["tokens"])) for row in found.rows) or 1
         for row in found.rows:
             row["share"] = f"{int(str(row['tokens'])) / total:.1%}"
@@ -103,7 +87,7 @@ def context(
         form,
     )
     unused = [row for row in found.rows if row["unused"]]
-    if unused and form is Form.TABLE:
+    if unused and form == "table":
         count, tokens = (
             len({row["name"] for row in unused}),
             sum(int(str(row["tokens"])) for row in unused),
@@ -118,13 +102,6 @@ def context(
         )
 
 
-class CacheIs(StrEnum):
-    """Which breakpoints requests are taken to have."""
-
-    ON = "on"
-    OFF = "off"
-
-
 def what_if(
     *,
     model: Annotated[str, typer.Option(metavar="MODEL", help="The model to price.")],
@@ -132,14 +109,14 @@ def what_if(
     until: Until = None,
     only: Only = None,
     cache: Annotated[
-        CacheIs | None,
+        Literal["on", "off"] | None,
         typer.Option(
             help="on: every request asks for caching; off: none is cached; default: as they were "
             "sent.",
             show_default=False,
         ),
     ] = None,
-    form: Annotated[Form, typer.Option("--format", "-f", help="Output format.")] = Form.TABLE,
+    form: Form = "table",
     prices: Prices = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
@@ -155,7 +132,7 @@ def what_if(
     from ledger.why import reading
     from ledger.why.simulation import Breakpoints
 
-    breakpoints = Breakpoints(cache.value) if cache else Breakpoints.AS_SENT
+    breakpoints = Breakpoints(cache) if cache else Breakpoints.AS_SENT
     with existing_ledger(ledger) as engine:
         found = reading.what_if(
             engine,
@@ -165,7 +142,7 @@ def what_if(
             PriceBook.load(prices),
         )
     rows = [dict(found.found._asdict())]
-    if form is Form.JSON:
+    if form == "json":
         typer.echo(json.dumps(rows[0]))
     else:
         _print(rows, tuple(rows[0]), form)
@@ -188,7 +165,7 @@ def _without_segments(count: int) -> str:
 
 
 def _print(rows: Sequence[Mapping[str, object]], columns: Sequence[str], form: Form) -> None:
-    if form is Form.JSON:
+    if form == "json":
         typer.echo(json.dumps(rows))
         return
     from ledger.commands.output import print_line, print_table

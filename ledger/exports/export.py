@@ -24,8 +24,8 @@ from ledger.pricing.prices import PriceBook
 from ledger.settings.names import Facts, Names
 from ledger.settings.rates import Currency
 from ledger.store.adding_up import SPLIT
-from ledger.store.current import current_charge
 from ledger.store.requests_view import REQUEST_COLUMNS, requests
+from ledger.store.schema.charged import current_charge
 from ledger.store.schema.columns import Instant
 from ledger.store.scope import Scope, conditions, snapshot
 from ledger.store.tables import charges

@@ -16,8 +16,8 @@ from sqlalchemy.engine import Connection
 from ledger.figures.request_filter import ALL, ErrorKind, Filter
 from ledger.model.errors import WrongCallError
 from ledger.pricing.price_lines import is_token_line
-from ledger.store.current import current_charge
 from ledger.store.requests_view import requests
+from ledger.store.schema.charged import current_charge
 from ledger.store.schema.sums import CONDITIONS
 from ledger.store.scope import Scope, conditions
 from ledger.store.tables import charges

@@ -20,8 +20,8 @@ from ledger.model.exchange import Exchange, State
 from ledger.model.quota import Quota
 from ledger.model.reading import Reading
 from ledger.store import db
-from ledger.store.current import current_charge, reading_order
 from ledger.store.rows import exchange_of, reading_of
+from ledger.store.schema.charged import current_charge, reading_order
 from ledger.store.tables import charges, exchanges, quotas, readings
 from ledger.store.writing import batch_insert
 from ledger.sync.merging import REFUSALS, reason_of

@@ -112,12 +112,11 @@ class Keeper:
         from ledger.store import db
 
         # The writer logs errors of the ledger.
-        with contextlib.suppress(sa.exc.SQLAlchemyError, LedgerError):
-            engine = db.ensure(self._url, answer_seconds_max=ANSWER_SECONDS_MAX)
-            try:
-                rollup.roll(engine, now=now, log=self._log, is_stopping=is_stopping)
-            finally:
-                engine.dispose()
+        with (
+            contextlib.suppress(sa.exc.SQLAlchemyError, LedgerError),
+            db.disposing(db.ensure(self._url, answer_seconds_max=ANSWER_SECONDS_MAX)) as engine,
+        ):
+            rollup.roll(engine, now=now, log=self._log, is_stopping=is_stopping)
 
 
 def a_day_waits(path: Path, now: datetime) -> bool:

@@ -28,8 +28,8 @@ from ledger.reconcile.statement import Line, Statement
 from ledger.reconcile.tries import Cells, Group
 from ledger.reports.layout import FINGERPRINT_SHOWN
 from ledger.store.adding_up import SPLIT
-from ledger.store.current import current_charge
 from ledger.store.requests_view import is_billed, requests
+from ledger.store.schema.charged import current_charge
 from ledger.store.scope import Scope, conditions, dimension, snapshot, time_of
 from ledger.store.tables import charges
 from ledger.text.origins import host_of

@@ -77,9 +77,7 @@ class Entry(
     def __post_init__(self) -> None:
         """FaultError if the entry matches nothing, gives no name, or is never in force."""
         fields = {word: getattr(self, word) for word in (*FACTS, "name", *WORDS)}
-        for word, value in fields.items():
-            if value is not None and not (texts(value) and all(texts(value))):
-                raise FaultError(word, "empty")
+        _check(self, fields)
         if not any(fields[word] for word in FACTS):
             raise FaultError("name", f"one of {', '.join(FACTS)} must say what is named")
         if not any(fields[word] for word in ("name", *WORDS)):
@@ -92,8 +90,6 @@ class Entry(
         for word in texts(self.tag):
             if not word.partition("=")[1]:
                 raise FaultError("tag", f"{word!r} is not NAME=VALUE")
-        if self.since and self.until and self.until <= self.since:
-            raise FaultError("until", "it is not after from")
 
 
 class Plan(
@@ -120,16 +116,12 @@ class Plan(
         facts = {word: getattr(self, word) for word in ("key", "key_hint", "host", "agent")}
         if not any(map(texts, facts.values())):
             raise FaultError("plan", f"one of {', '.join(facts)} must say what it covers")
-        for word, value in facts.items():
-            if value is not None and not (texts(value) and all(texts(value))):
-                raise FaultError(word, "empty")
+        _check(self, facts)
         price = self.usd_per_month
         if price is not None and not (
             Decimal(price).is_finite() and 0 <= price <= USD_PER_MONTH_MAX
         ):
             raise FaultError("usd_per_month", f"{price} is not an amount")
-        if self.since and self.until and self.until <= self.since:
-            raise FaultError("until", "it is not after from")
 
     def covers(self, facts: "Facts") -> bool:
         """Whether the plan is in force for these requests."""
@@ -265,6 +257,15 @@ def texts(value: Texts) -> tuple[str, ...]:
 def pattern(glob: str) -> Pattern[str]:
     """A glob with `*` and `?`; brackets are literal."""
     return compiled(translate(glob.replace("[", "[[]")))
+
+
+def _check(entry: "Entry | Plan", fields: Mapping[str, Texts]) -> None:
+    """FaultError if one of these fields is empty, or the entry is never in force."""
+    for word, value in fields.items():
+        if value is not None and not (texts(value) and all(texts(value))):
+            raise FaultError(word, "empty")
+    if entry.since and entry.until and entry.until <= entry.since:
+        raise FaultError("until", "it is not after from")
 
 
 def _fits_key(entry: "Entry | Plan", key: str | None, hint: str | None) -> bool:

@@ -10,10 +10,16 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from ledger.store.current import current_charge, joined_reading
 from ledger.store.requests_view import requests
 from ledger.store.schema import charged
-from ledger.store.schema.charged import NO_USAGE, PART, TERMS, cost_state
+from ledger.store.schema.charged import (
+    NO_USAGE,
+    PART,
+    TERMS,
+    cost_state,
+    current_charge,
+    joined_reading,
+)
 from ledger.store.schema.sums import COUNTS, DIMENSIONS, REQUEST_TOKENS, SUMS, TIMES, UNSUMMED
 from ledger.store.schema.views import CHARGES, MODEL
 from ledger.store.scope import Scope, conditions, within

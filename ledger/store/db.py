@@ -28,7 +28,7 @@ def ensure(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine
     it cannot be opened. With `answer_seconds_max` the engine gives up on a PostgreSQL that does not
     answer for so long.
     """
-    parsed = parse_url(url) if isinstance(url, str) else url
+    parsed = parse_url(url)
     path = file_of(parsed)
     engine = create(parsed, answer_seconds_max=answer_seconds_max)
     with _opening(engine):
@@ -57,7 +57,7 @@ def _opening(engine: Engine) -> Iterator[None]:
 
 def create(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine:
     """An engine on a ledger of any schema, or of none yet; a missing SQLite file is created."""
-    parsed = parse_url(url) if isinstance(url, str) else url
+    parsed = parse_url(url)
     if path := file_of(parsed):
         sqlite_file.create(path)
     return open_engine(parsed, answer_seconds_max=answer_seconds_max)
@@ -86,7 +86,7 @@ def open_existing(url: str) -> Engine:
 
 def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> Engine:
     """An engine on a ledger, which need not exist or be current: see `ensure`."""
-    parsed = parse_url(url) if isinstance(url, str) else url
+    parsed = parse_url(url)
     if path := file_of(parsed):
         engine = sa.create_engine(parsed.set(database=str(path)), hide_parameters=True)
         sa.event.listen(engine, "connect", _on_sqlite_connect)

@@ -68,6 +68,15 @@ def _instant(name: str, comment: str, *, nullable: bool = True) -> sa.Column[Any
     return _column(name, Instant, comment, nullable=nullable)
 
 
+def _figures(times: str) -> list[sa.Column[Any]]:
+    """What the requests of a group add up to; `times` describes the columns of their times."""
+    return [
+        *(_count(name, "Of requests", nullable=False) for name in COUNTS),
+        *(_count(name, "Sum over requests") for name in SUMS),
+        *(_text(name, times) for name in TIMES),
+    ]
+
+
 def _check(rule: str, name: str, *, only: str | None = None) -> sa.CheckConstraint:
     constraint = sa.CheckConstraint(rule, name=name)
     return constraint.ddl_if(dialect=only) if only else constraint
@@ -278,9 +287,7 @@ daily = sa.Table(
     _text("model", "The model that answered, or was asked for"),
     _text("key_fingerprint", "Keyed hash of the API key"),
     _text("key_hint", "At most the last 4 characters of the API key"),
-    *(_count(name, "Of requests", nullable=False) for name in COUNTS),
-    *(_count(name, "Sum over requests") for name in SUMS),
-    *(_text(name, "Milliseconds of each request, with spaces between") for name in TIMES),
+    *_figures("Milliseconds of each request, with spaces between"),
     comment="Sums of each finished day by provider, model and key",
 )
 sa.Index("ix_daily_day", daily.c.day)
@@ -292,12 +299,7 @@ daily_by = sa.Table(
     _text("dimension", "A column of requests, or everything", nullable=False),
     _text("value", "Value of that column in the requests of this row"),
     _text("key_hint", "At most the last 4 characters of the API key, of rows by key_fingerprint"),
-    *(_count(name, "Of requests", nullable=False) for name in COUNTS),
-    *(_count(name, "Sum over requests") for name in SUMS),
-    *(
-        _text(name, "Milliseconds of each request, with spaces between; 12*3: 3 times")
-        for name in TIMES
-    ),
+    *_figures("Milliseconds of each request, with spaces between; 12*3: 3 times"),
     comment="What each day that is over adds up to, by each dimension alone",
 )
 sa.Index("ix_daily_by_dimension_day", daily_by.c.dimension, daily_by.c.day)
@@ -315,9 +317,7 @@ hourly_usage = sa.Table(
         )
         for name in DIMENSIONS
     ),
-    *(_count(name, "Of requests", nullable=False) for name in COUNTS),
-    *(_count(name, "Sum over requests") for name in SUMS),
-    *(_text(name, "Milliseconds of each request, with spaces between") for name in TIMES),
+    *_figures("Milliseconds of each request, with spaces between"),
     comment="Sums of each hour of finished days by all dimensions of a report together",
 )
 sa.Index("ix_hourly_usage_hour", hourly_usage.c.hour)

@@ -21,9 +21,8 @@ from ledger.pricing.charges import charge
 from ledger.pricing.price_lines import INPUT_LINES
 from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
-from ledger.store.current import current_charge
 from ledger.store.requests_view import requests
-from ledger.store.schema.charged import sum_of
+from ledger.store.schema.charged import current_charge, sum_of
 from ledger.store.schema.instants import instant_text
 from ledger.store.scope import Scope, conditions, snapshot
 from ledger.store.tables import charges, segments

@@ -50,11 +50,14 @@ def sqlite_path(url: str) -> Path | None:
     return path
 
 
-def parse_url(url: str) -> URL:
-    """The URL of a ledger, or the path of its file; LedgerError if it is neither."""
+def parse_url(url: str | URL) -> URL:
+    """The URL of a ledger, or the path of its file; LedgerError if it is neither. One that was
+    parsed stays as it is."""
     import sqlalchemy as sa
     from sqlalchemy.engine import URL, make_url
 
+    if isinstance(url, URL):
+        return url
     try:
         parsed = URL.create("sqlite", database=url) if _is_path(url) else make_url(url)
     except (sa.exc.ArgumentError, ValueError):
@@ -91,7 +94,7 @@ def shown(url: URL | str) -> str:
     """The URL without its password, for people."""
     if isinstance(url, str) and (ordinary := _ordinary_path(url)):
         return f"sqlite:///{ordinary}"
-    parsed = parse_url(url) if isinstance(url, str) else url
+    parsed = parse_url(url)
     if parsed.database is not None and not parsed.database.isascii():
         # A path may hold bytes that are no UTF-8; SQLAlchemy cannot write them.
         parsed = parsed.set(database=parsed.database.encode("utf-8", "replace").decode("utf-8"))

@@ -16,7 +16,6 @@ from ledger.model.columns import columns_of
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Reading
 from ledger.model.usage import Usage
-from ledger.store.current import is_current_charge, joined_reading
 from ledger.store.schema import charged
 from ledger.store.schema.charged import (
     IS_ERROR,
@@ -24,6 +23,8 @@ from ledger.store.schema.charged import (
     NO_USAGE,
     TERMS,
     cost_state,
+    is_current_charge,
+    joined_reading,
     sum_of,
 )
 from ledger.store.schema.sums import COUNTS, DAILY_DIMENSIONS, SHOWN
