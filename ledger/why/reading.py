@@ -19,7 +19,6 @@ from ledger.model.segments import OPERATIONS, Segments, unpack
 from ledger.model.usage import Usage
 from ledger.pricing.charges import charge
 from ledger.pricing.price_lines import INPUT_LINES
-from ledger.pricing.price_lists import PriceQuestion
 from ledger.pricing.prices import PriceBook
 from ledger.store.requests_view import requests
 from ledger.store.schema.charged import current_charge, sum_of
@@ -127,33 +126,45 @@ _READ = (
     *("opened_at", "id", "provider", "dialect", "model", "key_fingerprint", "session_id"),
     *("input_tokens", "cache_read_tokens", "cache_write_tokens", "cache_diagnosis", "account"),
 )
-_PRICED = ("origin", "path", "service_tier", "response_model", "request_model")
+_PRICED = (
+    *("origin", "path", "operation", "service_tier", "usage_json"),
+    *("cache_write_5m_tokens", "cache_write_1h_tokens"),
+)
 _USED = (
-    *("operation", "output_tokens", "reasoning_tokens", "input_audio_tokens"),
-    *("output_audio_tokens", "tool_units", "usage_json", "list_value_picousd"),
+    *("output_tokens", "reasoning_tokens", "input_audio_tokens", "output_audio_tokens"),
+    *("tool_units", "list_value_picousd"),
 )
 
 
 def _lost(verdict: Verdict, row: Any, book: PriceBook) -> int | None:
-    if not verdict.lost_tokens:
+    """What the input would have cost less, had the lost tokens been read; those that were written
+    first."""
+    left = verdict.lost_tokens
+    if not left:
         return 0
     asked = verdict.asked
-    question = PriceQuestion(
-        origin=row.origin,
-        provider=row.provider,
-        path=row.path,
-        response_model=row.response_model or None,
-        request_model=row.request_model or None,
+    written: dict[str, int | None] = {"cache_write_tokens": max(0, asked.write_tokens - left)}
+    for name in ("cache_write_1h_tokens", "cache_write_5m_tokens"):
+        tokens = getattr(row, name)
+        written[name] = tokens and max(0, tokens - left)
+        left -= (tokens or 0) - (written[name] or 0)
+    paid = Usage(
+        input_tokens=asked.input_tokens,
+        cache_read_tokens=asked.read_tokens,
+        cache_write_tokens=asked.write_tokens,
+        cache_write_5m_tokens=row.cache_write_5m_tokens,
+        cache_write_1h_tokens=row.cache_write_1h_tokens,
     )
-    sheet = book.look_up(question, tier=row.service_tier, at=asked.opened_at)
-    written = min(verdict.lost_tokens, asked.write_tokens)
-    cached, plain = sheet.rate("cache_read"), sheet.rate("uncached_input")
-    write = sheet.rate("cache_write") or sheet.rate("cache_write_5m") or plain
-    if cached is None or plain is None or write is None:
-        return None
-    rates = [rate.at(asked.input_tokens) for rate in (plain, write, cached)]
-    paid = (verdict.lost_tokens - written) * rates[0] + written * rates[1]
-    return max(0, paid - verdict.lost_tokens * rates[2])
+    read = msgspec.structs.replace(
+        paid, cache_read_tokens=asked.read_tokens + verdict.lost_tokens, **written
+    )
+    costs = []
+    for usage in (paid, read):
+        amounts = [line.amount_picousd for line in _charged(row, asked.model or "", usage, book)]
+        if not amounts or None in amounts:
+            return None
+        costs.append(sum(amount or 0 for amount in amounts))
+    return max(0, costs[0] - costs[1])
 
 
 def rows(found: Iterator[Priced], by: str | None) -> list[dict[str, object]]:

@@ -24,7 +24,11 @@ ROW = [
 ORIGINS = {
     "openai": ("https://api.openai.com:443", "openai", "/v1/chat/completions"),
     "anthropic": ("https://api.anthropic.com:443", "anthropic", "/v1/messages"),
+    "anthropic_hour": ("https://api.anthropic.com:443", "anthropic", "/v1/messages"),
 }
+LOST_USD_PER_MTOK = {"gpt-5": 1.25 - 0.125, "claude-sonnet-4-5": 3.75 - 0.3, "claude-opus-4-5": 9.5}
+"""What a token costs more that is not read from the cache: the input's price, or that of a write
+for five minutes or an hour."""
 
 
 def recorded(url: str, name: str, turns: int = 5) -> None:
@@ -58,6 +62,7 @@ def recorded(url: str, name: str, turns: int = 5) -> None:
                 input_tokens=asked.input_tokens,
                 cache_read_tokens=asked.read_tokens,
                 cache_write_tokens=asked.write_tokens,
+                cache_write_1h_tokens=asked.write_tokens if provider.breakpoint == 2 else None,
             )
             read = replace(read, usage=usage)
             put(engine, (exchange, read, charge(exchange, read, book)))
@@ -87,10 +92,11 @@ def test_a_command_prints_the_causes(url):
     assert rows[0]["example"] == "e2"
     assert rows[0]["session"] == "s"
     assert rows[0]["tokens"] > 1_000
-    assert rows[0]["list_value_usd"] > 0
-    assert "changed" in run(why.cache, "--ledger", url, "--by", "reason").stdout
     by_model = json.loads(run(why.cache, "--ledger", url, "--by", "model", "-f", "json").stdout)
     assert [list(row) for row in by_model] == [["model", *ROW]]
+    expected = rows[0]["tokens"] * LOST_USD_PER_MTOK[by_model[0]["model"]] / 10**6
+    assert rows[0]["list_value_usd"] == pytest.approx(expected)
+    assert "changed" in run(why.cache, "--ledger", url, "--by", "reason").stdout
     none = run(why.cache, "--ledger", url, "--session", "another", "-f", "json")
     assert json.loads(none.stdout) == []
     assert "nothing found" in run(why.cache, "--ledger", url, "--session", "another").stderr
