@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,8 +27,8 @@ from addon.commands.options import Recordings, Url
 from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
+from addon.recordings.matching import Found, is_other_answer, pairs
 from addon.recordings.metered import reread
-from addon.recordings.reread import Find, Seen, is_other_answer, pairs, recordings
 from ledger.commands.options import LedgerOption, Prices
 from ledger.figures.figures import plus
 from ledger.figures.queries import existing_ledger
@@ -89,47 +89,36 @@ class Change:
     after_picousd: int | None = None
 
     def __add__(self, other: Change) -> Change:
-        return Change(
-            exchanges=self.exchanges + other.exchanges,
-            input_before=plus(self.input_before, other.input_before),
-            input_after=plus(self.input_after, other.input_after),
-            output_before=plus(self.output_before, other.output_before),
-            output_after=plus(self.output_after, other.output_after),
-            before_picousd=plus(self.before_picousd, other.before_picousd),
-            after_picousd=plus(self.after_picousd, other.after_picousd),
-        )
+        sums: dict[str, Any] = {
+            each.name: plus(getattr(self, each.name), getattr(other, each.name))
+            for each in fields(Change)
+        }
+        return Change(**sums)
 
 
 @dataclass(slots=True)
 class Tally:
     """The result of reading the files."""
 
-    seen: Seen = field(default_factory=Seen)
+    found: Found = field(default_factory=Found)
     same: int = 0
     altered: list[str] = field(default_factory=list)
     """Exchanges whose recording differs from the upstream bytes, by the ledger's digest: not
     used."""
-    stated: list[Exchange] = field(default_factory=list)
-    """Exchanges whose answers stated limits, until these are written."""
-    has_stated: bool = False
     changes: dict[tuple[str, str], Change] = field(default_factory=lambda: defaultdict(Change))
     """By dialect and model."""
-    write_stated: Callable[[Sequence[Exchange]], int] | None = None
-    """None: nothing is written."""
-    limits_added: int = 0
+    has_limits: bool = False
+    """Some answers stated limits."""
 
-    def state(self, exchange: Exchange) -> None:
-        """Keep what an answer stated of limits, and write it in batches."""
-        if self.write_stated is not None:
-            self.stated.append(exchange)
-            if len(self.stated) == BATCH:
-                self.flush()
 
-    def flush(self) -> None:
-        """Write what is kept."""
-        if self.write_stated is not None and self.stated:
-            self.limits_added += self.write_stated(self.stated)
-            self.stated.clear()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """An exchange that was read again."""
+
+    further: Further | None
+    """The reading to add, with its charges; None: it is booked."""
+    limits: Exchange | None
+    """The exchange, if its answer stated limits, which may not be booked."""
 
 
 def main(
@@ -144,88 +133,72 @@ def main(
     console = console_on_stderr()
     tally, refused = Tally(), list[str]()
     with existing_ledger(ledger) as engine:
-        find = partial(corrections.find, engine)
-        add = partial(corrections.add_readings, engine)
-        with files_progress(console, "reading", files) as advance:
-            items = recordings(files, url=url, seen=tally.seen, advance=advance)
-            deque(differing(find, items, book, tally, billing), maxlen=0)
+
+        def read(step: str, tally: Tally) -> Iterator[Again]:
+            find = partial(corrections.find, engine)
+            with files_progress(console, step, files) as advance:
+                both = pairs(files, find, tally.found, url=url, advance=advance)
+                yield from read_again(both, book, tally, billing)
+
+        deque(read("reading", tally), maxlen=0)
         _show(console, tally)
         if dry_run:
             console.print("nothing was written")
-        elif tally.changes or tally.has_stated:
-            writing = Tally(write_stated=partial(corrections.add_quotas, engine))
-            with files_progress(console, "writing", files) as advance:
-                items = recordings(files, url=url, seen=Seen(), advance=advance)
-                added, refused = write(add, differing(find, items, book, writing, billing))
-                writing.flush()
-            if writing.limits_added:
-                console.print(f"{writing.limits_added} rows of limits were added")
-        if not dry_run and tally.changes:
-            console.print(
-                f"{added} readings were added; the ones before stay in the table readings"
-            )
+        elif tally.changes or tally.has_limits:
+            added = limits = 0
+            for batch in itertools.batched(read("writing", Tally()), BATCH):
+                further = [each.further for each in batch if each.further is not None]
+                done, not_taken = corrections.add_readings(engine, further)
+                added += done
+                refused += not_taken
+                stated = [each.limits for each in batch if each.limits is not None]
+                limits += corrections.add_quotas(engine, stated)
+            if limits:
+                console.print(f"{limits} rows of limits were added")
+            if tally.changes:
+                console.print(
+                    f"{added} readings were added; the ones before stay in the table readings"
+                )
             for line in refused[:SHOWN_MAX]:
                 console.print(escape(f"refused: {line}"))
-    return 1 if tally.altered or refused or not tally.seen.is_whole else 0
+    return 1 if tally.altered or refused or not tally.found.is_whole else 0
 
 
-def differing(
-    find: Find,
-    items: Iterable[Recorded],
+def read_again(
+    both: Iterable[tuple[Recorded, Booked]],
     book: PriceBook,
     tally: Tally,
-    billing: Callable[[Exchange], Billing | None] | None = None,
-) -> Iterator[Further]:
-    """The readings to add, with their charges; `tally` counts the changes. `billing`: the
-    operator's own word on how an exchange is billed."""
-    for item, booked in pairs(items, find, tally.seen):
+    billing: Callable[[Exchange], Billing | None],
+) -> Iterator[Again]:
+    """What there is to add; `tally` counts the changes. `billing`: the operator's own word on how
+    an exchange is billed."""
+    for item, booked in both:
         if is_other_answer(item, booked):
             tally.altered.append(item.name)
             continue
-        tally.seen.matched += 1
-        further = _further(item, booked, book, billing, tally)
-        if further is None:
+        tally.found.matched += 1
+        exchange = booked.exchange
+        again = reread(item, exchange, booked.reading.usage_json, billing=billing)
+        limits = again.exchange.quotas if again is not None else ()
+        reading = None if again is None else _further(again.reading, booked)
+        if reading is None:
             tally.same += 1
+            further = None
         else:
-            of = (booked.exchange.dialect, _model_of(booked.exchange))
-            tally.changes[of] += _change(booked, *further)
-            yield further
+            further = reading, charge(exchange, reading, book)
+            tally.changes[exchange.dialect, _model_of(exchange)] += _change(booked, *further)
+        tally.has_limits = tally.has_limits or bool(limits)
+        if further or limits:
+            yield Again(
+                further=further, limits=replace(exchange, quotas=limits) if limits else None
+            )
 
 
-def write(
-    add: Callable[[Sequence[Further]], tuple[int, list[str]]], further: Iterable[Further]
-) -> tuple[int, list[str]]:
-    """Add the readings; how many, and which the database refuses."""
-    added = 0
-    refused = []
-    for batch in itertools.batched(further, BATCH):
-        done, not_taken = add(batch)
-        added += done
-        refused += not_taken
-    return added, refused
-
-
-def _further(
-    item: Recorded,
-    booked: Booked,
-    book: PriceBook,
-    billing: Callable[[Exchange], Billing | None] | None,
-    tally: Tally,
-) -> Further | None:
-    again = reread(item, booked.exchange, booked.reading.usage_json, billing=billing)
-    if again is None:
-        return None
-    if again.exchange.quotas:
-        tally.has_stated = True
-        tally.state(replace(booked.exchange, quotas=again.exchange.quotas))
-    reading = replace(
-        again.reading, exchange_id=booked.exchange.id, opened_at=booked.exchange.opened_at
-    )
-    found = corrections.differences(booked.reading, reading)
-    if not found:
-        return None
-    reading = replace(reading, reason=_changes_text(found))
-    return reading, charge(booked.exchange, reading, book)
+def _further(again: Reading, booked: Booked) -> Reading | None:
+    """The reading to add; None if its figures are booked."""
+    reading = replace(again, exchange_id=booked.exchange.id, opened_at=booked.exchange.opened_at)
+    differences = corrections.differences(booked.reading, reading)
+    return replace(reading, reason=_changes_text(differences)) if differences else None
 
 
 def _changes_text(found: Mapping[str, tuple[Any, Any]]) -> str:
@@ -298,5 +271,5 @@ def _show(console: Console, tally: Tally) -> None:
         console.print(escape(f"not used: {name}: the recording is not what upstream sent"))
     if rest := rest_line(len(tally.altered), SHOWN_MAX):
         console.print(rest)
-    for line in tally.seen.lines():
+    for line in tally.found.lines():
         console.print(escape(line))

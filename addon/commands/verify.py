@@ -23,8 +23,8 @@ from addon.metering.requests.redaction import REDACTED
 from addon.metering.settlement import METER_VERSION
 from addon.recordings.files import files_of
 from addon.recordings.formats.recorded import Recorded
+from addon.recordings.matching import Found, is_other_answer, pairs
 from addon.recordings.metered import has_client_body, reread
-from addon.recordings.reread import Find, Seen, is_other_answer, pairs, recordings
 from ledger.commands.options import LedgerOption, Since
 from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
@@ -123,24 +123,21 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: s
         for finding in promises_of(engine, begin):
             broken += _show(console, finding)
         if files:
-            seen = Seen()
+            found = Found()
+            find = partial(corrections.find, engine)
             with files_progress(console, "reading", files) as advance:
-                items = recordings(files, url=url, seen=seen, advance=advance)
-                lines = compared(partial(corrections.find, engine), items, seen, begin)
-                counts, breaches = _counted(lines)
-            broken += _show_recorded(console, counts, breaches, seen)
-            broken += not seen.is_whole
+                both = pairs(files, find, found, url=url, since=begin, advance=advance)
+                counts, breaches = _counted(compared(both, found))
+            broken += _show_recorded(console, counts, breaches, found)
+            broken += not found.is_whole
     console.print("everything holds" if not broken else f"{broken} breaches")
     return 1 if broken else 0
 
 
-def compared(
-    find: Find, items: Iterable[Recorded], seen: Seen, since: datetime | None = None
-) -> Iterator[Line]:
+def compared(both: Iterable[tuple[Recorded, Booked]], found: Found) -> Iterator[Line]:
     """Where recordings and ledger differ."""
-    items = (item for item in items if since is None or item.opened_at >= since)
-    for item, booked in pairs(items, find, seen):
-        seen.matched += 1
+    for item, booked in both:
+        found.matched += 1
         yield from _differences(item, booked)
 
 
@@ -237,10 +234,10 @@ def _counted(lines: Iterable[Line]) -> tuple[Counter[str], list[Line]]:
 
 
 def _show_recorded(
-    console: Console, counts: Counter[str], breaches: Sequence[Line], seen: Seen
+    console: Console, counts: Counter[str], breaches: Sequence[Line], found: Found
 ) -> int:
     word = "BROKEN  " if breaches else "holds   "
-    console.print(f"{word}digests and lengths are those of the {seen.matched:,} recorded answers")
+    console.print(f"{word}digests and lengths are those of the {found.matched:,} recorded answers")
     for breach in breaches:
         _breach(*breach)
     _rest(CAPTURED, counts[CAPTURED] - len(breaches))
@@ -253,7 +250,7 @@ def _show_recorded(
             f"remark  {counts[SETTLED]:,} would be settled with other facts by this version, such "
             "as outcome or finish reason; what is settled stays"
         )
-    for line in seen.lines():
+    for line in found.lines():
         console.print(escape(line))
     return counts[CAPTURED]
 

@@ -18,9 +18,7 @@ from typer.testing import CliRunner
 
 from addon.cli import application
 from addon.commands.verify import _FACTS, CAPTURED, compared
-from addon.recordings.files import read
-from addon.recordings.formats.recorded import Recorded
-from addon.recordings.reread import Seen
+from addon.recordings.matching import Found, pairs
 from ledger.maintenance import corrections, reprice, rollup
 from ledger.maintenance.audit.checking import verify as promises_of
 from ledger.model.exchange import Exchange
@@ -250,10 +248,9 @@ def breaches(engine: sa.Engine, lines: Path) -> dict[str, list[str]]:
         for verdict in promises_of(engine)
         if verdict.count and not verdict.promise.is_remark
     }
-    items = [item for path in sorted(lines.iterdir()) for item in read(path, url=None)]
-    seen = Seen()
-    recordings = (item for item in items if isinstance(item, Recorded))
-    for kind, _, detail in compared(partial(corrections.find, engine), recordings, seen):
+    seen = Found()
+    both = pairs(sorted(lines.iterdir()), partial(corrections.find, engine), seen, url=None)
+    for kind, _, detail in compared(both, seen):
         if kind == CAPTURED:
             found.setdefault(CAPTURED, []).append(detail)
     if seen.unknown or seen.unreadable:

@@ -1,4 +1,4 @@
-"""Edge (files). Compares recordings with a ledger: for `rebuild` and `verify`."""
+"""Edge (files). Finds the rows of a ledger for recorded exchanges: for `rebuild` and `verify`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ type Find = Callable[[Sequence[str]], dict[str, Booked]]
 
 
 @dataclass(slots=True)
-class Seen:
+class Found:
     """Counts of the files' entries, beside the exchanges that the ledger has."""
 
     matched: int = 0
@@ -53,52 +54,46 @@ class Seen:
         return bool(self.matched) and all(item.is_other_kind for item in self.unreadable)
 
 
-def recordings(
+def pairs(
     files: Iterable[Path],
+    find: Find,
+    found: Found,
     *,
     url: str | None,
-    seen: Seen,
+    since: datetime | None = None,
     advance: Callable[[Path, int], None] = lambda _path, _read_bytes: None,
-) -> Iterator[Recorded]:
-    """The exchanges in the files; other entries are counted in `seen`."""
+) -> Iterator[tuple[Recorded, Booked]]:
+    """Each recorded exchange of the files with its row in the ledger; a session with each of its
+    responses. All others are counted in `found`. `since`: earlier ones are left out."""
     for path in files:
         for entry in entries(path, url=url):
             advance(path, entry.read_bytes)
             item = entry.item()
-            if isinstance(item, Recorded) and item.lacks_body:
-                seen.skipped[Why.NO_BODY] += 1
-            elif isinstance(item, Recorded):
-                yield item
+            if isinstance(item, Unreadable):
+                found.unreadable.append(item)
             elif isinstance(item, Skipped):
-                seen.skipped[item.why] += 1
-            else:
-                seen.unreadable.append(item)
+                found.skipped[item.why] += 1
+            elif item.lacks_body:
+                found.skipped[Why.NO_BODY] += 1
+            elif since is None or item.opened_at >= since:
+                yield from _rows_of(item, find, found)
 
 
-def pairs(items: Iterable[Recorded], find: Find, seen: Seen) -> Iterator[tuple[Recorded, Booked]]:
-    """Each recorded exchange with its row in the ledger; a session with each of its responses."""
-    for item in items:
-        ids = _ids_of(item)
-        if not ids:
-            seen.foreign += 1
-            continue
-        try:
-            found = find(ids)
-        except LedgerError as error:
-            seen.unreadable.append(Unreadable(item.where, str(error)))
-            continue
-        if not item.is_session:
-            booked = next((found[one] for one in ids if one in found), None)
-            if booked is None:
-                seen.unknown += 1
-            else:
-                yield item, booked
-            continue
-        for one in ids:
-            if one in found:
-                yield item, found[one]
-            else:
-                seen.unknown += 1
+def _rows_of(item: Recorded, find: Find, found: Found) -> Iterator[tuple[Recorded, Booked]]:
+    ids = _ids_of(item)
+    if not ids:
+        found.foreign += 1
+        return
+    try:
+        rows = find(ids)
+    except LedgerError as error:
+        found.unreadable.append(Unreadable(item.where, str(error)))
+        return
+    booked = [rows[one] for one in ids if one in rows]
+    if not item.is_session:
+        booked = booked[:1]
+    found.unknown += (len(ids) if item.is_session else 1) - len(booked)
+    yield from ((item, one) for one in booked)
 
 
 def is_other_answer(item: Recorded, booked: Booked) -> bool:
