@@ -24,7 +24,15 @@ purpose=turn; * and ? stand for any characters, (none) for no value."""
 
 type Period = Annotated[str | None, "2026-11-01, today, this-week, last-month, 7d, ..."]
 type Only = Annotated[list[str] | None, "WORD=VALUE conditions; all words must hold"]
-type Kind = Literal["errors", "without_usage", "unpriced", "estimated", "covered"]
+type Kind = Literal[
+    "errors",
+    "without_usage",
+    "complete_without_usage",
+    "unpriced",
+    "estimated",
+    "covered",
+    "degraded",
+]
 
 
 def mcp(
@@ -92,7 +100,7 @@ class Answers:
         before: str | None = None,
     ) -> str:
         """Single requests, the latest first. kinds: errors, without_usage, unpriced, estimated,
-        covered (by a plan). before: the `place` of the last request of the page before."""
+        covered (by a plan), degraded. before: what the page before names as `older`."""
         from ledger.figures.request_filter import filter_of
         from ledger.figures.request_list import latest
         from ledger.reports import requests_text
@@ -107,7 +115,9 @@ class Answers:
         with snapshot(self.engine) as connection:
             scope = self._scope(since, until, only)
             found = latest(connection, scope, chosen, limit=_within(limit))
-        return bounded({"requests": requests_text.document(found)}, "requests")
+        return bounded(
+            {"requests": requests_text.document(found.requests), "older": found.older}, "requests"
+        )
 
     def explain(self, id: str) -> str:  # noqa: A002  # as the tables call it
         """One request to the last line: facts, usage, charges with prices and their sources.

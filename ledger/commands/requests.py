@@ -1,5 +1,6 @@
 """Wiring. `tokentee requests`: single requests, the latest first, page by page."""
 
+from datetime import UTC
 from typing import Annotated
 
 import typer
@@ -34,6 +35,9 @@ def requests(
     ] = False,
     unpriced: Annotated[
         bool, typer.Option("--unpriced", help="Only requests with tokens that have no price.")
+    ] = False,
+    degraded: Annotated[
+        bool, typer.Option("--degraded", help="Only requests that were not read to the end.")
     ] = False,
     min_cost: Annotated[
         str | None,
@@ -71,7 +75,12 @@ def requests(
     from ledger.store.engines import urls
     from ledger.store.scope import snapshot
 
-    chosen = {"errors": errors, "without_usage": without_usage, "unpriced": unpriced}
+    chosen = {
+        "errors": errors,
+        "without_usage": without_usage,
+        "unpriced": unpriced,
+        "degraded": degraded,
+    }
     narrowed = filter_of(
         [kind for kind, is_chosen in chosen.items() if is_chosen],
         min_cost=min_cost,
@@ -82,12 +91,18 @@ def requests(
     shown_in = load(currency, rates)
     with existing_ledger(ledger) as engine:
         with snapshot(engine) as connection:
-            found = latest(connection, scope, narrowed, limit=limit)
+            page = latest(connection, scope, narrowed, limit=limit)
+        found = page.requests
         is_flat = format is Format.CSV
         as_table = requests_text.flat if is_flat else requests_text.table
         table = as_table(found, scope.zone, shown_in)
         write(format, table, requests_text.document(found, scope.zone, shown_in), "Requests")
-        if not found:
+        if page.looked_to:
+            print_line(
+                f"looked back to {page.looked_to:%Y-%m-%d %H:%M} {scope.zone or UTC}; "
+                f"older ones: the same with --before {page.older}"
+            )
+        elif not found:
             print_line(f"no such requests in {urls.shown(engine.url)}")
-        elif len(found) == limit:
-            print_line(f"more: the same with --before {found[-1].place}")
+        elif page.older:
+            print_line(f"more: the same with --before {page.older}")

@@ -30,7 +30,7 @@ from ledger.figures.figures import (
     total_of,
 )
 from ledger.figures.percentiles import Percentiles, Pool
-from ledger.figures.spans import stale_count
+from ledger.figures.spans import extent, stale_count
 from ledger.figures.sums import Wanted
 from ledger.model.aliases import is_another
 from ledger.settings.names import WORDS
@@ -50,7 +50,6 @@ from ledger.store.scope import (
     effective,
     matches,
     snapshot,
-    within,
 )
 from ledger.store.tables import exchanges
 
@@ -78,7 +77,7 @@ def report(
         by_key = groups(connection, words, scope, is_exact=is_exact, with_times=True)
         money = _in_currency(connection, words, scope, currency) if currency else {}
         still_open = connection.execute(_still_open(scope, connection.dialect.name)).scalar_one()
-        first, last = _extent(connection, scope)
+        first, last = extent(connection, scope)
         stale_days = 0 if is_exact else stale_count(connection)
         is_by_models = {"request_model", "model"} <= set(words)
         others = other_models(connection, scope) if is_by_models else {}
@@ -346,16 +345,6 @@ def _still_open(scope: Scope, dialect: str) -> sa.Select[Any]:
 def _key_name(by: tuple[str, ...], key: Key, hint: str | None, scope: Scope) -> str | None:
     fingerprint = key[by.index("key")] if "key" in by else None
     return scope.names.key_name(fingerprint, hint) if fingerprint else None
-
-
-def _extent(connection: Connection, scope: Scope) -> tuple[datetime | None, datetime | None]:
-    """The first and the last exchange of the period: two lookups at the ends of the primary key."""
-    at = exchanges.c.opened_at
-    found: list[datetime | None] = [
-        connection.scalar(sa.select(at).where(*within(scope, at)).order_by(order).limit(1))
-        for order in (at, at.desc())
-    ]
-    return found[0], found[1]
 
 
 def _split(sums_: Mapping[str, sa.ColumnElement[Any]]) -> Iterator[sa.ColumnElement[Any]]:

@@ -8,8 +8,11 @@ from ledger.model.errors import WrongCallError
 from ledger.model.money import PICOUSD_PER_USD
 
 NUMBER_MAX = 1_000_000
-KINDS = ("errors", "without_usage", "unpriced", "estimated", "covered")
-"""Requests that the figure of this name counts in a report."""
+KINDS = (
+    *("errors", "without_usage", "complete_without_usage", "unpriced", "estimated", "covered"),
+    "degraded",
+)
+"""Requests that the figure of this name counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,19 +1,23 @@
 """Database. Single requests of a scope, the latest first, page by page.
 
 A page begins behind the last request of the page before it, so the thousandth costs what the first
-does: the query scans backwards from there, by the primary key.
+does: the query scans backwards from there, by the primary key. What is rare is looked for in longer
+and longer spans, for about `LOOK_SECONDS_MAX`; then the page says how far back it looked, and the
+next one goes on from there.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from ledger.figures.request_filter import ALL, ErrorKind, Filter
+from ledger.figures.spans import extent
 from ledger.model.errors import WrongCallError
 from ledger.pricing.price_lines import is_token_line
 from ledger.store.requests_view import requests
@@ -24,6 +28,15 @@ from ledger.store.tables import charges
 
 LISTED_MAX = 200
 """Requests of one page: more than a person reads, and few enough for one lookup each."""
+LOOK_SECONDS_MAX = 0.5
+"""No further span is begun after this long; a span that took a tenth of it is followed by one of
+`LONGER` times its length."""
+SPAN = timedelta(hours=6)
+LONGER = 8
+INSTANT = timedelta(microseconds=1)
+NEVER = datetime.min.replace(tzinfo=UTC)
+KINDS = {**CONDITIONS, "degraded": "e.degraded IS NOT NULL"}
+"""Name of a kind -> its requests."""
 
 COLUMNS = (
     "opened_at",
@@ -34,6 +47,7 @@ COLUMNS = (
     "outcome",
     "http_status",
     "error_type",
+    "degraded",
     "finish_reason",
     "usage_source",
     "input_tokens",
@@ -84,6 +98,7 @@ class Request:
     outcome: str | None
     http_status: int | None
     error_type: str | None
+    degraded: str | None
     finish_reason: str | None
     usage_source: str | None
     input_tokens: int | None
@@ -109,21 +124,41 @@ class Request:
         return f"{self.opened_at.astimezone(UTC).isoformat()},{self.id}"
 
 
-def latest(
-    connection: Connection, scope: Scope, chosen: Filter = ALL, *, limit: int
-) -> tuple[Request, ...]:
-    """The latest requests of a scope. A common condition costs the same in a large ledger; a rare
-    one is looked for in the whole period. WrongCallError for a place that is none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Requests, the latest first."""
+
+    requests: tuple[Request, ...]
+    older: str | None
+    """Where the next page begins, as `Filter.before`; None: there are no older ones."""
+    looked_to: datetime | None = None
+    """If the page is not full and the period is not over: older ones were not looked at."""
+
+
+def latest(connection: Connection, scope: Scope, chosen: Filter = ALL, *, limit: int) -> Page:
+    """The latest requests of a scope. WrongCallError for a place that is none."""
     assert 0 < limit <= LISTED_MAX
     e = requests.alias("e")
-    rows = connection.execute(
-        sa.select(*(e.c[name] for name in COLUMNS))
-        .where(*conditions(scope, connection.dialect.name, e), *_narrowed(chosen, e))
-        .order_by(e.c.opened_at.desc(), e.c.id.desc())
-        .limit(limit)
-    ).all()
+    where = [*conditions(scope, connection.dialect.name, e), *_narrowed(chosen, e)]
+    query = sa.select(*(e.c[name] for name in COLUMNS)).where(*where)
+    query = query.order_by(e.c.opened_at.desc(), e.c.id.desc())
+    if chosen.before is not None:
+        behind = _place_of(chosen.before)[0] + INSTANT
+        scope = replace(scope, until=min(behind, scope.until or behind))
+    first, last = extent(connection, scope)
+    begin, until = first or NEVER, last + INSTANT if last else NEVER
+    rows: list[Any] = []
+    length, started = SPAN, time.monotonic()
+    while begin < until and len(rows) < limit and time.monotonic() - started < LOOK_SECONDS_MAX:
+        asked = time.monotonic()
+        since = max(begin, until - length)
+        part = query.where(e.c.opened_at >= since, e.c.opened_at < until)
+        rows += connection.execute(part.limit(limit - len(rows)))
+        until = since
+        if time.monotonic() - asked < LOOK_SECONDS_MAX / 10:
+            length *= LONGER
     lines = _lines_of(connection, rows)
-    return tuple(
+    found = tuple(
         Request(
             **{name: row._mapping[name] for name in COLUMNS[1:] if name != "reading_id"},
             opened_at=row.opened_at.astimezone(scope.zone or UTC),
@@ -131,6 +166,12 @@ def latest(
         )
         for row in rows
     )
+    if len(found) == limit:
+        return Page(requests=found, older=found[-1].place)
+    if until <= begin:
+        return Page(requests=found, older=None)
+    looked_to = until.astimezone(scope.zone or UTC)
+    return Page(requests=found, older=f"{until.isoformat()},", looked_to=looked_to)
 
 
 def error_kinds(connection: Connection, scope: Scope) -> list[ErrorKind]:
@@ -150,7 +191,7 @@ def error_kinds(connection: Connection, scope: Scope) -> list[ErrorKind]:
 
 def _narrowed(chosen: Filter, e: sa.FromClause) -> Iterator[sa.ColumnElement[bool]]:
     for kind in chosen.kinds:
-        yield sa.literal_column(f"({CONDITIONS[kind]})", sa.Boolean)
+        yield sa.literal_column(f"({KINDS[kind]})", sa.Boolean)
     if chosen.cost_min_picousd is not None:
         cost = sa.func.coalesce(
             e.c.cost_picousd, e.c.list_value_picousd, e.c.estimated_cost_picousd
@@ -170,7 +211,7 @@ def _place_of(text: str) -> tuple[datetime, str]:
         moment = datetime.fromisoformat(at)
     except ValueError:
         moment = None
-    if moment is None or moment.tzinfo is None or not name:
+    if moment is None or moment.tzinfo is None:
         raise WrongCallError(f"not the place of a request: {text[:60]!r}; the page before names it")
     return moment, name
 

@@ -12,7 +12,8 @@ from datetime import UTC, date, datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ledger.store.tables import meta, stale_days
+from ledger.store.scope import Scope, within
+from ledger.store.tables import exchanges, meta, stale_days
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -67,6 +68,16 @@ def spans(
 def stale_count(connection: Connection) -> int:
     """Days that are over and have no stored sums."""
     return connection.execute(sa.select(sa.func.count()).select_from(stale_days)).scalar_one()
+
+
+def extent(connection: Connection, scope: Scope) -> tuple[datetime | None, datetime | None]:
+    """The first and the last exchange of the period: two lookups at the ends of the primary key."""
+    at = exchanges.c.opened_at
+    found: list[datetime | None] = [
+        connection.scalar(sa.select(at).where(*within(scope, at)).order_by(order).limit(1))
+        for order in (at, at.desc())
+    ]
+    return found[0], found[1]
 
 
 def _stale(

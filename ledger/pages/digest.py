@@ -20,6 +20,7 @@ from ledger.pages.problems import Problem, Shipping
 from ledger.pages.sections import Question, Ranking
 from ledger.reports import limits_text
 from ledger.settings.names import NO_NAMES, Names
+from ledger.store.engines import urls
 from ledger.text.period import day_of, week_of
 from ledger.text.printable import printable
 
@@ -63,7 +64,7 @@ def digest(
     """The digest of a period."""
     question = Question(period=period, names=names)
     spent = spending.statuses(engine, budgets.budgets, names, period.now)
-    overview = sections.overview(engine, question, shipping, spent)
+    overview = sections.overview(engine, question, shipping, spent, urls.option(engine.url))
     _, teams = sections.teams(engine, question)
     stated = limits.limits(engine, period.now)
     tables = [overview.rankings[0], overview.rankings[1], teams]
@@ -118,13 +119,14 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
 
 
 def as_text(found: Digest) -> str:
-    """At most 78 columns."""
+    """At most 78 columns, but for commands, which are to be copied."""
     lines = [found.title, "=" * min(len(found.title), COLUMNS), ""]
     for one in found.summary:
         lines += _wrapped(one)
     for problem in found.problems:
-        text = f"{MARKS[problem.level]} {problem.headline}: {problem.advice}"
+        text = f"{MARKS[problem.level]} {problem.headline}. {problem.advice}."
         lines += ["", *_wrapped(text, "  ")]
+        lines += [f"    {printable(problem.command)}"] if problem.command else []
     for table in found.tables:
         lines += ["", table.title]
         for label, cost, requests in _cells(table):
@@ -144,7 +146,11 @@ def as_html(found: Digest) -> str:
 def as_slack(found: Digest) -> dict[str, Any]:
     """A message of Slack's Block Kit, for an incoming webhook."""
     texts = ["\n".join(found.summary)]
-    texts += [f"*{MARKS[one.level]} {one.headline}*\n{one.advice}" for one in found.problems]
+    texts += [
+        f"*{MARKS[one.level]} {one.headline}*\n{one.advice}."
+        + (f"\n`{one.command}`" if one.command else "")
+        for one in found.problems
+    ]
     texts += [
         f"*{table.title}*\n"
         + "\n".join(f"• {label}: {cost}, {requests}" for label, cost, requests in _cells(table))

@@ -65,7 +65,7 @@ def page(
         names=scope.names,
     )
     spent = spending.statuses(engine, budgets.budgets, scope.names, now)
-    overview = sections.overview(engine, question, shipping, spent)
+    overview = sections.overview(engine, question, shipping, spent, urls.option(engine.url))
     values: dict[str, object] = {
         **rendering.inlined(),
         "is_live": False,

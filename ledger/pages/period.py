@@ -4,7 +4,7 @@ Its days are those of the zone of `now`: a named one (`ZoneInfo`), or UTC.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from ledger.text.period import hour_of, moment, zone_in
@@ -74,6 +74,25 @@ class Period:
         """The same period with a beginning: its own, or the ledger's first request."""
         since = self.since if self.since is not None else first
         return Period(since=since, until=self.until, now=self.now)
+
+    def options(self) -> str:
+        """The period as options of a command."""
+        days = [("since", self.since), ("until", self.until)]
+        words = "".join(f" --{name} {self._word(at)}" for name, at in days if at)
+        return words + self.zone_option()
+
+    def zone_option(self, zone: str | None = None) -> str:
+        """What a command needs to mean the days of a zone, by default those of this period;
+        nothing if everybody means UTC."""
+        zone = zone or self.zone_name
+        return "" if zone == self.zone_name == "UTC" else f" --timezone {zone}"
+
+    def _word(self, moment: datetime) -> str:
+        """A day of the zone, or any other moment in UTC."""
+        local = self.local(moment)
+        if local.time() == time():
+            return f"{local:%Y-%m-%d}"
+        return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
     @property
     def bar(self) -> str:

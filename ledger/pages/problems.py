@@ -13,6 +13,7 @@ from ledger.pages import figures
 from ledger.pages.period import Period
 from ledger.pages.sums import Counts
 from ledger.pages.unusual import Unusual
+from ledger.reports.layout import counted
 
 LATE = timedelta(minutes=5)
 """Shipping takes seconds; an exchange that waits longer than this is late."""
@@ -32,6 +33,9 @@ class Problem:
     count: int
     headline: str
     advice: str
+    """A sentence without its end; names from the wire stand in it as they are."""
+    command: str = ""
+    """What shows or mends it, to be run as it stands."""
     listed: tuple[str, str] | None = None
     """What an address of a list of requests says of them: `kind`, `errors`."""
 
@@ -60,57 +64,54 @@ def problems(
     unusual: Sequence[Unusual] = (),
     key_labels: Mapping[str | None, str] = MappingProxyType({}),
     error_kinds: Sequence[ErrorKind] = (),
+    ledger: str = "",
 ) -> list[Problem]:
     """The problems of a period, the worst first. `only`: the conditions of the page, which `counts`
     and `shipping` do not have. `unknown_fields`: billing fields whose value no
     rule knows, as reasons. `other_models`: (asked for, answered) -> requests. `budgets`: in their
-    present periods."""
+    present periods. `ledger`: the option of a command that names the ledger, if it needs one."""
     order = {"bad": 0, "look": 1, "note": 2}
-    since = f" --since {period.local(period.since):%Y-%m-%d}" if period.since else ""
-    narrowed = _only_options(only) + _zone_option(period.zone_name, period)
+    narrowed = _only_options(only)
+    of_period = period.options() + ledger
     everywhere = ", whatever this page selects" if only else ""
     found = [
-        *_of_budgets(budgets, period),
-        *_of_shipping(shipping, period),
-        *_of_counts(counts, everywhere),
-        *_of_unusual(unusual, key_labels, narrowed),
-        *_of_sums(total, by_model, unknown_fields),
-        *_of_errors(total, error_kinds, since + narrowed),
-        *_of_models(other_models, since + narrowed),
+        *_of_budgets(budgets, period, ledger),
+        *_of_shipping(shipping, period, ledger),
+        *_of_counts(counts, everywhere, of_period),
+        *_of_unusual(unusual, key_labels, narrowed + period.zone_option() + ledger),
+        *_of_sums(total, by_model, unknown_fields, narrowed + of_period, narrowed + ledger),
+        *_of_errors(total, error_kinds, narrowed + of_period),
+        *_of_models(other_models, narrowed + of_period),
     ]
     return sorted(found, key=lambda each: order[each.level])
-
-
-def _zone_option(zone: str, period: Period) -> str:
-    """What a command needs to mean the days of a zone; nothing if everybody means UTC."""
-    return "" if zone == period.zone_name == "UTC" else f" --timezone {zone}"
 
 
 def _only_options(pairs: Iterable[tuple[str, str]]) -> str:
     return "".join(f" --only {shlex.quote(f'{word}={value}')}" for word, value in pairs)
 
 
-def _of_budgets(statuses: Sequence[Status], period: Period) -> Iterator[Problem]:
+def _of_budgets(statuses: Sequence[Status], period: Period, ledger: str) -> Iterator[Problem]:
     for each in statuses:
         if each.state == "ok":
             continue
         forecast = each.forecast_picousd
         soon = f", ~{figures.money(forecast)} at its end at this rate" if forecast else ""
         narrowed = _only_options(each.budget.only())
-        narrowed += _zone_option(each.budget.timezone, period)
+        zone = period.zone_option(each.budget.timezone)
         yield Problem(
             kind="budget",
             level="bad" if each.is_over else "look",
             count=1,
             headline=f"Budget {each.budget.name} is {each.state}: "
             f"{figures.money(each.spent_picousd)} of {figures.money(each.budget.limit_picousd)}",
-            advice=f"{figures.percent(each.used_percent / 100)} of {period_text(each)}{soon}; "
-            f"`tokentee report --since {each.span.start:%Y-%m-%d} --by key,model{narrowed}`",
+            advice=f"{figures.percent(each.used_percent / 100)} of {period_text(each)}{soon}",
+            command=f"tokentee report --by key,model --since {each.span.start:%Y-%m-%d}"
+            f"{narrowed}{zone}{ledger}",
         )
 
 
 def _of_unusual(
-    days: Sequence[Unusual], labels: Mapping[str | None, str], narrowed: str
+    days: Sequence[Unusual], labels: Mapping[str | None, str], options: str
 ) -> Iterator[Problem]:
     dear = [each for each in days if each.cost_picousd > each.usual_picousd]
     if not dear:
@@ -123,15 +124,14 @@ def _of_unusual(
         kind="unusual",
         level="look",
         count=count,
-        headline=f"{figures.count(count)} unusual {'day' if count == 1 else 'days'}",
-        advice="most on "
+        headline=counted(count, "unusual day"),
+        advice="Most on "
         + ", ".join(
             f"{each.day:%-d %b}: {_name_of(each, labels)} {figures.money(each.cost_picousd)} "
             f"instead of {figures.money(each.usual_picousd)}"
             for each in sorted(dear, key=lambda one: one.usual_picousd - one.cost_picousd)[:2]
-        )
-        + f"; `tokentee report --since {worst.day} --until {after} --by key,model"
-        f"{narrowed}`",
+        ),
+        command=f"tokentee report --by key,model --since {worst.day} --until {after}{options}",
     )
 
 
@@ -143,7 +143,7 @@ def _name_of(one: Unusual, labels: Mapping[str | None, str]) -> str:
     )
 
 
-def _of_errors(total: Figures, kinds: Sequence[ErrorKind], since: str) -> Iterator[Problem]:
+def _of_errors(total: Figures, kinds: Sequence[ErrorKind], options: str) -> Iterator[Problem]:
     if not total.errors:
         return
     rate = figures.percent(figures.ratio(total.errors, total.requests))
@@ -153,13 +153,13 @@ def _of_errors(total: Figures, kinds: Sequence[ErrorKind], since: str) -> Iterat
         level="look" if total.errors * 100 >= total.requests * ERROR_RATE_PERCENT else "note",
         count=total.errors,
         headline=f"{figures.requests(total.errors)} ended in an error, {rate}",
-        advice=f"{named}{', …' if len(kinds) > NAMED_MAX else ''}{named and '; '}"
-        f"`tokentee report --by http_status,error_type,model{since}`",
+        advice=f"{named}{', …' if len(kinds) > NAMED_MAX else ''}",
+        command=f"tokentee requests --errors{options}",
         listed=("kind", "errors"),
     )
 
 
-def _of_models(other_models: Mapping[tuple[str, str], int], since: str) -> Iterator[Problem]:
+def _of_models(other_models: Mapping[tuple[str, str], int], options: str) -> Iterator[Problem]:
     if count := sum(other_models.values()):
         most = sorted(other_models, key=lambda pair: (-other_models[pair], pair))[:NAMED_MAX]
         yield Problem(
@@ -167,12 +167,12 @@ def _of_models(other_models: Mapping[tuple[str, str], int], since: str) -> Itera
             level="look",
             count=count,
             headline=f"{figures.requests(count)} answered by another model than asked for",
-            advice=", ".join(f"{answered} for {asked}" for asked, answered in most)
-            + f"; `tokentee report --by request_model,model{since}`",
+            advice=", ".join(f"{answered} for {asked}" for asked, answered in most),
+            command=f"tokentee report --by request_model,model{options}",
         )
 
 
-def _of_shipping(shipping: Sequence[Shipping], period: Period) -> Iterator[Problem]:
+def _of_shipping(shipping: Sequence[Shipping], period: Period, ledger: str) -> Iterator[Problem]:
     waiting = sum(each.waiting for each in shipping)
     oldest = min((each.oldest for each in shipping if each.oldest), default=None)
     if waiting and oldest is not None and period.now - oldest > LATE:
@@ -182,9 +182,10 @@ def _of_shipping(shipping: Sequence[Shipping], period: Period) -> Iterator[Probl
             level="bad",
             count=waiting,
             headline=f"{figures.requests(waiting)} of this machine not shipped yet",
-            advice=f"the oldest is of {period.local(oldest):%Y-%m-%d %H:%M} {period.zone_name} "
+            advice=f"The oldest is of {period.local(oldest):%Y-%m-%d %H:%M} {period.zone_name} "
             "and stays in the spool until the shared database takes it"
             f"{': ' + troubles if troubles else ''}",
+            command=f"tokentee db check{ledger}",
         )
     if refused := sum(each.refused for each in shipping):
         yield Problem(
@@ -192,19 +193,21 @@ def _of_shipping(shipping: Sequence[Shipping], period: Period) -> Iterator[Probl
             level="bad",
             count=refused,
             headline=f"{figures.requests(refused)} refused by the shared database",
-            advice="they are set aside in the spool; `tokentee db check` gives the reasons",
+            advice="They are set aside in the spool, each with its reason",
+            command=f"tokentee db check{ledger}",
         )
 
 
-def _of_counts(counts: Counts, everywhere: str) -> Iterator[Problem]:
+def _of_counts(counts: Counts, everywhere: str, options: str) -> Iterator[Problem]:
     if counts.lost:
         yield Problem(
             kind="lost",
             level="bad",
             count=counts.lost,
             headline=f"{figures.requests(counts.lost)} lost{everywhere}",
-            advice="the proxy was killed while they ran, so their usage is unknown; "
-            "`tokentee replay` reads them in from captures",
+            advice="The proxy was killed while they ran, so their usage is unknown; captures of "
+            "them can be replayed",
+            command=f"tokentee requests --only outcome=lost{options}",
             listed=("outcome", "lost"),
         )
     if counts.degraded:
@@ -213,16 +216,17 @@ def _of_counts(counts: Counts, everywhere: str) -> Iterator[Problem]:
             level="bad",
             count=counts.degraded,
             headline=f"{figures.requests(counts.degraded)} degraded{everywhere}",
-            advice="our code failed and passed them on untouched; the column `degraded` of "
-            "`requests` names the place",
+            advice="Our code failed and passed them on untouched; each one says why",
+            command=f"tokentee requests --degraded{options}",
+            listed=("kind", "degraded"),
         )
     if counts.duplicates:
         yield Problem(
             kind="duplicates",
             level="note",
             count=counts.duplicates,
-            headline=f"{figures.count(counts.duplicates)} duplicates left out{everywhere}",
-            advice="the same billed response was recorded again; it is in no total",
+            headline=f"{counted(counts.duplicates, 'duplicate')} left out{everywhere}",
+            advice="The same billed response was recorded again; it is in no total",
         )
     if counts.still_open:
         yield Problem(
@@ -230,13 +234,17 @@ def _of_counts(counts: Counts, everywhere: str) -> Iterator[Problem]:
             level="note",
             count=counts.still_open,
             headline=f"{figures.requests(counts.still_open)} still open{everywhere}",
-            advice="they are under way, or their proxy died and that is not known yet; they are "
+            advice="They are under way, or their proxy died and that is not known yet; they are "
             "in no figure",
         )
 
 
 def _of_sums(
-    total: Figures, by_model: Mapping[str | None, Figures], unknown_fields: Sequence[str]
+    total: Figures,
+    by_model: Mapping[str | None, Figures],
+    unknown_fields: Sequence[str],
+    options: str,
+    of_repricing: str,
 ) -> Iterator[Problem]:
     if total.without_price:
         models = "; ".join((_named(by_model, "without_price"), *unknown_fields))
@@ -245,8 +253,9 @@ def _of_sums(
             level="look",
             count=total.without_price,
             headline=f"{figures.requests(total.without_price)} without a price",
-            advice=f"so the cost is a lower bound: {models}; add the price to your price file, "
-            "then run `tokentee reprice --unpriced`",
+            advice=f"So the cost is a lower bound: {models}; once the price stands in your price "
+            "file, reprice them",
+            command=f"tokentee reprice --unpriced{of_repricing}",
             listed=("kind", "unpriced"),
         )
     if total.complete_without_usage:
@@ -255,15 +264,16 @@ def _of_sums(
             level="look",
             count=total.complete_without_usage,
             headline=f"{figures.requests(total.complete_without_usage)} answered without usage",
-            advice=f"billed, but in no total here: "
-            f"{_named(by_model, 'complete_without_usage')}; try `--set tee_inject=always`",
-            listed=("kind", "without_usage"),
+            advice=f"Billed, but in no total here: {_named(by_model, 'complete_without_usage')}; "
+            "a recorder with --set tee_inject=always asks for it",
+            command=f"tokentee requests --without-usage --only outcome=complete{options}",
+            listed=("kind", "complete_without_usage"),
         )
 
 
 def _named(by_model: Mapping[str | None, Figures], name: str) -> str:
     """The models with the highest counts."""
-    counted = [(getattr(sums, name), model or "(no model)") for model, sums in by_model.items()]
-    ranked = sorted(((n, model) for n, model in counted if n), key=lambda pair: (-pair[0], pair[1]))
+    every = [(getattr(sums, name), model or "(no model)") for model, sums in by_model.items()]
+    ranked = sorted(((n, model) for n, model in every if n), key=lambda pair: (-pair[0], pair[1]))
     named = ", ".join(f"{model} ({figures.count(n)})" for n, model in ranked[:NAMED_MAX])
     return f"{named}, …" if len(ranked) > NAMED_MAX else named

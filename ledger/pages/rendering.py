@@ -83,20 +83,11 @@ def inlined() -> dict[str, object]:
     }
 
 
-def sentence(text: str) -> Markup:
-    """A hint as a sentence, its commands as code in which no option is broken."""
-    pieces = printable(text[:1].upper() + text[1:]).split("`")
-    made = Markup("").join(
-        Markup("<code>{}</code>").format(_whole_options(piece)) if place % 2 else escape(piece)
-        for place, piece in enumerate(pieces)
-    )
-    return made + ("" if text.endswith(".") else ".")
-
-
-def _whole_options(command: str) -> Markup:
+def command(text: str) -> Markup:
+    """A command in which no option is broken."""
     return Markup("").join(
         Markup('<span class="n">{}</span>').format(piece) if place % 2 else escape(piece)
-        for place, piece in enumerate(OPTION.split(command))
+        for place, piece in enumerate(OPTION.split(printable(text)))
     )
 
 
@@ -146,7 +137,7 @@ def _environment() -> jinja2.Environment:
         "requests_text": figures.requests,
         "hundred": lambda share: f"{share * 100:.1f}",
         "breakable": breakable,
-        "sentence": sentence,
+        "command": command,
         "length_of": length_of,
         "unit_price": unit_price,
         "moment": _moment,

@@ -150,8 +150,9 @@ def overview(
     question: Question,
     shipping: Iterable[Shipping] = (),
     budgets: Sequence[Status] = (),
+    ledger: str = "",
 ) -> Overview:
-    """The parts of the first screen."""
+    """The parts of the first screen. `ledger`: the option that names it in commands."""
     unusual = odd(engine, question)
     with snapshot(engine) as connection:
         period = question.period
@@ -188,6 +189,7 @@ def overview(
                 unusual=unusual.days,
                 key_labels=unusual.labels,
                 error_kinds=kinds,
+                ledger=ledger,
             )
         ),
         stacks=tuple(
@@ -315,7 +317,7 @@ def teams(engine: Engine, question: Question) -> tuple[charts.Stack, Ranking]:
         name="team",
         title="Teams",
         rows=rows,
-        note="by the names file" if team == "team" else "by the tag `team`",
+        note="by the names file" if team == "team" else "by the tag team",
     )
 
 
@@ -332,7 +334,7 @@ def sessions(engine: Engine, question: Question) -> Ranking:
 def few(connection: Connection, question: Question, total: Figures) -> tuple[Request, ...]:
     """The requests themselves, if they are so few that charts and tables say less than they do."""
     is_few = 0 < total.requests <= REQUESTS_IN_ROW
-    return latest(connection, question.scope, limit=REQUESTS_IN_ROW) if is_few else ()
+    return latest(connection, question.scope, limit=REQUESTS_IN_ROW).requests if is_few else ()
 
 
 def with_requests(connection: Connection, ranking: Ranking, question: Question) -> Ranking:
@@ -341,7 +343,8 @@ def with_requests(connection: Connection, ranking: Ranking, question: Question) 
     for row in ranking.rows:
         if row.only:
             scope = row_scope(row, question)
-            row = replace(row, requests=latest(connection, scope, limit=REQUESTS_IN_ROW))  # noqa: PLW2901
+            found = latest(connection, scope, limit=REQUESTS_IN_ROW).requests
+            row = replace(row, requests=found)  # noqa: PLW2901
         rows.append(row)
     return replace(ranking, rows=tuple(rows))
 

@@ -99,12 +99,13 @@ def _document(one: Request) -> dict[str, Any]:
 def _cells(one: Request, currency: Currency | None, ids: list[str]) -> tuple[Cell, ...]:
     is_estimate = one.usage_source == "estimated"
     outcome = (one.outcome or "").replace("_", " ")
-    status = one.http_status
+    outcome += "" if one.http_status in (None, 200) else f" {one.http_status}"
+    outcome += ", degraded" if one.degraded else ""
     key = one.key_hint and f"…{one.key_hint}"
     return (
         f"{one.opened_at:%Y-%m-%d %H:%M:%S}",
         one.model or "(no model)",
-        outcome if status in (None, 200) else f"{outcome} {status}",
+        outcome,
         one.estimated_input_tokens if is_estimate else one.input_tokens,
         one.cache_read_tokens,
         one.estimated_output_tokens if is_estimate else one.output_tokens,

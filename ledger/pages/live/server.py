@@ -43,6 +43,7 @@ from ledger.pages.sections import Row
 from ledger.reports import explain
 from ledger.reports.lookup import find
 from ledger.settings.names import NO_NAMES, Names
+from ledger.store.engines import urls
 from ledger.store.scope import snapshot
 from ledger.text.period import zone_in
 from ledger.why.reading import verdict_of
@@ -128,6 +129,7 @@ class Pages:
         self._kept = Kept()
         self._turns = Semaphore(QUESTIONS_MAX)
         self._ledger = ledger
+        self._option = urls.option(ledger) if ledger else ""
 
     def routes(self) -> list[Route]:
         """Path -> answer. Starlette runs these on threads of its own."""
@@ -210,7 +212,9 @@ class Pages:
     def _report(self, request: Request, now: datetime) -> str:
         wanted = self._asked(request, now)
         spent = spending.statuses(self._engine, self._budgets.budgets, self._names, now)
-        overview = sections.overview(self._engine, wanted.question, self._shipping(), spent)
+        overview = sections.overview(
+            self._engine, wanted.question, self._shipping(), spent, self._option
+        )
         with snapshot(self._engine) as connection:
             few = sections.few(connection, wanted.question, overview.total)
         return self._page(
@@ -268,7 +272,7 @@ class Pages:
         )
         with snapshot(self._engine) as connection:
             scope = sections.row_scope(row, wanted.question)
-            found = latest(connection, scope, limit=sections.REQUESTS_IN_ROW)
+            found = latest(connection, scope, limit=sections.REQUESTS_IN_ROW).requests
         more = scope.only
         return rendering.macro("requests", found, None, _exchange_address) + rendering.macro(
             "more_requests", wanted.address("/requests", more)
@@ -277,16 +281,16 @@ class Pages:
     def _requests(self, request: Request, now: datetime) -> str:
         wanted = self._asked(request, now)
         with snapshot(self._engine) as connection:
-            found = latest(connection, wanted.question.scope, wanted.filter, limit=PAGE_REQUESTS)
+            page = latest(connection, wanted.question.scope, wanted.filter, limit=PAGE_REQUESTS)
         only, narrowed = wanted.question.only, wanted.narrowed
-        is_full = len(found) == PAGE_REQUESTS
         return self._page(
             "requests.html",
             now,
             wanted,
             title="Tokentee: requests",
-            found=found,
-            older=wanted.requests(only, narrowed, found[-1].place) if is_full else None,
+            found=page.requests,
+            looked_to=page.looked_to,
+            older=wanted.requests(only, narrowed, page.older) if page.older else None,
             newest=wanted.requests(only, narrowed) if wanted.filter.before else None,
             period=wanted.question.period,
             open=_exchange_address,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,6 +100,12 @@ def shown(url: URL | str) -> str:
         # A path may hold bytes that are no UTF-8; SQLAlchemy cannot write them.
         parsed = parsed.set(database=parsed.database.encode("utf-8", "replace").decode("utf-8"))
     return without_passwords(parsed.render_as_string(hide_password=True))
+
+
+def option(url: URL | str) -> str:
+    """How a command names a ledger, without its password; empty if it asks this one unasked."""
+    ours, default = (shown(each).replace(":***@", "@") for each in (url, default_url()))
+    return "" if ours == default else f" --ledger {shlex.quote(ours)}"
 
 
 def password_of(url: URL) -> str | None:

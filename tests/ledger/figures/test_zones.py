@@ -95,7 +95,7 @@ def test_the_days_of_a_zone_are_the_requests_of_their_spans(engine, name):
         only = Scope(only=(("day", day),), zone=zone)
         assert totals(engine, only).requests == of_span
         with snapshot(engine) as connection:
-            assert len(latest(connection, only, limit=200)) == of_span
+            assert len(latest(connection, only, limit=200).requests) == of_span
         grouped = groups_of(engine, ("day",), Scope(zone=zone)).get((day,))
         assert (grouped.requests if grouped else 0) == of_span
 
@@ -129,7 +129,7 @@ def test_each_request_has_the_rate_of_its_own_day(engine, name, words, top):
     zone = None if name == "UTC" else ZoneInfo(name)
     found = report(engine, words, Scope(zone=zone), top=top, currency=euro)
     with snapshot(engine) as connection:
-        each = latest(connection, Scope(zone=zone), limit=200)
+        each = latest(connection, Scope(zone=zone), limit=200).requests
     exact = sum(
         Fraction(
             (one.cost_picousd or 0) * euro.rate_on(one.opened_at.astimezone(zone or UTC).date())

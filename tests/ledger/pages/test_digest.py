@@ -1,6 +1,7 @@
 """The digest: the report's figures over whole days, in three formats, harmless whatever names say."""
 
 import json
+import shlex
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -13,14 +14,17 @@ from typer.testing import CliRunner
 from addon.cli import application
 from ledger.budgets.budgets import read
 from ledger.figures.queries import report
+from ledger.model.exchange import Outcome, State
 from ledger.pages import digest, figures
 from ledger.pages.period import DAY, Period
 from ledger.pages.sections import Question, overview
 from ledger.store import db
+from ledger.store.engines import urls
 from ledger.store.scope import Scope
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.pages.test_budgets import BUDGETS
 from tests.ledger.pages.test_html_file import Elements, hostile_ledger
+from tests.ledger.written import put, settled, whole
 
 
 @pytest.mark.parametrize(
@@ -50,6 +54,11 @@ def test_a_digest_is_of_the_days_of_its_zone():
     assert week.until == day.until
 
 
+def is_narrow(text):
+    lines = [line for line in text.splitlines() if not line.startswith("    tokentee ")]
+    return max(map(cell_len, lines)) <= digest.COLUMNS
+
+
 @pytest.mark.large
 def test_every_format_has_the_figures_of_the_report(weeks):
     period = digest.last_whole(NOW, digest.WEEK)
@@ -61,7 +70,7 @@ def test_every_format_has_the_figures_of_the_report(weeks):
         assert figures.money(total.cost_picousd, is_lower_bound=total.without_price > 0) in shown
         assert figures.requests(total.requests) in shown.replace("\n", " ")
         assert "Budget tight is over" in shown.replace("\n", " ")
-    assert max(map(cell_len, text.splitlines())) <= digest.COLUMNS
+    assert is_narrow(text)
     assert "<script" not in html
     assert {tag for tag, _ in Elements(html).tags} & {"link", "img", "script", "iframe"} == set()
 
@@ -80,7 +89,7 @@ def test_hostile_names_are_harmless(new_sqlite):
         period = Period(since=end - 60 * length, until=end, now=end)
         found = digest.digest(engine, period, budgets=budgets)
         text, html, slack = digest.as_text(found), digest.as_html(found), digest.as_slack(found)
-        assert max(map(cell_len, text.splitlines())) <= digest.COLUMNS
+        assert is_narrow(text)
         for shown in (text, html, json.dumps(slack, ensure_ascii=False)):
             assert "\u202e" not in shown
         assert "<b>&" not in html
@@ -117,4 +126,31 @@ def test_its_warnings_are_the_pages(weeks):
     period = digest.last_whole(NOW, digest.WEEK)
     found = digest.digest(weeks, period)
     question = Question(period=period)
-    assert found.problems == overview(weeks, question).problems
+    ledger = urls.option(weeks.url)
+    assert found.problems == overview(weeks, question, ledger=ledger).problems
+    assert all(ledger in one.command for one in found.problems if one.command)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("only", [(), (("model", "gpt-5"),)])
+def test_commands_list_what_a_line_counts(weeks, only, monkeypatch):
+    """In a period that is over, from a shell that names no ledger."""
+    monkeypatch.delenv("TOKENTEE_LEDGER", raising=False)
+    period = Period(since=NOW - timedelta(days=9, hours=3), until=NOW - DAY / 3, now=NOW)
+    for at in (NOW, NOW - DAY, NOW - 20 * DAY):
+        for name, about in (
+            ("degraded", {"degraded": "KeyError"}),
+            ("lost", {"state": State.LOST, "outcome": Outcome.LOST}),
+        ):
+            put(weeks, whole(settled(f"{name}{at}", at=at, response_model="gpt-5", **about)))
+    question = Question(period=period, only=only)
+    found = overview(weeks, question, ledger=urls.option(weeks.url)).problems
+    counted = {}
+    for one in found:
+        if one.command.startswith("tokentee requests "):
+            words = [*shlex.split(one.command)[1:], "-f", "json", "--limit", "200"]
+            done = CliRunner().invoke(application(), words)
+            counted[one.kind] = (len(json.loads(done.stdout)), one.count)
+    assert {"lost", "degraded"} <= counted.keys()
+    assert len(counted) == 2 + 2 * (not only)
+    assert all(listed == count > 0 for listed, count in counted.values()), counted

@@ -75,7 +75,8 @@ def test_other_models_than_asked_for_are_named():
         other_models={("gpt-5", "gpt-5-nano"): 2, ("gpt-5", "gpt-4o"): 3},
     )
     assert (one.kind, one.level, one.count) == ("other model", "look", 5)
-    assert one.advice.startswith("gpt-4o for gpt-5, gpt-5-nano for gpt-5; `tokentee report")
+    assert one.advice == "gpt-4o for gpt-5, gpt-5-nano for gpt-5"
+    assert one.command == "tokentee report --by request_model,model"
 
 
 def test_many_models_are_cut():
@@ -117,7 +118,7 @@ def test_a_budget_that_is_over_is_named_before_anything_else():
     assert (first.kind, first.level) == ("budget", "bad")
     assert first.headline == "Budget over is over: $1.21 of $1.00"
     assert "121 %" in first.advice
-    assert "--only 'model=a b; rm -rf ~'`" in first.advice
+    assert first.command.endswith("--only 'model=a b; rm -rf ~'")
     assert second.kind == "errors"
 
 
@@ -152,13 +153,17 @@ def test_dear_days_and_kinds_of_errors_are_named():
     assert (days.kind, days.level, days.count) == ("unusual", "look", 1)
     assert days.headline == "1 unusual day"  # of two names
     assert "19 Nov: key …9xQa $31.00 instead of $3.00" in days.advice
-    assert "--since 2026-11-19 --until 2026-11-20" in days.advice
+    assert "--since 2026-11-19 --until 2026-11-20" in days.command
     assert "429 rate limit error (5), 200 (1)" in errors.advice
     assert errors.listed == ("kind", "errors")
 
 
 def test_commands_name_the_zone_whose_days_they_mean():
-    zone = Period(since=NOW, until=None, now=NOW.astimezone(ZoneInfo("Pacific/Kiritimati")))
+    zone = Period(
+        since=NOW.replace(hour=10, minute=0),
+        until=None,
+        now=NOW.astimezone(ZoneInfo("Pacific/Kiritimati")),
+    )
     text = '[[budget]]\nname = "a"\nusd = 1\nperiod = "day"\ntimezone = "Asia/Tokyo"\n'
     (budget,) = read(text)[0].budgets
     over = Status(
@@ -171,9 +176,9 @@ def test_commands_name_the_zone_whose_days_they_mean():
     )
     total = Figures(requests=100, errors=10)
     budgets, errors = problems(total, {}, Counts(), (), period=zone, budgets=[over])
-    assert budgets.advice.endswith("--by key,model --timezone Asia/Tokyo`")
-    # It is 18:30 of the 21st in UTC.
-    assert errors.advice.endswith("model --since 2026-11-22 --timezone Pacific/Kiritimati`")
+    assert budgets.command.endswith("--since 2026-11-21 --timezone Asia/Tokyo")
+    # A day begins there at 10:00 of the day before in UTC.
+    assert errors.command.endswith("--errors --since 2026-11-22 --timezone Pacific/Kiritimati")
 
 
 def test_a_page_of_a_part_says_so():
@@ -186,5 +191,5 @@ def test_a_page_of_a_part_says_so():
         period=PERIOD,
         only=[("model", "a b"), ("team", "ads")],
     )
-    assert errors.advice.endswith("model --only 'model=a b' --only team=ads`")
+    assert errors.command.endswith("--errors --only 'model=a b' --only team=ads")
     assert lost.headline == "1 request lost, whatever this page selects"

@@ -164,7 +164,7 @@ def test_billing_fields_that_no_rule_knows_are_named(of_unknown_tiers):
 def test_a_few_requests_stand_for_themselves(weeks):
     asked = question(NOW - timedelta(days=10))
     with weeks.connect() as connection:
-        every = latest(connection, asked.scope, limit=50)
+        every = latest(connection, asked.scope, limit=50).requests
         (session,) = [each.session_id for each in every if each.session_id][:1]
         alone = replace(asked, only=(("session", session),))
         for one, is_few in ((asked, False), (alone, True)):
