@@ -114,17 +114,21 @@ def _flatten(usage: Mapping[str, Any], prefix: str, reported: dict[str, Any], de
             reported[prefix + key] = value
 
 
-def unknown_keys(usage: Mapping[str, Any], known: Set[str]) -> Iterator[str]:
-    """Unknown keys of a usage object, down to one step into its objects.
+def unknown_values(usage: Mapping[str, Any], known: Set[str]) -> Iterator[tuple[str, Any]]:
+    """Unknown keys of a usage object and their values, down to one step into its objects and those
+    in its lists.
 
     In `known`, `a.b` is one key of the object a, and `a.*` is all of its keys. An object a without
     either has no known keys.
     """
     for key, value in usage.items():
         if key not in known:
-            yield key[:64]
-        elif type(value) is dict and f"{key}.*" not in known:
-            yield from (f"{key}.{inner}"[:128] for inner in value if f"{key}.{inner}" not in known)
+            yield key[:64], value
+        elif type(value) in (dict, list) and f"{key}.*" not in known:
+            for one in (value,) if type(value) is dict else objects_at(usage, key):
+                for inner, its in one.items():
+                    if f"{key}.{inner}" not in known:
+                        yield f"{key}.{inner}"[:128], its
 
 
 def unknown_counts(usage: Mapping[str, Any], known: Set[str]) -> dict[str, int]:
@@ -135,17 +139,20 @@ def unknown_counts(usage: Mapping[str, Any], known: Set[str]) -> dict[str, int]:
     Zeros are left out. Bounded, because upstream may send any number of keys.
     """
     found: dict[str, int] = {}
-    for path in unknown_keys(usage, known):
-        sums: Counter[str] = Counter()
-        for name, value in _values_in(lookup(usage, path), path, _DEPTH_MAX):
-            if _BILLABLE.search(name):
-                sums[name] += _whole(value) or 0
-        for name, total in sums.items():
-            if (count := count_of(total)) and len(found) < _REMARKS_MAX:
-                found[_NOT_IN_NAMES.sub("_", _CAPITAL.sub(r"_\g<0>", name)).lower()[:64]] = count
-        if len(found) >= _REMARKS_MAX:
-            break
+    sums: Counter[str] = Counter()
+    for path, value in unknown_values(usage, known):
+        for name, each in _values_in(value, path, _DEPTH_MAX):
+            if _BILLABLE.search(name) and (len(sums) < _REMARKS_MAX or name in sums):
+                sums[name] += _whole(each) or 0
+    for name, total in sums.items():
+        if count := count_of(total):
+            found[unit_name(name)] = count
     return found
+
+
+def unit_name(path: str) -> str:
+    """The ledger's name for a unit that it has no word for."""
+    return _NOT_IN_NAMES.sub("_", _CAPITAL.sub(r"_\g<0>", path)).lower()[:64]
 
 
 def counts_among(members: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:

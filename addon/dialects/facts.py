@@ -9,8 +9,23 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from ledger.model.usage import SERVICE_TIER, billing_value
+
 TEXT_LENGTH_MAX = 256
 """Characters kept of an id, a model, or another name on the wire."""
+BILLING_HEADERS = {
+    # https://ai.google.dev/gemini-api/docs/priority-inference
+    "x-gemini-service-tier": SERVICE_TIER,
+    # https://docs.aws.amazon.com/bedrock/latest/userguide/service-tiers-inference.html
+    "x-amzn-bedrock-service-tier": SERVICE_TIER,
+    # https://docs.aws.amazon.com/bedrock/latest/userguide/latency-optimized-inference.html
+    "x-amzn-bedrock-performanceconfig-latency": "latency_mode",
+}
+"""Header of an answer or a request -> what prices depend on."""
+_TIERS = (SERVICE_TIER, "serviceTier", "trafficType")
+"""The spellings of a service tier; Vertex calls it traffic: ON_DEMAND, ON_DEMAND_FLEX."""
+_WRAPPERS = ("response", "message", "interaction")
+"""Keys of the object that an event carries."""
 
 
 class Ending(StrEnum):
@@ -57,6 +72,8 @@ class Facts:
     service_tier: str | None = None
     unknown_keys: set[str] = field(default_factory=set)
     """Keys of the usage object without a rule; kept verbatim, and reported."""
+    beside: dict[str, str] = field(default_factory=dict)
+    """Billing fields of the request, or of the answer beside its usage object."""
     units: dict[str, int] = field(default_factory=dict)
     """Billable units outside the usage object (server tools that an answer ran)."""
     executed: dict[int, str] = field(default_factory=dict)
@@ -130,8 +147,24 @@ class Facts:
         return self.finish_reason is not None or self.ending is Ending.CLOSE
 
     def record_tier(self, tier: object) -> None:
-        """The service tier that served the request."""
-        self.service_tier = text_of(tier, 64) or self.service_tier
+        """The service tier that served the request. What is no text is no tier that a price list
+        names, so that the price is known in part only."""
+        kind = tier.get("type") if isinstance(tier, dict) else None
+        self.service_tier = text_of(billing_value(kind or tier), 64) or self.service_tier
+
+    def record_tiers(self, body: dict[str, Any]) -> None:
+        """The service tier of a frame, a document, or the object that an event carries."""
+        self._record_tier_in(body)
+        for key in _WRAPPERS:
+            inner = body.get(key)
+            if type(inner) is dict:
+                self._record_tier_in(inner)
+
+    def _record_tier_in(self, body: Mapping[str, Any]) -> None:
+        for key in _TIERS:
+            if body.get(key):
+                self.record_tier(body[key])
+                return
 
     def record_diagnosis(self, word: object) -> None:
         """What the provider says that broke the prompt cache."""
@@ -142,6 +175,7 @@ class Facts:
         if isinstance(usage, dict):
             self.usage = usage
             self.usage_final = final
+            self._record_tier_in(usage)
 
 
 def text_of(value: object, length_max: int = TEXT_LENGTH_MAX) -> str | None:

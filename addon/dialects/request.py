@@ -9,10 +9,11 @@ from msgspec import Struct, field
 from addon.dialects import shapes
 from addon.dialects.counts import lookup
 from addon.dialects.dialect import Asking, Dialect
-from addon.dialects.facts import text_of
+from addon.dialects.facts import BILLING_HEADERS, text_of
 from addon.dialects.routes import Route
 from addon.framing import json_values
 from addon.framing.large_json import STEP_BYTES, Shortener
+from ledger.model.usage import SERVICE_TIER, billing_value
 
 _FORM_NAMES = {b'name="model"': "model", b'name="stream"': "stream", b'name="user"': "user"}
 """Short fields of a multipart form (audio, image edits); the file beside them is not read."""
@@ -43,8 +44,9 @@ class RequestFacts(Struct, frozen=True, kw_only=True):
     """The client's own `include_usage`."""
     end_user: str | None = None
     session_id: str | None = None
-    service_tier: str | None = None
-    """The requested tier; it counts if the response does not report the served one."""
+    billing: Mapping[str, str] = field(default_factory=dict)
+    """What prices depend on: the service tier and the billing fields. They count if the answer
+    reports none."""
     units: Mapping[str, int] = field(default_factory=dict)
     """The request's billable units, used if the answer reports no usage: `input_characters` of
     speech."""
@@ -80,7 +82,7 @@ def read_request(
         usage_asked=asked if asks and isinstance(asked, bool) else None,
         end_user=user,
         session_id=session,
-        service_tier=_tier(values) or text_of(headers.get("x-amzn-bedrock-service-tier")),
+        billing=_billing(values, headers),
         units=_units(dialect, values),
         is_confirmed=shapes.fits(dialect.request_shapes, values),
     )
@@ -112,10 +114,34 @@ _MODEL_PATHS = ("model_id", "modelUri", "Model", "servingMode.modelId")
 """Where requests of watsonx, Yandex, Tencent and Oracle name their model."""
 
 
-def _tier(values: dict[str, Any]) -> str | None:
-    """The requested service tier: of OpenAI and its followers, Gemini, Bedrock's Converse."""
-    paths = ("service_tier", "serviceTier", "serviceTier.type")
-    return next((tier for path in paths if (tier := text_of(lookup(values, path)))), None)
+_BILLING_PATHS = {
+    SERVICE_TIER: ("service_tier.type", "service_tier", "serviceTier.type", "serviceTier"),
+    # https://platform.claude.com/docs/en/manage-claude/data-residency, …/about-claude/pricing
+    "inference_geo": ("inference_geo",),
+    "speed": ("speed",),
+    # https://docs.perplexity.ai/getting-started/pricing
+    "search_context_size": ("web_search_options.search_context_size",),
+    "search_type": ("web_search_options.search_type",),
+    "disable_search": ("disable_search",),
+    # https://docs.aws.amazon.com/bedrock/latest/userguide/latency-optimized-inference.html
+    "latency_mode": ("performanceConfig.latency",),
+    # https://docs.mistral.ai/inference/pricing: annotated pages have a price of their own
+    "annotation_format": ("document_annotation_format", "bbox_annotation_format"),
+}
+"""Where requests say what prices depend on."""
+
+
+def _billing(values: dict[str, Any], headers: Mapping[str, str]) -> dict[str, str]:
+    """The service tier and the billing fields. A number is none: speech has a speed, too."""
+    found = {field: headers[name] for name, field in BILLING_HEADERS.items() if name in headers}
+    for name, paths in _BILLING_PATHS.items():
+        for path in paths:
+            value = lookup(values, path)
+            text = None if type(value) in (int, float) else text_of(billing_value(value))
+            if text is not None:
+                found[name] = text
+                break
+    return found
 
 
 def _model(values: dict[str, Any]) -> str | None:

@@ -247,7 +247,7 @@ class MeteredExchange:
             status=response.status,
             path_model=self.route.path_model,
             request_units=self.request.units,
-            requested_tier=self.request.service_tier,
+            requested=self.request.billing,
             confirms=None if self._is_confirmed else self._confirms,
             on_confirmed=on_confirmed,
         )

@@ -48,7 +48,11 @@ class Reading(Struct, frozen=True, kw_only=True):
     usage_source: Annotated[UsageSource, Column("reported, partial, estimated or none")]
     usage: Usage = NO_USAGE
     usage_json: Annotated[
-        str | None, Column("The provider's usage object, verbatim; NULL: none")
+        str | None,
+        Column(
+            "The provider's usage object, verbatim; NULL: none. Billing fields beside it or in "
+            "the request follow, as `beside:NAME`"
+        ),
     ] = None
     estimated_output_tokens: Annotated[
         int | None, Column("Estimate of the output that passed before an early end")

@@ -5,7 +5,8 @@ The convention is OpenTelemetry GenAI's: `input_tokens` is all input, cached inc
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated
 
 from msgspec import Struct, field
@@ -20,10 +21,29 @@ near the 64 bits that both databases hold would overflow every sum that includes
 SIZE_STEPS = (32_000, 100_000, 128_000, 199_999, 200_000, 256_000, 272_000, 512_000, 524_288)
 """Input tokens above which some published price rises. Requests that are summed (a batch's) are
 summed by the steps between which they lie, so that each is priced by its own size."""
-BILLING_FIELDS = ("inference_geo", "speed", "search_context_size")
+SERVICE_TIER = "service_tier"
+BILLING_FIELDS = (
+    "inference_geo",
+    "speed",
+    "search_context_size",
+    "search_type",
+    "disable_search",
+    "latency_mode",
+    "annotation_format",
+)
 """Fields of a usage object on which prices depend; `ledger.pricing.rules` has their values."""
+BESIDE = "beside:"
+"""Begins the name of such a field in `usage_json` where the provider's usage object lacks it: it
+stands elsewhere in the answer, or in the request."""
 BILLING_VALUE_LENGTH_MAX = 64
 """Characters of a billing field's value that are kept: it stands in a charge's reason."""
+
+
+_FIELDS_MAX = 16
+"""Billing fields of one usage object; a provider has three at most."""
+_SERVED = re.compile("(?:^|_)(?:tier|geo|region|zone|speed|mode|latency|priority|resolution)$")
+_CAPITAL = re.compile("(?<=[a-z])[A-Z]")
+_DEPTH_MAX = 4
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -104,6 +124,40 @@ def billing_value(value: object) -> str | None:
     """A billing field's value as a text, what is no text as JSON; None: absent or null."""
     text = value if isinstance(value, str) or value is None else json.dumps(value)
     return text and text[:BILLING_VALUE_LENGTH_MAX]
+
+
+def billing_fields(usage: object, known: Collection[str] = BILLING_FIELDS) -> dict[str, str]:
+    """The fields of a usage object on which prices depend: those that are known, and any other
+    whose name is one of a way to be served, in snake case and with its path.
+
+    A field inside another object or a list counts only if its value differs. A number is a way to
+    be served only where a rule names its field.
+    """
+    found: dict[str, str] = {}
+    for path, value in _members(usage, "", _DEPTH_MAX):
+        outer, _, key = path.rpartition(".")
+        name = _CAPITAL.sub(r"_\g<0>", key.removeprefix(BESIDE)).lower()
+        if name == SERVICE_TIER or not (name in known or _SERVED.search(name)):
+            continue
+        if type(value) in (int, float) and (outer or name not in known):
+            continue
+        text = billing_value(value)
+        if text and text != found.get(name) and len(found) < _FIELDS_MAX:
+            found.setdefault(f"{outer}.{name}" if outer else name, text)
+    return found
+
+
+def _members(value: object, path: str, depth: int) -> Iterator[tuple[str, object]]:
+    """The values in objects and lists, those of the outer object first."""
+    inner: list[tuple[str, object]] = []
+    if isinstance(value, dict):
+        inner = [(f"{path}.{key}" if path else str(key), each) for key, each in value.items()]
+    elif isinstance(value, list):
+        inner = [(path, each) for each in value]
+    yield from ((name, each) for name, each in inner if each is not None)
+    if depth:
+        for name, each in inner:
+            yield from _members(each, name, depth - 1)
 
 
 def sum_of(*parts: int | None) -> int | None:

@@ -23,7 +23,7 @@ its conditions must hold; a condition that is left out always holds:
     usd_per_mtok = { output = 2.0 }  # prices in place of the list's; also usd_each, [[rule.above]]
     times_input = { cache_write_12h = 2.5 }   # prices as multiples of uncached input
     once = ["web_searches"]          # billed once for a request, for any number of units
-    free = true                      # every line costs nothing
+    free = true                      # tokens cost nothing
     bill = "reported"                # the figure in the answer is the bill, or a unit's name
     partial = "…"                    # why the price is known in part only
     unless = ["anthropic-*"]         # not where one of these rules applies
@@ -34,7 +34,8 @@ its conditions must hold; a condition that is left out always holds:
     page = "https://…"
 
 Prices come first, then factors, which stack. Tools are not tokens, so no factor reaches them. A
-field's value, or a service tier, that neither the list nor a rule knows makes a request `partial`.
+field's value, or a service tier, that neither the list nor a rule knows makes a request `partial`,
+and so does a field without a `[[field]]` whose name is one of a way to be served.
 """
 
 import re
@@ -49,7 +50,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.model.usage import billing_value
+from ledger.model.usage import billing_fields
 from ledger.pricing.override_tables import FiguresTable, moment_of, rates_of
 from ledger.pricing.price_lines import NO_TIME, TOKEN_LINES, Rate
 from ledger.settings import toml_tables
@@ -58,6 +59,10 @@ from ledger.settings.toml_tables import FaultError, Problem
 RULES_FILE = Path(__file__).with_name("billing_rules.toml")
 REPORTED_BILL = "reported"
 """`bill` of a rule: the cost that the provider reports is what it bills."""
+_MAY_HAVE_FIELDS = re.compile(
+    r'(?i)(?:tier|geo|region|zone|speed|mode|latency|priority|resolution|_size|_search|_type|_format)"'
+)
+"""What the name of every billing field ends in, known or not."""
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
 
@@ -191,16 +196,13 @@ class Rules:
 
     def fields_of(self, usage_json: str | None) -> dict[str, str]:
         """The billing fields of a usage object and their values; what is no text is as JSON."""
-        if not usage_json or not any(name in usage_json for name in self.known):
+        if not usage_json or not _MAY_HAVE_FIELDS.search(usage_json):
             return {}
         try:
             usage = msgspec.json.decode(usage_json)
         except (msgspec.DecodeError, RecursionError):
             return {}
-        if not isinstance(usage, dict):
-            return {}
-        values = ((name, billing_value(usage.get(name))) for name in self.known)
-        return {name: value for name, value in values if value is not None}
+        return billing_fields(usage, self.known)
 
     def effect(self, case: Case, at: datetime, rates: Mapping[str, Rate]) -> "Effect":
         """What the rules for a request make of the list's rates at a moment in UTC."""
@@ -219,9 +221,8 @@ class Rules:
         if case.tier is not None and not any(rule.table.tiers for rule in active):
             effect.partial.append(f"service_tier {case.tier!r}: no price for it is known")
         for name, value in case.fields.items():
-            is_known = value.lower() in self.known[name] or any(
-                name in rule.table.fields for rule in active
-            )
+            known = self.known.get(name.rpartition(".")[2], frozenset())
+            is_known = value.lower() in known or any(name in rule.table.fields for rule in active)
             if not is_known:
                 effect.partial.append(f"usage.{name} {value!r}: no billing rule knows this value")
         for rule in active:
@@ -242,7 +243,6 @@ class Effect:
     until: datetime
     partial: list[str]
     """Why the rates are only a part of the price."""
-    rest: Rate | None = None
     bill: str = ""
 
 
@@ -288,7 +288,9 @@ def _rule(table: RuleTable) -> Rule:
 def _set_prices(effect: Effect, rule: Rule) -> None:
     table, rates = rule.table, effect.rates
     if table.free:
-        effect.rest, effect.rates = Rate(0, rule.source, note="free of charge"), {}
+        free = Rate(0, rule.source, note="free of charge")
+        rates.clear()
+        rates.update(dict.fromkeys(TOKEN_LINES, free))
     rates.update(rule.rates)
     unit = rates.get("uncached_input")
     for line, times in table.times_input.items():

@@ -84,7 +84,7 @@ GENERATION = Dialect(
     read=read,
     usage_of=usage_of,
     known_keys=openai_usage.KNOWN_KEYS
-    | {"models", "image_tokens", "video_tokens", "audio_tokens", "image_count"}
+    | {"models", "models.*", "image_tokens", "video_tokens", "audio_tokens", "image_count"}
     | {"input_tokens_details.text_tokens", "plugins", "plugins.*"},
     marks=(Mark(b'"usage"', latest=True), Mark(b'"finish_reason"', (b'"finish_reason":"null"',))),
     text_marks=(b'"content"', b'"reasoning_content"', b'"text"'),

@@ -25,11 +25,13 @@ from ledger.model.usage import (
     TOKENS,
     FurtherUsage,
     Usage,
-    billing_value,
+    billing_fields,
 )
 
 BATCH = "batch"
 """The service tier for batches in price lists."""
+_SUMS = frozenset({"results", "models", "left_out"})
+"""The keys of the sums; every other is a billing field of the answers."""
 MODELS_MAX = 64
 """Models and sizes of one file. A batch usually has one model. An answer beyond this bound is left
 out, and the row records it."""
@@ -45,7 +47,7 @@ def dialect_of_results(
         operation="batch",
         read=read,
         usage_of=usage_of,
-        known_keys=frozenset({"results", "models", "models.*", "left_out", *BILLING_FIELDS}),
+        known_keys=_SUMS | {"models.*", *BILLING_FIELDS},
         marks=(Mark(mark),),
         ending=Ending.CLOSE,
     )
@@ -67,10 +69,10 @@ def add(facts: Facts, answer: dict[str, Any]) -> None:
     sums = facts.usage
     assert sums is not None
     sums["results"] += 1
-    for name in BILLING_FIELDS:
-        value = billing_value(alone.usage.get(name))
-        if value is not None and value != sums.setdefault(name, value):
-            sums[name] = "mixed"
+    fields = billing_fields(alone.usage)
+    for name in (fields.keys() | sums.keys()) - _SUMS:
+        if fields.get(name) != sums.get(name):
+            sums[name] = fields.get(name) if sums["results"] == 1 else "mixed"
     usage = dialect.figures(alone.usage, alone)
     model = alone.response_model or ""
     for each, name in ((usage, model), *((one.usage, one.model or model) for one in usage.further)):

@@ -49,7 +49,6 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.record_id(response_id)
     facts.record_model(body.get("model") or body.get("model_id"))  # watsonx has both
     facts.record_created(body.get("created"))
-    facts.record_tier(body.get("service_tier"))
     if "copilot_usage" in body:
         facts.units = openai_usage.units_beside(body)
     if "cost" in body:

@@ -20,7 +20,6 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or typed event."""
     facts.record_model(body.get("model"))
     facts.record_created(body.get("created"))
-    facts.record_tier(body.get("service_tier"))
     kind = body.get("type")
     if kind is None:
         facts.record_id(body.get("id"))  # an event has the id of its segment

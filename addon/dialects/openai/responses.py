@@ -66,7 +66,6 @@ def read_response(facts: Facts, response: dict[str, Any]) -> None:
     facts.record_id(response.get("id"))
     facts.record_model(response.get("model"))
     facts.record_created(response.get("created_at"))
-    facts.record_tier(response.get("service_tier"))
     # https://developers.openai.com/api/docs/guides/prompt-caching/diagnostics.md
     facts.record_diagnosis(lookup(response, "prompt_cache_diagnostics.reason"))
     status = response.get("status")

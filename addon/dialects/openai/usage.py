@@ -153,7 +153,8 @@ KNOWN_KEYS = frozenset(
     | {"tokens_per_second", "prompt_tokens_per_second"}
     | {"time_to_first_token_ms", "time_per_output_token_ms"}
     | {"draft_tokens", "draft_tokens_acceptance", "service_tier", "search_context_size"}
-    | {"request_count", "speed", "x_details", "model_usage", "action_usage", "name"}
+    | {"request_count", "speed", "x_details", "x_details.*", "model_usage", "model_usage.*"}
+    | {"action_usage", "action_usage.*", "name"}
     | {"text_pixels", "image_pixels", "video_pixels", "text_tokens"}  # Voyage multimodal
 )
 

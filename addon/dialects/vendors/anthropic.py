@@ -9,33 +9,38 @@ all of them, each with its last value. Input and cache figures are disjoint here
 (https://docs.claude.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance).
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from addon.dialects import shapes
 from addon.dialects.costs import costs_of
-from addon.dialects.counts import Counts, lookup, object_at, objects_at
+from addon.dialects.counts import Counts, lookup, object_at, objects_at, unit_name
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error, record_error_in
 from addon.dialects.facts import Facts, text_of
 from ledger.model.usage import FurtherUsage, Usage, count_of, sum_of
 
-KNOWN_KEYS = frozenset(
-    {"input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation"}
-    | {"cache_creation.ephemeral_5m_input_tokens", "cache_creation.ephemeral_1h_input_tokens"}
-    | {"output_tokens", "output_tokens_details", "output_tokens_details.thinking_tokens"}
-    | {"server_tool_use", "server_tool_use.*", "iterations", "service_tier", "inference_geo"}
-    | {"speed", "cost", "cost_details", "cost_details.*", "is_byok"}
-    | {"fallback_credit", "fallback_credit.*", "pydantic_ai_gateway", "pydantic_ai_gateway.*"}
-)
+_ITERATIONS = frozenset({"message", "fallback_message", "compaction", "advisor_message"})
+"""Kinds of iterations whose place in the bill is known
+(https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage)."""
 _TOP_LEVEL = (
     "input_tokens",
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
     "output_tokens",
 )
-
+KNOWN_KEYS = frozenset(
+    {"input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation"}
+    | {"cache_creation.ephemeral_5m_input_tokens", "cache_creation.ephemeral_1h_input_tokens"}
+    | {"output_tokens", "output_tokens_details", "output_tokens_details.thinking_tokens"}
+    | {"server_tool_use", "server_tool_use.*", "iterations", "service_tier", "inference_geo"}
+    | {"speed", "cost", "cost_details", "cost_details.*", "is_byok"}
+    | {f"iterations.{key}" for key in ("type", "model", "cache_creation", "output_tokens_details")}
+    | {f"iterations.{key}" for key in _TOP_LEVEL}
+    | {"fallback_credit", "fallback_credit.*", "pydantic_ai_gateway", "pydantic_ai_gateway.*"}
+)
 _UNITS = {
     "server_tool_use.web_search_requests": "web_searches",
     "server_tool_use.web_fetch_requests": "web_fetches",
@@ -92,8 +97,7 @@ def _overlay(facts: Facts, usage: object, *, final: bool) -> None:
         reported = {key: value for key, value in usage.items() if value is not None}
         usage = {**(facts.usage or {}), **reported}
     facts.record_usage(usage, final=final)
-    facts.record_tier(usage.get("service_tier"))
-    if usage.get("speed") == "fast":
+    if usage.get("speed", facts.beside.get("speed")) == "fast":
         facts.record_tier("fast")  # billed at its own prices, whatever the tier
     for iteration in objects_at(usage, "iterations"):
         if iteration.get("type") == "fallback_message":
@@ -121,7 +125,14 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         cache_write_1h_tokens=one_hour,
         output_tokens=counts.first("output_tokens"),
         reasoning_tokens=counts.first("output_tokens_details.thinking_tokens"),
-        tool_units=counts.units(_UNITS, within="server_tool_use"),
+        tool_units={
+            **counts.units(_UNITS, within="server_tool_use"),
+            **Counter(
+                unit_name(f"{str(kind)[:32]}_iterations")
+                for one in objects_at(usage, "iterations")
+                if (kind := one.get("type")) not in _ITERATIONS
+            ),
+        },
         reported_cost_picousd=costs.own,
         reported_upstream_cost_picousd=costs.upstream,
         is_byok=costs.is_byok,

@@ -24,15 +24,16 @@ from addon.dialects.counts import (
     lookup,
     object_at,
     objects_at,
+    unit_name,
 )
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error
-from addon.dialects.facts import Ending, Facts
+from addon.dialects.facts import Ending, Facts, text_of
 from addon.dialects.openai import chat as openai_chat
 from addon.dialects.openai import usage as openai_usage
 from addon.dialects.vendors import anthropic
 from addon.framing import json_values
-from ledger.model.usage import Usage, count_of, sum_of
+from ledger.model.usage import BILLING_VALUE_LENGTH_MAX, Usage, count_of, sum_of
 
 _METRICS = "amazon-bedrock-invocationMetrics"
 _HEADERS = (
@@ -41,9 +42,7 @@ _HEADERS = (
     "x-amzn-bedrock-cache-read-input-token-count",
     "x-amzn-bedrock-cache-write-input-token-count",
 )
-_TIER_HEADER = "x-amzn-bedrock-service-tier"
-"""Of request and answer of InvokeModel
-(https://docs.aws.amazon.com/bedrock/latest/userguide/service-tiers-inference.html)."""
+LIFETIMES_MAX = 16
 _TITAN_OUTPUT = "results[].tokenCount"
 """Titan counts its output per result; our usage keeps the path of the count."""
 
@@ -59,7 +58,9 @@ def read_converse(facts: Facts, event: str, body: dict[str, Any]) -> None:
         facts.ended = True
     facts.record_finish(body.get("stopReason"))
     facts.record_usage(body.get("usage"), final=True)
-    facts.record_tier((object_at(body, "serviceTier") or {}).get("type"))
+    latency = text_of(lookup(body, "performanceConfig.latency"), BILLING_VALUE_LENGTH_MAX)
+    if latency is not None:
+        facts.beside["latency_mode"] = latency
 
 
 def read_agent(facts: Facts, event: str, body: dict[str, Any]) -> None:
@@ -82,7 +83,6 @@ def read_agent(facts: Facts, event: str, body: dict[str, Any]) -> None:
 def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document or chunk of InvokeModel, in the format of its model's vendor."""
     facts.record_model(facts.path_model if facts.response_model is None else None)
-    facts.record_tier(facts.headers.get(_TIER_HEADER))
     if event.endswith("Exception") or event == "error":
         record_error(facts, {"type": event, **body})
         return
@@ -92,6 +92,7 @@ def read_invoke(facts: Facts, event: str, body: dict[str, Any]) -> None:
         if inner is None:
             return
         body = inner
+        facts.record_tiers(body)
     _read_model_answer(facts, body)
     metrics = object_at(body, _METRICS)
     if metrics is not None:
@@ -216,7 +217,7 @@ def usage_of(usage: Mapping[str, Any], facts: Facts) -> Usage:
         cache_write_5m_tokens=_written(usage, "5m"),
         cache_write_1h_tokens=_written(usage, "1h"),
         output_tokens=output,
-        tool_units=counts.units({}, within="serverToolUsage"),
+        tool_units={**counts.units({}, within="serverToolUsage"), **_written_otherwise(usage)},
         remarks=counts.remarks,
     )
 
@@ -232,6 +233,15 @@ def _written(usage: Mapping[str, Any], ttl: str) -> int | None:
     )
 
 
+def _written_otherwise(usage: Mapping[str, Any]) -> dict[str, int]:
+    """Cache writes of other lifetimes, whose price no list has."""
+    details = objects_at(usage, "cacheDetails")[:LIFETIMES_MAX]
+    others = {unit_name(f"cache_write_{one.get('ttl')}_tokens"): one for one in details}
+    lifetimes = {f"cache_write_{ttl}_tokens" for ttl in ("5m", "1h")}
+    counts = {name: count_of(one.get("inputTokens")) for name, one in others.items()}
+    return {name: count for name, count in counts.items() if count and name not in lifetimes}
+
+
 CONVERSE = Dialect(
     name="bedrock.converse",
     operation="chat",
@@ -245,6 +255,8 @@ CONVERSE = Dialect(
             "serverToolUsage",
             "serverToolUsage.*",
             "cacheDetails",
+            "cacheDetails.ttl",
+            "cacheDetails.inputTokens",
         }
         | {"cacheReadInputTokens", "cacheReadInputTokenCount"}
         | {"cacheWriteInputTokens", "cacheWriteInputTokenCount"}

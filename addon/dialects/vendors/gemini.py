@@ -19,19 +19,20 @@ from addon.dialects.errors import record_error_in
 from addon.dialects.facts import Facts
 from ledger.model.usage import Usage, count_of, sum_of
 
+_DETAILS = (
+    *("promptTokensDetails", "cacheTokensDetails", "candidatesTokensDetails"),
+    *("toolUsePromptTokensDetails", "promptTokenDetails", "responseTokensDetails"),
+)
 KNOWN_KEYS = frozenset(
     {"promptTokenCount", "toolUsePromptTokenCount", "cachedContentTokenCount"}
     | {"candidatesTokenCount", "thoughtsTokenCount", "totalTokenCount", "raw_prompt_token"}
-    | {"promptTokensDetails", "cacheTokensDetails", "candidatesTokensDetails"}
-    | {"toolUsePromptTokensDetails", "promptTokenDetails", "serviceTier", "trafficType"}
-    | {"responseTokenCount", "responseTokensDetails", "billablePromptUsage"}
+    | {f"{details}{key}" for details in _DETAILS for key in ("", ".modality", ".tokenCount")}
+    | {"serviceTier", "trafficType", "responseTokenCount", "billablePromptUsage"}
     | {"pydantic_ai_gateway", "pydantic_ai_gateway.*"}
 )
 _EMBEDDED = "predictions[].embeddings.statistics.token_count"
 """Path of Vertex' embeddings on the wire, which has no usage object for them."""
 _QUERIES = {"webSearchQueries": "web_searches", "imageSearchQueries": "image_searches"}
-_TIER_HEADER = "x-gemini-service-tier"
-"""The tier that served the request (https://ai.google.dev/gemini-api/docs/priority-inference)."""
 _MODALITY = re.compile(r"[A-Za-z][A-Za-z_]{0,31}")
 _TEXT = ("text", "modality_unspecified")
 MODALITIES_MAX = 16
@@ -40,7 +41,6 @@ MODALITIES_MAX = 16
 def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     """Read one document, chunk of a stream, or item of an array."""
     body = object_at(body, "response") or body  # Code Assist wraps it
-    facts.record_tier(facts.headers.get(_TIER_HEADER))
     facts.record_id(body.get("responseId"))
     facts.record_model(body.get("modelVersion"))
     record_error_in(facts, event, body)
@@ -55,11 +55,7 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     # The last chunk carries the finish reason; with server-side tools an earlier one does, too.
     facts.ended = facts.finish_reason is not None
     facts.finish_is_no_end = not facts.is_document
-    usage = object_at(body, "usageMetadata")
-    facts.record_usage(usage, final=facts.ended)
-    if usage is not None:
-        # Vertex says the same as traffic: ON_DEMAND, ON_DEMAND_FLEX, PROVISIONED_THROUGHPUT.
-        facts.record_tier(usage.get("serviceTier") or usage.get("trafficType"))
+    facts.record_usage(body.get("usageMetadata"), final=facts.ended)
 
 
 def _record_searches(facts: Facts, candidate: dict[str, Any]) -> None:

@@ -24,7 +24,6 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     if interaction is not None:
         facts.record_id(interaction.get("id"))
         facts.record_model(interaction.get("model"))
-        facts.record_tier(interaction.get("service_tier"))
         status = interaction.get("status")
         if status != "in_progress" or facts.is_document:
             facts.record_finish(status)
@@ -71,12 +70,11 @@ INTERACTIONS = Dialect(
     usage_of=usage_of,
     known_keys=frozenset(
         {"total_input_tokens", "total_output_tokens", "total_thought_tokens", "total_tokens"}
-        | {"total_cached_tokens", "total_tool_use_tokens", "input_tokens_by_modality"}
+        | {"total_cached_tokens", "total_tool_use_tokens", "raw_prompt_token"}
         | {
-            "raw_prompt_token",
-            "output_tokens_by_modality",
-            "cached_tokens_by_modality",
-            "tool_use_tokens_by_modality",
+            f"{kind}_tokens_by_modality{key}"
+            for kind in ("input", "output", "cached", "tool_use")
+            for key in ("", ".modality", ".tokens")
         }
     ),
     marks=(Mark(b'"interaction"'), Mark(b"interaction."), Mark(b'"error"')),

@@ -45,7 +45,6 @@ def read(facts: Facts, _event: str, body: dict[str, Any]) -> None:
             facts.record_usage(_added(facts.usage, usage), final=True)
         else:
             facts.record_usage(usage, final=True)
-        facts.record_tier(usage.get("serviceTier") or usage.get("trafficType"))
     if body.get("error"):
         record_error(facts, body["error"], body)
 

@@ -88,7 +88,7 @@ CONVERSATIONS = Dialect(
         {"type": shapes.beginning("conversation.response.")},
     ),
 )
-_PAGES = Figures(units={"pages_processed": "pages"})
+_PAGES = Figures(units={"pages_processed": "document_pages"})
 OCR = Dialect(
     name="mistral.ocr",
     operation="ocr",

@@ -9,12 +9,13 @@ not depend on chunk boundaries.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any
 
-from addon.dialects.counts import unknown_keys
+from addon.dialects.counts import unknown_values
 from addon.dialects.dialect import Dialect, Mark
 from addon.dialects.errors import record_error_body, record_error_text
-from addon.dialects.facts import Facts
+from addon.dialects.facts import BILLING_HEADERS, Facts
 from addon.dialects.routes import answer_keys
 from addon.framing import json_values
 from addon.framing.choice import framing_of
@@ -26,7 +27,7 @@ from addon.metering.answers import verbatim
 from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.passed_text import PassedText
 from addon.metering.answers.templates import Ordinary, learn
-from ledger.model.usage import NO_USAGE, Usage
+from ledger.model.usage import BESIDE, NO_USAGE, SERVICE_TIER, Usage
 
 _DONE = b"[DONE]"
 """OpenAI's end mark of a stream; others send it too, after their own."""
@@ -66,14 +67,14 @@ class Meter:
         status: int = 200,
         path_model: str | None = None,
         request_units: Mapping[str, int] | None = None,
-        requested_tier: str | None = None,
+        requested: Mapping[str, str] = MappingProxyType({}),
         confirms: Callable[[Facts, dict[str, Any]], bool] | None = None,
         on_confirmed: Callable[[], object] | None = None,
     ) -> None:
-        """`headers` are the answer's, by lower-case name. `requested_tier` is the service tier that
-        counts if the answer names none. `confirms` returns whether a frame proves
-        that this is an LLM call; None if that is known. The meter calls `on_confirmed` once, when
-        a frame does."""
+        """`headers` are the answer's, by lower-case name. `requested` are the request's
+        billing fields, which count if the answer names none. `confirms` returns whether a frame
+        proves that this is an LLM call; None if that is known. The meter calls `on_confirmed` once,
+        when a frame does."""
         self._dialect = dialect
         self._marks = (*dialect.marks, _DONE_MARK)
         self._is_error = status >= 400
@@ -100,11 +101,15 @@ class Meter:
         self._id_reads_left = ID_READS_MAX
         self._id_written: bytes | None = None
         self._text = PassedText(dialect)
+        headers = headers or {}
+        named = {field: headers[name] for name, field in BILLING_HEADERS.items() if name in headers}
+        beside = {**requested, **named}
         self.facts = Facts(
-            headers=headers or {},
+            headers=headers,
             provider=provider,
             path_model=path_model,
-            service_tier=requested_tier,
+            service_tier=beside.pop(SERVICE_TIER, None),
+            beside=beside,
             ending=dialect.ending,
         )
         """The facts read so far."""
@@ -221,13 +226,14 @@ class Meter:
         usage = self.facts.usage
         if usage is None:
             return NO_USAGE
-        self.facts.unknown_keys.update(unknown_keys(usage, self._dialect.known_keys))
+        unknown = unknown_values(usage, self._dialect.known_keys)
+        self.facts.unknown_keys.update(key for key, _ in unknown)
         return self._dialect.figures(usage, self.facts)
 
     @property
     def usage_json(self) -> str | None:
         """The provider's usage object: its own text if it is one object of the answer, compact
-        JSON if the dialect assembles it (`verbatim`)."""
+        JSON if the dialect assembles it (`verbatim`). With the billing fields that it lacks."""
         usage = self.facts.usage
         if usage is None:
             return None
@@ -236,7 +242,13 @@ class Meter:
             data, body = self._usage_frame
             key = verbatim.key_of(body, usage)
             text = verbatim.usage_text(data, key, usage) if key is not None else None
-        return text or json_values.dumps(usage)
+        text = text or json_values.dumps(usage)
+        lacking = {
+            BESIDE + name: value for name, value in self.facts.beside.items() if name not in usage
+        }
+        if not lacking:
+            return text
+        return f"{text.rstrip()[:-1]}{',' if usage else ''}{json_values.dumps(lacking)[1:]}"
 
     @property
     def usage_compact(self) -> str | None:
@@ -424,6 +436,7 @@ class Meter:
         if self._is_error:
             record_error_body(facts, body)
         before = facts.usage
+        facts.record_tiers(body)
         self._dialect.read(facts, frame.event, body)
         if facts.usage is not before:
             self._usage_frame = (frame.data, body)

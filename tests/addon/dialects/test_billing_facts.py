@@ -56,16 +56,22 @@ def test_gemini_grounding_counts_queries_images_and_the_prompt_that_maps_grounde
 )
 def test_the_tier_of_an_answer_may_stand_in_a_header(dialect, header, body):
     """InvokeModel booked at the list price costs twice what the flex tier does."""
-    meter = metered(dialect, body, headers={header: "flex"}, requested_tier="priority")
+    meter = metered(dialect, body, headers={header: "flex"}, requested={"service_tier": "priority"})
     assert meter.facts.service_tier == "flex"
 
 
 def test_the_requested_tier_counts_if_the_answer_names_none():
     """https://docs.fireworks.ai/serverless/serverless-modes: in the request alone."""
     body = {"choices": [{"finish_reason": "stop", "message": {"content": "x"}}], "usage": {}}
-    assert metered("openai.chat", body, requested_tier="priority").facts.service_tier == "priority"
+    assert (
+        metered("openai.chat", body, requested={"service_tier": "priority"}).facts.service_tier
+        == "priority"
+    )
     served = {**body, "service_tier": "default"}
-    assert metered("openai.chat", served, requested_tier="priority").facts.service_tier == "default"
+    assert (
+        metered("openai.chat", served, requested={"service_tier": "priority"}).facts.service_tier
+        == "default"
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +86,111 @@ def test_the_requested_tier_counts_if_the_answer_names_none():
 def test_the_places_of_a_requested_tier(path, body, headers):
     route = match("POST", "api.example.com", path)
     assert route is not None
-    assert read_request(route, json.dumps(body).encode(), headers).service_tier == "flex"
+    assert read_request(route, json.dumps(body).encode(), headers).billing == {
+        "service_tier": "flex"
+    }
+
+
+CLAUDE = {"type": "message", "model": "claude-opus-5-5", "usage": {"input_tokens": 1}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "found"),
+    [
+        ("/v1/messages", {"inference_geo": "us"}, {}, {"inference_geo": "us"}),
+        ("/v1/messages", {"speed": "fast"}, {}, {"speed": "fast"}),
+        ("/v1/audio/speech", {"speed": 1.25}, {}, {}),
+        (
+            "/chat/completions",
+            {"web_search_options": {"search_context_size": "high", "search_type": "pro"}},
+            {},
+            {"search_context_size": "high", "search_type": "pro"},
+        ),
+        ("/chat/completions", {"disable_search": True}, {}, {"disable_search": "true"}),
+        (
+            "/model/amazon.nova-pro-v1:0/converse",
+            {"performanceConfig": {"latency": "optimized"}},
+            {},
+            {"latency_mode": "optimized"},
+        ),
+        (
+            "/model/amazon.nova-pro-v1:0/invoke",
+            {},
+            {"x-amzn-bedrock-performanceconfig-latency": "optimized"},
+            {"latency_mode": "optimized"},
+        ),
+        (
+            "/v1/ocr",
+            {"document_annotation_format": {"type": "json_object"}},
+            {},
+            {"annotation_format": '{"type": "json_object"}'},
+        ),
+    ],
+)
+def test_what_prices_depend_on_may_stand_in_the_request_alone(path, body, headers, found):
+    host = "api.mistral.ai" if path == "/v1/ocr" else "api.example.com"
+    route = match("POST", host, path)
+    assert route is not None
+    assert read_request(route, json.dumps(body).encode(), headers).billing == found
+    meter = metered("anthropic.messages", CLAUDE, requested=found)
+    assert rules.published().fields_of(meter.usage_json) == found
+    own = {**CLAUDE, "usage": {"input_tokens": 1, **dict.fromkeys(found, "own")}}
+    told = metered("anthropic.messages", own, requested=found)
+    assert set(rules.published().fields_of(told.usage_json).values()) <= {"own"}
+
+
+def test_a_fast_answer_may_say_so_in_the_request_alone():
+    requested = {"speed": "fast"}
+    assert metered("anthropic.messages", CLAUDE, requested=requested).facts.service_tier == "fast"
+    slow = {**CLAUDE, "usage": {"input_tokens": 1, "speed": "standard"}}
+    assert metered("anthropic.messages", slow, requested=requested).facts.service_tier is None
+    empty = metered("openai.embeddings", {"data": [], "usage": {}}, requested=requested)
+    assert empty.usage_json == '{"beside:speed":"fast"}'
+
+
+def test_optimized_latency_has_no_known_price():
+    """https://docs.aws.amazon.com/bedrock/latest/userguide/latency-optimized-inference.html"""
+    usage = {"inputTokens": 10, "outputTokens": 5}
+    body = {"stopReason": "end_turn", "usage": usage, "performanceConfig": {"latency": "optimized"}}
+    meter = metered("bedrock.converse", body)
+    read = replace(reading(input_tokens=10), usage_json=meter.usage_json)
+    about = exchange(
+        "amazon.nova-pro-v1:0", origin="https://bedrock-runtime.us-east-1.amazonaws.com"
+    )
+    charges = PriceBook().price(about, read)
+    assert charges[-1].reason == "usage.latency_mode 'optimized': no billing rule knows this value"
+
+
+def test_a_cache_write_of_another_lifetime_has_no_known_price():
+    details = [{"ttl": "1h", "inputTokens": 3}, {"ttl": "1d", "inputTokens": 4}, {"ttl": "9d"}]
+    usage = {"inputTokens": 1, "cacheWriteInputTokens": 7, "cacheDetails": details}
+    found = metered("bedrock.converse", {"stopReason": "end_turn", "usage": usage}).usage()
+    assert (found.cache_write_1h_tokens, found.tool_units) == (3, {"cache_write_1d_tokens": 4})
+
+
+def test_an_iteration_of_another_kind_has_no_known_price():
+    iterations = [{"type": "message", "input_tokens": 1}, {"type": "oracle", "input_tokens": 9}]
+    body = {**CLAUDE, "usage": {"input_tokens": 1, "iterations": iterations}}
+    found = metered("anthropic.messages", body).usage()
+    assert found.tool_units == {"oracle_iterations": 1}
+
+
+def test_free_tokens_make_no_tool_free():
+    """https://openrouter.ai/docs/faq: what a free model searches is billed."""
+    for host, model in (("openrouter.ai", "a/b:free"), ("generativelanguage.googleapis.com", "")):
+        about = exchange(model or "gemma-3-27b-it", origin=f"https://{host}")
+        units = {"web_searches": 2, "hologram_tokens": 7}
+        charges = PriceBook().price(about, reading(input_tokens=9, tool_units=units))
+        found = {each.line: each.amount_picousd for each in charges}
+        assert found == {"uncached_input": 0, "web_searches": None, "hologram_tokens": None}
+
+
+def test_every_unit_of_a_format_has_the_name_of_its_price():
+    """A page of OCR was read as `pages` and priced as `document_pages`."""
+    page = {"pages": [], "model": "mistral-ocr-4-1", "usage_info": {"pages_processed": 3}}
+    found = metered("mistral.ocr", page).usage()
+    about = exchange("mistral-ocr-4-1", origin="https://api.mistral.ai", provider="mistral_ai")
+    assert cost(PriceBook().price(about, replace(reading(), usage=found))) == 3 * 4_000_000_000
 
 
 RESPONSE = {

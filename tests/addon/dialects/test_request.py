@@ -96,7 +96,7 @@ def test_whose_request_it_is(body: dict[str, Any], user: str | None, session: st
 
 def test_the_tier_asked_for_and_the_models() -> None:
     facts = said(CHAT, {"model": "gpt", "service_tier": "flex"})
-    assert (facts.model, facts.service_tier) == ("gpt", "flex")
+    assert (facts.model, facts.billing) == ("gpt", {"service_tier": "flex"})
     assert said("/openai/deployments/d/chat/completions", {}).model == "d"
     assert said("/openai/deployments/d/chat/completions", {"model": "m"}).model == "m"
     assert said(CHAT, {"model": "x" * 5_000}).model == "x" * 256
@@ -237,7 +237,7 @@ def test_a_conversation_of_many_parts_is_read_at_its_outside(count: int) -> None
         usage_asked=True,
         end_user="u",
         session_id="s",
-        service_tier="flex",
+        billing={"service_tier": "flex"},
         is_confirmed=True,
     )
 

@@ -84,7 +84,7 @@ def test_codex_asks_and_is_answered() -> None:
     (asked,) = opened
     assert isinstance(asked, Opened)
     assert (asked.request.model, asked.request.streamed) == ("gpt-5-codex", True)
-    assert (asked.request.session_id, asked.request.service_tier) == ("c-1", "flex")
+    assert (asked.request.session_id, asked.request.billing) == ("c-1", {"service_tier": "flex"})
 
     created = response("resp_1", "in_progress", model="gpt-5-codex-1", service_tier="flex")
     assert session.server_message(message("response.created", response=created)) == []
