@@ -27,9 +27,9 @@ class Column:
 @cache
 def columns_of(record: type) -> Mapping[str, tuple[Any, Column]]:
     """The columns of a record, in the order of its fields: name -> (type, column)."""
-    found: dict[str, tuple[Any, Column]] = {}
-    for name, hint in get_type_hints(record, include_extras=True).items():
-        for note in getattr(hint, "__metadata__", ()):
-            if isinstance(note, Column):
-                found[name] = (hint.__origin__, note)
-    return found
+    hints = get_type_hints(record, include_extras=True)
+    return {
+        name: (hint.__origin__, hint.__metadata__[0])
+        for name, hint in hints.items()
+        if hasattr(hint, "__metadata__")
+    }

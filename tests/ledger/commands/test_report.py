@@ -150,14 +150,6 @@ def test_what_the_operator_did_wrong_is_one_line(run, words, problem):
     assert "\n" not in str(error.value)
 
 
-def test_what_came_over_the_wire_does_nothing_to_the_terminal(run, tmp_path):
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
-    evil = exchange("gpt\x1b]0;owned\x07", error_message="\x1b[2J", tags={"team": "\x1b[31m"})
-    fill(url, [(settled(evil), reading(output_tokens=1, reported_cost_picousd=1))])
-    for words in (["show", "e1"], ["report"], ["report", "--by", "tag:team", "-f", "csv"]):
-        assert "\x1b" not in run(*words, url=url).output
-
-
 def test_every_command_has_help(run):
     for words in (["report"], ["show"], ["reprice"], ["prices"], ["reconcile"], ["export"]):
         assert run(*words, "--help").exit_code == 0

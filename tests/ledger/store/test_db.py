@@ -1,5 +1,6 @@
 """Opening a ledger: where it lives, its first use, and what is said when it cannot be had."""
 
+import contextlib
 import multiprocessing
 import sqlite3
 import stat
@@ -24,12 +25,15 @@ def test_a_new_file_is_its_owners_alone(tmp_path):
     engine.dispose()
 
 
-@on_sqlite
-def test_a_connection_is_durable_patient_and_checks_references(engine):
-    assert row(engine, "PRAGMA journal_mode") == ("wal",)
-    assert row(engine, "PRAGMA synchronous") == (2,)
-    assert row(engine, "PRAGMA foreign_keys") == (1,)
-    assert row(engine, "PRAGMA busy_timeout") == (sqlite_file.BUSY_MS_MAX,)
+def test_a_connection_is_durable_patient_and_checks_references(new_sqlite):
+    """Of an engine, and of the driver alone."""
+    url = new_sqlite()
+    settings = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+    expected = ["wal", 2, 1, sqlite_file.BUSY_MS_MAX]
+    assert [row(url, f"PRAGMA {name}")[0] for name in settings] == expected
+    with contextlib.closing(sqlite_file.connect(file_of(url))) as connection:
+        found = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in settings]
+    assert found == expected
 
 
 @pytest.mark.parametrize(

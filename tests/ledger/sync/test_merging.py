@@ -428,35 +428,6 @@ def test_merging_is_idempotent_commutative_and_associative(empty, one, two, thre
     assert found == link(members)
 
 
-@pytest.mark.postgres
-@settings(max_examples=15, deadline=None)
-@given(LEDGER, st.randoms())
-def test_postgres_links_by_the_same_rule(shared, one, random):
-    random.shuffle(one)
-    engine = db.open_engine(shared)
-    with engine.connect() as connection, connection.begin():
-        connection.exec_driver_sql("SET LOCAL tokentee.retention = 'on'")
-        for table in reversed(TABLES):
-            connection.execute(sa.delete(table))
-    put(engine, *one)
-    with engine.connect() as connection:
-        found = list(connection.execute(sa.select(exchanges)))
-    engine.dispose()
-    members = [member_of(line) for line in found]
-    links = {
-        line.id: Link(duplicate_of=line.duplicate_of, id_collision=line.id_collision)
-        for line in found
-    }
-    assert links == link(members)
-
-
-@pytest.fixture(scope="module")
-def shared(postgres_server, administer, migrated_database):
-    administer(f"CREATE DATABASE laws TEMPLATE {migrated_database}")
-    yield postgres_server("laws")
-    administer("DROP DATABASE laws WITH (FORCE)")
-
-
 @on_postgres
 def test_two_that_link_at_once_agree(engine):
     """Both have committed their facts, neither has linked yet: whoever comes later sees both."""

@@ -23,13 +23,6 @@ def test_any_name_is_opened(new_sqlite, tmp_path, name):
         assert sqlite_file.revision_of(connection) is not None
 
 
-def test_a_connection_is_durable_patient_and_checks_references(new_sqlite):
-    with contextlib.closing(sqlite_file.connect(file_of(new_sqlite()))) as connection:
-        settings = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
-        found = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in settings]
-        assert found == ["wal", 2, 1, sqlite_file.BUSY_MS_MAX]
-
-
 def test_a_transaction_that_fails_changes_nothing(new_sqlite):
     with contextlib.closing(sqlite_file.connect(file_of(new_sqlite()))) as connection:
         count = "SELECT count(*) FROM meta"
@@ -40,10 +33,3 @@ def test_a_transaction_that_fails_changes_nothing(new_sqlite):
             raise ValueError("stop")
         assert connection.execute(count).fetchone() == before
         assert not connection.in_transaction
-
-
-def test_a_file_without_a_schema_has_no_revision(tmp_path):
-    path = tmp_path / "empty.db"
-    path.touch()
-    with contextlib.closing(sqlite_file.connect(path)) as connection:
-        assert sqlite_file.revision_of(connection) is None

@@ -17,7 +17,7 @@ from ledger.store.schema import derived
 from ledger.store.writing import batch_insert
 from ledger.sync import bundles
 from tests.ledger.duplicates_rule import Link, Member, link, rank
-from tests.ledger.written import NOON, ORIGIN, bundle_of, key_of, put, reading, settled, whole
+from tests.ledger.written import NOON, ORIGIN, bundle_of, key_of, put, settled, whole
 
 FULL = {"key_fingerprint": "k1", "request_digest": "q1", "upstream_digest": "u1"}
 LIVE = Member(id="a", opened_at=NOON, origin=ORIGIN, response_id="r", content_digest="c1", **FULL)
@@ -31,6 +31,11 @@ def entry(member: Member):
     facts = asdict(member)
     name, at = facts.pop("id"), facts.pop("opened_at")
     return whole(settled(name, at=at, **{**facts, "source": Source(facts["source"])}))
+
+
+def row_of(member: Member) -> batch_insert.Row:
+    exchange, read, _ = entry(member)
+    return batch_insert.settled_row(exchange, read or reading(exchange), (), None)
 
 
 def links_of(engine) -> dict[str, Link]:
@@ -187,8 +192,8 @@ MEMBERS = st.lists(
         Member,
         id=st.just(""),
         opened_at=st.integers(0, 3).map(lambda hours: NOON + timedelta(hours=hours)),
-        origin=st.just(ORIGIN),
-        response_id=st.just("r"),
+        origin=st.sampled_from([ORIGIN, ORIGIN, "https://other:443"]),
+        response_id=st.sampled_from(["r", "r", "s", None]),
         source=st.sampled_from(["live", "live", "replay", "import"]),
         key_fingerprint=st.sampled_from([None, "k1", "k2"]),
         request_digest=st.sampled_from([None, "q1", "q2"]),
@@ -227,18 +232,16 @@ def test_order_and_batches_do_not_matter(engine, members, data):
 @settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(members=MEMBERS)
-def test_the_writer_links_as_merging_does(new_sqlite_engine, members):
+@given(members=MEMBERS, random=st.randoms(), size=st.integers(1, 8))
+def test_the_writer_links_as_merging_does(new_sqlite_engine, members, random, size):
+    random.shuffle(members)
     empty(new_sqlite_engine)
     with new_sqlite_engine.connect() as connection:
         driver = connection.connection.driver_connection
         for statement in batch_insert.setup(spooling=False):
             driver.execute(statement)
-        rows = []
-        for member in members:
-            exchange, read, _ = entry(member)
-            rows.append(batch_insert.settled_row(exchange, read or reading(exchange), (), None))
-        if rows:
+        for batch in batched(members, size):
+            rows = [row_of(member) for member in batch]
             driver.execute(*batch_insert.statement(rows))
     assert links_of(new_sqlite_engine) == link(members)
 
@@ -274,13 +277,21 @@ def test_only_a_row_with_the_same_key_and_request_makes_a_live_row_a_duplicate(m
 
 @pytest.mark.large
 @pytest.mark.parametrize(
-    "name", ["key_fingerprint", "request_digest", "upstream_digest", "content_digest"]
+    ("names", "counting"),
+    [
+        (["key_fingerprint"], 2_000),
+        (["request_digest"], 2_000),
+        (["upstream_digest"], 2_000),
+        (["content_digest"], 1),
+        (["content_digest", "without bytes"], 2_000),
+        (["without bytes"], 1),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_large_group_is_linked_in_constant_time_a_row(new_sqlite_engine, name):
-    """A gateway that numbers all responses `1`: SQLite's steps a row must not grow.
-
-    With `content_digest` all rows but the first are duplicates.
-    """
+def test_a_large_group_is_linked_in_constant_time_a_row(new_sqlite_engine, names, counting):
+    """A gateway that numbers all responses `1`, which differ by these: SQLite's steps a row must
+    not grow."""
+    bytes_of = {"upstream_digest": None} if "without bytes" in names else {}
     driver = new_sqlite_engine.raw_connection().driver_connection
     for statement in batch_insert.setup(spooling=False):
         driver.execute(statement)
@@ -294,8 +305,9 @@ def test_a_large_group_is_linked_in_constant_time_a_row(new_sqlite_engine, name)
     for start in range(0, 2_000, 200):
         rows = []
         for number in range(start, start + 200):
-            exchange, read, _ = entry(later(id=f"e{number:05}", **{name: f"v{number}"}))
-            rows.append(batch_insert.settled_row(exchange, read, (), None))
+            differing = {name: f"v{number}" for name in names if name != "without bytes"}
+            member = later(id=f"e{number:05}", **bytes_of, **differing)
+            rows.append(row_of(member))
         steps = 0
         driver.set_progress_handler(count, 100)
         for batch in batched(rows, 50):
@@ -303,3 +315,6 @@ def test_a_large_group_is_linked_in_constant_time_a_row(new_sqlite_engine, name)
         driver.set_progress_handler(None, 0)
         costs.append(steps)
     assert costs[-1] < 2 * costs[1], costs
+    found = links_of(new_sqlite_engine).values()
+    assert sum(not link.duplicate_of for link in found) == counting
+    assert {link.id_collision for link in found} == {counting > 1}

@@ -287,11 +287,6 @@ def test_hours_and_days_are_utc_whatever_the_session_says(engine):
         )
 
 
-test_hours_and_days_are_utc_whatever_the_session_says = pytest.mark.postgres(
-    test_hours_and_days_are_utc_whatever_the_session_says
-)
-
-
 def test_amounts_up_to_the_bound_of_money(engine):
     exchange = settled("a")
     most = 2**63 - 1

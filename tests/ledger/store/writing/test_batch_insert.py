@@ -1,21 +1,17 @@
-"""Batches as one statement: what it writes, twice, in any order; and that linking stays cheap."""
+"""Batches as one statement: what it writes, and twice."""
 
 import sqlite3
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from ledger.model.exchange import Outcome, State
-from ledger.model.reading import UsageSource
+from ledger.model.exchange import Outcome
 from ledger.model.usage import FurtherUsage, Usage
 from ledger.store import db
 from ledger.store.tables import charges, exchanges
 from ledger.store.writing import batch_insert
-from tests.ledger.duplicates_rule import Link, Member, link
-from tests.ledger.written import COST, NOON, ORIGIN, opened, priced, reading, settled
+from tests.ledger.written import COST, NOON, opened, priced, reading, settled
 
 
 def test_a_row_has_the_columns_of_the_tables():
@@ -185,30 +181,6 @@ def test_settling_again_as_something_else_links_nothing(connection):
     ).fetchall() == [("a", "r", None, 0), ("b", "s", None, 0)]
 
 
-def test_what_was_given_up_is_settled_after_all(connection):
-    take(connection, batch_insert.open_row(opened("a"), "n"))
-    connection.execute(
-        "UPDATE exchanges SET state = 'lost', outcome = 'lost', settled_at = opened_at"
-    )
-    lost = reading(
-        opened("a"), revision=0, usage_source=UsageSource.NONE, usage=Usage(), usage_json=None
-    )
-    connection.execute(
-        "INSERT INTO readings (id, exchange_id, opened_at, revision, meter_version, usage_source, "
-        "tool_units, further, remarks, read_at) VALUES ('lost.a', 'a', "
-        "(SELECT opened_at FROM exchanges), ?, 'none', 'none', '{}', '[]', '[]', "
-        "(SELECT opened_at FROM exchanges))",
-        (lost.revision,),
-    )
-    assert figures(connection) == (1, None, None)
-    take(connection, settled_row(settled("a")))
-    assert figures(connection) == (1, 100, COST)
-    assert connection.execute("SELECT state, outcome FROM exchanges").fetchone() == (
-        "settled",
-        "complete",
-    )
-
-
 def test_a_batch_is_all_or_nothing(connection):
     bad = settled_row(settled("b", events=-1))
     with pytest.raises(sqlite3.IntegrityError, match="events_not_negative"):
@@ -247,122 +219,3 @@ def test_a_reading_has_one_id_wherever_it_is_written():
         (read, ()),
     ]
     assert len({batch_insert.reading_id(*other) for other in [(read, lines), *others]}) == 7
-
-
-MEMBERS = st.lists(
-    st.builds(
-        Member,
-        id=st.text("abcdefgh", min_size=1, max_size=1),
-        opened_at=st.sampled_from([NOON, NOON + timedelta(seconds=1), NOON - timedelta(days=40)]),
-        origin=st.sampled_from([ORIGIN, "https://other:443"]),
-        response_id=st.sampled_from(["r", "s", None]),
-        content_digest=st.sampled_from(["x", "y", "z", None]),
-    ),
-    unique_by=lambda member: member.id,
-    max_size=8,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(MEMBERS, st.randoms(), st.integers(1, 8))
-def test_linking_is_the_rule_in_any_order(blank, members, random, size):
-    random.shuffle(members)
-    blank.execute("INSERT INTO meta (key, value) VALUES ('retention', 'test')")
-    for table in ("charges", "readings", "exchanges", "outbox", "meta"):
-        blank.execute(f"DELETE FROM {table}")
-    exchanges = [
-        settled(
-            member.id,
-            at=member.opened_at,
-            origin=member.origin,
-            response_id=member.response_id,
-            content_digest=member.content_digest,
-        )
-        for member in members
-    ]
-    for start in range(0, len(exchanges), size):
-        take(blank, *(settled_row(exchange) for exchange in exchanges[start : start + size]))
-    found = {
-        name: Link(duplicate_of=first, id_collision=bool(flag))
-        for name, first, flag in blank.execute(
-            "SELECT id, duplicate_of, id_collision FROM exchanges"
-        )
-    }
-    assert found == link(members)
-
-
-@pytest.fixture(scope="module")
-def blank(migrated_file, tmp_path_factory):
-    path = tmp_path_factory.mktemp("intake") / "ledger.sqlite3"
-    path.write_bytes(migrated_file.read_bytes())
-    connection = intake_on(f"sqlite:///{path}")
-    connection.execute("PRAGMA synchronous = OFF")
-    yield connection
-    connection.close()
-
-
-def steps_of(connection, work) -> int:
-    """How many steps of SQLite's machine that takes: time that no other program takes part in."""
-    count = 0
-
-    def step():
-        nonlocal count
-        count += 1
-
-    connection.set_progress_handler(step, 100)
-    work()
-    connection.set_progress_handler(None, 0)
-    return count
-
-
-@pytest.mark.large
-@pytest.mark.parametrize(
-    "digest", [pytest.param("{}", id="other content"), pytest.param("same", id="same content")]
-)
-def test_an_id_that_thousands_share_stays_cheap(connection, digest):
-    """OpenToken calls every response chatcmpl-1."""
-    connection.execute("PRAGMA synchronous = OFF")
-
-    def some(start, count):
-        rows = [
-            settled_row(
-                settled(
-                    f"e{number:05}",
-                    at=NOON + timedelta(seconds=number),
-                    response_id="chatcmpl-1",
-                    content_digest=digest.format(number),
-                )
-            )
-            for number in range(start, start + count)
-        ]
-        for at in range(0, count, 50):
-            take(connection, *rows[at : at + 50])
-
-    some(0, 200)
-    early = steps_of(connection, lambda: some(200, 200))
-    some(400, 3000)
-    late = steps_of(connection, lambda: some(3400, 200))
-    assert late <= 1.2 * early
-    counted = 1 if digest == "same" else 3600
-    assert figures(connection)[0] == counted
-    flagged = connection.execute("SELECT SUM(id_collision) FROM exchanges").fetchone()
-    assert flagged == (0 if digest == "same" else 3600,)
-
-
-def test_states_only_go_forward():
-    """The SQL that says so, spelt out for each pair of states."""
-    order = [State.OPEN, State.LOST, State.SETTLED]
-    check = sqlite3.connect(":memory:")
-    check.execute("CREATE TABLE exchanges (state)")
-    check.execute("CREATE TABLE excluded (state)")
-    for before in order:
-        for after in order:
-            check.execute("DELETE FROM exchanges")
-            check.execute("DELETE FROM excluded")
-            check.execute("INSERT INTO exchanges VALUES (?)", (before,))
-            check.execute("INSERT INTO excluded VALUES (?)", (after,))
-            (takes,) = check.execute(
-                f"SELECT {batch_insert.FURTHER} FROM exchanges, excluded"
-            ).fetchone()
-            assert bool(takes) == (order.index(after) > order.index(before)), (before, after)
-    check.close()

@@ -8,12 +8,11 @@ import pytest
 
 from ledger.model.exchange import State
 from ledger.model.learned import Learned
-from ledger.store import db
 from ledger.store.processes.supervision import SetAside
 from ledger.store.writing import batch_insert, incoming
 from ledger.store.writing.incoming import Incoming
 from ledger.store.writing.jobs import Job
-from tests.ledger.written import NOON, opened, reading, rows, settled, writing
+from tests.ledger.written import NOON, opened, reading, settled, writing
 
 FOREVER = 600.0
 LESSON = Learned(origin="o", path="/", verdict="opt_in", learned_at=NOON, expires_at=NOON)
@@ -211,13 +210,3 @@ def test_what_opens_and_ends_soon_is_inserted_once(new_sqlite, monkeypatch):
         written.ledger.open(opened("a"))
         written.settle(settled("a"))
         assert written_states == [State.SETTLED]
-
-
-def test_an_open_row_is_on_disk_soon(new_sqlite):
-    url = new_sqlite()
-    with writing(url) as written:
-        written.open(opened("a"))
-        engine = db.open_engine(url)
-        found = rows(engine, "SELECT id, state FROM exchanges")
-        engine.dispose()
-    assert found == [("a", "open")]

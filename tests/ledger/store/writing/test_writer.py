@@ -1,6 +1,7 @@
 """The writer: rows, batches, receipts, lessons, and what odd values cost."""
 
 import threading
+from dataclasses import replace as replace_lesson
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,10 +11,8 @@ from msgspec.structs import replace
 
 from ledger.model.exchange import Source
 from ledger.model.learned import Learned
-from ledger.model.usage import Usage
 from ledger.store import db
 from ledger.store.processes import nodes
-from ledger.store.writing import batch_insert
 from ledger.store.writing import lessons as lessons_module
 from ledger.store.writing.writer import Ledger
 from tests.ledger.written import (
@@ -48,27 +47,29 @@ def test_an_exchange_is_on_disk_when_its_receipt_says_so(new_sqlite):
     assert written.lines() == []
 
 
-def test_settling_again_changes_nothing(new_sqlite):
-    url = new_sqlite()
-    with writing(url) as written:
-        written.settle(settled("a"))
-        again = settled("a", provider="other")
-        receipt = written.settle(again, reading(again, usage=Usage(input_tokens=5)))
-        assert receipt.committed
-    with writing(url) as written:
-        assert written.settle(settled("a")).committed
-    assert totals(url) == (1, 100, COST)
+@pytest.fixture
+def gate():
+    """Opens the way to the writer, which `held` keeps at its first exchange."""
+    return threading.Event()
 
 
-def test_what_gathers_while_a_batch_is_written_is_one_batch(new_sqlite):
-    url = new_sqlite()
-    gate = threading.Event()
-
-    def hold(exchange, read):
+@pytest.fixture
+def held(gate):
+    def price(exchange, read):
         gate.wait(30)
         return priced(exchange, read)
 
-    with writing(url, price=hold) as written:
+    return price
+
+
+def lesson(path: str, verdict: str = "opt_in", *, at: datetime = NOON, days: int = 1) -> Learned:
+    expires_at = at + timedelta(days=days)
+    return Learned(origin="o", path=path, verdict=verdict, learned_at=at, expires_at=expires_at)
+
+
+def test_what_gathers_while_a_batch_is_written_is_one_batch(new_sqlite, gate, held):
+    url = new_sqlite()
+    with writing(url, price=held) as written:
         first = written.ledger.settle(settled("a"), reading(settled("a")))
         later = []
         for number in range(20):
@@ -81,31 +82,6 @@ def test_what_gathers_while_a_batch_is_written_is_one_batch(new_sqlite):
         assert sum(sizes) == 21
         assert sizes[-1] >= 20
     assert totals(url) == (21, 2100, 21 * COST)
-
-
-def test_an_exchange_that_opens_and_settles_within_one_batch_is_written_once(
-    new_sqlite, monkeypatch
-):
-    gate = threading.Event()
-    written_rows = []
-    statement = batch_insert.statement
-
-    def watched(batch):
-        written_rows.extend(batch)
-        return statement(batch)
-
-    def hold(exchange, read):
-        gate.wait(30)
-        return priced(exchange, read)
-
-    monkeypatch.setattr(batch_insert, "statement", watched)
-    with writing(new_sqlite(), price=hold) as written:
-        first = later(written, settled("a"))
-        written.ledger.open(opened("b"))
-        second = later(written, settled("b"))
-        gate.set()
-        written.wait(first, second)
-    assert len(written_rows) == 2
 
 
 def test_the_threads_beside_the_writer_are_woken_after_each_batch(new_sqlite):
@@ -165,16 +141,10 @@ def test_a_replayed_exchange_stands_where_it_stood(new_sqlite):
     assert totals(url) == (1, 100, COST)
 
 
-def test_recordings_of_one_exchange_in_one_batch_are_one_row(new_sqlite):
+def test_recordings_of_one_exchange_in_one_batch_are_one_row(new_sqlite, gate, held):
     """A bulk of them is looked up by one statement, and none is inserted beside another."""
     url = new_sqlite()
-    gate = threading.Event()
-
-    def hold(exchange, read):
-        gate.wait(30)
-        return priced(exchange, read)
-
-    with writing(url, price=hold) as written:
+    with writing(url, price=held) as written:
         later(written, settled("known", at=NOON + timedelta(microseconds=7)))
         receipts = [
             later(written, settled(name, at=at, source=Source.REPLAY))
@@ -234,46 +204,15 @@ def test_closing_writes_what_waits_and_then_refuses(new_sqlite):
 
 
 def test_lessons_are_kept_and_forgotten_in_time(new_sqlite):
-    url = new_sqlite()
-
-    def lesson(path, verdict, days):
-        learned_at = NOON.replace(year=2100)
-        return Learned(
-            origin="o",
-            path=path,
-            verdict=verdict,
-            learned_at=learned_at,
-            expires_at=learned_at + timedelta(days=days),
-        )
-
+    url, late = new_sqlite(), NOON.replace(year=2100)
     with writing(url) as written:
         assert written.ledger.learned == {}
-        written.ledger.learn(lesson("/a", "opt_in", 1))
-        written.ledger.learn(lesson("/a", "refuses", 2))
-        written.ledger.learn(lesson("/b", "automatic", -40_000))
+        written.ledger.learn(lesson("/a", at=late))
+        written.ledger.learn(lesson("/a", "refuses", at=late, days=2))
+        written.ledger.learn(lesson("/b", "automatic", at=late, days=-40_000))
         assert set(written.ledger.learned) == {("o", "/a"), ("o", "/b")}
     with writing(url) as written:
-        assert written.ledger.learned == {("o", "/a"): lesson("/a", "refuses", 2)}
-
-
-def test_what_another_process_learned_later_is_taken_over(new_sqlite):
-    def lesson(verdict, hours):
-        at = datetime.now(UTC) + timedelta(hours=hours)
-        return Learned(
-            origin="o", path="/a", verdict=verdict, learned_at=at, expires_at=at + timedelta(1)
-        )
-
-    url = new_sqlite()
-    with writing(url) as written:
-        written.ledger.learn(lesson("opt_in", 0))
-        with writing(url, node="host/2/1") as other:
-            other.ledger.learn(lesson("refuses", 1))
-        written.ledger.refresh_lessons()
-        assert written.ledger.learned["o", "/a"].verdict == "refuses"
-        # What this process learned last stays.
-        written.ledger.learned["o", "/a"] = lesson("automatic", 2)
-        written.ledger.refresh_lessons()
-        assert written.ledger.learned["o", "/a"].verdict == "automatic"
+        assert written.ledger.learned == {("o", "/a"): lesson("/a", "refuses", at=late, days=2)}
 
 
 def test_two_ledgers_on_one_file(new_sqlite):
@@ -325,15 +264,7 @@ def test_odd_values_are_recorded_as_what_can_be(new_sqlite, changes):
     with writing(url) as written:
         written.ledger.open(replace(opened("a"), **changes))
         assert written.settle(exchange).committed, written.lines()
-        written.ledger.learn(
-            Learned(
-                origin=exchange.origin,
-                path=exchange.path,
-                verdict="opt_in",
-                learned_at=NOON,
-                expires_at=NOON + timedelta(1),
-            )
-        )
+        written.ledger.learn(replace_lesson(lesson(exchange.path), origin=exchange.origin))
         assert written.settle(settled("b")).committed
         assert written.ledger.health().problems() == ()
     assert totals(url)[0] == 2
@@ -355,23 +286,19 @@ def test_two_processes_with_one_name_get_two(new_sqlite):
 
 def test_what_another_process_learns_is_taken_over(new_sqlite):
     url = new_sqlite()
-    now = datetime.now(UTC)
-
-    def lesson(path: str, verdict: str, minutes: int) -> Learned:
-        at = now + timedelta(minutes=minutes)
-        return Learned(
-            origin="o", path=path, verdict=verdict, learned_at=at, expires_at=at + timedelta(days=1)
-        )
-
+    now, soon, later = (datetime.now(UTC) + timedelta(minutes=each) for each in (0, 1, 2))
     with writing(url) as other, writing(url) as written:
-        other.ledger.learn(lesson("/a", "opt_in", 1))
-        other.ledger.learn(lesson("/b", "opt_in", 1))
-        written.ledger.learned["o", "/b"] = lesson("/b", "refuses", 2)
+        other.ledger.learn(lesson("/a", at=soon))
+        other.ledger.learn(lesson("/b", at=soon))
+        other.ledger.learn(lesson("/c", at=soon))
+        written.ledger.learned["o", "/b"] = lesson("/b", "refuses", at=later)
+        written.ledger.learned["o", "/c"] = lesson("/c", "refuses", at=now)
         other.settle(settled("a"))  # behind the lessons
         other.settle(settled("b"))
         written.ledger.refresh_lessons()
-        assert written.ledger.learned["o", "/a"] == lesson("/a", "opt_in", 1)
+        assert written.ledger.learned["o", "/a"] == lesson("/a", at=soon)
         assert written.ledger.learned["o", "/b"].verdict == "refuses", "newer, and not on disk yet"
+        assert written.ledger.learned["o", "/c"] == lesson("/c", at=soon), "older"
 
 
 def test_a_ledger_that_cannot_be_read_teaches_nothing(new_sqlite, tmp_path):
@@ -386,15 +313,8 @@ def test_lessons_are_bounded_and_written_together(new_sqlite, monkeypatch):
     url = new_sqlite()
     with writing(url) as written:
         for number in range(20):
-            written.ledger.learn(
-                Learned(
-                    origin="o",
-                    path=f"/{number}",
-                    verdict="opt_in",
-                    learned_at=NOON + timedelta(seconds=number),
-                    expires_at=NOON + timedelta(days=9_000),
-                )
-            )
+            at = NOON + timedelta(seconds=number)
+            written.ledger.learn(lesson(f"/{number}", at=at, days=9_000))
         assert [path for _, path in written.ledger.learned] == [f"/{n}" for n in range(15, 20)]
     assert rows(url, "SELECT path FROM learned ORDER BY learned_at") == [
         (f"/{n}",) for n in range(15, 20)

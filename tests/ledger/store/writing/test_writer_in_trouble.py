@@ -7,7 +7,8 @@ import sqlite3
 import threading
 import time
 import uuid
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -41,6 +42,14 @@ def until_committed(written) -> int:
         if written.settle(settled(f"more-{number}")).committed:
             return number
     raise AssertionError(written.lines())
+
+
+@contextmanager
+def locked(url: str) -> Iterator[None]:
+    """While another program holds the ledger's write lock."""
+    with closing(sqlite3.connect(file_of(url), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
 
 
 def run_on_writer(written, change) -> None:
@@ -104,13 +113,10 @@ def test_a_result_that_comes_before_settling_returns_is_kept(new_sqlite, monkeyp
             return refusal
 
         monkeypatch.setattr(incoming, "settle", put_and_wait)
-        other = sqlite3.connect(file_of(url), isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        exchange = settled("a")
-        receipt = written.ledger.settle(exchange, reading(exchange))
-        assert (receipt.committed, receipt.error) == (False, "database is locked")
-        other.execute("ROLLBACK")
-        other.close()
+        with locked(url):
+            exchange = settled("a")
+            receipt = written.ledger.settle(exchange, reading(exchange))
+            assert (receipt.committed, receipt.error) == (False, "database is locked")
 
 
 @pytest.mark.parametrize("before", [None, "not captured", "x" * 2000])
@@ -138,16 +144,13 @@ def test_a_row_says_that_its_end_went_on_before_its_commit(new_sqlite, before, m
 def test_a_locked_ledger_is_late_not_lost(new_sqlite):
     url = new_sqlite()
     with writing(url) as written:
-        other = sqlite3.connect(file_of(url), isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        receipts = [
-            written.settle(settled(f"a{number}"), reading(settled(f"a{number}")))
-            for number in range(3)
-        ]
-        assert [receipt.error for receipt in receipts] == ["database is locked"] * 3
-        assert written.ledger.health().queued_rows == 3
-        other.execute("ROLLBACK")
-        other.close()
+        with locked(url):
+            receipts = [
+                written.settle(settled(f"a{number}"), reading(settled(f"a{number}")))
+                for number in range(3)
+            ]
+            assert [receipt.error for receipt in receipts] == ["database is locked"] * 3
+            assert written.ledger.health().queued_rows == 3
         more = until_committed(written)
     assert totals(url) == (3 + more, (3 + more) * 100, (3 + more) * COST)
     assert written.ledger.dropped == 0
@@ -220,15 +223,12 @@ def test_what_there_is_no_room_for_is_counted(new_sqlite, monkeypatch):
     monkeypatch.setattr(incoming, "WAITING_MAX", 10)
     url = new_sqlite()
     with writing(url) as written:
-        other = sqlite3.connect(file_of(url), isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        receipts = []
-        for number in range(40):
-            exchange = settled(f"a{number:02}")
-            receipts.append(written.ledger.settle(exchange, reading(exchange)))
-            written.wait(receipts[-1])
-        other.execute("ROLLBACK")
-        other.close()
+        with locked(url):
+            receipts = []
+            for number in range(40):
+                exchange = settled(f"a{number:02}")
+                receipts.append(written.ledger.settle(exchange, reading(exchange)))
+                written.wait(receipts[-1])
         more = until_committed(written)
         dropped = written.ledger.dropped
     kept = totals(url)[0]
@@ -339,15 +339,12 @@ def test_a_bug_in_a_row_costs_that_row_alone(new_sqlite):
 def test_a_row_that_is_refused_is_refused_once_while_its_batch_is_tried_again(new_sqlite):
     url = new_sqlite()
     with writing(url) as written:
-        other = sqlite3.connect(file_of(url), isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        receipts = [
-            written.ledger.settle(exchange, reading(exchange))
-            for exchange in (settled("a"), settled("b", request_model=object()), settled("c"))
-        ]
-        written.wait(*receipts)
-        other.execute("ROLLBACK")
-        other.close()
+        with locked(url):
+            receipts = [
+                written.ledger.settle(exchange, reading(exchange))
+                for exchange in (settled("a"), settled("b", request_model=object()), settled("c"))
+            ]
+            written.wait(*receipts)
         more = until_committed(written)
         assert (written.ledger.dropped, written.ledger.health().set_aside) == (1, 1)
     assert totals(url)[0] == 2 + more
