@@ -35,7 +35,8 @@ def entry(member: Member):
 
 def row_of(member: Member) -> batch_insert.Row:
     exchange, read, _ = entry(member)
-    return batch_insert.settled_row(exchange, read or reading(exchange), (), None)
+    assert read is not None
+    return batch_insert.settled_row(exchange, read, (), None)
 
 
 def links_of(engine) -> dict[str, Link]:
