@@ -146,7 +146,7 @@ def _tags(words: list[str]) -> dict[str, str]:
 
 def _lines(name: str, tally: "Tally", *, is_dry: bool) -> "Iterator[str]":
     """The counts of one agent's logs, as lines."""
-    from ledger.reports.layout import counted
+    from ledger.text.figures import counted
 
     verb = "would be booked" if is_dry else "booked"
     parts = [f"{tally.new:,} {verb}"]

@@ -40,11 +40,12 @@ from ledger.model.exchange import Exchange
 from ledger.model.reading import Billing, Reading
 from ledger.pricing.charges import charge
 from ledger.pricing.prices import PriceBook
-from ledger.reports.layout import Cell, Column, Table, short_money
+from ledger.reports.layout import Cell, Column, Table
 from ledger.reports.progress import console_on_stderr, files_progress, rest_line
 from ledger.reports.render import print_table
 from ledger.settings import names_file
 from ledger.store.writing.batch_insert import READING_COLUMNS
+from ledger.text.figures import money
 from ledger.text.printable import printable
 
 BATCH = 100
@@ -257,8 +258,8 @@ def _cells(change: Change) -> tuple[Cell, ...]:
         change.input_after,
         change.output_before,
         change.output_after,
-        short_money(change.before_picousd) or "unpriced",
-        short_money(change.after_picousd) or "unpriced",
+        money(change.before_picousd, is_lower_bound=change.before_picousd is None),
+        money(change.after_picousd, is_lower_bound=change.after_picousd is None),
     )
 
 

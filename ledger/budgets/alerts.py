@@ -18,10 +18,11 @@ from ledger.budgets.budgets import Budgets, QuotaRule
 from ledger.budgets.spending import statuses
 from ledger.budgets.status import Status, document, period_text
 from ledger.figures.limits import RESET_TOLERANCE, Limit, limits
-from ledger.reports.layout import short_money
+from ledger.reports.limits_text import used_share
 from ledger.settings.names import Names
 from ledger.store import db
 from ledger.store.tables import alerts
+from ledger.text.figures import money, percent
 from ledger.text.printable import printable
 
 CLAIM_SECONDS = 600
@@ -72,7 +73,7 @@ def mark_sent(engine: Engine, delivered: Iterable[Alert], now: datetime) -> None
 def _of_budget(status: Status) -> list[Alert]:
     """An alert for each threshold that a budget reached, the lowest first."""
     forecast = status.forecast_picousd
-    end = f"; at this rate ~{short_money(forecast)} at its end" if forecast is not None else ""
+    end = f"; at this rate ~{money(forecast)} at its end" if forecast is not None else ""
     (data,) = document([status])["budgets"]
     return [
         Alert(
@@ -80,8 +81,8 @@ def _of_budget(status: Status) -> list[Alert]:
             period_start=status.span.start,
             threshold=threshold,
             text=f"budget {printable(status.budget.name)}, {period_text(status)}: "
-            f"{status.used_percent:.0f}% used, {short_money(status.spent_picousd)} of "
-            f"{short_money(status.budget.limit_picousd)} (threshold {threshold}%){end}",
+            f"{percent(status.used_percent / 100)} used, {money(status.spent_picousd)} of "
+            f"{money(status.budget.limit_picousd)} (threshold {threshold}%){end}",
             data=data,
         )
         for threshold in status.reached
@@ -110,7 +111,7 @@ def _of_limits(engine: Engine, rules: Sequence[QuotaRule], now: datetime) -> Ite
                 period_start=start,
                 threshold=threshold,
                 text=f"limit {printable(limit.window)} of {printable(limit.provider)}: "
-                f"{used / 10_000:.0f}% used (threshold {threshold}%){resets}{full}",
+                f"{used_share(used)} used (threshold {threshold}%){resets}{full}",
                 data={key: value for key, value in limit.as_json().items() if key != "sessions"},
             )
             for threshold in sorted(shares)

@@ -11,8 +11,9 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.budgets.budgets import Budget
-from ledger.reports.layout import Amount, Cell, Column, Table, counted, short_money
+from ledger.reports.layout import Amount, Cell, Column, Table
 from ledger.reports.render import usd
+from ledger.text.figures import counted, money, percent
 from ledger.text.period import Span
 
 FORECAST_FROM = Decimal("0.1")
@@ -125,7 +126,7 @@ def notes(statuses: list[Status]) -> list[str]:
         if status.requests_without_price
     ]
     told += [
-        f"{status.budget.name}: plans cover another {short_money(status.covered_value_picousd)} at "
+        f"{status.budget.name}: plans cover another {money(status.covered_value_picousd)} at "
         "list prices, which no budget counts"
         for status in statuses
         if status.covered_value_picousd
@@ -141,7 +142,7 @@ def _cells(status: Status) -> tuple[Cell, ...]:
         period_text(status),
         Amount(picousd=status.budget.limit_picousd),
         Amount(picousd=status.spent_picousd, mark=mark),
-        f"{status.used_percent:.0f}%",
+        percent(status.used_percent / 100),
         None if forecast is None else Amount(picousd=forecast, mark="~"),
         status.state,
     )

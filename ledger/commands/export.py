@@ -83,8 +83,8 @@ def export(
     from ledger.exports.day_files import FileFormat
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
-    from ledger.reports.layout import counted
     from ledger.settings.rates_file import load
+    from ledger.text.figures import counted
 
     if focus_version is not None and what is not What.FOCUS:
         raise WrongCallError("--focus-version is for --what focus")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ledger.commands.options import LedgerOption, NamesOption, Prices
+from ledger.commands.options import LedgerOption, NamesOption, Prices, TimezoneOption
 
 if TYPE_CHECKING:
     from ledger.store.scope import Scope
@@ -19,8 +19,8 @@ INSTRUCTIONS = """\
 Usage and cost of LLM calls, as a recording proxy measured them. Amounts are USD: cost is what is
 billed by tokens, list_value what the same tokens cost at list prices, also if a plan covers them;
 never add the two. since and until: 2026-11, 2026-11-01, today, this-week, last-month, 7d (calendar
-days, UTC). only: conditions such as model=gpt-5, team=search, session=ID, http_status=4*,
-purpose=turn; * and ? stand for any characters, (none) for no value."""
+days of the zone that an answer names). only: conditions such as model=gpt-5, team=search,
+session=ID, http_status=4*, purpose=turn; * and ? stand for any characters, (none) for no value."""
 
 type Period = Annotated[str | None, "2026-11-01, today, this-week, last-month, 7d, ..."]
 type Only = Annotated[list[str] | None, "WORD=VALUE conditions; all words must hold"]
@@ -38,6 +38,7 @@ type Kind = Literal[
 def mcp(
     *,
     prices: Prices = None,
+    timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
@@ -55,7 +56,7 @@ def mcp(
         pass  # like every command, this migrates an older SQLite ledger
     engine = open_read_only(url)
     try:
-        server_of(Answers(engine, names, prices)).run("stdio")
+        server_of(Answers(engine, names, prices, timezone)).run("stdio")
     finally:
         engine.dispose()
 
@@ -68,6 +69,7 @@ class Answers:
     """Of a ledger, read-only."""
     names: str | None = None
     prices: str | None = None
+    timezone: str | None = None
 
     def report(
         self,
@@ -100,7 +102,8 @@ class Answers:
         before: str | None = None,
     ) -> str:
         """Single requests, the latest first. kinds: errors, without_usage, unpriced, estimated,
-        covered (by a plan), degraded. before: what the page before names as `older`."""
+        covered (by a plan), degraded. before: `older` of the page before, or
+        the `place` of its last request if some were left out."""
         from ledger.figures.request_filter import filter_of
         from ledger.figures.request_list import latest
         from ledger.reports import requests_text
@@ -116,7 +119,8 @@ class Answers:
             scope = self._scope(since, until, only)
             found = latest(connection, scope, chosen, limit=_within(limit))
         return bounded(
-            {"requests": requests_text.document(found.requests), "older": found.older}, "requests"
+            {"requests": requests_text.document(found.requests, scope.zone), "older": found.older},
+            "requests",
         )
 
     def explain(self, id: str) -> str:  # noqa: A002  # as the tables call it
@@ -164,7 +168,7 @@ class Answers:
     def _scope(self, since: str | None, until: str | None, only: list[str] | None) -> "Scope":
         from ledger.commands.options import scope_of
 
-        return scope_of(since or None, until or None, only, self.names)
+        return scope_of(since or None, until or None, only, self.names, self.timezone)
 
 
 def server_of(answers: Answers) -> Any:

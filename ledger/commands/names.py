@@ -28,9 +28,9 @@ def check_names(
     from pathlib import Path
 
     from ledger.model.errors import LedgerError
-    from ledger.reports.layout import counted
     from ledger.settings import names_file
     from ledger.settings.places import config_directory
+    from ledger.text.figures import counted
 
     path = Path(file) if file else names_file.path_of(None)
     if path is None:

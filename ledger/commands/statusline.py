@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ledger.commands.options import LedgerOption
+from ledger.commands.options import LedgerOption, TimezoneOption, scope_of
 
 INPUT_BYTES_MAX = 256 * 1024
 """Claude Code writes some kilobytes."""
@@ -19,6 +19,7 @@ def statusline(
         str | None,
         typer.Option(metavar="ID", help="The session; default: the one that standard input names."),
     ] = None,
+    timezone: TimezoneOption = None,
     ledger: LedgerOption = None,
 ) -> None:
     """One line: the session's requests and cost, today's cost, and limits.
@@ -38,7 +39,7 @@ def statusline(
     now = datetime.now(UTC)
     try:
         with existing_ledger(ledger) as engine:
-            activity = take(engine, Scope(), now)
+            activity = take(engine, scope_of(None, None, None, timezone=timezone), now)
             of_session = totals(engine, Scope(only=(("session", session),))) if session else None
     except LedgerError as error:
         why = printable(str(error).partition("\n")[0])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption, NamesOption, Only, scope_of
+from ledger.commands.options import LedgerOption, NamesOption, Only, TimezoneOption, scope_of
 from ledger.commands.output import console
 
 if TYPE_CHECKING:
@@ -31,19 +31,20 @@ def top(
         bool, typer.Option("--line", help="One line for a status bar, once, and end.")
     ] = False,
     only: Only = None,
+    timezone: TimezoneOption = None,
     names: NamesOption = None,
     ledger: LedgerOption = None,
 ) -> None:
     """Show running requests, tokens per second, and today's cost by session and model.
 
-    It refreshes until Ctrl-C. Today is the UTC day. If standard output is not a terminal, it prints
-    once.
+    It refreshes until Ctrl-C. Today is a day of the zone. If standard output is not a terminal, it
+    prints once.
     """
     from ledger.figures.activity import take
     from ledger.figures.queries import existing_ledger
     from ledger.reports.activity_text import lines, one_line
 
-    scope = scope_of(None, None, only, names)
+    scope = scope_of(None, None, only, names, timezone)
     with existing_ledger(ledger) as engine:
 
         def ask() -> "Activity":

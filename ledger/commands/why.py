@@ -159,7 +159,7 @@ def what_if(
 
 
 def _without_segments(count: int) -> str:
-    from ledger.reports.layout import counted
+    from ledger.text.figures import counted
 
     return f"{counted(count, 'request')} without segments"
 

@@ -1,7 +1,7 @@
 """Database. Running requests and today's cost, as `tokentee top` shows them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
@@ -9,12 +9,11 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.figures.figures import Figures, Key
 from ledger.figures.limits import Limit, limits
-from ledger.figures.queries import groups_of
+from ledger.figures.queries import groups_of, opened
 from ledger.store.engines.urls import file_of
 from ledger.store.processes import nodes
 from ledger.store.requests_view import requests
-from ledger.store.scope import Scope, snapshot
-from ledger.store.tables import exchanges
+from ledger.store.scope import Scope, conditions, snapshot
 from ledger.text.period import day_of
 
 RUNNING_MAX = 100
@@ -58,14 +57,16 @@ class Activity:
 
 
 def take(engine: Engine, scope: Scope, now: datetime) -> Activity:
-    """The activity of the requests that meet the scope's conditions; its period is today."""
-    now = now.astimezone(UTC)
+    """The activity of the requests that meet the scope's conditions; its period is today, of its
+    zone."""
+    now = now.astimezone(scope.zone or UTC)
     today = day_of(now)
-    of_today = Scope(since=today.start, until=today.end, only=scope.only, names=scope.names)
+    of_today = replace(scope, since=today.start.astimezone(UTC), until=today.end.astimezone(UTC))
+    ever = replace(scope, since=None, until=None)
     found = groups_of(engine, ("session", "model"), of_today)
     with snapshot(engine) as connection:
-        running, count = _running(connection, now)
-        ended, output = _speed(connection, now)
+        running, count = _running(connection, ever, now)
+        ended, output = _speed(connection, ever, now)
     return Activity(
         now=now,
         running=running,
@@ -87,15 +88,14 @@ def _by(found: Mapping[Key, Figures], place: int) -> dict[Key, Figures]:
     return groups
 
 
-def _running(connection: Connection, now: datetime) -> tuple[tuple[Running, ...], int]:
-    e = exchanges.c
-    is_running = (
-        e.state == "open",
-        e.opened_at >= now - timedelta(hours=RUNNING_HOURS_MAX),
-    )
+def _running(
+    connection: Connection, scope: Scope, now: datetime
+) -> tuple[tuple[Running, ...], int]:
+    of = opened(scope, connection.dialect.name)
+    e, is_running = of.c, of.c.opened_at >= now - timedelta(hours=RUNNING_HOURS_MAX)
     rows = connection.execute(
         sa.select(e.id, e.node, e.opened_at, e.request_model, e.provider, e.session_id)
-        .where(*is_running)
+        .where(is_running)
         .order_by(e.opened_at.desc())
         .limit(RUNNING_MAX)
     ).all()
@@ -111,14 +111,15 @@ def _running(connection: Connection, now: datetime) -> tuple[tuple[Running, ...]
         )
         for row in rows
     )
-    count = sa.select(sa.func.count()).select_from(exchanges).where(*is_running)
+    count = sa.select(sa.func.count()).select_from(of).where(is_running)
     return running, connection.execute(count).scalar_one()
 
 
-def _speed(connection: Connection, now: datetime) -> tuple[int, int]:
+def _speed(connection: Connection, scope: Scope, now: datetime) -> tuple[int, int]:
     r = requests.c
     row = connection.execute(
         sa.select(sa.func.count(), sa.func.sum(sa.cast(r.output_tokens, sa.BigInteger))).where(
+            *conditions(scope, connection.dialect.name),
             r.opened_at >= now - timedelta(hours=SPEED_HOURS_MAX),
             r.settled_at >= now - timedelta(seconds=SPEED_SECONDS),
         )

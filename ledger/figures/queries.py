@@ -76,7 +76,8 @@ def report(
     with snapshot(engine) as connection:
         by_key = groups(connection, words, scope, is_exact=is_exact, with_times=True)
         money = _in_currency(connection, words, scope, currency) if currency else {}
-        still_open = connection.execute(_still_open(scope, connection.dialect.name)).scalar_one()
+        of = opened(scope, connection.dialect.name)
+        still_open = connection.scalar(sa.select(sa.func.count()).select_from(of)) or 0
         first, last = extent(connection, scope)
         stale_days = 0 if is_exact else stale_count(connection)
         is_by_models = {"request_model", "model"} <= set(words)
@@ -326,20 +327,20 @@ def _compare(
         assert found == getattr(total, name), name
 
 
-def _still_open(scope: Scope, dialect: str) -> sa.Select[Any]:
+def opened(scope: Scope, dialect: str) -> sa.Subquery:
     """The requests of a scope that have no end yet; nothing is known of how they are billed."""
-    names = {*COLUMNS.values(), *DIMENSIONS}
+    names = {"id", "node", "request_model", *COLUMNS.values(), *DIMENSIONS}
     unknown: dict[str, sa.ColumnElement[Any]] = {
         name: sa.cast(sa.null(), sa.Text) for name in names if name not in exchanges.c
     }
     unknown["model"] = exchanges.c.request_model
-    of = sa.select(
+    every = sa.select(
         exchanges.c.opened_at,
         *(exchanges.c[name] for name in names if name in exchanges.c),
         *(value.label(name) for name, value in unknown.items()),
     ).where(exchanges.c.state == "open")
-    opened = of.subquery("opened")
-    return sa.select(sa.func.count()).select_from(opened).where(*conditions(scope, dialect, opened))
+    of = every.subquery("every_open")
+    return sa.select(of).where(*conditions(scope, dialect, of)).subquery("opened")
 
 
 def _key_name(by: tuple[str, ...], key: Key, hint: str | None, scope: Scope) -> str | None:

@@ -60,13 +60,13 @@ def usd_of(picousd: int) -> Decimal:
     return Decimal(picousd).scaleb(-12)
 
 
-def money_text(picousd: int) -> str:
-    """One amount at a glance: `$1,204.12`, `$0.0031`; of less than a hundredth of a cent the first
-    two digits, so that it does not look like nothing: `$0.000045`."""
+def money_text(picousd: int, sign: str = "$") -> str:
+    """One amount at a glance: `$1,204.12`, `$0.0031`; of less than a cent the first two digits,
+    so that it does not look like nothing: `$0.000045`."""
     size = abs(picousd)
     if size == 0:
-        return "$0"
+        return f"{sign}0"
     tiny = min(12, 14 - len(str(size)))
-    places = 2 if size >= 995 * 10**9 else 4 if size >= 10**8 else tiny
-    sign = "\N{MINUS SIGN}" if picousd < 0 else ""
-    return f"{sign}${usd_of(size):,.{places}f}"
+    places = 2 if size >= 995 * 10**9 else 4 if size >= 10**10 else tiny
+    minus = "\N{MINUS SIGN}" if picousd < 0 else ""
+    return f"{minus}{sign}{usd_of(size):,.{places}f}"

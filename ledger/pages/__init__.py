@@ -5,7 +5,6 @@
     exchanges   single requests with their charge lines                        database
     problems    the problems of a period, and what to do about them            pure
     unusual     days that differ from the same weekday of the weeks before     pure
-    figures     the text of figures                                            pure
     sections    the parts of a page, each queried separately                   database
     charts      data for the script that draws charts                          pure
     rendering   parts -> HTML, with Jinja2

@@ -14,13 +14,14 @@ from sqlalchemy.engine import Engine
 from ledger.budgets import spending
 from ledger.budgets.budgets import NO_BUDGETS, Budgets
 from ledger.figures import limits
-from ledger.pages import figures, rendering, sections
+from ledger.pages import rendering, sections
 from ledger.pages.period import Period
 from ledger.pages.problems import Problem, Shipping
 from ledger.pages.sections import Question, Ranking
 from ledger.reports import limits_text
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.engines import urls
+from ledger.text import figures
 from ledger.text.period import day_of, week_of
 from ledger.text.printable import printable
 

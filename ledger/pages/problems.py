@@ -9,11 +9,11 @@ from types import MappingProxyType
 from ledger.budgets.status import Status, period_text
 from ledger.figures.figures import Figures
 from ledger.figures.request_filter import ErrorKind
-from ledger.pages import figures
 from ledger.pages.period import Period
 from ledger.pages.sums import Counts
 from ledger.pages.unusual import Unusual
-from ledger.reports.layout import counted
+from ledger.text import figures
+from ledger.text.figures import counted
 
 LATE = timedelta(minutes=5)
 """Shipping takes seconds; an exchange that waits longer than this is late."""

@@ -24,11 +24,11 @@ from ledger.budgets import status
 from ledger.figures.figures import plus
 from ledger.figures.request_list import ChargeLine
 from ledger.model.money import usd_text
-from ledger.pages import figures
 from ledger.pages.period import Period
 from ledger.reports import limits_text
-from ledger.reports.layout import counted
+from ledger.text import figures
 from ledger.text.durations import until_text
+from ledger.text.figures import counted
 from ledger.text.period import zone_in
 from ledger.text.printable import printable
 
@@ -144,7 +144,7 @@ def _environment() -> jinja2.Environment:
         "zone": lambda at: str(zone_in(at)),
         "weekday": _weekday,
         "score": _score,
-        "limit_used": limits_text.percent,
+        "limit_used": limits_text.used_share,
         "until": lambda moment, now: until_text(moment, now) or "-",
         "budget_period": status.period_text,
         "budget_notes": lambda statuses: status.notes(list(statuses)),

@@ -22,12 +22,13 @@ from ledger.figures.figures import Figures, total_of
 from ledger.figures.percentiles import Pool
 from ledger.figures.queries import Group
 from ledger.figures.request_list import Request, error_kinds, latest
-from ledger.pages import charts, figures, sums
+from ledger.pages import charts, sums
 from ledger.pages.period import Period
 from ledger.pages.problems import Problem, Shipping, problems
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.scope import Scope, effective, snapshot
+from ledger.text import figures
 from ledger.text.period import day_of
 
 ROWS_MAX = 25

@@ -7,10 +7,11 @@ from datetime import datetime
 from ledger.figures.activity import SPEED_SECONDS, Activity, Running
 from ledger.figures.figures import Figures, Key
 from ledger.reports import limits_text
-from ledger.reports.layout import Column, Layout, Table, counted, layout, short_money, wrapped
+from ledger.reports.layout import Column, Layout, Table, layout, wrapped
 from ledger.reports.report_tables import NONE, cost_cell, covered_cell
 from ledger.text.durations import until_text
-from ledger.text.printable import printable
+from ledger.text.figures import counted, money
+from ledger.text.period import zone_in
 
 ROWS_RUNNING_MAX = 8
 ROWS_MAX = 6
@@ -37,18 +38,14 @@ def one_line(activity: Activity) -> str:
         f"{activity.running_count:,} running",
         f"{_speed(activity)} tok/s",
         f"{_cost(today)} today",
-        *(
-            [f"{short_money(today.covered_value_picousd)} covered"]
-            if today.covered_value_picousd
-            else ()
-        ),
+        *([f"{money(today.covered_value_picousd)} covered"] if today.covered_value_picousd else ()),
         counted(today.requests, "request"),
     ]
     if today.errors:
         parts.append(counted(today.errors, "error"))
     if today.complete_without_usage:
         parts.append(f"{today.complete_without_usage:,} without usage")
-    return " · ".join(parts)
+    return " · ".join(filter(None, parts))
 
 
 def status_line(activity: Activity, session: Figures | None) -> str:
@@ -65,12 +62,11 @@ def status_line(activity: Activity, session: Figures | None) -> str:
 def _spent_text(figures: Figures) -> str:
     """The cost, and what plans cover beside it; of both only what there is."""
     cost = _cost(figures) if figures.cost_picousd or not figures.covered else ""
-    covered = f"{short_money(figures.covered_value_picousd)} covered" if figures.covered else ""
-    return " and ".join(filter(None, (cost, covered)))
+    return " and ".join(filter(None, (cost, _covered(figures))))
 
 
 def _lines(activity: Activity, width: int) -> Iterator[str]:
-    yield f"tokentee top, {activity.now:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"tokentee top, {activity.now:%Y-%m-%d %H:%M:%S} {zone_in(activity.now)}"
     yield from _broken(one_line(activity), width)
     if activity.limits:
         limits = limits_text.one_line(activity.limits, activity.now)
@@ -88,7 +84,7 @@ def _lines(activity: Activity, width: int) -> Iterator[str]:
 
 def _broken(line: str, width: int) -> Iterator[str]:
     """The line in as many as it takes, none of its parts in two of them."""
-    parts = " · ".join(part.replace(" ", "\xa0") for part in line.split(" · "))
+    parts = "\xa0· ".join(part.replace(" ", "\xa0") for part in line.split(" · "))
     for each in wrapped(parts, width).splitlines():
         yield each.replace("\xa0", " ")
 
@@ -161,8 +157,12 @@ def _speed(activity: Activity) -> int:
 
 
 def _cost(figures: Figures) -> str:
-    cell = cost_cell(figures)
-    if cell is None or isinstance(cell, str):
-        return printable(cell or "$0")
-    mark = "≥ " if figures.without_price else ""
-    return f"{mark}{short_money(figures.cost_picousd)}"
+    is_part = figures.without_price > 0
+    nothing = None if is_part else 0
+    cost = nothing if figures.cost_picousd is None else figures.cost_picousd
+    return money(cost, is_lower_bound=is_part)
+
+
+def _covered(figures: Figures) -> str:
+    value = money(figures.covered_value_picousd, is_lower_bound=figures.unlisted > 0)
+    return f"{value} covered" if figures.covered else ""

@@ -11,10 +11,11 @@ from ledger.model.charge import Amounts, amounts_of
 from ledger.model.money import usd_text
 from ledger.model.usage import TOKENS
 from ledger.pricing.price_lines import is_token_line
-from ledger.reports.layout import Cell, Column, Table, key_text, short_count, without_empty
-from ledger.reports.limits_text import percent
+from ledger.reports.layout import Cell, Column, Table, key_text, without_empty
+from ledger.reports.limits_text import used_share
 from ledger.reports.render import usd
 from ledger.text.durations import MILLISECOND, exact_duration_text
+from ledger.text.figures import count
 from ledger.text.origins import shown_origin
 
 type Facts = Mapping[str, Any]
@@ -113,11 +114,11 @@ def reading_facts(reading: Facts, zone: tzinfo = UTC) -> Iterator[tuple[str, str
     yield from _known("  billing", reading["billing"], BILLINGS.get(reading["billing"] or "", ""))
     for name in TOKENS:
         if reading[name] is not None:
-            yield f"  {name.removesuffix('_tokens').replace('_', ' ')}", short_count(reading[name])
-    for name, count in json.loads(reading["tool_units"]).items():
-        yield f"  {name.replace('_', ' ')}", short_count(count)
+            yield f"  {name.removesuffix('_tokens').replace('_', ' ')}", count(reading[name])
+    for name, units in json.loads(reading["tool_units"]).items():
+        yield f"  {name.replace('_', ' ')}", count(units)
     if reading["estimated_output_tokens"] is not None:
-        yield "  output seen, by estimate", short_count(reading["estimated_output_tokens"])
+        yield "  output seen, by estimate", count(reading["estimated_output_tokens"])
     for name in ("reported_cost_picousd", "reported_upstream_cost_picousd"):
         if reading[name] is not None:
             heading = name.removesuffix("_picousd").replace("_", " ")
@@ -231,7 +232,7 @@ def _instant(moment: datetime, zone: tzinfo) -> str:
 
 def _limits(quotas: Iterable[Facts], zone: tzinfo) -> Iterator[str]:
     for each in quotas:
-        used = f" {percent(each['used_ppm'])}" if each["used_ppm"] is not None else ""
+        used = f" {used_share(each['used_ppm'])}" if each["used_ppm"] is not None else ""
         left = f", {each['remaining']:,} left" if each["remaining"] is not None else ""
         resets = f", resets {_instant(each['resets_at'], zone)}" if each["resets_at"] else ""
         status = f" ({each['status']})" if each["status"] else ""
@@ -258,9 +259,9 @@ def _bytes(exchange: Facts) -> Iterator[str]:
         ("client_bytes", "to the client"),
     ):
         if exchange[name] is not None:
-            yield f"{heading} {short_count(exchange[name])}"
+            yield f"{heading} {count(exchange[name])}"
     if exchange["events"] is not None:
-        yield f"{short_count(exchange['events'])} frames"
+        yield f"{count(exchange['events'])} frames"
 
 
 def _transparency(exchange: Facts) -> str:
@@ -272,7 +273,7 @@ def _transparency(exchange: Facts) -> str:
     if exchange["resent"]:
         asking += ", upstream refused that and was asked again without"
     if exchange["removed_bytes"]:
-        removed = short_count(exchange["removed_bytes"])
+        removed = count(exchange["removed_bytes"])
         return f"what upstream sent, less {removed} bytes of the usage that we asked for{asking}"
     digest = exchange["upstream_digest"]
     if digest is None:

@@ -16,7 +16,6 @@ from decimal import Decimal
 
 from rich.cells import cell_len, set_cell_size
 
-from ledger.model.money import usd_text
 from ledger.text.printable import printable
 
 GAP = 2
@@ -188,30 +187,10 @@ def with_sign(cell: Cell, sign: str) -> Cell:
     return replace(cell, sign=sign) if isinstance(cell, Amount) else cell
 
 
-def short_money(picousd: int | None, sign: str = "$") -> str:
-    """An amount outside of a table; an empty text for None."""
-    if picousd is None:
-        return ""
-    amount = Amount(picousd=picousd, sign=sign)
-    if 0 < abs(picousd) < 10**6:
-        return f"{'-' if picousd < 0 else ''}{sign}{usd_text(abs(picousd))}"
-    return amount_text(amount, amount_places([amount]))
-
-
-def short_count(count: int | None) -> str:
-    """A count outside of a table; an empty text for None."""
-    return "" if count is None else f"{count:,}"
-
-
 def key_text(fingerprint: str, hint: str | None) -> str:
     """An API key for people: `…1111 (3f2a9c)`, its last characters and its short fingerprint."""
     short = fingerprint[:FINGERPRINT_SHOWN]
     return f"…{hint} ({short})" if hint else f"key {short}"
-
-
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """`1 request`, `2 requests`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def wrapped(text: str, width: int, indent: str = "") -> str:

@@ -3,11 +3,13 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from decimal import Decimal
 
 from ledger.figures.limits import Limit
 from ledger.figures.plans import PlanMonth
 from ledger.reports.layout import Amount, Cell, Column, Table, layout
 from ledger.text.durations import until_text
+from ledger.text.figures import percent
 from ledger.text.printable import printable
 
 METHOD = "full at: at the mean pace since the first answer of the window, if before its reset"
@@ -61,7 +63,7 @@ def one_line(found: Sequence[Limit], now: datetime) -> str:
 
 
 def _short(limit: Limit, now: datetime) -> str:
-    text = f"{printable(limit.window)} {percent(limit.used_ppm)}"
+    text = f"{printable(limit.window)} {used_share(limit.used_ppm)}"
     if limit.full_at is not None:
         return f"{text} (full in {until_text(limit.full_at, now)})"
     return f"{text} (resets in {until_text(limit.resets_at, now)})" if limit.resets_at else text
@@ -84,13 +86,13 @@ def _table(found: Sequence[Limit], now: datetime) -> Table:
             (
                 each.provider,
                 each.window,
-                percent(each.used_ppm),
-                "" if each.remaining is None else f"{each.remaining:,}",
-                until_text(each.resets_at, now),
-                until_text(each.full_at, now),
-                each.status or "",
-                (each.key or "")[:8],
-                ", ".join(_sessions(each)),
+                None if each.used_ppm is None else used_share(each.used_ppm),
+                each.remaining,
+                until_text(each.resets_at, now) or None,
+                until_text(each.full_at, now) or None,
+                each.status,
+                each.key and each.key[:8],
+                ", ".join(_sessions(each)) or None,
             )
             for each in found
         ),
@@ -99,13 +101,11 @@ def _table(found: Sequence[Limit], now: datetime) -> Table:
 
 def _sessions(limit: Limit) -> Iterator[str]:
     for session, share in [*limit.shares_ppm.items()][:SESSIONS_MAX]:
-        yield f"{(session or '(none)')[:12]} {share / 10_000:.1f}"
+        yield f"{(session or '(none)')[:12]} {used_share(share)}"
     if (more := len(limit.shares_ppm) - SESSIONS_MAX) > 0:
         yield f"{more:,} more"
 
 
-def percent(ppm: int | None) -> str:
-    """A used share: `42%`, below 10 `3.5%`; nothing if it is not known."""
-    if ppm is None:
-        return ""
-    return f"{ppm / 10_000:.1f}%" if 0 < ppm < 100_000 else f"{ppm / 10_000:.0f}%"
+def used_share(ppm: int | None) -> str:
+    """A used share: `42%`, `3.5%`; a dash if it is not known."""
+    return percent(None if ppm is None else Decimal(ppm) / 10**6)

@@ -8,8 +8,8 @@ from sqlalchemy.engine import Engine
 
 from ledger.figures.figures import Row
 from ledger.figures.queries import report
-from ledger.reports.layout import counted, short_money
 from ledger.store.scope import NONE, Scope
+from ledger.text.figures import counted, money
 from ledger.text.origins import shown_origin
 from ledger.text.printable import printable
 
@@ -35,7 +35,7 @@ def suggestions(engine: Engine, scope: Scope) -> Iterator[str]:
         hosts = ", ".join(dict.fromkeys(printable(shown_origin(row.key[1] or "")) for row in found))
         hint = next((row.hint for row in found if row.hint), None)
         ends = f"ends in {printable(hint)}, " if hint else ""
-        yield f"# {ends}{counted(requests, 'request')}, {short_money(cost)}, at {hosts}"
+        yield f"# {ends}{counted(requests, 'request')}, {money(cost)}, at {hosts}"
         yield "# [[name]]"
         yield f"# key = {json.dumps(fingerprint[:FINGERPRINT_CHARACTERS])}"
         yield '# name = ""'

@@ -6,19 +6,10 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.figures.figures import Figures, Report, Row, plus
-from ledger.reports.layout import (
-    Amount,
-    Cell,
-    Column,
-    Table,
-    counted,
-    key_text,
-    short_count,
-    short_money,
-    with_sign,
-)
+from ledger.reports.layout import Amount, Cell, Column, Table, key_text, with_sign
 from ledger.reports.render import usd
 from ledger.text.durations import pair_text
+from ledger.text.figures import count, counted, money, percent
 from ledger.text.origins import shown_origin
 from ledger.text.period import SPANS
 from ledger.text.printable import printable
@@ -163,19 +154,20 @@ def notes(report: Report) -> Iterator[str]:
         yield f"{IN_PART} in part: the period or the ledger begins or ends within it"
     if unpriced := total.without_price:
         yield (
-            f"no price: lines of {short_count(unpriced)} of "
+            f"no price: lines of {count(unpriced)} of "
             f"{counted(total.requests, 'request')}, so the cost is a lower bound; "
             "the view `unpriced` lists them with the reason"
         )
     if total.covered:
+        value = money(total.covered_value_picousd, sign, is_lower_bound=total.unlisted > 0)
         yield (
             f"covered by a plan or free, in no cost: {counted(total.covered, 'request')}, "
-            f"{short_money(total.covered_value_picousd, sign) or 'unpriced'} at list prices"
+            f"{value} at list prices"
         )
     if total.complete_without_usage or total.estimated or total.estimated_output_tokens:
         yield (
-            f"without usage, in no total: {short_count(total.complete_without_usage)} completed, "
-            f"{short_count(total.estimated)} ended early{_estimates(total, sign)}"
+            f"without usage, in no total: {count(total.complete_without_usage)} completed, "
+            f"{count(total.estimated)} ended early{_estimates(total, sign)}"
         )
     if total.reported:
         yield (
@@ -183,11 +175,11 @@ def notes(report: Report) -> Iterator[str]:
             "figure"
         )
     if total.difference_picousd:
-        difference = short_money(total.difference_picousd, sign)
+        difference = money(total.difference_picousd, sign)
         yield f"our cost less the providers' own figures: {difference}"
-    for (asked, answered), count in report.other_models.items():
-        requests = counted(count, "request")
-        yield printable(f"another model: {answered} answered {requests} for {asked}")
+    for (asked, answered), requests in report.other_models.items():
+        answers = counted(requests, "request")
+        yield printable(f"another model: {answered} answered {answers} for {asked}")
     if report.stale_days > STALE_DAYS_NOTED:
         yield (
             f"{counted(report.stale_days, 'day')} of the ledger have no sums yet, which makes "
@@ -205,16 +197,16 @@ def heading_of(word: str) -> str:
 
 def _estimates(total: Figures, sign: str) -> str:
     tokens = [
-        f"~{short_count(count)} {kind}"
-        for count, kind in (
+        f"~{count(number)} {kind}"
+        for number, kind in (
             (total.estimated_input_tokens, "input"),
             (total.estimated_output_tokens, "output"),
         )
-        if count
+        if number
     ]
     cost = total.estimated_cost_picousd
     parts = [f"{' and '.join(tokens)} tokens"] if tokens else []
-    parts += [f"~{short_money(cost, sign)}"] if cost else []
+    parts += [f"~{money(cost, sign)}"] if cost else []
     return f"; by our estimate {', '.join(parts)}" if parts else ""
 
 
@@ -307,7 +299,7 @@ def _shown(row: Row) -> Iterator[tuple[str, Cell]]:
     yield "Errors", f.errors
     yield "No usage", f.complete_without_usage
     yield "Input", f.input_tokens
-    yield "Cached", None if rate is None else f"{rate * 100:.1f}%"
+    yield "Cached", None if rate is None else percent(rate, in_column=True)
     yield "Output", f.output_tokens
     yield "Reasoning", f.reasoning_tokens
     yield "Further", plus(f.extra_input_tokens, f.extra_output_tokens)

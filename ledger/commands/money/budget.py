@@ -58,8 +58,8 @@ def alert(
     from ledger.budgets import alerts, files
     from ledger.budgets.sender import send
     from ledger.figures.queries import existing_ledger
-    from ledger.reports.layout import counted
     from ledger.settings import names_file as name_files
+    from ledger.text.figures import counted
 
     now, found = datetime.now(UTC), files.load(budgets)
     with existing_ledger(ledger) as engine:

@@ -24,7 +24,7 @@ def check_prices(
 ) -> None:
     """List the problems of a price file; exit code 1 if there are any."""
     from ledger.pricing import overrides
-    from ledger.reports.layout import counted
+    from ledger.text.figures import counted
 
     found, problems = overrides.check(file)
     for problem in problems:

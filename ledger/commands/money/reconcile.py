@@ -78,7 +78,7 @@ def reconcile(
     from ledger.figures.queries import existing_ledger
     from ledger.reconcile import output, reading, reconciliation
     from ledger.reconcile.comparison import AGREES, unnamed_items
-    from ledger.reports.layout import counted, short_money
+    from ledger.text.figures import counted, money
 
     scope, part = scope_of(since, until, only, names), _percent(tolerance)
     alike = _pairs(same or [])
@@ -107,7 +107,7 @@ def reconcile(
     if by is Dimension.MODEL and any(entry.item for entry in entries):
         items = unnamed_items([line for statement in statements for line in statement.lines])
         for item, amount in sorted(items.items(), key=lambda pair: -pair[1])[:ITEMS_SHOWN_MAX]:
-            print_line(f"without a model: {item}: {short_money(amount) or 0} USD")
+            print_line(f"without a model: {item}: {money(amount)}")
     print_line(output.summary(entries) or "the statements report nothing for this period")
     if any(entry.verdict not in AGREES for entry in entries):
         raise typer.Exit(1)

@@ -31,8 +31,8 @@ def reprice(
     from ledger.figures.queries import existing_ledger
     from ledger.maintenance import reprice as repricing
     from ledger.pricing.prices import PriceBook
-    from ledger.reports.layout import counted
     from ledger.reports.price_tables import difference
+    from ledger.text.figures import counted
 
     book = PriceBook.load(prices)
     scope, now = scope_of(since, until, only, names), datetime.now(UTC)

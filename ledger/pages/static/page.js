@@ -12,7 +12,7 @@
   const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
   const dollars = (microusd) => {
     // As `ledger.model.money` spells an amount.
-    const size = Math.abs(microusd), places = size >= 995e3 ? 2 : size >= 100 ? 4 : size < 10 ? 7 : 6;
+    const size = Math.abs(microusd), places = size >= 995e3 ? 2 : Math.max(4, 8 - String(size).length);
     if (size === 0) return "$0";
     return "$" + (microusd / 1e6).toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places, roundingMode: "halfEven" });
   };
@@ -35,7 +35,7 @@
   const UNITS = {
     microusd: [dollars, axisDollars], tokens: [(n) => n.toLocaleString("en"), (n) => SHORT.format(n)],
     requests: [(n) => n.toLocaleString("en"), (n) => SHORT.format(n)],
-    ms: [duration, duration], percent: [(n) => (n / 100).toFixed(1) + " %", (n) => n / 100 + " %"],
+    ms: [duration, duration], percent: [(n) => Number((n / 100).toFixed(1)) + "%", (n) => n / 100 + "%"],
   };
   const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
   const barLabel = (name) => {

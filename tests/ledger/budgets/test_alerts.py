@@ -79,8 +79,8 @@ def test_each_threshold_and_period_is_claimed_once(engine):
     (alert,) = claim_alerts(engine, BUDGETS, NO_NAMES, NOW)
     assert (alert.name, alert.threshold) == ("all", 100)
     assert alert.text == (
-        "budget all, 2026-11: 280% used, $0.000280 of $0.000100 (threshold 100%); "
-        "at this rate ~$0.000560 at its end"
+        "budget all, 2026-11: 280% used, $0.00028 of $0.00010 (threshold 100%); "
+        "at this rate ~$0.00056 at its end"
     )
     assert claim_alerts(engine, BUDGETS, NO_NAMES, NOW) == []
     mark_sent(engine, [alert], NOW)

@@ -38,7 +38,9 @@ def url(tmp_path):
 
 def test_the_session_that_claude_code_names(url):
     found = line(url, json.dumps(CLAUDE))
-    assert found.startswith("session $0.000000001, 1 request · today $0.000000001 · 5h 42% (resets")
+    assert found.startswith(
+        "session $0.0000000010, 1 request · today $0.0000000010 · 5h 42% (resets"
+    )
     assert line(url, "", "--session", "s1") == found
 
 

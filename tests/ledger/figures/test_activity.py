@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from msgspec import structs
@@ -61,6 +62,23 @@ def test_a_moment_of_a_ledger(engine):
 def test_only_some(engine):
     found = take(engine, Scope(only=(("session", "s1"),)), NOVEMBER + SECOND)
     assert found.today.requests == 1
+    at = NOVEMBER + 30 * SECOND
+    whole, none, both = (
+        take(engine, Scope(only=tuple(("session", each) for each in some)), at)
+        for some in ((), ("s1",), ("s1", "s2"))
+    )
+    assert (none.running, none.running_count) == ((), 0)
+    assert (none.ended, none.output_tokens) == (1, 600)
+    assert both.running == whole.running
+    of_others = take(engine, Scope(only=(("session", "s2"),)), at)
+    assert (of_others.ended, of_others.running_count) == (0, whole.running_count)
+
+
+def test_today_is_a_day_of_the_zone(engine):
+    """At noon in UTC it is the next day in Kiritimati, two hours old."""
+    zone = ZoneInfo("Pacific/Kiritimati")
+    found = take(engine, Scope(zone=zone), NOVEMBER + SECOND)
+    assert (found.today.requests, found.now.tzinfo) == (1, zone)
 
 
 def activity(running=2, **more):
@@ -92,10 +110,10 @@ def activity(running=2, **more):
 
 
 def test_one_line_for_a_status_bar():
-    assert one_line(activity()) == "2 running · 41 tok/s · $1.2500 today · 12 requests"
+    assert one_line(activity()) == "2 running · 41 tok/s · $1.25 today · 12 requests"
     odd = Figures(requests=1, errors=1, complete_without_usage=2, cost_picousd=USD, unpriced=1)
     assert one_line(activity(today=odd)) == (
-        "2 running · 41 tok/s · ≥ $1.0000 today · 1 request · 1 error · 2 without usage"
+        "2 running · 41 tok/s · ≥ $1.00 today · 1 request · 1 error · 2 without usage"
     )
     assert "· $0 today · 0 requests" in one_line(activity(today=Figures()))
     assert "· unpriced today" in one_line(activity(today=Figures(requests=1, unpriced=1)))
@@ -104,7 +122,7 @@ def test_one_line_for_a_status_bar():
 def test_a_screen_of_80_columns():
     assert lines(activity(), 80) == [
         "tokentee top, 2026-11-02 12:00:00 UTC",
-        "2 running · 41 tok/s · $1.2500 today · 12 requests",
+        "2 running · 41 tok/s · $1.25 today · 12 requests",
         "",
         "Running now",
         "Model                      Provider   Session      For  State",
@@ -128,7 +146,7 @@ def test_a_screen_of_80_columns():
 def test_a_line_that_is_too_long_breaks_between_its_parts():
     odd = Figures(requests=1, errors=12, complete_without_usage=2, cost_picousd=USD, unpriced=1)
     assert lines(activity(today=odd), 60)[1:4] == [
-        "2 running · 41 tok/s · ≥ $1.0000 today · 1 request ·",
+        "2 running · 41 tok/s · ≥ $1.00 today · 1 request ·",
         "12 errors · 2 without usage",
         "",
     ]
@@ -147,6 +165,6 @@ def test_what_plans_cover_stands_beside_the_cost():
     plan = Figures(requests=2, covered=2, list_value_picousd=USD, covered_value_picousd=USD)
     own = Figures(requests=1, cost_picousd=3 * USD)
     both = activity(today=plan + own, sessions={("a",): plan, ("b",): own})
-    assert "$3.0000 today · $1.0000 covered · 3 requests" in one_line(both)
+    assert "$3.00 today · $1.00 covered · 3 requests" in one_line(both)
     assert "Cost Covered" in " ".join("\n".join(lines(both, 80)).split())
     assert "covered" not in one_line(activity(today=own))

@@ -209,9 +209,9 @@ def test_the_command(tmp_path):
 def test_texts(engine):
     now = NOON + timedelta(minutes=331)
     found = limits.limits(engine, now)
-    assert limits_text.one_line(found, now) == "5h 100% (full in now) · overage 3.0%"
+    assert limits_text.one_line(found, now) == "5h 100% (full in now) · overage 3%"
     lines = limits_text.lines(found, now, 120)
-    assert "s3 99.0" in "\n".join(lines)
+    assert "s3 99%" in "\n".join(lines)
     assert max(map(len, limits_text.lines(found, now, 60))) <= 60
     assert limits_text.lines([], now, 80) == ["no answer has stated a limit yet"]
 
@@ -306,7 +306,7 @@ def test_pages_and_top_show_them(tmp_path):
         assert "/section/limits" in site.get("/").text
         live = site.get("/section/limits").text
     engine.dispose()
-    assert "limits: 5h 100% (full in now) · overage 3.0%" in shown
+    assert "limits: 5h 100% (full in now) · overage 3%" in shown
     for text in (written, live):
         assert 'value="100">100%</meter>' in text
         assert "4 h 29 min" in text

@@ -6,11 +6,12 @@ import pytest
 
 from ledger.budgets.budgets import read
 from ledger.budgets.spending import statuses
-from ledger.pages import figures, html_file, rendering
+from ledger.pages import html_file, rendering
 from ledger.pages.period import last_days
 from ledger.pages.sections import Question, overview
 from ledger.settings.names import NO_NAMES
 from ledger.store.scope import Scope
+from ledger.text import figures
 from tests.ledger.pages.conftest import NOW
 
 pytestmark = pytest.mark.large

@@ -15,12 +15,13 @@ from addon.cli import application
 from ledger.budgets.budgets import read
 from ledger.figures.queries import report
 from ledger.model.exchange import Outcome, State
-from ledger.pages import digest, figures
+from ledger.pages import digest
 from ledger.pages.period import DAY, Period
 from ledger.pages.sections import Question, overview
 from ledger.store import db
 from ledger.store.engines import urls
 from ledger.store.scope import Scope
+from ledger.text import figures
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.pages.test_budgets import BUDGETS
 from tests.ledger.pages.test_html_file import Elements, hostile_ledger

@@ -13,10 +13,11 @@ import pytest
 
 from ledger.figures.queries import report
 from ledger.model.errors import LedgerError
-from ledger.pages import figures, html_file
+from ledger.pages import html_file
 from ledger.pages.problems import Shipping
 from ledger.store import db
 from ledger.store.scope import Scope
+from ledger.text import figures
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.written import charge, put, reading, settled
 

@@ -32,7 +32,7 @@ def test_a_sound_period_has_none():
     assert (few.kind, few.level, few.headline) == (
         "errors",
         "note",
-        "3 requests ended in an error, 3.0 %",
+        "3 requests ended in an error, 3%",
     )
 
 
@@ -117,7 +117,7 @@ def test_a_budget_that_is_over_is_named_before_anything_else():
     first, second = found(Figures(requests=9, errors=1), budgets=statuses)
     assert (first.kind, first.level) == ("budget", "bad")
     assert first.headline == "Budget over is over: $1.21 of $1.00"
-    assert "121 %" in first.advice
+    assert "121%" in first.advice
     assert first.command.endswith("--only 'model=a b; rm -rf ~'")
     assert second.kind == "errors"
 

@@ -14,11 +14,8 @@ from ledger.reports.layout import (
     amount_places,
     amount_text,
     cell_text,
-    counted,
     key_text,
     layout,
-    short_count,
-    short_money,
     wrapped,
 )
 
@@ -149,33 +146,6 @@ def test_only_zero_reads_as_zero(picousd, places):
     shown = amount_text(Amount(picousd=picousd), places)
     is_zero = not any(digit in shown for digit in "123456789")
     assert is_zero == (picousd == 0)
-
-
-@pytest.mark.parametrize(
-    ("picousd", "shown"),
-    [
-        (None, ""),
-        (0, "$0.000000"),
-        (1, "$0.000000000001"),
-        (999_999, "$0.000000999999"),
-        (12_500_000_000, "$0.012500"),
-        (1_234_567, "$0.000001"),
-        (99_999_900_000_000, "$99.9999"),
-        (1_234_567_890_000_000, "$1,234.57"),
-        (-500_000_000_000, "-$0.500000"),
-        (-1, "-$0.000000000001"),
-    ],
-)
-def test_an_amount_that_stands_alone(picousd, shown):
-    assert short_money(picousd) == shown
-
-
-def test_counts_and_nouns():
-    assert (short_count(None), short_count(0), short_count(1234567)) == ("", "0", "1,234,567")
-    assert counted(1, "line") == "1 line"
-    assert counted(0, "line") == "0 lines"
-    assert counted(2, "entry", "entries") == "2 entries"
-    assert counted(1234, "request") == "1,234 requests"
 
 
 @pytest.mark.parametrize(

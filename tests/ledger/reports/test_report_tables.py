@@ -279,9 +279,9 @@ def test_what_the_reader_must_know():
         "no price: lines of 2 of 9 requests, so the cost is a lower bound; "
         "the view `unpriced` lists them with the reason",
         "without usage, in no total: 4 completed, 2 ended early; "
-        "by our estimate ~1,000 input and ~500 output tokens, ~$1.0000",
+        "by our estimate ~1,000 input and ~500 output tokens, ~$1.00",
         "no price of our own: 3 requests at the provider's own figure",
-        "our cost less the providers' own figures: -$1.0000",
+        "our cost less the providers' own figures: −$1.00",
         "still open, in no figure: 1 request",
     ]
 

@@ -21,10 +21,11 @@ from typer.testing import CliRunner
 
 from addon.cli import application
 from ledger.figures.queries import report
-from ledger.pages import figures, sections
+from ledger.pages import sections
 from ledger.pages.live import reading, server
 from ledger.store import db
 from ledger.store.scope import Scope
+from ledger.text import figures
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.pages.serving import pages
 from tests.ledger.pages.test_html_file import HOSTILE, Elements, hostile_ledger

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from ledger.pages import figures
+from ledger.text import figures
 
 USD = 10**12
 
@@ -16,6 +16,7 @@ USD = 10**12
         (0, "$0"),
         (1, "$0.000000000001"),
         (45_600_000, "$0.000046"),
+        (280_000_000, "$0.00028"),
         (3_100_000_000, "$0.0031"),
         (995_000_000_000, "$0.99"),
         (1204_120_000_000_000, "$1,204.12"),
@@ -51,9 +52,9 @@ def test_large_counts_are_short(number, text):
 @pytest.mark.parametrize(
     ("now", "before", "text"),
     [
-        (112, 100, "+12 %"),
-        (95, 100, "−5.0 %"),
-        (100, 100, "±0.0 %"),
+        (112, 100, "+12%"),
+        (95, 100, "−5%"),
+        (100, 100, "±0%"),
         (2000, 100, "×20"),
         (5, 0, ""),
         (5, None, ""),
@@ -68,8 +69,11 @@ def test_the_rest():
     assert figures.count(None) == "–"
     assert figures.count(1204) == "1,204"
     assert figures.percent(None) == "–"
-    assert figures.percent(Decimal("0.3419")) == "34.2 %"
-    assert figures.percent(Decimal(1)) == "100 %"
+    assert figures.percent(Decimal("0.3419")) == "34.2%"
+    assert figures.percent(Decimal(1)) == "100%"
+    assert [figures.percent(Decimal(n) / 1000, in_column=True) for n in (0, 400, 1000)] == [
+        "0.0%", "40.0%", "100.0%",
+    ]  # fmt: skip
     assert figures.ratio(1, 4) == Decimal("0.25")
     assert figures.ratio(1, 0) is None
     assert figures.ratio(None, 4) is None
@@ -77,3 +81,5 @@ def test_the_rest():
         "–", "540 ms", "1.2 s", "3.5 min",
     ]  # fmt: skip
     assert [figures.requests(n) for n in (1, 2000)] == ["1 request", "2,000 requests"]
+    assert figures.counted(0, "line") == "0 lines"
+    assert figures.counted(2, "entry", "entries") == "2 entries"

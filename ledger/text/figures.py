@@ -1,9 +1,9 @@
-"""Pure. The text of figures on a page: short, in one unit, with the exact value in a tooltip."""
+"""Pure. The one spelling of money, counts, shares and changes on screens, pages and in messages;
+`durations` has that of times. A column of amounts is aligned by `ledger.reports.layout`."""
 
 from decimal import Decimal
 
 from ledger.model.money import money_text, usd_text
-from ledger.reports.layout import counted
 from ledger.text.durations import duration_text
 
 NONE = "\N{EN DASH}"
@@ -13,11 +13,11 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 STEPS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 
 
-def money(picousd: int | None, *, is_lower_bound: bool = False) -> str:
-    """Dollars with a readable number of decimals: `$1,204.12`, `$0.0031`."""
+def money(picousd: int | None, sign: str = "$", *, is_lower_bound: bool = False) -> str:
+    """One amount with a readable number of decimals: `$1,204.12`, `$0.0031`."""
     if picousd is None:
         return "unpriced" if is_lower_bound else NONE
-    return f"{'≥ ' if is_lower_bound else ''}{money_text(picousd)}"
+    return f"{'≥ ' if is_lower_bound else ''}{money_text(picousd, sign)}"
 
 
 def exact_money(picousd: int | None) -> str:
@@ -28,6 +28,16 @@ def exact_money(picousd: int | None) -> str:
 def count(number: int | None) -> str:
     """`1,204`; a dash if nothing was reported."""
     return NONE if number is None else f"{number:,}"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 request`, `2 requests`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def requests(number: int) -> str:
+    """`1 request`, `204 requests`."""
+    return counted(number, "request")
 
 
 def short(number: int | None) -> str:
@@ -41,12 +51,15 @@ def short(number: int | None) -> str:
     return str(number)
 
 
-def percent(part: Decimal | None) -> str:
-    """`34.2 %` of a ratio."""
+def percent(part: Decimal | None, *, in_column: bool = False) -> str:
+    """`34.2%` of a ratio, `42%` if it is that; a dash if it is not known. `in_column`: with its
+    decimal in any case, so that shares align."""
     if part is None:
         return NONE
     scaled = part * 100
-    return f"{scaled:.{0 if abs(scaled) >= 100 else 1}f} %"
+    if in_column:
+        return f"{scaled:.1f}%"
+    return f"{scaled:.{0 if abs(scaled) >= 100 else 1}f}".removesuffix(".0") + "%"
 
 
 def ratio(part: int | None, whole: int | None) -> Decimal | None:
@@ -55,22 +68,17 @@ def ratio(part: int | None, whole: int | None) -> Decimal | None:
 
 
 def change(now: int | None, before: int | None) -> str:
-    """`+12 %`; an empty text if there is no value to compare with."""
+    """`+12%`; an empty text if there is no value to compare with."""
     if now is None or not before:
         return ""
-    part = Decimal(now - before) / before * 100
-    if abs(part) >= 1000:
+    part = Decimal(now - before) / before
+    if abs(part) >= 10:
         return f"{TIMES}{Decimal(now) / before:.0f}"
-    text = f"{abs(part):.{0 if abs(part) >= 10 else 1}f}"
+    text = f"{abs(part * 100):.{0 if abs(part) >= Decimal('0.1') else 1}f}"
     sign = "±" if text == "0.0" else "+" if part > 0 else MINUS
-    return f"{sign}{text} %"
+    return f"{sign}{text.removesuffix('.0')}%"
 
 
 def duration(milliseconds: int | None) -> str:
     """`540 ms`, `1.2 s`, `3.5 min`; a dash if nothing was measured."""
     return NONE if milliseconds is None else duration_text(milliseconds)
-
-
-def requests(number: int) -> str:
-    """`1 request`, `204 requests`."""
-    return counted(number, "request")
