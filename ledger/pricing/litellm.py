@@ -7,6 +7,7 @@ price, and the price source names the digest of the file.
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -39,13 +40,8 @@ PRICE_KEYS = {
 
 _WHOLE = {"reasoning": "output_cost_per_token"}
 """Line -> the key of the line that it is a part of."""
-TIERED_LINES = ("uncached_input", "cache_read", "cache_write", "output")
-CONTEXT_STEPS = {
-    "_above_128k_tokens": 128_000,
-    "_above_200k_tokens": 200_000,
-    "_above_256k_tokens": 256_000,
-    "_above_272k_tokens": 272_000,
-}
+_STEP = re.compile(r"(.+)_above_(\d{1,6})k_tokens(.*)")
+"""The key of a price for long requests: the line's key, thousands of input tokens, the tier."""
 
 TIER_SUFFIXES = {
     "flex": "_flex",
@@ -117,6 +113,11 @@ def _rates(
     suffix = TIER_SUFFIXES.get(name or "", "")
     missing = name if not suffix or "input_cost_per_token" + suffix not in model else None
     suffix = "" if missing else suffix
+    steps: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for each, price in model.items():
+        found = _STEP.fullmatch(each)
+        if found is not None and (above := _unit(price)) is not None:
+            steps.setdefault((found[1], found[3]), []).append((int(found[2]) * 1000, above))
     rates = {}
     for line, key in PRICE_KEYS.items():
         unit = _unit(model.get(key + suffix))
@@ -126,13 +127,7 @@ def _rates(
             rates[line] = Rate(0, source, note=note, is_unknown=True)
         if unit is None:
             continue
-        steps = []
-        if line in TIERED_LINES:
-            for step, start in CONTEXT_STEPS.items():
-                above = _unit(model.get(key + step + suffix))
-                if above is not None:
-                    steps.append((start, above))
-        rates[line] = Rate(unit, source, tuple(sorted(steps)))
+        rates[line] = Rate(unit, source, tuple(sorted(steps.get((key, suffix), ()))))
     return rates, missing
 
 

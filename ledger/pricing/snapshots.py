@@ -13,6 +13,7 @@ beside their place, flushed and renamed, readable by their owner alone.
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from typing import Any
 import msgspec
 
 from ledger.model.errors import LedgerError
+from ledger.model.money import AMOUNT_MAX, PICOUSD_PER_USD
 from ledger.pricing import published
 from ledger.pricing.litellm import LiteLLM
 from ledger.pricing.price_lines import NO_TIME
@@ -35,6 +37,9 @@ LIST_BYTES_MAX = 64 * 1024 * 1024
 INDEX_NAME = "index.json"
 ENTRIES_MAX = 10_000
 """Lists in the index: one a day for 27 years."""
+USD_MAX = AMOUNT_MAX // PICOUSD_PER_USD
+"""Of any price: a charge of one unit holds no more."""
+_REPEATED_REPETITION = re.compile(r"[+*}][^()]*\)[+*{]")
 _NOT_A_LIST = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
 """What genai-prices raises for data that are none of its own."""
 MODELS_DEV_KEYS = {
@@ -260,8 +265,10 @@ def _providers(document: list[dict[str, Any]]) -> dict[str, Any]:
             return [converted(each) for each in value]
         if not isinstance(value, dict):
             return value
+        if "regex" in value:
+            _check_pattern(value["regex"])
         return {
-            key: types.ModelPrice(**figures.validate_python(each))
+            key: types.ModelPrice(**_checked(figures.validate_python(each)))
             if key == "prices" and isinstance(each, dict)
             else converted(each)
             for key, each in value.items()
@@ -270,6 +277,30 @@ def _providers(document: list[dict[str, Any]]) -> dict[str, Any]:
 
     adapter = TypeAdapter(list[types.Provider], config=ConfigDict(arbitrary_types_allowed=True))
     return {each.id: each for each in adapter.validate_python(converted(document))}
+
+
+def _checked(prices: dict[str, Any]) -> dict[str, Any]:
+    """The prices of a model; ValueError for one that none can be."""
+    for key, price in prices.items():
+        steps = getattr(price, "tiers", ())
+        starts = [step.start for step in steps]
+        for each in (getattr(price, "base", price), *(step.price for step in steps)):
+            if each is not None and not 0 <= each <= USD_MAX:
+                raise ValueError(f"{key}: {each} is not a price from 0 to {USD_MAX} USD")
+        if starts != sorted(set(starts)) or min(starts, default=0) < 0:
+            raise ValueError(f"{key}: the steps {starts} do not rise")
+    return prices
+
+
+def _check_pattern(pattern: object) -> None:
+    """ValueError for a pattern of names that is none, or that may take for ever: names come from
+    clients."""
+    try:
+        re.compile(str(pattern))
+    except re.error as error:
+        raise ValueError(f"regex {str(pattern)[:80]!r}: {error}") from None
+    if _REPEATED_REPETITION.search(str(pattern)):
+        raise ValueError(f"regex {str(pattern)[:80]!r}: a repetition is repeated")
 
 
 def _is_number(value: object) -> bool:

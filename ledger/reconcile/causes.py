@@ -427,7 +427,7 @@ def _datings(
             Cause(kind="time zone", what=f"the statement's days are those of UTC{hours:+d}"),
             partial(_shifted_day, hours),
         )
-        for hours in range(-12, 15)
+        for hours in sorted(range(-12, 15), key=abs)
         if hours
     ]
     cause = Cause(kind="late rows", what="the statement counts a request on the day of its end")

@@ -20,6 +20,7 @@ from ledger.commands.options import LedgerOption, Prices
 from ledger.commands.output import print_line
 from ledger.model.errors import LedgerError
 from ledger.text.durations import seconds_text
+from ledger.text.printable import printable
 
 if TYPE_CHECKING:
     from ledger.pricing.snapshots import PriceList
@@ -188,6 +189,8 @@ def _fetched(url: str) -> bytes:
                     raise LedgerError(f"{url} is larger than {LIST_BYTES_MAX >> 20} MiB")
                 if time.monotonic() > deadline:
                     raise LedgerError(f"{url} takes longer than {seconds_text(FETCH_SECONDS_MAX)}")
+            if answer.length:
+                raise HTTPException(f"it ended {answer.length} bytes before its length")
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         if isinstance(error, urllib.error.HTTPError):
@@ -243,9 +246,8 @@ def _show(changes: list[Change], *, show_all: bool) -> int:
         first = sorted(found, key=lambda each: not each.is_large)
         for each in islice(first, None if show_all else SHOWN_MAX):
             mark = "  !" if name == "changed" and each.is_large else ""
-            typer.echo(
-                f"  {each.model} {each.line}: {_text(each.before)} -> {_text(each.after)}{mark}"
-            )
+            figures = f"{_text(each.before)} -> {_text(each.after)}{mark}"
+            typer.echo(printable(f"  {each.model[:200]} {each.line}: {figures}"))
         if not show_all and len(found) > SHOWN_MAX:
             typer.echo(f"  and {len(found) - SHOWN_MAX} more (--all)")
     return len(large)

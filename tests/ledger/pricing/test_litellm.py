@@ -1,6 +1,7 @@
 """LiteLLM's file as a second source."""
 
 import hashlib
+from decimal import Decimal
 
 import pytest
 
@@ -48,6 +49,21 @@ def test_context_steps_and_a_list_known_by_another_name(litellm):
         "cache_read": (125_000, ()),
         "input_audio": (3_000_000, ()),
     }
+
+
+@pytest.mark.parametrize(
+    ("step", "start"), [("_above_32k_tokens", 32_000), ("_above_512k_tokens_flex", 0)]
+)
+def test_any_step_of_any_line_counts(step, start):
+    """At any size that a provider publishes (MiniMax 512k, Qwen 32k), for every line."""
+    model = {"litellm_provider": "m", "input_cost_per_audio_token": Decimal("0.000001")}
+    lists = LiteLLM(
+        {"m/x": {**model, "input_cost_per_audio_token" + step: Decimal("0.000002")}}, "s"
+    )
+    found = lists.rates("m", "x", None)
+    assert found is not None
+    steps = ((start, 2_000_000),) if start else ()
+    assert units(found[0]) == {"input_audio": (1_000_000, steps)}
 
 
 def test_a_tier_has_no_price_for_a_line_that_only_the_standard_tier_prices(litellm):

@@ -196,6 +196,32 @@ def test_the_history_of_a_model(update, run):
             genai(models=[{"id": "x", "match": {"equals": "x"}, "prices": {"input_mtok": "a"}}]),
             "input_mtok",
         ),
+        *(
+            (genai(price=price), f"input_mtok: {problem}")
+            for price, problem in (
+                (-1, "-1 is not a price from 0"),
+                ({"base": -1, "tiers": []}, "-1 is not a price from 0"),
+                (10**9, "1000000000 is not a price"),
+                ({"base": 1, "tiers": [{"start": 5, "price": -2}]}, "-2 is not a price"),
+                ({"base": 1, "tiers": [{"start": -5, "price": 2}]}, "the steps .-5. do not rise"),
+                (
+                    {"base": 1, "tiers": [{"start": 5, "price": 2}, {"start": 5, "price": 3}]},
+                    "the steps .5, 5. do not rise",
+                ),
+            )
+        ),
+        (genai(1.25).replace("1.25", "1e999999"), "input_mtok: 1E.999999 is not a price"),
+        *(
+            (
+                genai(models=[{"id": "x", "match": {"regex": pattern}, "prices": {}}]),
+                f"regex .*: {problem}",
+            )
+            for pattern, problem in (
+                ("((", "missing"),
+                ("(a+)+$", "a repetition is repeated"),
+                ("(gpt-[0-9]*-x){2,}", "a repetition is repeated"),
+            )
+        ),
     ],
 )
 def test_a_broken_list_is_one_line_and_the_old_prices_stay(update, text, problem):
@@ -232,6 +258,8 @@ def server():
                 self.end_headers()
                 return
             self.send_response(404 if self.path == "/none" else 200)
+            if self.path == "/cut":
+                self.send_header("content-length", str(len(self.body) + 7))
             self.end_headers()
             self.wfile.write(self.body)
 
@@ -257,6 +285,7 @@ def test_a_list_is_fetched_when_it_is_asked_for(run, server):
     ("path", "problem"),
     [
         ("/none", "cannot read .*: Not Found"),
+        ("/cut", "cannot read .*: it ended 7 bytes before its length"),
         ("/away", "cannot read .*: Found; the old prices stay in force"),
     ],
 )
