@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import Form, Format, LedgerOption, NamesOption
+from ledger.commands.options import Form, Format, LedgerOption, NamesOption, scope_of
 from ledger.commands.output import console, print_line, write
 
 EVERY_SECONDS = 5.0
@@ -72,7 +72,6 @@ def _plans(
     form: Form, key: str | None, provider: str | None, names: str | None, ledger: str | None
 ) -> None:
     """Prices of plans stand in the names file, as [[plan]]."""
-    from ledger.commands.options import scope_of
     from ledger.figures import plans
     from ledger.figures.queries import existing_ledger
     from ledger.reports import limits_text

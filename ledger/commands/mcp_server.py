@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ledger.commands.options import LedgerOption, NamesOption, Prices, TimezoneOption
+from ledger.commands.options import LedgerOption, NamesOption, Prices, TimezoneOption, scope_of
 
 if TYPE_CHECKING:
     from ledger.store.scope import Scope
@@ -166,7 +166,6 @@ class Answers:
         return bounded(status.document(found), "budgets")
 
     def _scope(self, since: str | None, until: str | None, only: list[str] | None) -> "Scope":
-        from ledger.commands.options import scope_of
 
         return scope_of(since or None, until or None, only, self.names, self.timezone)
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ledger.commands.options import LedgerOption, NamesOption, Since
+from ledger.commands.options import LedgerOption, NamesOption, Since, scope_of
 from ledger.commands.output import print_line
 
 names = typer.Typer(
@@ -57,7 +57,6 @@ def suggest_names(
     Writes a names file of the keys, hosts and tags of the ledger. Every entry is a comment: fill in
     the team or person, and remove the #.
     """
-    from ledger.commands.options import scope_of
     from ledger.figures.queries import existing_ledger
     from ledger.reports.name_suggestions import suggestions
 

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ledger.commands.options import Form, LedgerOption, NamesOption, Only, Prices, Since, Until
+from ledger.commands.options import (
+    Form,
+    LedgerOption,
+    NamesOption,
+    Only,
+    Prices,
+    Since,
+    Until,
+    scope_of,
+)
 
 if TYPE_CHECKING:
     from ledger.reports.layout import Cell
@@ -38,7 +47,6 @@ def cache(
     was in the cache, or could have been, and was not read. Requests without segments
     (tee_segments=off, recorded earlier, dropped) are left out.
     """
-    from ledger.commands.options import scope_of
     from ledger.figures.queries import existing_ledger
     from ledger.pricing.prices import PriceBook
     from ledger.why import reading
@@ -69,7 +77,6 @@ def context(
     Tokens are shares by bytes of the input that the provider reported; the rows add up to it.
     Requests without segments (tee_segments=off, recorded earlier, dropped) are left out.
     """
-    from ledger.commands.options import scope_of
     from ledger.figures.queries import existing_ledger
     from ledger.why import reading
 
@@ -126,7 +133,6 @@ def what_if(
     Cached tokens are simulated from segments and times. Another model counts other tokens for the
     same text, and gives other answers: neither is known.
     """
-    from ledger.commands.options import scope_of
     from ledger.figures.queries import existing_ledger
     from ledger.pricing.prices import PriceBook
     from ledger.why import reading

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from ledger.model.errors import LedgerError
 from ledger.store.engines import sqlite_file, urls
+from ledger.store.keys import instant_text
 from ledger.store.processes.supervision import Log, SupervisedThread, ThreadHealth
-from ledger.store.schema.instants import instant_text
 
 FIRST_SECONDS = 60.0
 """A proxy that runs for one command only should not spend its time on sums."""

@@ -22,8 +22,8 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Outcome, State
 from ledger.store import db
 from ledger.store.engines import urls
+from ledger.store.keys import instant_text
 from ledger.store.processes.supervision import Log
-from ledger.store.schema.instants import instant_text
 from ledger.store.tables import OF_EXCHANGES, exchanges
 from ledger.sync import spool
 from ledger.sync.merging import (

@@ -24,9 +24,9 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db
 from ledger.store.adding_up import added_up, charged_requests, is_overflow, whole
+from ledger.store.keys import instant_text
 from ledger.store.processes.supervision import Log
 from ledger.store.schema.columns import Instant
-from ledger.store.schema.instants import instant_text
 from ledger.store.schema.sums import (
     ALONE,
     COUNTS,

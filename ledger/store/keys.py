@@ -1,11 +1,20 @@
-"""Pure. The key of an exchange in a database, and how a statement takes many of them."""
+"""Pure. The key of an exchange in a database, its moment as SQLite stores it, and how a statement
+takes many keys."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import orjson
 
 type Key = tuple[str, str]
 """opened_at as text, and the exchange's id."""
+
+
+def instant_text(moment: datetime) -> str:
+    """A moment as text of fixed width, in UTC. With a `T`, a comparison with
+    `datetime('now', '-1 hour')` would be wrong."""
+    # Not with strftime, which does not pad years on some systems, so the text would not sort.
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(' ', 'microseconds')}Z"
 
 
 def parameters(keys: Sequence[Key]) -> dict[str, str]:

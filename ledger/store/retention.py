@@ -12,8 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db, partitions
-from ledger.store.keys import Key, chosen, parameters
-from ledger.store.schema.instants import instant_text
+from ledger.store.keys import Key, chosen, instant_text, parameters
 from ledger.store.tables import (
     OF_EXCHANGES,
     PARTITIONED,

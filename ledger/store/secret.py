@@ -25,8 +25,9 @@ import os
 import secrets
 import sqlite3
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from ledger.model.errors import LedgerError
 from ledger.settings import places, small_files
@@ -55,9 +56,7 @@ def of_machine() -> bytes:
 
 def of_ledger(engine: Engine) -> bytes:
     """The secret of a SQLite ledger."""
-    path = urls.file_of(engine.url)
-    assert path is not None
-    with contextlib.closing(sqlite_file.connect(path)) as connection:
+    with _file_of(engine) as (path, connection):
         return of_file(path, connection)
 
 
@@ -105,11 +104,11 @@ def known(engine: Engine) -> bytes | None:
 
 def store(engine: Engine, secret: bytes) -> bool:
     """Store this secret for a ledger that has no own secret; whether it has this one now."""
-    if (path := urls.file_of(engine.url)) is not None:
-        if known(engine) != secret:
-            _made(_own_path(path), secret)
-        if known(engine) == secret:
-            with contextlib.closing(sqlite_file.connect(path)) as file:
+    if engine.dialect.name == "sqlite":
+        with _file_of(engine) as (path, file):
+            if known(engine) != secret:
+                _made(_own_path(path), secret)
+            if known(engine) == secret:
                 _note_id(file, id_of(secret))
     else:
         with engine.begin() as connection:
@@ -119,9 +118,7 @@ def store(engine: Engine, secret: bytes) -> bool:
 
 def move_out_of_meta(engine: Engine) -> None:
     """Move the secret of an older SQLite ledger out of it."""
-    path = urls.file_of(engine.url)
-    assert path is not None
-    with contextlib.closing(sqlite_file.connect(path)) as connection:
+    with _file_of(engine) as (path, connection):
         _move_out_of_meta(path, connection)
 
 
@@ -137,10 +134,18 @@ def share(spool: Engine, shared: Engine) -> bool:
     assert isinstance(kept, str)
     if bytes.fromhex(kept) == own:
         return False
-    path = urls.file_of(spool.url)
-    assert path is not None
-    _replace(_own_path(path), bytes.fromhex(kept))
+    with _file_of(spool) as (path, _):
+        _replace(_own_path(path), bytes.fromhex(kept))
     return True
+
+
+@contextlib.contextmanager
+def _file_of(engine: Engine) -> Iterator[tuple[Path, sqlite3.Connection]]:
+    """The file of a SQLite ledger, and a connection to it."""
+    path = urls.file_of(engine.url)
+    assert path is not None
+    with contextlib.closing(sqlite_file.connect(path)) as connection:
+        yield path, connection
 
 
 def _move_out_of_meta(path: Path, connection: sqlite3.Connection) -> None:
@@ -186,9 +191,7 @@ def _made(path: Path, secret: bytes) -> bytes:
             # The complete file is linked into place, so of two processes that start together one
             # wins.
             with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:
-                file.write(secret.hex())
-                file.flush()
-                os.fsync(file.fileno())
+                _write(file, secret)
                 with contextlib.suppress(FileExistsError):
                     os.link(file.name, path)
     except OSError as error:
@@ -201,15 +204,19 @@ def _made(path: Path, secret: bytes) -> bytes:
 
 def _replace(path: Path, secret: bytes) -> None:
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        file.write(secret.hex())
-        file.flush()
-        os.fsync(file.fileno())
+        _write(file, secret)
     Path(file.name).replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)  # so that the name is there, too, after a power cut
     finally:
         os.close(folder)
+
+
+def _write(file: IO[str], secret: bytes) -> None:
+    file.write(secret.hex())
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _read(path: Path) -> bytes:

@@ -19,9 +19,8 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import State
 from ledger.settings import places
 from ledger.store import db
-from ledger.store.keys import Key
+from ledger.store.keys import Key, instant_text
 from ledger.store.retention import drop
-from ledger.store.schema.instants import instant_text
 from ledger.store.tables import exchanges, meta, outbox, set_aside
 from ledger.sync.merging import Refused
 

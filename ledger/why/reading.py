@@ -20,9 +20,9 @@ from ledger.model.usage import Usage
 from ledger.pricing.charges import charge
 from ledger.pricing.price_lines import INPUT_LINES
 from ledger.pricing.prices import PriceBook
+from ledger.store.keys import instant_text
 from ledger.store.requests_view import requests
 from ledger.store.schema.charged import current_charge, sum_of
-from ledger.store.schema.instants import instant_text
 from ledger.store.scope import Scope, conditions, snapshot
 from ledger.store.tables import charges, segments
 from ledger.why.cache import Asked, Judge, Verdict

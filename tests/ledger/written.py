@@ -23,8 +23,7 @@ from ledger.model.reading import Reading, UsageSource
 from ledger.model.usage import Usage
 from ledger.store import db, tables
 from ledger.store.engines import urls
-from ledger.store.keys import Key
-from ledger.store.schema.instants import instant_text
+from ledger.store.keys import Key, instant_text
 from ledger.store.writing import batch_insert
 from ledger.store.writing.jobs import Receipt
 from ledger.store.writing.writer import Ledger

@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.maintenance.audit.promises import PROMISES, Promise
+from ledger.store.keys import instant_text
 from ledger.store.schema.columns import Instant
-from ledger.store.schema.instants import instant_text
 from ledger.store.scope import snapshot
 from ledger.store.tables import charges, readings
 from ledger.store.writing.batch_insert import CHARGE_COLUMNS, READING_COLUMNS

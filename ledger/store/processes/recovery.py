@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledger.store.engines import sqlite_file
+from ledger.store.keys import instant_text
 from ledger.store.processes import nodes
-from ledger.store.schema.instants import instant_text
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
 from ledger.model.columns import columns_of
-from ledger.store.schema.instants import instant_text
+from ledger.store.keys import instant_text
 
 
 class Instant(TypeDecorator[datetime]):

@@ -32,8 +32,8 @@ from ledger.model.exchange import Exchange
 from ledger.model.quota import Quota
 from ledger.model.reading import Reading
 from ledger.model.usage import Usage
+from ledger.store.keys import instant_text
 from ledger.store.schema import links
-from ledger.store.schema.instants import instant_text
 
 ROWS_MAX = 64
 """Rows of one statement. Each size stays compiled once it was needed: all of them up to 64 rows

@@ -9,7 +9,7 @@ from ledger.model import door
 from ledger.model.columns import TEXT_CHARACTERS_MAX
 from ledger.model.learned import Learned
 from ledger.store.engines import sqlite_file
-from ledger.store.schema.instants import instant_text
+from ledger.store.keys import instant_text
 
 LESSONS_MAX = 2_000
 """Upstreams and paths that are remembered, in memory and in the ledger, the newest. A client with

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 import sqlalchemy as sa
 
+from ledger.store.keys import instant_text
 from ledger.store.schema.columns import Instant, JsonText
-from ledger.store.schema.instants import instant_text
 from ledger.store.tables import OF_EXCHANGES, PARTITIONED, exchanges, metadata
 from tests.ledger.written import on_sqlite, opened, put, row, settled, whole
 
