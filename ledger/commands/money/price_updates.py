@@ -190,7 +190,7 @@ def _fetched(url: str) -> bytes:
                 if time.monotonic() > deadline:
                     raise LedgerError(f"{url} takes longer than {seconds_text(FETCH_SECONDS_MAX)}")
             if answer.length:
-                raise HTTPException(f"it ended {answer.length} bytes before its length")
+                raise LedgerError(f"cannot read {url}: it ended {answer.length} bytes early")
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         if isinstance(error, urllib.error.HTTPError):

@@ -285,7 +285,7 @@ def test_a_list_is_fetched_when_it_is_asked_for(run, server):
     ("path", "problem"),
     [
         ("/none", "cannot read .*: Not Found"),
-        ("/cut", "cannot read .*: it ended 7 bytes before its length"),
+        ("/cut", "cannot read .*: it ended 7 bytes early"),
         ("/away", "cannot read .*: Found; the old prices stay in force"),
     ],
 )
