@@ -32,7 +32,7 @@ from ledger.model.reading import Reading
 from ledger.model.usage import TOKENS, Usage
 from ledger.store.schema.columns import Instant, sql_columns
 from ledger.store.schema.sums import COUNTS, DIMENSIONS, SUMS, TIMES
-from ledger.store.schema.views import HOURLY
+from ledger.store.schema.views import HOURLY, UNPRICED
 
 PARTITIONED = ("exchanges", "readings", "charges")
 """Tables that PostgreSQL keeps in one partition a month."""
@@ -352,15 +352,7 @@ unpriced_lines = sa.Table(
             "As in unpriced",
             nullable=name != "provider",
         )
-        for name in (
-            "response_id",
-            "provider",
-            "model",
-            "service_tier",
-            "line",
-            "quantity",
-            "reason",
-        )
+        for name in UNPRICED
     ),
     sa.PrimaryKeyConstraint("opened_at", "exchange_id", "ordinal"),
     comment="Rows of unpriced of days that are over",

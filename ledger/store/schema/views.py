@@ -235,9 +235,9 @@ def _duration(spelling: Spelling, until: str, is_known: str = "true") -> str:
     return f"CASE WHEN {until} >= e.opened_at AND ({is_known}) THEN {milliseconds} END"
 
 
-_UNPRICED = (
-    "opened_at, exchange_id, response_id, provider, model, service_tier, line, quantity, reason"
-)
+UNPRICED = ("response_id", "provider", "model", "service_tier", "line", "quantity", "reason")
+"""The columns of `unpriced` behind the key of the exchange."""
+_UNPRICED = ", ".join(("opened_at", "exchange_id", *UNPRICED))
 _FRESH = "NOT EXISTS (SELECT 1 FROM stale_days s WHERE s.day = d.day)"
 
 

@@ -159,7 +159,9 @@ class LedgerFile:
             self._log("error", f"the last commits of {self._path} stay in its WAL: {error}")
         self._seen = None
         with _opening(self._path) as lock:
-            _part_from_stale_wal(self._path, lock, moved_to=_name_of_open_file(inode))
+            _part_from_stale_wal(
+                self._path, lock, moved_to=_name_of_open_file(self._descriptor, inode)
+            )
             # Of a file that was moved, SQLite removes no WAL when the last connection closes.
             self.connection.close()
 
@@ -196,7 +198,7 @@ class LedgerFile:
     def _check_wal_size(self) -> None:
         size = 0
         with contextlib.suppress(OSError):
-            size = self._path.with_name(f"{self._path.name}-wal").stat().st_size
+            size = _wal(self._path).stat().st_size
         if size > WAL_WARNED_BYTES and not self._is_wal_warned:
             self._log(
                 "warning",
@@ -311,13 +313,12 @@ def _wal(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def _name_of_open_file(inode: int | None) -> Path | None:
+def _name_of_open_file(descriptor: int | None, inode: int) -> Path | None:
     """The name that a file of this process has now; None where it has none, or none is known."""
-    for link in Path("/proc/self/fd").glob("*"):
-        with contextlib.suppress(OSError):
-            name = link.readlink()
-            if link.stat().st_ino == inode and name.exists() and name.stat().st_ino == inode:
-                return name
+    with contextlib.suppress(OSError):
+        name = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if name.stat().st_ino == inode:
+            return name
     return None
 
 
