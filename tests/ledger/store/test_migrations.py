@@ -119,16 +119,6 @@ def test_a_copy_of_the_older_file_is_put_beside_it(tmp_path):
     copied.dispose()
 
 
-def test_an_older_file_is_migrated_on_first_use(tmp_path):
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
-    engine = db.create(url)
-    migrate(engine, OLDER[-1])
-    engine.dispose()
-    engine = db.ensure(url)
-    assert migration.revision_of(engine) == REVISION
-    engine.dispose()
-
-
 def test_a_migration_that_fails_leaves_the_ledger_as_it_was(empty):
     migrate(empty, "0001")
     with migration.migrating(empty) as connection:

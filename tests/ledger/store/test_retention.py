@@ -2,15 +2,11 @@
 
 from datetime import date, timedelta
 
-import pytest
-
-from ledger.store import db, partitions, retention
+from ledger.store import partitions, retention
 from ledger.store.engines import migration
-from ledger.store.tables import OF_EXCHANGES, PARTITIONED
 from tests.ledger.written import (
     NOON,
     on_postgres,
-    on_sqlite,
     opened,
     put,
     row,
@@ -37,18 +33,6 @@ def test_what_is_old_and_has_ended_goes_whole(engine, monkeypatch):
         ]
     assert retention.drop_before(engine, at["f"]) == 0
     assert rows(engine, "SELECT * FROM meta WHERE key = 'retention'") == []
-
-
-@pytest.mark.parametrize(
-    "table", [table for table in OF_EXCHANGES if table.name not in PARTITIONED]
-)
-@on_sqlite
-def test_a_table_that_a_copy_does_not_have_is_left_out(engine, table):
-    put(engine, whole(settled("a")))
-    with db.writing(engine) as connection:
-        connection.exec_driver_sql(f"DROP TABLE {table.name}")
-    assert retention.drop_before(engine, NOON + timedelta(days=1)) == 1
-    assert row(engine, "SELECT COUNT(*) FROM exchanges") == (0,)
 
 
 @on_postgres

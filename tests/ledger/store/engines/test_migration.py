@@ -15,7 +15,6 @@ from ledger.store import db
 from ledger.store.engines import migration
 from ledger.store.schema.revision import REVISION
 from tests.ledger.store.engines import empty_ledger
-from tests.ledger.written import on_postgres
 
 pytestmark = pytest.mark.large
 
@@ -67,18 +66,6 @@ def test_a_difference_is_found(engine):
         connection.execute(sa.text("ALTER TABLE learned ADD COLUMN extra INTEGER"))
     (found,) = migration.differences(engine)
     assert "extra" in found
-
-
-@on_postgres
-def test_partitions_are_no_difference(engine):
-    from datetime import date
-
-    from ledger.store import partitions
-    from ledger.store.engines import migration
-
-    outcome = partitions.ensure(engine, [date(2026, 1, 1)], date(2026, 2, 3))
-    assert outcome == {date(2026, 1, 1): None}
-    assert migration.differences(engine) == []
 
 
 def set_revision(engine, revision: str) -> None:

@@ -28,11 +28,6 @@ def test_what_is_not_described_is_a_mistake_of_ours():
         descriptions.description_of("requests", "surprise")
 
 
-@pytest.mark.parametrize("relation", [*descriptions.VIEWS, *descriptions.PUBLIC_TABLES])
-def test_every_relation_has_a_heading(relation):
-    assert descriptions.heading(relation).startswith(f"{relation}: ")
-
-
 @on_postgres
 def test_postgres_shows_the_same_words(engine):
     found = rows(

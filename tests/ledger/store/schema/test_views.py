@@ -5,7 +5,6 @@ from decimal import Decimal
 
 import pytest
 import sqlalchemy as sa
-from msgspec.structs import replace
 
 from ledger.maintenance import rollup
 from ledger.model.exchange import Outcome, Source, State
@@ -311,12 +310,6 @@ def test_amounts_that_overflow_a_sum_break_no_day(engine):
         engine, "SELECT requests, input_tokens, cost_picousd FROM usage_daily ORDER BY day"
     )
     assert [tuple(each) for each in found] == [(2, None, None), (1, 7, 7)]
-
-
-def test_replacing_nothing(engine):
-    exchange = settled("a")
-    put(engine, whole(exchange), whole(replace(exchange, provider="other")))
-    assert row(engine, "SELECT provider, cost_picousd FROM requests") == ("example", COST)
 
 
 def test_what_a_plan_covers_has_a_list_value_and_no_cost(engine):
