@@ -51,6 +51,9 @@ def read(facts: Facts, event: str, body: dict[str, Any]) -> None:
     facts.record_created(body.get("created"))
     if "copilot_usage" in body:
         facts.units = openai_usage.units_beside(body)
+    if facts.provider in ("zai", "zhipuai") and objects_at(body, "web_search"):
+        # https://docs.z.ai/guides/tools/web-search: what it found; billed by the use.
+        facts.units = {**facts.units, "web_searches": 1}
     if "cost" in body:
         facts.cost = body["cost"]  # Venice: {"usd": …, "diem": …}
     usage = object_at(body, "usage") or object_at(object_at(body, "x_groq"), "usage")

@@ -193,6 +193,13 @@ def test_every_unit_of_a_format_has_the_name_of_its_price():
     assert cost(PriceBook().price(about, replace(reading(), usage=found))) == 3 * 4_000_000_000
 
 
+@pytest.mark.parametrize(("provider", "units"), [("zai", {"web_searches": 1}), ("openai", {})])
+def test_a_search_that_stands_beside_the_usage(provider, units):
+    body = {"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": 1}}
+    found = metered("openai.chat", body | {"web_search": [{"link": "l"}]}, provider=provider)
+    assert found.usage().tool_units == units
+
+
 RESPONSE = {
     "object": "response",
     "status": "completed",

@@ -28,6 +28,8 @@ UNITS: dict[str, Any] = {
     "text": {"hologram_tokens": "7"},
     "fraction": {"hologram_units": 6.5},
     "capitals": {"hologramTokens": 7},
+    "uses": {"hologram": {"invocation": 7}},
+    "sound": {"hologram_audio_seconds": 7},
 }
 FIELDS: dict[str, Any] = {
     "geo": {"inference_geo": GEO},
