@@ -75,6 +75,7 @@ def serve(
     pages = server.Pages(
         engine,
         ledger=urls.shown(url),
+        option=urls.option(url),
         names=names_file.load(names),
         budgets=budget_files.load(None),
         shipping=lambda: spools.shipping_to(engine.url),

@@ -13,7 +13,7 @@ from typing import Any
 from ledger.budgets.status import Status
 from ledger.pages.period import Period, bar_name
 from ledger.pages.sums import Groups, ranked_names
-from ledger.text.printable import printable
+from ledger.text.printable import short_text
 
 COLOURS = 8
 LEVELS_MAX = 4
@@ -21,7 +21,6 @@ LEVELS_MAX = 4
 NAMES_MAX = 7
 """Names with a colour of their own; the rest is grey."""
 OTHER = "other"
-NAME_LENGTH_MAX = 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +106,7 @@ def stack(
         microusd[row][column] += (sums.cost_picousd or 0) // 10**6
         tokens[row][column] += (sums.input_tokens or 0) + (sums.output_tokens or 0)
         requests[row][column] += sums.requests
-    names = [short_name(labels.get(name, name or f"(no {word})")) for name in shown]
+    names = [short_text(labels.get(name, name or f"(no {word})")) for name in shown]
     return Stack(
         word=word,
         title=title,
@@ -148,7 +147,7 @@ def levels(statuses: Sequence[Status], bar: str) -> tuple[Level, ...]:
             continue
         hours = round((each.span.end - each.span.start).total_seconds() / 3600)
         bars = BARS_A_DAY[bar] * Fraction(hours, 24)
-        name = short_name(each.budget.name)
+        name = short_text(each.budget.name)
         for text, picousd in (
             (f"budget {name}", each.budget.limit_picousd),
             (f"at this pace ({name})", each.forecast_picousd),
@@ -168,12 +167,6 @@ def colours_of(names: Sequence[str]) -> tuple[int, ...]:
             colour = (colour + 1) % COLOURS
         found[name] = colour
     return tuple(found[name] for name in names)
-
-
-def short_name(text: str) -> str:
-    """A name that fits a legend, with its special characters escaped."""
-    shown = printable(text)
-    return shown if len(shown) <= NAME_LENGTH_MAX else f"{shown[: NAME_LENGTH_MAX - 1]}…"
 
 
 def _frozen(rows: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

@@ -108,7 +108,7 @@ def _cells(table: Ranking) -> list[tuple[str, str, str]]:
     return [
         (
             row.label,
-            figures.money(row.sums.cost_picousd, is_lower_bound=row.sums.without_price > 0),
+            table.cost(row),
             figures.requests(row.sums.requests),
         )
         for row in table.rows

@@ -14,6 +14,7 @@ from ledger.pages.sums import Counts
 from ledger.pages.unusual import Unusual
 from ledger.text import figures
 from ledger.text.figures import counted
+from ledger.text.printable import short_text
 
 LATE = timedelta(minutes=5)
 """Shipping takes seconds; an exchange that waits longer than this is late."""
@@ -102,7 +103,7 @@ def _of_budgets(statuses: Sequence[Status], period: Period, ledger: str) -> Iter
             kind="budget",
             level="bad" if each.is_over else "look",
             count=1,
-            headline=f"Budget {each.budget.name} is {each.state}: "
+            headline=f"Budget {short_text(each.budget.name)} is {each.state}: "
             f"{figures.money(each.spent_picousd)} of {figures.money(each.budget.limit_picousd)}",
             advice=f"{figures.percent(each.used_percent / 100)} of {period_text(each)}{soon}",
             command=f"tokentee report --by key,model --since {each.span.start:%Y-%m-%d}"
@@ -139,7 +140,9 @@ def _name_of(one: Unusual, labels: Mapping[str | None, str]) -> str:
     if one.word == "total":
         return "everything"
     return (
-        f"key {labels.get(one.name, one.name)}" if one.word == "key" else one.name or "(no model)"
+        f"key {labels.get(one.name, one.name)}"
+        if one.word == "key"
+        else short_text(one.name or "(no model)")
     )
 
 
@@ -147,7 +150,9 @@ def _of_errors(total: Figures, kinds: Sequence[ErrorKind], options: str) -> Iter
     if not total.errors:
         return
     rate = figures.percent(figures.ratio(total.errors, total.requests))
-    named = ", ".join(f"{each.text} ({figures.count(each.requests)})" for each in kinds[:NAMED_MAX])
+    named = ", ".join(
+        f"{short_text(each.text)} ({figures.count(each.requests)})" for each in kinds[:NAMED_MAX]
+    )
     yield Problem(
         kind="errors",
         level="look" if total.errors * 100 >= total.requests * ERROR_RATE_PERCENT else "note",
@@ -167,7 +172,9 @@ def _of_models(other_models: Mapping[tuple[str, str], int], options: str) -> Ite
             level="look",
             count=count,
             headline=f"{figures.requests(count)} answered by another model than asked for",
-            advice=", ".join(f"{answered} for {asked}" for asked, answered in most),
+            advice=", ".join(
+                f"{short_text(answered)} for {short_text(asked)}" for asked, answered in most
+            ),
             command=f"tokentee report --by request_model,model{options}",
         )
 
@@ -275,5 +282,7 @@ def _named(by_model: Mapping[str | None, Figures], name: str) -> str:
     """The models with the highest counts."""
     every = [(getattr(sums, name), model or "(no model)") for model, sums in by_model.items()]
     ranked = sorted(((n, model) for n, model in every if n), key=lambda pair: (-pair[0], pair[1]))
-    named = ", ".join(f"{model} ({figures.count(n)})" for n, model in ranked[:NAMED_MAX])
+    named = ", ".join(
+        f"{short_text(model)} ({figures.count(n)})" for n, model in ranked[:NAMED_MAX]
+    )
     return f"{named}, …" if len(ranked) > NAMED_MAX else named

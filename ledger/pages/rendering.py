@@ -30,7 +30,7 @@ from ledger.text import figures
 from ledger.text.durations import until_text
 from ledger.text.figures import counted
 from ledger.text.period import zone_in
-from ledger.text.printable import printable
+from ledger.text.printable import printable, short_text
 
 HERE = Path(__file__).parent
 OPTION = re.compile(r"(--[a-z]+)")
@@ -138,6 +138,7 @@ def _environment() -> jinja2.Environment:
         "hundred": lambda share: f"{share * 100:.1f}",
         "breakable": breakable,
         "command": command,
+        "short_text": short_text,
         "length_of": length_of,
         "unit_price": unit_price,
         "moment": _moment,
@@ -145,7 +146,7 @@ def _environment() -> jinja2.Environment:
         "weekday": _weekday,
         "score": _score,
         "limit_used": limits_text.used_share,
-        "until": lambda moment, now: until_text(moment, now) or "-",
+        "until": lambda moment, now: until_text(moment, now) or figures.NONE,
         "budget_period": status.period_text,
         "budget_notes": lambda statuses: status.notes(list(statuses)),
     }

@@ -26,10 +26,12 @@ from ledger.pages import charts, sums
 from ledger.pages.period import Period
 from ledger.pages.problems import Problem, Shipping, problems
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
+from ledger.reports.layout import Amount, amount_places, amount_text
 from ledger.settings.names import NO_NAMES, Names
-from ledger.store.scope import Scope, effective, snapshot
+from ledger.store.scope import NONE, Scope, effective, snapshot
 from ledger.text import figures
 from ledger.text.period import day_of
+from ledger.text.printable import short_text
 
 ROWS_MAX = 25
 """Lines of a table; the rest is one line."""
@@ -82,8 +84,8 @@ class Row:
 
     @property
     def only(self) -> tuple[tuple[str, str], ...]:
-        """The condition that selects this line's requests; empty if no condition can."""
-        return () if self.value is None or self.merged else ((self.word, self.value),)
+        """The condition that selects this line's requests; empty for the rest."""
+        return () if self.merged else ((self.word, NONE if self.value is None else self.value),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,15 @@ class Ranking:
     title: str
     rows: tuple[Row, ...]
     note: str = ""
+
+    def cost(self, row: Row) -> str:
+        """The cost of a row, aligned with those of the others."""
+        known = [each.sums.cost_picousd for each in self.rows]
+        places = amount_places([Amount(picousd=each) for each in known if each is not None])
+        picousd, is_part = row.sums.cost_picousd, row.sums.without_price > 0
+        if picousd is None:
+            return figures.money(None, is_lower_bound=is_part)
+        return amount_text(Amount(picousd=picousd, mark="≥ " if is_part else ""), places)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,7 +424,7 @@ def _listed(
             Row(
                 word=word,
                 value=name,
-                label=labels.get(name, name or f"(no {word})"),
+                label=short_text(labels.get(name, name or f"(no {word})") or ""),
                 sums=each,
                 share=figures.ratio(each.cost_picousd or 0, whole) or Decimal(0),
                 change=figures.change(each.cost_picousd, past.cost_picousd) if past else "",

@@ -4,7 +4,7 @@ Each day that is over is compared with the same weekday of up to 8 weeks before 
 least 4 must lie in the ledger. Its robust z-score is the distance from their median, divided by
 1.4826 x their median absolute deviation (Iglewicz and Hoaglin, 1993: beyond 3.5 is an outlier). If
 all weeks were equal, any change would be an outlier, so the divisor is at least 5 % of the median.
-And a day is reported only if it also differs by a quarter of the median and by 5 % of an ordinary
+And a day is reported only if it also differs by a quarter of the median and by 5% of an ordinary
 day's total.
 
 All arithmetic is on whole pico-USD.
@@ -26,7 +26,7 @@ NEW_AFTER = timedelta(days=14)
 METHOD = (
     f"Each day that is over is compared with the same weekday of the {WEEKS} weeks before it "
     f"(at least {WEEKS_MIN} of them): robust z-score by median and median absolute deviation, "
-    f"named from {Z_MIN} on if it also differs by a quarter of the median and by 5 % of an "
+    f"named from {Z_MIN} on if it also differs by a quarter of the median and by 5% of an "
     "ordinary day's total. Costs only, all of them known prices."
 )
 

@@ -19,6 +19,8 @@ _INVISIBLE = re.compile(
 """Invisible letters and marks (Unicode's Default_Ignorable_Code_Point, as far as Python calls them
 printable, and the empty Braille cell): fillers and variation selectors."""
 
+SHORT_LENGTH_MAX = 48
+"""Characters of a name beside others; no model's name is longer."""
 FORMULA_STARTS = "=+@\uff1d\uff0b\uff0d\uff20-"
 """First characters that make a spreadsheet read a text as a formula (OWASP, CSV injection), also in
 full width; tabs and line ends have the same effect and are escaped before."""
@@ -33,6 +35,12 @@ def printable(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return _SUSPECT.sub(_escaped, text)
+
+
+def short_text(text: str) -> str:
+    """Printable text that fits a line of a page: its first characters."""
+    shown = printable(text)
+    return shown if len(shown) <= SHORT_LENGTH_MAX else f"{shown[: SHORT_LENGTH_MAX - 1]}…"
 
 
 def spreadsheet_text(text: str) -> str:

@@ -43,7 +43,6 @@ from ledger.pages.sections import Row
 from ledger.reports import explain
 from ledger.reports.lookup import find
 from ledger.settings.names import NO_NAMES, Names
-from ledger.store.engines import urls
 from ledger.store.scope import snapshot
 from ledger.text.period import zone_in
 from ledger.why.reading import verdict_of
@@ -116,6 +115,7 @@ class Pages:
         engine: Engine,
         *,
         ledger: str = "",
+        option: str = "",
         names: Names = NO_NAMES,
         shipping: Shippings = tuple,
         budgets: Budgets = NO_BUDGETS,
@@ -129,7 +129,7 @@ class Pages:
         self._kept = Kept()
         self._turns = Semaphore(QUESTIONS_MAX)
         self._ledger = ledger
-        self._option = urls.option(ledger) if ledger else ""
+        self._option = option
 
     def routes(self) -> list[Route]:
         """Path -> answer. Starlette runs these on threads of its own."""

@@ -48,7 +48,7 @@ def test_without_budgets_there_is_no_such_part(weeks):
 def test_a_forecast_that_is_too_early_is_left_out(weeks):
     early = datetime(2026, 11, 1, 1, tzinfo=UTC)
     text = rendering.macro("budgets", statuses(weeks, BUDGETS.budgets, NO_NAMES, early))
-    assert '<td class="n wide">-</td>' in text
+    assert '<td class="n wide">–</td>' in text
 
 
 def test_budgets_of_everything_are_lines_in_the_chart(weeks):

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ledger.figures.figures import Figures
-from ledger.pages.charts import Lines, colours_of, short_name, stack
+from ledger.pages.charts import Lines, colours_of, stack
 from ledger.pages.period import Period
 from ledger.pages.sums import Groups
 
@@ -55,11 +55,6 @@ def test_without_a_beginning_the_bars_are_those_that_have_something():
     everything = Period(since=None, until=None, now=NOW)
     groups: Groups = {("2026-10-15", "a"): Figures(), ("2026-08-01", "a"): Figures()}
     assert stack("model", "", groups, everything, {}).bars == ("2026-08", "2026-10")
-
-
-def test_names_are_cut_and_do_nothing():
-    assert short_name("a\x1b[2Jb\u202e") == "a\\x1b[2Jb\\u202e"
-    assert len(short_name("x" * 500)) == 48
 
 
 def test_lines_go_as_they_are():

@@ -163,6 +163,8 @@ def test_hostile_text_is_shown_and_does_nothing(new_sqlite):
     assert "abc\\u202etxt.exe\\u2066" in elements.text
     for character in "\x1b\x07\u202e\u2066":
         assert character not in text
+    assert "x" * 50 in text  # whole in a tooltip
+    assert "x" * 50 not in elements.text
     for script in elements.scripts["application/json"]:
         json.loads(script)
 

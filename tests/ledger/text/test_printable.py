@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.text.printable import printable, spreadsheet_text
+from ledger.text.printable import printable, short_text, spreadsheet_text
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,8 @@ def test_printable_text_is_printable_and_stays_as_it_is(text):
 )
 def test_a_spreadsheet_gets_no_formulas(text, cell):
     assert spreadsheet_text(text) == cell
+
+
+def test_names_are_cut_and_do_nothing():
+    assert short_text("a\x1b[2Jb\u202e") == "a\\x1b[2Jb\\u202e"
+    assert len(short_text("x" * 500)) == 48
