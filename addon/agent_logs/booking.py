@@ -8,12 +8,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from addon.agent_logs.call import Booked, Call, booked
-from addon.agent_logs.files import Kind, Skipped, read
+from addon.agent_logs.call import Agent, Booked, Call, booked
+from addon.agent_logs.files import Skipped, read
 from ledger.maintenance.known import KnownExchanges
 from ledger.maintenance.logged import Logged, recorded
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Billing
+from ledger.store.scope import Scope
 from ledger.store.writing.jobs import Commits
 from ledger.store.writing.writer import Ledger
 
@@ -44,19 +45,6 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Period:
-    """Which answers to book. None: unbounded."""
-
-    since: datetime | None = None
-    until: datetime | None = None
-
-    def has(self, at: datetime) -> bool:
-        """Whether a moment is in it."""
-        after = self.since is None or at >= self.since
-        return after and (self.until is None or at < self.until)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
     """Books answers in a ledger. `ledger` None: answers are only counted."""
 
@@ -64,23 +52,24 @@ class Booking:
     """None: there is no ledger yet."""
     ledger: Ledger | None
     commits: Commits
-    period: Period
+    scope: Scope
+    """Its times: which answers to book."""
     tags: Mapping[str, str]
     now: datetime
     billing: Callable[[Exchange], Billing | None] = lambda _: None
     """The operator's own word on how an exchange is billed: logs do not say it."""
 
     def take(
-        self, logs: Iterable[tuple[Kind, Path]], *, progress: Callable[[Path], None]
+        self, logs: Iterable[tuple[Agent, Path]], *, progress: Callable[[Path], None]
     ) -> dict[str, Tally]:
         """Book the answers of all logs; the counts by agent. `progress` is called before each
         file."""
         tallies: dict[str, Tally] = {}
-        for kind, path in logs:
+        for agent, path in logs:
             progress(path)
-            tally = tallies.setdefault(kind.name, Tally())
+            tally = tallies.setdefault(agent.name, Tally())
             tally.files += 1
-            calls = self._wanted(kind.calls(read(path, tally.skipped)), tally)
+            calls = self._wanted(agent.calls(read(path, tally.skipped)), tally)
             for batch in batched(calls, BATCH_MAX):
                 self._book(batch, path, tally)
         return tallies
@@ -88,7 +77,8 @@ class Booking:
     def _wanted(self, calls: Iterable[Call], tally: Tally) -> Iterator[Call]:
         for call in calls:
             tally.sessions.add(call.session_id)
-            if not self.period.has(call.at):
+            is_early = self.scope.since is not None and call.at < self.scope.since
+            if is_early or (self.scope.until is not None and call.at >= self.scope.until):
                 tally.outside += 1
             elif call.at > self.now - RUNNING_FOR:
                 tally.running += 1

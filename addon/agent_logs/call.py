@@ -1,9 +1,10 @@
 """Pure. One answer of a model in a session log, and its exchange."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from addon.dialects.dialect import Dialect
@@ -22,9 +23,12 @@ FOLDER_NAME_MAX = 100
 type Booked = tuple[Exchange, Reading]
 
 
+type Lines = Iterable[dict[str, Any]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """An agent, and its default upstream."""
+    """An agent, its default upstream, and its logs."""
 
     name: str
     """The value of `exchanges.agent`."""
@@ -32,6 +36,18 @@ class Agent:
     provider: str
     path: str
     dialect: Dialect
+    home_variable: str
+    """The environment variable that moves the agent's folder."""
+    home: str
+    """The agent's folder in the user's home."""
+    patterns: tuple[str, ...]
+    calls: Callable[[Lines], Iterator["Call"]]
+    """The answers of one log, each once."""
+
+    def folder(self, environment: Mapping[str, str], home: Path) -> Path:
+        """The folder of this agent's files."""
+        named = environment.get(self.home_variable)
+        return Path(named) if named else home / self.home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,26 +6,19 @@ of an answer in the format of the Messages API: an answer has several lines with
 each with its usage so far, and the last is right (ccusage/ccusage#888, #994).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from addon.agent_logs.call import Agent, Call, folder_name, moment, text_or_none
+from addon.agent_logs.call import Agent, Call, Lines, folder_name, moment, text_or_none
 from addon.dialects.vendors.anthropic import MESSAGES
 
-AGENT = Agent(
-    name="claude-code",
-    origin="https://api.anthropic.com:443",
-    provider="anthropic",
-    path="/v1/messages",
-    dialect=MESSAGES,
-)
 SYNTHETIC = "<synthetic>"
 """The model of messages that Claude Code generated itself, without a call."""
 OPEN_MAX = 256
 """Answers whose lines may be interleaved (subagents); an older one counts as complete."""
 
 
-def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
+def calls(lines: Lines) -> Iterator[Call]:
     """The answers of one log, each once, with its last usage."""
     waiting: dict[str, tuple[dict[str, Any], set[str]]] = {}
     for line in lines:
@@ -44,6 +37,19 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
             yield from _call(*waiting.pop(oldest))
     for line, tools in waiting.values():
         yield from _call(line, tools)
+
+
+AGENT = Agent(
+    name="claude-code",
+    origin="https://api.anthropic.com:443",
+    provider="anthropic",
+    path="/v1/messages",
+    dialect=MESSAGES,
+    home_variable="CLAUDE_CONFIG_DIR",
+    home=".claude",
+    patterns=("projects/**/*.jsonl",),
+    calls=calls,
+)
 
 
 def _call(line: dict[str, Any], tools: set[str]) -> Iterator[Call]:

@@ -9,25 +9,17 @@ Input includes cached tokens, output includes reasoning, as in the Responses API
 kept.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from addon.agent_logs.call import Agent, Call, folder_name, moment, text_or_none
+from addon.agent_logs.call import Agent, Call, Lines, folder_name, moment, text_or_none
 from addon.dialects.openai.responses import RATE_LIMITS, RESPONSES
 from addon.metering.quotas import quotas_of_event
 from ledger.model.quota import Quota
 
-AGENT = Agent(
-    name="codex",
-    origin="https://api.openai.com:443",
-    provider="openai",
-    path="/v1/responses",
-    dialect=RESPONSES,
-)
 
-
-def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
+def calls(lines: Lines) -> Iterator[Call]:
     """The answers of one log, each once."""
     session: dict[str, Any] = {}
     model = None
@@ -72,6 +64,19 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
                     quotas=_quotas(payload.get("rate_limits"), at),
                 )
                 tools = 0
+
+
+AGENT = Agent(
+    name="codex",
+    origin="https://api.openai.com:443",
+    provider="openai",
+    path="/v1/responses",
+    dialect=RESPONSES,
+    home_variable="CODEX_HOME",
+    home=".codex",
+    patterns=("sessions/**/rollout-*.jsonl", "archived_sessions/**/rollout-*.jsonl"),
+    calls=calls,
+)
 
 
 def _quotas(limits: object, at: datetime) -> tuple[Quota, ...]:

@@ -6,19 +6,12 @@ message of type `gemini` has `model` and `tokens` with input, output, cached, th
 Input includes cached tokens; output is without thoughts, as `candidatesTokenCount` is.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from addon.agent_logs.call import Agent, Call, folder_name, moment, text_or_none
+from addon.agent_logs.call import Agent, Call, Lines, folder_name, moment, text_or_none
 from addon.dialects.vendors.gemini import GENERATE_CONTENT
 
-AGENT = Agent(
-    name="gemini-cli",
-    origin="https://generativelanguage.googleapis.com:443",
-    provider="gcp.gemini",
-    path="/v1beta/models",
-    dialect=GENERATE_CONTENT,
-)
 _WORDS = {
     "input": "promptTokenCount",
     "output": "candidatesTokenCount",
@@ -33,7 +26,7 @@ _OF_MESSAGE = ("tokens", "timestamp", "model")
 """What is kept of each line until the log ends: a session's texts may have gigabytes."""
 
 
-def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
+def calls(lines: Lines) -> Iterator[Call]:
     """The answers of one log; a message that was saved again counts once, in its last version."""
     session: dict[str, Any] = {}
     messages: dict[str, dict[str, Any]] = {}
@@ -65,3 +58,16 @@ def calls(lines: Iterable[dict[str, Any]]) -> Iterator[Call]:
             project=folder_name(session.get("directory") or session.get("projectRoot")),
             tool_calls=message["tools"],
         )
+
+
+AGENT = Agent(
+    name="gemini-cli",
+    origin="https://generativelanguage.googleapis.com:443",
+    provider="gcp.gemini",
+    path="/v1beta/models",
+    dialect=GENERATE_CONTENT,
+    home_variable="GEMINI_CLI_HOME",
+    home=".gemini",
+    patterns=("tmp/*/chats/session-*.json", "tmp/*/chats/session-*.jsonl"),
+    calls=calls,
+)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from addon.agent_logs.booking import Tally
-    from addon.agent_logs.files import Kind
+    from addon.agent_logs.call import Agent
 
 
 def import_command(
@@ -62,21 +62,19 @@ def import_command(
     from ledger.store.engines.urls import default_url, shown
     from ledger.store.writing.jobs import Commits
 
-    kinds = _kinds(agent or [])
+    agents = _agents(agent or [])
     tags = _tags(tag or [])
     scope = scope_of(since, until, None)
     logs = (
         list(files.named(paths))
         if paths
         else [
-            (kind, path)
-            for kind in kinds
-            for path in files.find(kind, os.environ, files.user_home())
+            (one, path) for one in agents for path in files.find(one, os.environ, files.user_home())
         ]
     )
-    logs = [(kind, path) for kind, path in logs if kind in kinds]
+    logs = [(one, path) for one, path in logs if one in agents]
     if not logs:
-        looked = ", ".join(str(kind.folder(os.environ, files.user_home())) for kind in kinds)
+        looked = ", ".join(str(one.folder(os.environ, files.user_home())) for one in agents)
         raise LedgerError(f"no session logs: looked in {looked}; name files or folders")
     url = ledger or default_url()
     console = console_on_stderr()
@@ -102,7 +100,7 @@ def import_command(
                 known=known,
                 ledger=writer,
                 commits=commits,
-                period=booking.Period(since=scope.since, until=scope.until),
+                scope=scope,
                 tags=tags,
                 now=datetime.now(UTC),
                 billing=names_file.load(None).billing_of,
@@ -120,16 +118,16 @@ def import_command(
         raise typer.Exit(1)
 
 
-def _kinds(names: list[str]) -> "list[Kind]":
-    from addon.agent_logs.files import KINDS
+def _agents(names: list[str]) -> "list[Agent]":
+    from addon.agent_logs.files import AGENTS
     from ledger.model.errors import LedgerError
     from ledger.text.nearest import suggestion
 
     for name in names:
-        if name not in KINDS:
-            hint = suggestion(name, KINDS)
-            raise LedgerError(f"--agent {name!r}: unknown{hint}; one of {', '.join(KINDS)}")
-    return [kind for kind in KINDS.values() if not names or kind.name in names]
+        if name not in AGENTS:
+            hint = suggestion(name, AGENTS)
+            raise LedgerError(f"--agent {name!r}: unknown{hint}; one of {', '.join(AGENTS)}")
+    return [agent for agent in AGENTS.values() if not names or agent.name in names]
 
 
 def _tags(words: list[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,7 +77,7 @@ Example:
 
 def run(words: Sequence[str]) -> int:
     """Run `tokentee run` with these words; returns the exit code. Raises LedgerError."""
-    from addon.run.call.arguments import parse
+    from addon.run.call.arguments import parse, set_options
 
     call = parse(words)
     if call.is_help:
@@ -86,8 +86,10 @@ def run(words: Sequence[str]) -> int:
     given = dict(os.environ)
     call = _with_config(call, given)
     if call.live:
-        return _show_live(call)
+        from ledger.commands.top import top
 
+        top(ledger=set_options(call.options).get("ledger_url"))
+        return 0
     if call.workers is not None and not call.command:
         from addon.run.workers.supervisor import run_workers
 
@@ -95,25 +97,12 @@ def run(words: Sequence[str]) -> int:
         return run_workers(
             call.workers, lambda: next(first, None) or _with_config(parse(words), given)
         )
-    return _starter(call)(call)
-
-
-def _show_live(call: "Call") -> int:
-    from addon.run.call.arguments import set_options
-    from ledger.commands.top import top
-
-    top(ledger=set_options(call.options).get("ledger_url"))
-    return 0
-
-
-def _starter(call: "Call") -> "Callable[[Call], int]":
-    """The function that runs the call in this process."""
     with uncollected_imports():
         if call.command:
             from addon.run.proxied_command import run_proxied as start
         else:
             from addon.run.standalone import run_proxy as start
-    return start
+    return start(call)
 
 
 def _with_config(call: "Call", given: "Mapping[str, str]") -> "Call":

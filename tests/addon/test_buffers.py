@@ -105,8 +105,6 @@ CACHES = {
     "metering/requests/redaction.py _names_credential": "512 of NAME_KEPT_MAX",
     "metering/requests/redaction.py _spellings": "1 024 characters",
     "proxy/flows.py _is_address": "HOSTS_MAX of NAME_LENGTH_MAX",
-    "recordings/formats/recorded.py _split": "URLS_KEPT_MAX of URL_KEPT_MAX",
-    "recordings/formats/recorded.py origin_of": "URLS_KEPT_MAX of URL_KEPT_MAX",
     "recordings/replay.py book": "no argument",
     "ledger/model/aliases.py is_another": "NAMES_MAX of MODEL_LENGTH_MAX, from the ledger",
     "ledger/model/columns.py columns_of": "our own records",

@@ -97,11 +97,11 @@ def config(path: Path) -> None:
 
 
 def session_log(path: Path) -> None:
-    kind = files.kind_of(path)
+    agent = files.agent_of(path)
     for module in (claude_code, codex, gemini_cli):
         for found in module.calls(files.read(path, Skipped())):
             call.booked(found, now=NOW, capture=path.name, tags={})
-    assert kind is None or kind in files.KINDS.values()
+    assert agent is None or agent in files.AGENTS.values()
 
 
 def url(path: Path) -> None:

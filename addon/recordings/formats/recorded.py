@@ -6,7 +6,6 @@ be sent over HTTP/1.1, its times are within the years that every database and cl
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 import re
@@ -25,10 +24,6 @@ from addon.metering.requests.messages import End
 YEAR_MIN = 1970
 YEAR_MAX = 9998
 """A time zone may turn the year 9999 into 10000."""
-URLS_KEPT_MAX = 1024
-"""URLs whose parts are kept: most clients request the same one repeatedly."""
-URL_KEPT_MAX = 512
-"""Characters of such a URL."""
 PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _DERIVED_ID_LENGTH = 32
 _SCHEMES = {"ws": "http", "wss": "https"}
@@ -287,10 +282,6 @@ def split_url(url: str) -> tuple[Origin, str]:
     Test corpora mask hosts (`<API_BASE>/chat`, `x.<REGION>.example`): characters that a host must
     not contain are left out, and without a host the origin is `masked.invalid`.
     """
-    return _split_short(url) if len(url) <= URL_KEPT_MAX else _split(url)
-
-
-def _split(url: str) -> tuple[Origin, str]:
     url = url.partition("#")[0]
     if "://" not in url:
         url = f"https://{url.lstrip('/')}"
@@ -298,14 +289,10 @@ def _split(url: str) -> tuple[Origin, str]:
     authority = rest.partition("/")[0].partition("?")[0]
     path = rest[len(authority) :]
     path = path if path.startswith("/") else f"/{path}"
-    origin = _origin_short if len(authority) <= URL_KEPT_MAX else origin_of
-    return origin(scheme.lower(), authority), _NOT_IN_A_PATH.sub(_percent, path)
+    return _origin_of(scheme.lower(), authority), _NOT_IN_A_PATH.sub(_percent, path)
 
 
-_split_short = functools.lru_cache(maxsize=URLS_KEPT_MAX)(_split)
-
-
-def origin_of(scheme: str, authority: str) -> Origin:
+def _origin_of(scheme: str, authority: str) -> Origin:
     """The origin of a URL's first two parts. Raises RecordingError."""
     if scheme not in PORTS:
         raise RecordingError(f"{scheme[:20]!r} is not http, https, ws or wss")
@@ -317,9 +304,6 @@ def origin_of(scheme: str, authority: str) -> Origin:
         raise RecordingError(f"the URL's host is unusable: {error}") from error
     name = parts.hostname or "masked.invalid"
     return Origin(scheme=_SCHEMES.get(scheme, scheme), host=name, port=port)
-
-
-_origin_short = functools.lru_cache(maxsize=URLS_KEPT_MAX)(origin_of)
 
 
 def _percent(found: re.Match[str]) -> str:

@@ -88,10 +88,11 @@ class ConnectionPolicy(NextLayer):
             if len(context.layers) == 1:
                 self._first_of_proxy(nextlayer)
                 return
-            if not context.client.tls_established and self._is_tunnelled(nextlayer):
-                nextlayer.layer = layers.TCPLayer(context, ignore=True)
+            is_llm = self._is_llm(nextlayer)
+            if is_llm is None:
                 return
-            if nextlayer.layer is None and self._needs_more(nextlayer):
+            if not is_llm and not context.client.tls_established:
+                nextlayer.layer = layers.TCPLayer(context, ignore=True)
                 return
         elif nextlayer.layer is None and spec in self._listeners and len(context.layers) == 1:
             head = _head(nextlayer.data_client())
@@ -153,17 +154,16 @@ class ConnectionPolicy(NextLayer):
         mode = HTTPMode.regular if via is None or is_tunnel else HTTPMode.upstream
         nextlayer.layer = layers.HttpLayer(context, mode)
 
-    def _is_tunnelled(self, nextlayer: layer.NextLayer) -> bool:
+    def _is_llm(self, nextlayer: layer.NextLayer) -> bool | None:
+        """Whether a tunnel goes to an LLM host, also one that only its TLS names; None: the
+        ClientHello is incomplete."""
         address = nextlayer.context.server.address
         if address is None or (address[0], address[1]) in self.hosts:
-            return False
+            return True
         name = _name_in_hello(nextlayer)
-        return name is None or (name != "" and (name, address[1]) not in self.hosts)
-
-    def _needs_more(self, nextlayer: layer.NextLayer) -> bool:
-        address = nextlayer.context.server.address
-        is_llm = address is not None and (address[0], address[1]) in self.hosts
-        return not is_llm and _name_in_hello(nextlayer) == ""
+        if name == "":
+            return None
+        return name is not None and (name, address[1]) in self.hosts
 
     def _send_plain(self, flow: http.HTTPFlow) -> None:
         """Choose the route of a plain HTTP request; a connection may carry requests to many

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from addon.agent_logs import files
-from addon.agent_logs.files import KINDS, Skipped, find, kind_of, named, read
+from addon.agent_logs.files import AGENTS, Skipped, agent_of, find, named, read
 from ledger.model.errors import LedgerError
 from tests.addon.agent_logs.logs import claude, codex_lines, gemini, write_home
 
 
 def test_each_agents_own_folder(tmp_path):
     write_home(tmp_path)
-    for kind in KINDS.values():
-        (path,) = find(kind, {}, tmp_path)
-        assert kind_of(path) is kind
+    for agent in AGENTS.values():
+        (path,) = find(agent, {}, tmp_path)
+        assert agent_of(path) is agent
     moved = {"CLAUDE_CONFIG_DIR": str(tmp_path / "elsewhere")}
-    assert find(KINDS["claude-code"], moved, tmp_path) == []
+    assert find(AGENTS["claude-code"], moved, tmp_path) == []
 
 
 def test_links_are_not_followed(tmp_path):
@@ -26,7 +26,7 @@ def test_links_are_not_followed(tmp_path):
     folder = tmp_path / ".claude" / "projects" / "p"
     folder.mkdir()
     (folder / "link.jsonl").symlink_to("/etc/passwd")
-    assert len(find(KINDS["claude-code"], {}, tmp_path)) == 1
+    assert len(find(AGENTS["claude-code"], {}, tmp_path)) == 1
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,14 @@ def test_links_are_not_followed(tmp_path):
 def test_a_log_anywhere_is_known_by_its_first_line(tmp_path, text, name):
     path = tmp_path / "log.jsonl"
     path.write_text(text + "\n")
-    found = kind_of(path)
+    found = agent_of(path)
     assert (found.name if found else None) == name
 
 
 def test_files_and_folders_that_are_named(tmp_path):
     write_home(tmp_path)
     (tmp_path / "other.json").write_text("{}")
-    assert {kind.name for kind, _ in named([tmp_path])} == set(KINDS)
+    assert {agent.name for agent, _ in named([tmp_path])} == set(AGENTS)
     (_, path) = next(named([tmp_path / ".codex"]))
     assert [found for _, found in named([path])] == [path]
     with pytest.raises(LedgerError, match="no such file or folder"):
@@ -81,7 +81,7 @@ def test_the_home_folder(monkeypatch, tmp_path):
     assert files.user_home() == tmp_path
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", AGENTS)
 def test_the_work_is_linear_in_the_lines(name: str):
     """Four times as many lines, of as many tools in one answer or of as many answers, take about
     four times the CPU time; what is quadratic takes sixteen times."""
@@ -120,6 +120,6 @@ def _cpu_seconds(name: str, count: int, of_one_answer: bool) -> float:
 
 def _seconds_of(name: str, lines: list[dict[str, Any]]) -> float:
     begin = time.process_time()
-    for _ in KINDS[name].calls(lines):
+    for _ in AGENTS[name].calls(lines):
         pass
     return time.process_time() - begin
