@@ -39,7 +39,7 @@ from addon.proxy.running import Running
 from addon.proxy.traffic import Traffic
 from addon.recordings.capture_files import CaptureFiles
 from addon.telemetry.health import MetricFiles
-from addon.telemetry.json_log import write_json
+from addon.telemetry.json_log import JsonFormatter
 from ledger import recording
 from ledger.model.errors import LedgerError
 from ledger.pricing.prices import PriceBook
@@ -148,9 +148,9 @@ def start(settings: Settings, *, node: str, metric_files: MetricFiles | None = N
             ledger, open_exchanges=lambda: running.under_way, captures=lambda: running.captures
         )
     if settings.log_as_json:
-        write_json(
-            [each for each in logging.getLogger().handlers if isinstance(each, MitmLogHandler)]
-        )
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, MitmLogHandler):
+                handler.setFormatter(JsonFormatter())
     set_captures(running, node=node)
     running.telling = asyncio_utils.create_task(
         _tell_what_is_answered(running), name="tokentee: answered", keep_ref=True

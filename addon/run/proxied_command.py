@@ -10,7 +10,6 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -156,7 +155,11 @@ class ProxiedCommand:
         self._call = call
         self._folder = folder
         self._secret = secrets.token_urlsafe(SECRET_BYTES)
-        self._bridges = _bridges_to(way_out.socks)
+        self._bridges: dict[outbound.Proxy, Bridge] = {}
+        if way_out.socks:
+            from addon.run.command.socks_bridge import Bridge
+
+            self._bridges = {beyond: Bridge(beyond) for beyond in way_out.socks}
         way_out = way_out.replaced({beyond: each.proxy for beyond, each in self._bridges.items()})
         via = way_out.any_proxy
         local = hosts.local_base_urls(os.environ).values()
@@ -262,14 +265,6 @@ class ProxiedCommand:
             named = [each.name for each in self.policy.hosts.named]
             names = await bypass.resolve([*hosts.default_hosts(), *named])
         self.warnings += bypass.warnings(self._watch.seen, names)
-
-
-def _bridges_to(proxies: Sequence[outbound.Proxy]) -> dict[outbound.Proxy, Bridge]:
-    if not proxies:
-        return {}
-    from addon.run.command.socks_bridge import Bridge
-
-    return {proxy: Bridge(proxy) for proxy in proxies}
 
 
 def _configured_hosts() -> tuple[hosts.Host, ...]:

@@ -47,7 +47,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFiles:
-    """Where a worker counts its metrics (`shared_metrics.py`): the files of an index that one
+    """Where a worker counts its metrics (`metrics.py`): the files of an index that one
     living process has at a time."""
 
     folder: Path

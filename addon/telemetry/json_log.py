@@ -28,9 +28,3 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             line["error"] = record.exc_info[0].__name__
         return json.dumps(line)
-
-
-def write_json(handlers: list[logging.Handler]) -> None:
-    """Make these handlers write JSON lines."""
-    for handler in handlers:
-        handler.setFormatter(JsonFormatter())

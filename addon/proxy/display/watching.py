@@ -59,7 +59,7 @@ class Watching:
         sinks: list[Sink] = []
         self._endpoint: Endpoint | None = None
         if wanted.metrics is not None and wanted.metric_files is not None:
-            from addon.telemetry.shared_metrics import metrics_of_worker
+            from addon.telemetry.metrics import metrics_of_worker
 
             sinks.append(
                 metrics_of_worker(

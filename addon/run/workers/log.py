@@ -3,10 +3,11 @@
 A text line gets the number of its worker as a prefix, a JSON line as a member.
 """
 
-import json
+import logging
 import sys
-from datetime import UTC, datetime
 from typing import TextIO
+
+from addon.telemetry.json_log import JsonFormatter
 
 LINE_BYTES_MAX = 64 * 2**10
 """A longer line is passed on in pieces of this size."""
@@ -42,9 +43,8 @@ class Log:
         if not self.as_json:
             self._write(f"tokentee: {text}")
             return
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = {"time": now, "level": level, "logger": "tokentee.workers", "message": text}
-        self._write(json.dumps(line))
+        record = {"name": "tokentee.workers", "levelname": level, "msg": text}
+        self._write(JsonFormatter().format(logging.makeLogRecord(record)))
 
     def _write(self, line: str) -> None:
         try:

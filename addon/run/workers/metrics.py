@@ -1,6 +1,6 @@
 """Edge. Health and metrics of all workers, served by the supervisor.
 
-A worker's counters outlive it (`telemetry/shared_metrics.py`). Its reports hold the number of
+A worker's counters outlive it (`telemetry/metrics.py`). Its reports hold the number of
 exchanges that it could not record; for a worker that has ended, the last report counts.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from addon.run.workers.worker_process import WorkerProcess
 from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health, merged
-from addon.telemetry.shared_metrics import metrics_of_workers
+from addon.telemetry.metrics import metrics_of_workers
 from ledger.text.durations import seconds_text
 
 SILENT_SECONDS_MAX = 10.0

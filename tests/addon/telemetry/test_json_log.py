@@ -5,13 +5,13 @@ import json
 import logging
 import sys
 
-from addon.telemetry.json_log import MESSAGE_LENGTH_MAX, write_json
+from addon.telemetry.json_log import MESSAGE_LENGTH_MAX, JsonFormatter
 
 
 def lines_of(log):
     out = io.StringIO()
     handler = logging.StreamHandler(out)
-    write_json([handler])
+    handler.setFormatter(JsonFormatter())
     logger = logging.Logger("tokentee.test")
     logger.addHandler(handler)
     log(logger)

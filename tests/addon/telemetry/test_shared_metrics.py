@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from addon.telemetry.health import Health
-from addon.telemetry.shared_metrics import metrics_of_workers
+from addon.telemetry.metrics import metrics_of_workers
 
 pytestmark = pytest.mark.process
 
@@ -17,7 +17,7 @@ import os, signal, sys
 from pathlib import Path
 from addon.telemetry import metrics as module
 from addon.telemetry.health import Health, MetricFiles
-from addon.telemetry.shared_metrics import metrics_of_worker
+from addon.telemetry.metrics import metrics_of_worker
 from tests.addon.telemetry.made import one
 module.MODELS_MAX = 3
 files = MetricFiles(folder=Path(sys.argv[1]), index=int(sys.argv[2]))
