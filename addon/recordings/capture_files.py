@@ -47,13 +47,12 @@ class CaptureFiles:
         folder: Path,
         *,
         node: str,
-        budget: MemoryBudget | None = None,
+        budget: MemoryBudget,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`budget`: the memory bound of all exchanges together; None: a bound for captures
-        alone."""
+        """`budget`: the memory bound of all exchanges together."""
         self.folder = folder
-        self.budget = budget if budget is not None else MemoryBudget()
+        self.budget = budget
         self.dropped = 0
         """Exchanges that were not written."""
         self.failure: str | None = None

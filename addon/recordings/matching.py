@@ -61,7 +61,7 @@ def pairs(
     *,
     url: str | None,
     since: datetime | None = None,
-    advance: Callable[[Path, int], None] = lambda _path, _read_bytes: None,
+    advance: Callable[[Path, int], None],
 ) -> Iterator[tuple[Recorded, Booked]]:
     """Each recorded exchange of the files with its row in the ledger; a session with each of its
     responses. All others are counted in `found`. `since`: earlier ones are left out."""

@@ -91,8 +91,8 @@ class RecordingMaster(master.Master):
     def __init__(
         self,
         opts: options.Options,
-        words: Sequence[str] = (),
-        recorder: Recorder | None = None,
+        words: Sequence[str],
+        recorder: Recorder,
         *,
         chooser: next_layer.NextLayer | None = None,
         passes_on: bool = False,
@@ -130,7 +130,7 @@ class RecordingMaster(master.Master):
         ]
         if passes_on:
             addons.append(PassOn())
-        addons += [recorder or Recorder(), StartCheck(on_started), *last]
+        addons += [recorder, StartCheck(on_started), *last]
         self.addons.add(*addons)
 
     async def run(self) -> None:

@@ -45,7 +45,7 @@ type Attributes = dict[str, str | int | float | list[str]]
 class Otlp:
     """A sink that exports to an OTLP/HTTP endpoint."""
 
-    def __init__(self, endpoint: str, *, service_name: str = "tokentee") -> None:
+    def __init__(self, endpoint: str) -> None:
         """`endpoint`: the base URL, as OTEL_EXPORTER_OTLP_ENDPOINT has it; headers, certificates
         and compression come from the environment, as the specification has it."""
         _throttle(logging.getLogger("opentelemetry"))
@@ -53,7 +53,7 @@ class Otlp:
         # Without it, a receiver reads the sums of two processes as one sum that goes up and down:
         # https://opentelemetry.io/docs/specs/semconv/resource/#service
         resource = Resource.create(
-            {"service.name": service_name, "service.instance.id": str(uuid.uuid4())}
+            {"service.name": "tokentee", "service.instance.id": str(uuid.uuid4())}
         )
         self._tracing = TracerProvider(resource=resource)
         self._tracing.add_span_processor(

@@ -8,7 +8,6 @@ import pytest
 from addon.commands import run as module
 from addon.commands.run import run
 from addon.run.call.arguments import parse
-from ledger.model.errors import WrongCallError
 from ledger.store import db
 
 
@@ -39,15 +38,6 @@ def test_live_takes_the_ledger_of_the_config_file(
     (tmp_path / "tokentee.toml").write_text(f'ledger = "{url}"\nworkers = 3\n')
     assert run(["--live"]) == 0
     assert capsys.readouterr().out.startswith("tokentee top, ")
-
-
-def test_help_and_wrong_calls(capsys: pytest.CaptureFixture[str]):
-    assert run(["--help"]) == 0
-    shown = capsys.readouterr().out
-    assert "--workers N" in shown
-    assert "tokentee run --live" in shown
-    with pytest.raises(WrongCallError, match="--workers: 'many' is not a number from 1 to 64"):
-        run(["--workers", "many"])
 
 
 def test_where_the_number_of_workers_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -249,7 +249,8 @@ def breaches(engine: sa.Engine, lines: Path) -> dict[str, list[str]]:
         if verdict.count and not verdict.promise.is_remark
     }
     seen = Found()
-    both = pairs(sorted(lines.iterdir()), partial(corrections.find, engine), seen, url=None)
+    find = partial(corrections.find, engine)
+    both = pairs(sorted(lines.iterdir()), find, seen, url=None, advance=lambda *_: None)
     for kind, _, detail in compared(both, seen):
         if kind == CAPTURED:
             found.setdefault(CAPTURED, []).append(detail)

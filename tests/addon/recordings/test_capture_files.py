@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from addon.metering.memory_budget import MemoryBudget
 from addon.recordings import capture_files
 from addon.recordings.capture_files import CaptureFiles, append, file_for, make_folder
 from ledger.store.processes import supervision
@@ -18,7 +19,7 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def files(folder: Path) -> CaptureFiles:
-    return CaptureFiles(folder, node="host/12/34", now=lambda: NOW)
+    return CaptureFiles(folder, node="host/12/34", budget=MemoryBudget(), now=lambda: NOW)
 
 
 def test_files_are_private_and_every_line_is_a_member(tmp_path: Path):

@@ -178,11 +178,7 @@ def test_a_ledger_of_version_0_1_knows_its_lines(ledger: Path, tmp_path: Path):
 
 @pytest.mark.process
 def test_several_processes_read_the_same(ledger: Path, tmp_path: Path, expected: list[Any]):
-    for name, make in DOORS.items():
-        (tmp_path / name).mkdir()
-        if name == "flows":
-            make(tmp_path / name)
-    done = replay(ledger, tmp_path / "flows", "--jobs", "2")
+    done = replay(ledger, as_flows(tmp_path), "--jobs", "2")
     assert done.exit_code == 0, done.stderr
     assert facts(ledger) == expected
 

@@ -8,6 +8,7 @@ import pytest
 from mitmproxy import log, master, options
 from mitmproxy.proxy import server
 
+from addon.proxy.recorder import Recorder
 from addon.run.master import RecordingMaster
 
 
@@ -28,7 +29,7 @@ def test_who_can_see_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is
         assert (connections.level == logging.WARNING) is is_skipped
 
     async def run() -> None:
-        made = RecordingMaster(options.Options(confdir=str(tmp_path)))
+        made = RecordingMaster(options.Options(confdir=str(tmp_path)), [], Recorder())
         made.options.update(termlog_verbosity="warn", scripts=scripts)
         monkeypatch.setattr(master.Master, "run", ran_master)
         await made.run()

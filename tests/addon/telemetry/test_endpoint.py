@@ -19,15 +19,15 @@ class State:
     address: tuple[str, int]
 
 
+def endpoint(state: State, port: int = 0) -> Endpoint:
+    metrics = Metrics(lambda: state.health).exposition
+    return Endpoint("127.0.0.1", port, health=lambda: state.health, metrics=metrics)
+
+
 @pytest.fixture
 def served():
     state = State()
-    made = Endpoint(
-        "127.0.0.1",
-        0,
-        health=lambda: state.health,
-        metrics=Metrics(lambda: state.health).exposition,
-    )
+    made = endpoint(state)
     made.start()
     state.address = made.address
     yield state
@@ -101,17 +101,8 @@ def test_a_connection_has_its_time_however_often_it_sends(served, monkeypatch):
 
 def test_an_address_that_is_taken(served):
     with pytest.raises(LedgerError, match="Address already in use"):
-        Endpoint(
-            *served.address,
-            health=lambda: State.health,
-            metrics=Metrics(lambda: State.health).exposition,
-        )
+        endpoint(served, served.address[1])
 
 
 def test_stopping_what_never_started():
-    Endpoint(
-        "127.0.0.1",
-        0,
-        health=lambda: State.health,
-        metrics=Metrics(lambda: State.health).exposition,
-    ).stop()
+    endpoint(State()).stop()

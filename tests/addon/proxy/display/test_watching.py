@@ -3,6 +3,7 @@
 import threading
 import time
 
+from addon.metering.memory_budget import MemoryBudget
 from addon.proxy.display.watching import Wanted, Watching
 from addon.recordings.capture_files import CaptureFiles
 from addon.telemetry.health import problems
@@ -14,7 +15,7 @@ from tests.ledger.written import writing
 
 def test_a_capture_writer_that_does_not_work_is_a_problem(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(supervision, "PAUSE_SECONDS", 0.001)
-    captures = CaptureFiles(tmp_path / "captures", node="n")
+    captures = CaptureFiles(tmp_path / "captures", node="n", budget=MemoryBudget())
     watching = Watching(Wanted())
     with writing(f"sqlite:///{tmp_path / 'ledger.sqlite3'}") as written:
         watching.start(written.ledger, open_exchanges=lambda: 3, captures=lambda: captures)

@@ -78,12 +78,6 @@ def test_a_wrong_call_is_refused(words: str, named: str):
     assert named in str(raised.value)
 
 
-def test_the_number_of_workers():
-    assert parse([]).workers is None
-    assert parse(["--workers", "3"]).workers == 3
-    assert parse(["--workers=1"]).workers == 1
-
-
 def test_what_the_call_sets():
     call = parse(["--live", "--set", "a=1", "--set", "ab=2", "-s", "file", "--set", "a=3=4"])
     assert call.live
