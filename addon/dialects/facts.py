@@ -24,6 +24,9 @@ BILLING_HEADERS = {
 """Header of an answer or a request -> what prices depend on."""
 _TIERS = (SERVICE_TIER, "serviceTier", "trafficType")
 """The spellings of a service tier; Vertex calls it traffic: ON_DEMAND, ON_DEMAND_FLEX."""
+_TRAFFIC = {1: "ON_DEMAND", 2: "PROVISIONED_THROUGHPUT"}
+"""Where the client asks for enums as numbers
+(https://cloud.google.com/vertex-ai/docs/reference/rest/v1/GenerateContentResponse#TrafficType)."""
 _WRAPPERS = ("response", "message", "interaction")
 """Keys of the object that an event carries."""
 
@@ -162,8 +165,9 @@ class Facts:
 
     def _record_tier_in(self, body: Mapping[str, Any]) -> None:
         for key in _TIERS:
-            if body.get(key):
-                self.record_tier(body[key])
+            if tier := body.get(key):
+                is_number = key == "trafficType" and type(tier) is int
+                self.record_tier(_TRAFFIC.get(tier, tier) if is_number else tier)
                 return
 
     def record_diagnosis(self, word: object) -> None:

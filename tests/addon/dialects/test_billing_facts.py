@@ -193,6 +193,14 @@ def test_every_unit_of_a_format_has_the_name_of_its_price():
     assert cost(PriceBook().price(about, replace(reading(), usage=found))) == 3 * 4_000_000_000
 
 
+@pytest.mark.parametrize(
+    ("traffic", "tier"), [(1, "ON_DEMAND"), (2, "PROVISIONED_THROUGHPUT"), (9, "9"), (0, None)]
+)
+def test_enums_of_vertex_may_be_numbers(traffic, tier):
+    body = {"candidates": [], "usageMetadata": {"promptTokenCount": 5, "trafficType": traffic}}
+    assert metered("gemini.generate_content", body).facts.service_tier == tier
+
+
 @pytest.mark.parametrize(("provider", "units"), [("zai", {"web_searches": 1}), ("openai", {})])
 def test_a_search_that_stands_beside_the_usage(provider, units):
     body = {"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": 1}}
