@@ -12,8 +12,10 @@ from datetime import UTC, date, datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from ledger.store import db
+from ledger.store.keys import midnight
 from ledger.store.scope import Scope, within
-from ledger.store.tables import exchanges, meta, stale_days
+from ledger.store.tables import exchanges, stale_days
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -36,7 +38,7 @@ def spans(
 ) -> list[Span]:
     """The spans of a period, in order. `step`: the sums are per hour or per day."""
     whole = [Span(since=since, until=until, has_sums=False)]
-    kept = connection.scalar(sa.select(meta.c.value).where(meta.c.key == "rolled_until"))
+    kept = db.noted(connection, "rolled_until")
     if kept is None:
         return whole
     rolled = datetime.fromisoformat(kept).astimezone(UTC)
@@ -103,12 +105,12 @@ def _joined(days: Sequence[date]) -> Iterator[tuple[datetime, datetime]]:
     end: date | None = None
     for day in days:
         if begin is not None and end is not None and day != end:
-            yield _midnight(begin), _midnight(end)
+            yield midnight(begin), midnight(end)
             begin = None
         begin = begin or day
         end = day + DAY
     if begin is not None and end is not None:
-        yield _midnight(begin), _midnight(end)
+        yield midnight(begin), midnight(end)
 
 
 def _closest_joined(
@@ -141,7 +143,3 @@ def _down(moment: datetime, step: timedelta) -> datetime:
 def _up(moment: datetime, step: timedelta) -> datetime:
     begin = _down(moment, step)
     return begin if begin == moment else begin + step
-
-
-def _midnight(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)

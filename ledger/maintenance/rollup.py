@@ -22,9 +22,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from ledger.store import db
+from ledger.store import db, retention
 from ledger.store.adding_up import added_up, charged_requests, is_overflow, whole
-from ledger.store.keys import instant_text
+from ledger.store.keys import instant_text, midnight
 from ledger.store.processes.supervision import Log
 from ledger.store.schema.columns import Instant
 from ledger.store.schema.sums import (
@@ -40,13 +40,11 @@ from ledger.store.schema.sums import (
 from ledger.store.schema.views import HOURLY
 from ledger.store.scope import Scope
 from ledger.store.tables import (
-    SUMS_BY_DAY,
     daily,
     daily_by,
     exchanges,
     hourly,
     hourly_usage,
-    meta,
     stale_days,
     unpriced_lines,
 )
@@ -140,13 +138,12 @@ def _close_days(engine: Engine, today: date) -> bool:
             connection.exec_driver_sql(
                 "LOCK TABLE exchanges, readings, charges IN SHARE ROW EXCLUSIVE MODE"
             )
-        days = _days_with_rows(connection, _end_of_what_is_over(connection), _begin(today))
+        days = _days_with_rows(connection, _end_of_what_is_over(connection), midnight(today))
         if end is None and not days:
             return True
         is_done = len(days) < CLOSED_DAYS_MAX
-        end = _begin(today if is_done else days[-1] + timedelta(1))
-        connection.execute(sa.delete(meta).where(meta.c.key == _ROLLED_UNTIL))
-        connection.execute(sa.insert(meta).values(key=_ROLLED_UNTIL, value=instant_text(end)))
+        end = midnight(today if is_done else days[-1] + timedelta(1))
+        db.note(connection, _ROLLED_UNTIL, instant_text(end))
         if days:
             connection.execute(
                 sa.text(
@@ -158,7 +155,11 @@ def _close_days(engine: Engine, today: date) -> bool:
                     sa.bindparam("ends_at", type_=Instant()),
                 ),
                 [
-                    {"day": day, "starts_at": _begin(day), "ends_at": _begin(day + timedelta(1))}
+                    {
+                        "day": day,
+                        "starts_at": midnight(day),
+                        "ends_at": midnight(day + timedelta(1)),
+                    }
                     for day in days
                 ],
             )
@@ -175,14 +176,13 @@ def _days_with_rows(connection: Connection, start: datetime | None, end: datetim
         if found is None:
             break
         days.append(found.date())
-        start = _begin(found.date() + timedelta(1))
+        start = midnight(found.date() + timedelta(1))
     return days
 
 
 def _sum_up(engine: Engine, day: date) -> bool:
     """Store the sums of a stale day, unless the day is written meanwhile; whether it was done."""
     of_day = stale_days.c.day == day
-    begin, end = _begin(day), _begin(day + timedelta(1))
     with engine.connect() as connection:
         writes = connection.scalar(sa.select(stale_days.c.writes).where(of_day))
         sums = _sums_of(connection, day)
@@ -190,10 +190,7 @@ def _sum_up(engine: Engine, day: date) -> bool:
         unchanged = sa.and_(of_day, stale_days.c.writes == writes)
         if connection.execute(sa.delete(stale_days).where(unchanged)).rowcount == 0:
             return False
-        hour = hourly_usage.c.hour
-        connection.execute(sa.delete(hourly_usage).where(hour >= begin, hour < end))
-        for table in SUMS_BY_DAY:
-            connection.execute(sa.delete(table).where(table.c.day == day))
+        retention.drop_sums(connection, day, day + timedelta(1))
         for table, rows in sums.items():
             if rows:
                 connection.execute(sa.insert(table), rows)
@@ -201,12 +198,8 @@ def _sum_up(engine: Engine, day: date) -> bool:
 
 
 def _end_of_what_is_over(connection: Connection) -> datetime | None:
-    kept = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _ROLLED_UNTIL))
+    kept = db.noted(connection, _ROLLED_UNTIL)
     return datetime.fromisoformat(kept) if kept else None
-
-
-def _begin(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def _sums_of(connection: Connection, day: date) -> dict[sa.Table, list[Values]]:
@@ -224,7 +217,7 @@ def _sums_of(connection: Connection, day: date) -> dict[sa.Table, list[Values]]:
 
 def _groups(connection: Connection, day: date, *, is_split: bool = False) -> list[Values]:
     """The groups of each hour; sums are whole numbers of any size."""
-    scope = Scope(since=_begin(day), until=_begin(day + timedelta(1)))
+    scope = Scope(since=midnight(day), until=midnight(day + timedelta(1)))
     try:
         rows = connection.execute(_question(scope, connection.dialect.name, is_split=is_split))
         return [

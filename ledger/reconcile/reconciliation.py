@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -28,6 +28,7 @@ from ledger.reconcile.statement import Line, Statement
 from ledger.reconcile.tries import Cells, Group
 from ledger.reports.layout import FINGERPRINT_SHOWN
 from ledger.store.adding_up import SPLIT
+from ledger.store.keys import midnight
 from ledger.store.requests_view import is_billed, requests
 from ledger.store.schema.charged import current_charge
 from ledger.store.scope import Scope, conditions, dimension, snapshot, time_of
@@ -103,7 +104,7 @@ def lines(
 ) -> list[Line]:
     """The ledger by day and `by`, both days included. By model, each charge for anything but tokens
     is a line of its own, with the charge line's name as its item."""
-    within = replace(scope, since=_begin(first), until=_begin(last + timedelta(days=1)))
+    within = replace(scope, since=midnight(first), until=midnight(last + timedelta(days=1)))
     items = _items(engine, within) if by is Dimension.MODEL else []
     apart: dict[tuple[date, str | None], int] = defaultdict(int)
     for item in items:
@@ -190,7 +191,7 @@ def _groups(
     """The charges as causes take them, from a day before the cells to a day after them."""
     first, last = min(day for day, _ in cells), max(day for day, _ in cells)
     around = replace(
-        scope, since=_begin(first - timedelta(days=1)), until=_begin(last + timedelta(days=2))
+        scope, since=midnight(first - timedelta(days=1)), until=midnight(last + timedelta(days=2))
     )
     words = ("hour", "model", "origin", "tier", "key", "tag:project", "outcome")
 
@@ -283,9 +284,5 @@ def _of(provider: str | None, scope: Scope) -> Scope:
 
 def _is_within(day: date, scope: Scope) -> bool:
     """Whole days: a statement has no smaller ones."""
-    after = scope.since is None or _begin(day) >= scope.since
-    return after and (scope.until is None or _begin(day) < scope.until)
-
-
-def _begin(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)
+    after = scope.since is None or midnight(day) >= scope.since
+    return after and (scope.until is None or midnight(day) < scope.until)

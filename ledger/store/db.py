@@ -19,6 +19,7 @@ from ledger.model.errors import LedgerError
 from ledger.store.engines import advice, migration, sqlite_file
 from ledger.store.engines.urls import file_of, parse_url, shown
 from ledger.store.schema.revision import REVISION
+from ledger.store.tables import meta
 
 CONNECT_SECONDS_MAX = 5
 
@@ -144,6 +145,18 @@ def writing(engine: Engine) -> Iterator[Connection]:
         connection.execution_options(tokentee_begin="BEGIN IMMEDIATE")
         with connection.begin():
             yield connection
+
+
+def note(connection: Connection, key: str, value: str | None) -> None:
+    """Keep a value of the ledger's own state under this key; None deletes it."""
+    connection.execute(sa.delete(meta).where(meta.c.key == key))
+    if value is not None:
+        connection.execute(sa.insert(meta).values(key=key, value=value))
+
+
+def noted(connection: Connection, key: str) -> str | None:
+    """The value that is kept under this key."""
+    return connection.scalar(sa.select(meta.c.value).where(meta.c.key == key))
 
 
 def _on_sqlite_connect(connection: Any, _entry: ConnectionPoolEntry) -> None:

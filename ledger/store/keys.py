@@ -1,8 +1,8 @@
-"""Pure. The key of an exchange in a database, its moment as SQLite stores it, and how a statement
-takes many keys."""
+"""Pure. The key of an exchange in a database, moments of days and as SQLite stores them, and how
+a statement takes many keys."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import orjson
 
@@ -15,6 +15,11 @@ def instant_text(moment: datetime) -> str:
     `datetime('now', '-1 hour')` would be wrong."""
     # Not with strftime, which does not pad years on some systems, so the text would not sort.
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(' ', 'microseconds')}Z"
+
+
+def midnight(day: date) -> datetime:
+    """The begin of a UTC day."""
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def parameters(keys: Sequence[Key]) -> dict[str, str]:

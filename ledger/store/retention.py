@@ -6,20 +6,19 @@ the rest, and SQLite, goes in small transactions.
 """
 
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.store import db, partitions
-from ledger.store.keys import Key, chosen, instant_text, parameters
+from ledger.store.keys import Key, chosen, instant_text, midnight, parameters
 from ledger.store.tables import (
     OF_EXCHANGES,
     PARTITIONED,
     SUMS_BY_DAY,
     exchanges,
     hourly_usage,
-    meta,
     segments,
     stale_days,
 )
@@ -71,6 +70,15 @@ def drop_segments_before(engine: Engine, before: datetime) -> int:
             return dropped
 
 
+def drop_sums(connection: Connection, begin: date, end: date) -> None:
+    """Drop the stored sums of these days, up to `end`."""
+    for table in SUMS_BY_DAY:
+        day = table.c.day
+        connection.execute(sa.delete(table).where(day >= begin, day < end))
+    hour = hourly_usage.c.hour
+    connection.execute(sa.delete(hourly_usage).where(hour >= midnight(begin), hour < midnight(end)))
+
+
 def _ended_before(moment: datetime) -> sa.ColumnElement[bool]:
     return sa.and_(exchanges.c.opened_at < moment, exchanges.c.state != "open")
 
@@ -89,23 +97,20 @@ def _drop_months(engine: Engine, before: datetime) -> int:
                 continue
             dropped += connection.scalar(sa.text(f"SELECT count(*) FROM {held}")) or 0
             end = partitions.after(month)
-            for sums in (*SUMS_BY_DAY, stale_days):
-                connection.execute(sa.delete(sums).where(sums.c.day >= month, sums.c.day < end))
-            hour = hourly_usage.c.hour
-            connection.execute(
-                sa.delete(hourly_usage).where(hour >= _begin(month), hour < _begin(end))
-            )
+            drop_sums(connection, month, end)
+            day = stale_days.c.day
+            connection.execute(sa.delete(stale_days).where(day >= month, day < end))
             for held_in in OF_EXCHANGES:
                 at = held_in.c.opened_at
                 if held_in.name not in PARTITIONED:
                     connection.execute(
-                        sa.delete(held_in).where(at >= _begin(month), at < _begin(end))
+                        sa.delete(held_in).where(at >= midnight(month), at < midnight(end))
                     )
             for name in partitions.names(month):
                 table = name.partition("_p")[0]
                 connection.exec_driver_sql(f"ALTER TABLE {table} DETACH PARTITION {name}")
                 connection.exec_driver_sql(f"DROP TABLE {name}")
-            _note_dropped_until(connection, _begin(end))
+            _note_dropped_until(connection, midnight(end))
     return dropped
 
 
@@ -117,10 +122,6 @@ def _months(connection: Connection) -> list[date]:
         )
     )
     return sorted(date(int(name[-7:-3]), int(name[-2:]), 1) for name in names)
-
-
-def _begin(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def drop(engine: Engine, which: sa.ColumnElement[bool]) -> int:
@@ -157,10 +158,8 @@ def _allow(connection: Connection, *, allowed: bool) -> None:
     if connection.dialect.name == "postgresql":
         value = "on" if allowed else "off"
         connection.exec_driver_sql(f"SET LOCAL tokentee.retention = '{value}'")
-    elif allowed:
-        connection.execute(sa.insert(meta).values(key="retention", value="under way"))
     else:
-        connection.execute(sa.delete(meta).where(meta.c.key == "retention"))
+        db.note(connection, "retention", "under way" if allowed else None)
 
 
 def _delete(connection: Connection, keys: list[Key]) -> None:

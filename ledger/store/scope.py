@@ -11,7 +11,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -20,6 +20,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import WrongCallError
 from ledger.settings.names import NO_NAMES, WORDS, Entry, Facts, Names, pattern, texts
+from ledger.store.keys import midnight
 from ledger.store.requests_view import requests
 from ledger.store.schema.columns import Instant
 from ledger.text.nearest import suggestion
@@ -366,11 +367,7 @@ def _fits(entry: Entry, dialect: str, of: sa.FromClause) -> sa.ColumnElement[boo
     pairs = [each.partition("=") for each in texts(entry.tag)]
     any_of([_is(_tag(name, dialect, of), value, dialect) for name, _, value in pairs])
     if entry.since:
-        parts.append(r.opened_at >= _midnight(entry.since))
+        parts.append(r.opened_at >= midnight(entry.since))
     if entry.until:
-        parts.append(r.opened_at < _midnight(entry.until))
+        parts.append(r.opened_at < midnight(entry.until))
     return sa.and_(*parts)
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)

@@ -173,7 +173,7 @@ class Shipper:
         self._heartbeat_at = self._housekeeping_at = 0.0
         self._give_up_at = time.monotonic() + SETTLING_SECONDS
         with db.writing(self._spool) as connection:
-            spool.note(connection, "target", urls.shown(self._url))
+            db.note(connection, "target", urls.shown(self._url))
             if not self._retried:
                 spool.retry_refused(connection)
         self._retried = True
@@ -231,7 +231,7 @@ class Shipper:
         trouble = reason_of(error, urls.password_of(self._url)) if is_of_database else str(error)
         if trouble != self._trouble:
             with contextlib.suppress(*_TROUBLE), db.writing(self._spool) as connection:
-                spool.note(connection, "trouble", trouble)
+                db.note(connection, "trouble", trouble)
             self._log(
                 "warning",
                 f"cannot ship to the shared ledger {urls.shown(self._url)}: {trouble}; "
@@ -243,7 +243,7 @@ class Shipper:
         if self._trouble is not None:
             self._trouble = None
             with contextlib.suppress(*_TROUBLE), db.writing(self._spool) as connection:
-                spool.note(connection, "trouble", None)
+                db.note(connection, "trouble", None)
             self._log("warning", f"the shared ledger {urls.shown(self._url)} is written again")
 
 
@@ -257,8 +257,8 @@ def open_spool(target: URL, *, log: Callable[[str, str], None]) -> tuple[Path, S
     """
     path = spool.path_for(target)
     engine = db.ensure(f"sqlite:///{path}")
-    has_met = spool.has_met(engine)
-    engine.dispose()
+    with db.disposing(engine), engine.connect() as connection:
+        has_met = db.noted(connection, "met") is not None
     shipper = Shipper(path, target, log=log)
     if not has_met:
         failed: list[LedgerError] = []
@@ -328,7 +328,7 @@ def _meet(own: Engine, shared: Engine, log: Callable[[str, str], None]) -> None:
         return
     with db.writing(own) as connection:
         has_rows = connection.execute(sa.select(exchanges.c.id).limit(1)).first() is not None
-        spool.note(connection, "met", "yes")
+        db.note(connection, "met", "yes")
     if is_other and has_rows:
         log(
             "warning",

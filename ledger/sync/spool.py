@@ -84,19 +84,6 @@ def status_of(path: Path) -> Status:
         engine.dispose()
 
 
-def note(connection: Connection, key: str, value: str | None) -> None:
-    """Store a note for `status_of`; None deletes it."""
-    connection.execute(sa.delete(meta).where(meta.c.key == key))
-    if value is not None:
-        connection.execute(sa.insert(meta).values(key=key, value=value))
-
-
-def has_met(engine: Engine) -> bool:
-    """Whether there was ever a connection to the shared ledger; its secret is known then."""
-    with engine.connect() as connection:
-        return connection.scalar(sa.select(meta.c.value).where(meta.c.key == "met")) is not None
-
-
 def pending(connection: Connection, count: int) -> tuple[list[Key], int | None]:
     """The exchanges that changed first, and the number of their last row in the outbox."""
     rows = connection.execute(sa.select(outbox).order_by(outbox.c.seq).limit(count)).all()
@@ -109,7 +96,7 @@ def settle_outbox(
 ) -> None:
     """Delete the outbox up to row `last`, and set aside the exchanges that were refused."""
     connection.execute(sa.delete(outbox).where(outbox.c.seq <= last))
-    note(connection, "shipped_at", instant_text(now))
+    db.note(connection, "shipped_at", instant_text(now))
     for one in refused:
         connection.execute(
             sa.text(

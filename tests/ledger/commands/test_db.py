@@ -147,7 +147,7 @@ def test_the_status_of_spools(tokentee):
     path = spool.path_for(url)
     engine = db.ensure(f"sqlite:///{path}")
     with db.writing(engine) as connection:
-        spool.note(connection, "target", urls.shown(url))
+        db.note(connection, "target", urls.shown(url))
         connection.exec_driver_sql(
             "INSERT INTO outbox (exchange_id, opened_at) "
             "VALUES ('a', '2026-11-02 12:00:00.000000Z'), ('a', '2026-11-02 12:00:00.000000Z')"
@@ -163,7 +163,7 @@ def test_the_status_of_spools(tokentee):
     with db.writing(engine) as connection:
         refused = [Refused(("2026-11-02 12:00:00.000000Z", "a"), "not this one")]
         spool.settle_outbox(connection, 9, refused, now=NOON)
-        spool.note(connection, "trouble", "connection refused")
+        db.note(connection, "trouble", "connection refused")
     result = tokentee("sync", "--status")
     assert result.exit_code == 1
     assert result.stdout.splitlines()[1:] == [
