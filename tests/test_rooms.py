@@ -115,6 +115,10 @@ ARROWS: dict[str, set[str]] = {
 }
 """Room -> the rooms that it may use."""
 
+DIFFERENT = {"logger", "OTHER", "SCRIPT"}
+"""Constants of one name and value that are no rule: labels, and the path of the script, which two
+rooms need that may not use each other."""
+
 IMPORT_MITMPROXY = {
     "addon.proxy",
     "addon.proxy.display",
@@ -423,3 +427,19 @@ def test_a_room_states_what_it_uses(room: str):
     assert docstring
     for word in (r"In( and out)?:", r"(Out|In and out):", r"Uses:"):
         assert re.search(rf"\b{word}", docstring), f"{room}: {word}"
+
+
+def test_a_constant_of_one_name_and_value_stands_once():
+    """A rule that is written twice is changed once. Bounds may be equal by accident."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for path in MODULES:
+        for each in ast.parse(path.read_text()).body:
+            if not isinstance(each, ast.Assign | ast.AnnAssign) or each.value is None:
+                continue
+            for target in each.targets if isinstance(each, ast.Assign) else [each.target]:
+                name = ast.unparse(target)
+                is_bound = name.endswith(("_MAX", "_BYTES", "_SECONDS"))
+                if not (is_bound or name.startswith("_") or name in DIFFERENT):
+                    found.setdefault((name, ast.unparse(each.value)), []).append(str(path))
+    assert len(found) > 500
+    assert {name: paths for (name, _), paths in found.items() if len(paths) > 1} == {}

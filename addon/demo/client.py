@@ -8,9 +8,6 @@ from addon.demo.scene import Scene, compact
 from addon.demo.upstream import SCENE_HEADER
 
 ANSWER_SECONDS_MAX = 30
-SESSION_HEADER = "x-tokentee-session"
-"""Attributes the request; the proxy removes it before the request goes upstream."""
-TAG_HEADER = "x-tokentee-tag"
 SDK_HEADERS = {
     "openai": {"authorization": "Bearer sk-demo-0000", "user-agent": "OpenAI/Python 2.8.0"},
     "anthropic": {
@@ -57,8 +54,8 @@ def _request(scene: Scene) -> bytes:
         "accept": "application/json",
         "content-type": "application/json",
         **SDK_HEADERS[scene.sdk],
-        SESSION_HEADER: scene.title,
-        TAG_HEADER: "team=search",
+        "x-tokentee-session": scene.title,
+        "x-tokentee-tag": "team=search",
         SCENE_HEADER: scene.title,
         "content-length": str(len(body)),
         "connection": "close",

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from addon.demo.rows import Row
+from ledger.model.reading import COVERED
 from ledger.reports.layout import Amount, Cell, Column, Table
 
 WIDTH_COLUMNS_MIN = 150
@@ -115,6 +116,6 @@ def _outcome(row: Row) -> str:
 def cost(row: Row) -> Cell:
     """The cost, marked if it is an estimate; else why there is none."""
     if row.cost_picousd is None:
-        return row.billing if row.billing in ("plan", "free") else row.cost_state
+        return row.billing if row.billing in COVERED else row.cost_state
     mark = "~" if row.figures.usage_source == "estimated" else ""
     return Amount(picousd=row.cost_picousd, mark=mark)

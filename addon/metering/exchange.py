@@ -41,7 +41,7 @@ from addon.metering.settlement import (
 from addon.metering.tap import Tap
 from addon.metering.troubles import Troubles
 from addon.usage_opt_in.stripping import Stripper
-from ledger.model.exchange import Exchange, Outcome, Source
+from ledger.model.exchange import ERROR_STATUS_MIN, Exchange, Outcome, Source
 from ledger.model.reading import Billing
 
 REQUEST_PIECES_MAX = 8_192
@@ -373,7 +373,7 @@ def is_stream(response: Response) -> bool:
 
 def may_refuse(response: Response, *, injected: bool) -> bool:
     """Whether an answer may refuse the injected option, and is short enough to hold back."""
-    if not injected or response.status < 400:
+    if not injected or response.status < ERROR_STATUS_MIN:
         return False
     length = response.headers.get("content-length", "")
     return not length.isdigit() or int(length) <= REFUSAL_BYTES_MAX

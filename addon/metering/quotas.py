@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
+from ledger.model.exchange import ERROR_STATUS_MIN
 from ledger.model.money import decimal_of
 from ledger.model.quota import Quota, QuotaKind
 
@@ -36,7 +37,6 @@ COUNT_MAX = 2**63 - 1
 """What a 64-bit column holds."""
 USED_PPM_MAX = 10**9
 """A thousand times the limit. More is not a figure."""
-ERROR_STATUS_MIN = 400
 AHEAD_MAX = timedelta(days=400)
 """The latest reset that is believed: the longest known window is a year."""
 RETRY_AFTER_MAX = timedelta(days=31)

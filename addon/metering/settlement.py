@@ -14,7 +14,7 @@ from addon.dialects.facts import Facts, clean
 from addon.metering.answers.meter import Meter
 from addon.metering.requests.messages import TRANSPORT, End
 from ledger.model.duplicates import content_digest
-from ledger.model.exchange import Exchange, Outcome, Source, State
+from ledger.model.exchange import ERROR_STATUS_MIN, Exchange, Outcome, Source, State
 from ledger.model.reading import Reading, UsageSource
 
 METER_VERSION = "4"
@@ -147,7 +147,7 @@ def outcome_of(end: End, facts: Facts, *, status: int | None, streamed: bool) ->
     mark of its own: if upstream breaks while its framing promises more, its client gets an error
     (RFC 9112 section 8), and the document is cut however much of it came.
     """
-    if status is not None and status >= 400:
+    if status is not None and status >= ERROR_STATUS_MIN:
         return Outcome.HTTP_ERROR
     if facts.failed:
         return Outcome.ERROR_FRAME

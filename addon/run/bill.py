@@ -30,6 +30,7 @@ from rich.markup import escape
 
 from ledger.figures import queries
 from ledger.model.errors import LedgerError
+from ledger.model.exchange import NO_MODEL
 from ledger.model.money import PICOUSD_PER_USD
 from ledger.reports import render, report_tables
 from ledger.settings import small_files
@@ -39,8 +40,6 @@ from ledger.store.engines import urls
 from ledger.store.scope import Scope
 from ledger.sync.spool import path_for
 from ledger.text.printable import printable
-
-NO_MODEL = "(no model)"
 
 
 def show(ledger_url: str, run_id: str) -> None:

@@ -35,14 +35,13 @@ def digest(
     from ledger.model.errors import WrongCallError
     from ledger.pages import digest as made
     from ledger.pages import spools
-    from ledger.pages.period import DAY
     from ledger.settings import names_file
-    from ledger.text.period import zone_of
+    from ledger.text.period import DAY, WEEK, zone_of
 
     if daily and weekly:
         raise WrongCallError("--daily or --weekly, not both")
     zone = zone_of(timezone) if timezone else UTC
-    period = made.last_whole(datetime.now(zone), made.WEEK if weekly else DAY)
+    period = made.last_whole(datetime.now(zone), WEEK if weekly else DAY)
     with existing_ledger(ledger) as engine:
         found = made.digest(
             engine,

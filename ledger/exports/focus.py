@@ -20,8 +20,10 @@ from typing import Any
 
 from ledger.model.charge import PROVIDER
 from ledger.model.money import PICOUSD_PER_USD, usd_of
+from ledger.model.reading import COVERED
 from ledger.pricing.price_lines import is_token_line
 from ledger.settings.rates import SCALE, USD, Currency
+from ledger.text.period import HOUR
 
 COLUMNS: Mapping[str, str] = {
     "BilledCost": "decimal",
@@ -133,7 +135,6 @@ DEVELOPERS = (
 """How the names of models begin, behind a vendor's or router's prefix -> developer and family."""
 _CACHED = {"cache_read": "Read", "uncached_input": "Uncached"}
 
-HOUR = timedelta(hours=1)
 MILLION = 10**6
 
 
@@ -157,7 +158,7 @@ def row_of(
     is_tokens = is_token_line(line)
     per = MILLION if is_tokens else 1
     # What a plan covers, or what is free, has a list cost alone.
-    is_billed = charge["billing"] not in ("plan", "free")
+    is_billed = charge["billing"] not in COVERED
     amount = usd_of(charge["amount_picousd"])
     cost = amount if is_billed else Decimal(0)
     unit = charge["unit_picousd"]

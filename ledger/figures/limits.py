@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from ledger.model.exchange import ERROR_STATUS_MIN
 from ledger.model.quota import PPM
 from ledger.store.requests_view import requests
 from ledger.store.scope import snapshot
@@ -26,7 +27,6 @@ from ledger.store.tables import exchanges, quotas
 
 RESET_TOLERANCE = timedelta(seconds=5)
 """A reset that moves by less is the same."""
-ERROR_STATUS_MIN = 400
 RATES_SHOWN = timedelta(hours=1)
 PLANS_SHOWN = timedelta(days=31)
 """A limit whose last answer is older is not shown."""

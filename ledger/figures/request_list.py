@@ -19,12 +19,14 @@ from sqlalchemy.engine import Connection
 from ledger.figures.request_filter import ALL, ErrorKind, Filter
 from ledger.figures.spans import extent
 from ledger.model.errors import WrongCallError
+from ledger.model.reading import COVERED
 from ledger.pricing.price_lines import is_token_line
 from ledger.store.requests_view import requests
 from ledger.store.schema.charged import current_charge
 from ledger.store.schema.sums import CONDITIONS
 from ledger.store.scope import Scope, conditions
 from ledger.store.tables import charges
+from ledger.text.period import INSTANT
 
 LISTED_MAX = 200
 """Requests of one page: more than a person reads, and few enough for one lookup each."""
@@ -33,7 +35,6 @@ LOOK_SECONDS_MAX = 0.5
 `LONGER` times its length."""
 SPAN = timedelta(hours=6)
 LONGER = 8
-INSTANT = timedelta(microseconds=1)
 NEVER = datetime.min.replace(tzinfo=UTC)
 KINDS = {**CONDITIONS, "degraded": "e.degraded IS NOT NULL"}
 """Name of a kind -> its requests."""
@@ -117,6 +118,11 @@ class Request:
     key_hint: str | None
     session_id: str | None
     charges: tuple[ChargeLine, ...] = ()
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether nothing of it is billed by tokens."""
+        return self.billing in COVERED
 
     @property
     def place(self) -> str:

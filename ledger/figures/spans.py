@@ -16,9 +16,8 @@ from ledger.store import db
 from ledger.store.keys import midnight
 from ledger.store.scope import Scope, within
 from ledger.store.tables import exchanges, stale_days
+from ledger.text.period import DAY
 
-HOUR = timedelta(hours=1)
-DAY = timedelta(days=1)
 STALE_SPANS_MAX = 20
 """Each is a subquery of one statement. With more, the closest ones are merged into one span, with
 the days between them."""

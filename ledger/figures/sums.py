@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from ledger.figures.spans import DAY, HOUR, Span, spans
+from ledger.figures.spans import Span, spans
 from ledger.settings.names import WORDS
 from ledger.store.adding_up import added_up, charged_requests, halves, is_overflow, joined
 from ledger.store.schema.columns import Instant
@@ -32,6 +32,7 @@ from ledger.store.schema.sums import (
 from ledger.store.scope import COLUMNS, FACT_COLUMNS, NONE, Scope, has_whole_hours, limits
 from ledger.store.scope import TIMES as TIMES_OF_DAY
 from ledger.store.tables import daily, daily_by, hourly_usage
+from ledger.text.period import DAY, HOUR
 
 DAILY_WORDS = frozenset(("provider", "model", "key", "day", "week", "month"))
 """The dimensions of `daily`."""

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from ledger.model.columns import TEXT_CHARACTERS_MAX, Column
-from ledger.model.reading import Billing, UsageSource
+from ledger.model.reading import COVERED, UsageSource
 
 PROVIDER = "provider"
 """The price source of a cost that the provider reports."""
@@ -72,7 +72,7 @@ def amounts_of(
     known = [amount for amount, _ in lines if amount is not None]
     listed = [each for each, source in lines if each is not None and source != PROVIDER]
     is_estimated = usage_source == UsageSource.ESTIMATED
-    is_covered = billing in (Billing.PLAN, Billing.FREE)
+    is_covered = billing in COVERED
     amount = sum(known) if known and not is_covered else None
     has_usage = usage_source not in (None, UsageSource.NONE)
     return Amounts(

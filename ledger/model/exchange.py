@@ -22,6 +22,14 @@ class State(StrEnum):
     LOST = "lost"
 
 
+ERROR_STATUS_MIN = 400
+"""From this HTTP status on, an answer is an error."""
+DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+"""Scheme -> the port where a URL names none; origins have it."""
+NO_MODEL = "(no model)"
+"""The name of a model where neither request nor answer has one."""
+
+
 class Outcome(StrEnum):
     """How an exchange ended."""
 

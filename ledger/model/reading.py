@@ -33,6 +33,10 @@ class Billing(StrEnum):
     """Not at all."""
 
 
+COVERED = (Billing.PLAN, Billing.FREE)
+"""Nothing of an exchange is billed by tokens: its list value is no cost."""
+
+
 class Reading(Struct, frozen=True, kw_only=True):
     """What the meter read from an exchange; append-only, the highest revision counts."""
 

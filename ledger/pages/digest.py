@@ -22,10 +22,9 @@ from ledger.reports import limits_text
 from ledger.settings.names import NO_NAMES, Names
 from ledger.store.engines import urls
 from ledger.text import figures
-from ledger.text.period import day_of, week_of
+from ledger.text.period import WEEK, day_of, week_of
 from ledger.text.printable import printable
 
-WEEK = timedelta(days=7)
 ROWS_MAX = 5
 """Of each table."""
 COLUMNS = 78

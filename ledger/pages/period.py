@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from ledger.text.period import hour_of, moment, zone_in
-
-DAY = timedelta(days=1)
-INSTANT = timedelta(microseconds=1)
+from ledger.text.period import DAY, INSTANT, hour_of, moment, zone_in
 
 HOURS_UP_TO = timedelta(hours=49)
 """Periods up to this length have bars of an hour: two days and a partial hour."""

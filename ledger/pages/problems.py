@@ -9,6 +9,7 @@ from types import MappingProxyType
 from ledger.budgets.status import Status, period_text
 from ledger.figures.figures import Figures
 from ledger.figures.request_filter import ErrorKind
+from ledger.model.exchange import NO_MODEL
 from ledger.pages.period import Period
 from ledger.pages.sums import Counts
 from ledger.pages.unusual import Unusual
@@ -142,7 +143,7 @@ def _name_of(one: Unusual, labels: Mapping[str | None, str]) -> str:
     return (
         f"key {labels.get(one.name, one.name)}"
         if one.word == "key"
-        else short_text(one.name or "(no model)")
+        else short_text(one.name or NO_MODEL)
     )
 
 
@@ -280,7 +281,7 @@ def _of_sums(
 
 def _named(by_model: Mapping[str | None, Figures], name: str) -> str:
     """The models with the highest counts."""
-    every = [(getattr(sums, name), model or "(no model)") for model, sums in by_model.items()]
+    every = [(getattr(sums, name), model or NO_MODEL) for model, sums in by_model.items()]
     ranked = sorted(((n, model) for n, model in every if n), key=lambda pair: (-pair[0], pair[1]))
     named = ", ".join(
         f"{short_text(model)} ({figures.count(n)})" for n, model in ranked[:NAMED_MAX]

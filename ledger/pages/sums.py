@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection, Row
 from ledger.figures import sums as summed
 from ledger.figures.figures import Figures, total_of
 from ledger.figures.queries import figures_of_row
-from ledger.figures.spans import DAY, Span, spans
+from ledger.figures.spans import Span, spans
 from ledger.figures.sums import By, Wanted
 from ledger.pages.period import Period
 from ledger.pricing.charges import BILLING_FIELD
@@ -24,6 +24,7 @@ from ledger.settings.names import WORDS
 from ledger.store.schema.views import HOURLY
 from ledger.store.scope import Scope, dimension, named
 from ledger.store.tables import exchanges, hourly
+from ledger.text.period import DAY
 
 UNKNOWN_FIELDS_MAX = 4
 """Billing fields named on the page."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ledger.model.charge import PROVIDER, Charge
 from ledger.model.exchange import Exchange
 from ledger.model.money import AMOUNT_MAX, usd_text
-from ledger.model.reading import Billing, Reading
+from ledger.model.reading import COVERED, Reading
 from ledger.model.usage import Usage
 from ledger.pricing.price_lines import Quantity, Sheet, input_tokens_of_one_request, quantities
 from ledger.pricing.rules import REPORTED_BILL
@@ -62,7 +62,7 @@ def charge(
     at = priced_at or reading.read_at
     usage = reading.usage
     fields = book.fields(reading)
-    is_covered = reading.billing in (Billing.PLAN, Billing.FREE)
+    is_covered = reading.billing in COVERED
     own = sheet = book.sheet(exchange, fields, is_covered=is_covered)
     lines = [_charge(quantity, usage, sheet, at) for quantity in quantities(usage, sheet.rates)]
     if lines and "requests" in sheet.rates:

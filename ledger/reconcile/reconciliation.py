@@ -29,8 +29,8 @@ from ledger.reconcile.tries import Cells, Group
 from ledger.reports.layout import FINGERPRINT_SHOWN
 from ledger.store.adding_up import SPLIT
 from ledger.store.keys import midnight
-from ledger.store.requests_view import is_billed, requests
-from ledger.store.schema.charged import current_charge
+from ledger.store.requests_view import requests
+from ledger.store.schema.charged import IS_BILLED, current_charge
 from ledger.store.scope import Scope, conditions, dimension, snapshot, time_of
 from ledger.store.tables import charges
 from ledger.text.origins import host_of
@@ -173,7 +173,7 @@ def _charged(
                     & current_charge(charges),
                 )
             )
-            .where(is_billed(), *conditions(scope, dialect))
+            .where(sa.text(IS_BILLED.format("requests")), *conditions(scope, dialect))
             .group_by(*names)
             .limit(rows_max)
         ).all()

@@ -8,10 +8,10 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from ledger.pricing.price_lines import TOKEN_LINES
+from ledger.pricing.published import tier_name
 
 VALUES_MAX = 10
 """Models, keys, hosts … that are tried, those with the highest costs."""
-STANDARD_TIERS = frozenset({"", "default", "standard", "on_demand", "auto"})
 REGION_FACTORS = (1.1, 1.2, 1.25)
 """Of the published rules that depend on no tier."""
 TIER_FACTORS = {
@@ -135,7 +135,7 @@ def _tiers_and_regions(groups: Sequence[Group], of: str, members: list[int]) -> 
     text = f"tokens{of} are booked with a region's factor, billed without"
     inverse = tuple(1 / float(groups[m].region) for m in regional)
     yield Try(Cause(kind="region", what=text), NAMED, regional, inverse)
-    standard = tuple(m for m in members if groups[m].tier in STANDARD_TIERS)
+    standard = tuple(m for m in members if tier_name(groups[m].tier) is None)
     for tier, factors in TIER_FACTORS.items():
         for factor in factors:
             text = f"tokens{of} are billed at tier {tier} (x{factor:g}), booked at standard"

@@ -8,7 +8,8 @@ from ledger.figures.activity import SPEED_SECONDS, Activity, Running
 from ledger.figures.figures import Figures, Key
 from ledger.reports import limits_text
 from ledger.reports.layout import Column, Layout, Table, layout, wrapped
-from ledger.reports.report_tables import NONE, cost_cell, covered_cell
+from ledger.reports.report_tables import cost_cell, covered_cell
+from ledger.store.scope import NONE
 from ledger.text.durations import until_text
 from ledger.text.figures import counted, money
 from ledger.text.period import zone_in

@@ -8,14 +8,13 @@ from typing import Any
 from ledger.figures.figures import Figures, Report, Row, plus
 from ledger.reports.layout import Amount, Cell, Column, Table, key_text, with_sign
 from ledger.reports.render import usd
+from ledger.store.scope import NONE
 from ledger.text.durations import pair_text
 from ledger.text.figures import count, counted, money, percent
 from ledger.text.origins import shown_origin
 from ledger.text.period import SPANS
 from ledger.text.printable import printable
 
-NONE = "(none)"
-"""The name of a row without a model, tag, session …."""
 IN_PART = "*"
 """Behind a day, week, month or hour of which a part is outside the period."""
 

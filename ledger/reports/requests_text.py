@@ -6,6 +6,7 @@ from datetime import UTC, tzinfo
 from typing import Any
 
 from ledger.figures.request_list import Request
+from ledger.model.exchange import NO_MODEL
 from ledger.model.money import usd_text
 from ledger.reports.layout import Amount, Cell, Column, Table, unique_beginning, with_sign
 from ledger.settings.rates import Currency
@@ -104,7 +105,7 @@ def _cells(one: Request, currency: Currency | None, ids: list[str]) -> tuple[Cel
     key = one.key_hint and f"…{one.key_hint}"
     return (
         f"{one.opened_at:%Y-%m-%d %H:%M:%S}",
-        one.model or "(no model)",
+        one.model or NO_MODEL,
         outcome,
         one.estimated_input_tokens if is_estimate else one.input_tokens,
         one.cache_read_tokens,
@@ -122,7 +123,7 @@ def _cost(one: Request) -> Cell:
     is_part = one.cost_state in ("unpriced", "partial")
     if one.usage_source == "estimated":
         picousd, mark = one.estimated_cost_picousd, "~"
-    elif one.billing in ("plan", "free"):
+    elif one.is_covered:
         return one.billing
     else:
         picousd, mark = one.cost_picousd, "≥ " if is_part else ""

@@ -38,9 +38,3 @@ requests = sa.table(
     "requests",
     *(sa.column(name, _SQL_TYPES[kind]) for name, kind in REQUEST_COLUMNS.items()),
 )
-
-
-def is_billed(of: sa.FromClause = requests) -> sa.ColumnElement[bool]:
-    """Whether the charges of a request are part of its cost: its usage was reported, and is billed
-    by tokens (`ledger.store.schema.charged.cost`)."""
-    return (of.c.usage_source != "estimated") & of.c.billing.not_in(("plan", "free"))

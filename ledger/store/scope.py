@@ -19,7 +19,16 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from ledger.model.errors import WrongCallError
-from ledger.settings.names import NO_NAMES, WORDS, Entry, Facts, Names, pattern, texts
+from ledger.settings.names import (
+    KEY_CHARACTERS_MIN,
+    NO_NAMES,
+    WORDS,
+    Entry,
+    Facts,
+    Names,
+    pattern,
+    texts,
+)
 from ledger.store.keys import midnight
 from ledger.store.requests_view import requests
 from ledger.store.schema.columns import Instant
@@ -59,8 +68,6 @@ FIRST_YEAR, LAST_YEAR = 2020, 2040
 """Changes of a zone's offset are known within these; before and after it is the nearest one."""
 NONE = "(none)"
 """The value that stands for a missing value."""
-KEY_CHARACTERS_MIN = 6
-"""The shortest prefix of a fingerprint that names a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

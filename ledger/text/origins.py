@@ -2,7 +2,7 @@
 
 from urllib.parse import urlsplit
 
-DEFAULT_PORTS = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
+from ledger.model.exchange import DEFAULT_PORTS
 
 
 def shown_origin(origin: str) -> str:
@@ -19,7 +19,8 @@ def stored_origin(origin: str) -> str:
 
 
 def _default_port(origin: str) -> str:
-    return DEFAULT_PORTS.get(origin.partition("://")[0], "")
+    port = DEFAULT_PORTS.get(origin.partition("://")[0])
+    return f":{port}" if port else ""
 
 
 def host_of(origin: str) -> str | None:

@@ -35,6 +35,9 @@ ACCEPTED = (
 )
 """The accepted words, as an error and `--help` list them."""
 
+INSTANT = timedelta(microseconds=1)
+"""The step in which moments are kept."""
+HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(weeks=1)
 

@@ -27,6 +27,7 @@ from addon.metering.answers import verbatim
 from addon.metering.answers.decoding import Decoder
 from addon.metering.answers.passed_text import PassedText
 from addon.metering.answers.templates import Ordinary, learn
+from ledger.model.exchange import ERROR_STATUS_MIN
 from ledger.model.usage import BESIDE, NO_USAGE, SERVICE_TIER, Usage
 
 _DONE = b"[DONE]"
@@ -77,7 +78,7 @@ class Meter:
         when a frame does."""
         self._dialect = dialect
         self._marks = (*dialect.marks, _DONE_MARK)
-        self._is_error = status >= 400
+        self._is_error = status >= ERROR_STATUS_MIN
         self._content_type = content_type
         decoder = Decoder(content_encoding)
         self._decoder = None if decoder.is_identity else decoder

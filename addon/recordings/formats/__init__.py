@@ -7,5 +7,5 @@ recorded        the values, their validation, and the id of an exchange recorded
 lines           one exchange a line: captures of every version, and test corpora
 flow_files      mitmproxy's flow files
 har             HAR exports of browsers and mitmproxy
-Uses: framing, metering.requests.
+Uses: framing, metering.requests; of the ledger: model.
 """

@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 from msgspec import MsgspecError, Struct
 
 from addon.metering.requests.messages import End
+from ledger.model.door import YEAR_MIN
+from ledger.model.exchange import DEFAULT_PORTS
 
-YEAR_MIN = 1970
 YEAR_MAX = 9998
 """A time zone may turn the year 9999 into 10000."""
-PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _DERIVED_ID_LENGTH = 32
 _SCHEMES = {"ws": "http", "wss": "https"}
 _NOT_IN_A_HOST = re.compile(r"[^A-Za-z0-9.:\[\]_-]")
@@ -294,12 +294,12 @@ def split_url(url: str) -> tuple[Origin, str]:
 
 def _origin_of(scheme: str, authority: str) -> Origin:
     """The origin of a URL's first two parts. Raises RecordingError."""
-    if scheme not in PORTS:
+    if scheme not in DEFAULT_PORTS:
         raise RecordingError(f"{scheme[:20]!r} is not http, https, ws or wss")
     host = _NOT_IN_A_HOST.sub("", authority.rpartition("@")[2]) or "masked.invalid"
     try:
         parts = urlsplit(f"//{host}")
-        port = parts.port or PORTS[scheme]
+        port = parts.port or DEFAULT_PORTS[scheme]
     except ValueError as error:
         raise RecordingError(f"the URL's host is unusable: {error}") from error
     name = parts.hostname or "masked.invalid"

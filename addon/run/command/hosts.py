@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from addon.run.command.outbound import covers
 from ledger.model import providers
+from ledger.model.exchange import DEFAULT_PORTS
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NOT_REDIRECTED = {"OLLAMA_HOST"}
@@ -103,7 +104,7 @@ def address_of(url: str) -> tuple[str, int]:
         port = parts.port
     except ValueError:
         return "", 0
-    return (parts.hostname or ""), port or (443 if parts.scheme == "https" else 80)
+    return (parts.hostname or ""), port or DEFAULT_PORTS.get(parts.scheme, 80)
 
 
 def origin_of(url: str) -> str:

@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
+from ledger.model.exchange import DEFAULT_PORTS
+
 PROXY_VARIABLES = ("https_proxy", "http_proxy", "all_proxy")
 SOCKS = ("socks5", "socks5h")
 """Names are resolved by this machine, or by the proxy."""
-PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+PORTS = {**{name: DEFAULT_PORTS[name] for name in ("http", "https")}, **dict.fromkeys(SOCKS, 1080)}
 """Scheme -> the port where the URL names none."""
 
 

@@ -23,7 +23,6 @@ from addon.run.command.connection_policy import USER, shows
 from addon.run.command.outbound import Proxy
 from ledger.text.printable import printable
 
-LOOPBACK = "127.0.0.1"
 CONNECTIONS_MAX = 1_000
 """At one time; each has two sockets, and a process may often have 4 096 or more."""
 BUFFER_BYTES = 64 * 2**10
@@ -43,7 +42,7 @@ class Bridge:
         """`beyond`: the SOCKS proxy."""
         self._beyond = beyond
         self._secret = secrets.token_urlsafe(SECRET_BYTES)
-        self._listener = socket.create_server((LOOPBACK, 0))
+        self._listener = socket.create_server(("127.0.0.1", 0))
         self._server: asyncio.Server | None = None
         self._open = 0
 
@@ -52,7 +51,7 @@ class Bridge:
         """The bridge as an HTTP proxy, with the credential that it wants."""
         return Proxy(
             scheme="http",
-            host=LOOPBACK,
+            host="127.0.0.1",
             port=self._listener.getsockname()[1],
             credentials=f"{USER}:{self._secret}",
             only_tunnels=True,

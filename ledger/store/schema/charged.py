@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ledger.model.charge import PROVIDER
+from ledger.model.reading import COVERED
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -63,8 +64,11 @@ NO_USAGE = "COALESCE({0}.usage_source, 'none') = 'none'"
 IS_ERROR = "{0}.outcome IN ('error_frame', 'http_error')"
 IS_ESTIMATED = "{0}.usage_source = 'estimated'"
 BILLING = "COALESCE({0}.billing, 'unknown')"
-IS_COVERED = "{0}.billing IN ('plan', 'free')"
-"""Nothing of it is billed by tokens."""
+_COVERED = ", ".join(f"'{each.value}'" for each in COVERED)
+IS_COVERED = f"{{0}}.billing IN ({_COVERED})"
+IS_REPORTED = "{0}.usage_source <> 'estimated'"
+IS_BILLED = f"{IS_REPORTED} AND {{0}}.billing NOT IN ({_COVERED})"
+"""Its charges are part of its cost: its usage was reported, and is billed by tokens."""
 
 # Lines of a further iteration: its kind, a dot, the line. The first condition selects an index.
 FURTHER_INPUT = (

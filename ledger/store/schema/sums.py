@@ -10,7 +10,15 @@ Figures hold only usage that providers reported. Estimates have figures of their
 from collections.abc import Mapping
 
 from ledger.model import usage
-from ledger.store.schema.charged import IS_COVERED, IS_ERROR, NO_USAGE, without_usage
+from ledger.store.schema.charged import (
+    IS_BILLED,
+    IS_COVERED,
+    IS_ERROR,
+    IS_ESTIMATED,
+    IS_REPORTED,
+    NO_USAGE,
+    without_usage,
+)
 
 DIMENSIONS = (
     "provider",
@@ -45,8 +53,7 @@ EVERYTHING = "everything"
 ALONE = (*(name for name in DIMENSIONS if name != "key_hint"), EVERYTHING)
 """The dimensions of `daily_by`, each by itself."""
 
-IS_REPORTED = "e.usage_source <> 'estimated'"
-IS_BILLED = f"{IS_REPORTED} AND e.billing NOT IN ('plan', 'free')"
+_IS_BILLED = IS_BILLED.format("e")
 IS_BYOK = "e.is_byok AND e.reported_upstream_cost_picousd <= 9223372036854775807 - "
 IS_BYOK += "COALESCE(e.reported_cost_picousd, 0)"
 REPORTED_COST = f"""CASE WHEN {IS_BYOK} THEN COALESCE(e.reported_cost_picousd, 0)
@@ -58,13 +65,13 @@ CONDITIONS: Mapping[str, str] = {
     "errors": IS_ERROR.format("e"),
     "without_usage": without_usage("e", "e"),
     "complete_without_usage": f"e.outcome = 'complete' AND {NO_USAGE.format('e')}",
-    "estimated": "e.usage_source = 'estimated'",
-    "priced": f"e.cost_state = 'priced' AND {IS_BILLED}",
-    "partial": f"e.cost_state = 'partial' AND {IS_BILLED}",
-    "reported": f"e.cost_state = 'reported' AND {IS_BILLED}",
-    "unpriced": f"e.cost_state IN ('unpriced', 'partial') AND {IS_BILLED}",
+    "estimated": IS_ESTIMATED.format("e"),
+    "priced": f"e.cost_state = 'priced' AND {_IS_BILLED}",
+    "partial": f"e.cost_state = 'partial' AND {_IS_BILLED}",
+    "reported": f"e.cost_state = 'reported' AND {_IS_BILLED}",
+    "unpriced": f"e.cost_state IN ('unpriced', 'partial') AND {_IS_BILLED}",
     "covered": IS_COVERED.format("e"),
-    "unlisted": f"{IS_COVERED.format('e')} AND {IS_REPORTED} "
+    "unlisted": f"{IS_COVERED.format('e')} AND {IS_REPORTED.format('e')} "
     "AND e.cost_state IN ('unpriced', 'partial')",
 }
 """Name of a count -> the requests that it counts. `unpriced` includes `partial`. `covered`: by a
@@ -92,7 +99,7 @@ SUMS: Mapping[str, str] = {
     **SHOWN,
     "covered_value_picousd": f"CASE WHEN {IS_COVERED.format('e')} THEN e.list_value_picousd END",
     "reported_cost_picousd": REPORTED_COST,
-    "saved_picousd": f"CASE WHEN {IS_BILLED} THEN e.saved_picousd END",
+    "saved_picousd": f"CASE WHEN {_IS_BILLED} THEN e.saved_picousd END",
     # own_cost_picousd: where every line has a price of ours
     "difference_picousd": f"e.own_cost_picousd - ({REPORTED_COST})",
     "generation_ms": f"CASE WHEN {IS_TIMED} THEN e.duration_ms - e.first_token_ms END",

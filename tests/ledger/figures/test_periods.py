@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 from addon.cli import application
 from ledger.figures import spans
 from ledger.figures.queries import report
-from ledger.figures.spans import DAY, HOUR
 from ledger.maintenance.rollup import roll
 from ledger.store import db
 from ledger.store.scope import Scope
+from ledger.text.period import DAY, HOUR
 from tests.ledger.written import put, settled, whole
 
 BEGIN = datetime(2026, 8, 30, tzinfo=UTC)

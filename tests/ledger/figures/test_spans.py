@@ -7,9 +7,9 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.figures import spans
-from ledger.figures.spans import DAY, HOUR
 from ledger.store import db
 from ledger.store.tables import meta, stale_days
+from ledger.text.period import DAY, HOUR
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 ROLLED = BEGIN + 100 * DAY

@@ -36,6 +36,7 @@ from ledger.store.tables import (
     unpriced_lines,
 )
 from ledger.sync.merging import sync
+from ledger.text.period import DAY, HOUR
 from tests.ledger.priced import BOTH, exchange, filled
 from tests.ledger.written import put, reading, whole
 from tests.ledger.written import settled as settled_at
@@ -157,7 +158,7 @@ def engine(request, tmp_path_factory):
         merge(engine, request, tmp_path_factory)
         with engine.connect() as connection:
             assert spans.stale_count(connection) > 3
-            kept = spans.spans(connection, SCOPES[2].since, SCOPES[2].until, step=spans.DAY)
+            kept = spans.spans(connection, SCOPES[2].since, SCOPES[2].until, step=DAY)
         assert {span.has_sums for span in kept} == {True, False}
         yield engine
 
@@ -327,7 +328,7 @@ def test_without_sums_requests_are_asked(new_sqlite):
         assert (
             connection.scalar(sa.select(meta.c.value).where(meta.c.key == "rolled_until")) is None
         )
-        found = spans.spans(connection, None, NOW, step=spans.HOUR)
+        found = spans.spans(connection, None, NOW, step=HOUR)
     assert found == [spans.Span(since=None, until=NOW, has_sums=False)]
     assert report(engine, ("model",), Scope()).total.figures.requests == 1
     engine.dispose()

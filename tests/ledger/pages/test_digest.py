@@ -16,12 +16,13 @@ from ledger.budgets.budgets import read
 from ledger.figures.queries import report
 from ledger.model.exchange import Outcome, State
 from ledger.pages import digest
-from ledger.pages.period import DAY, Period
+from ledger.pages.period import Period
 from ledger.pages.sections import Question, overview
 from ledger.store import db
 from ledger.store.engines import urls
 from ledger.store.scope import Scope
 from ledger.text import figures
+from ledger.text.period import DAY, WEEK
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.pages.test_budgets import BUDGETS
 from tests.ledger.pages.test_html_file import Elements, hostile_ledger
@@ -31,8 +32,8 @@ from tests.ledger.written import put, settled, whole
 @pytest.mark.parametrize(
     ("now", "length", "since", "until"),
     [
-        (datetime(2026, 11, 23, tzinfo=UTC), digest.WEEK, "2026-11-16", "2026-11-23"),  # a Monday
-        (datetime(2026, 11, 22, 23, 59, tzinfo=UTC), digest.WEEK, "2026-11-09", "2026-11-16"),
+        (datetime(2026, 11, 23, tzinfo=UTC), WEEK, "2026-11-16", "2026-11-23"),  # a Monday
+        (datetime(2026, 11, 22, 23, 59, tzinfo=UTC), WEEK, "2026-11-09", "2026-11-16"),
         (datetime(2026, 3, 1, 0, 0, 1, tzinfo=UTC), DAY, "2026-02-28", "2026-03-01"),
         (datetime.fromisoformat("2026-11-23T00:30:00+01:00"), DAY, "2026-11-21", "2026-11-22"),
     ],
@@ -44,7 +45,7 @@ def test_only_whole_days_and_weeks(now, length, since, until):
 
 def test_a_digest_is_of_the_days_of_its_zone():
     now = datetime(2026, 10, 26, 0, 30, tzinfo=ZoneInfo("Europe/Berlin"))
-    day, week = (digest.last_whole(now, length) for length in (DAY, digest.WEEK))
+    day, week = (digest.last_whole(now, length) for length in (DAY, WEEK))
     assert (str(day), str(week)) == (
         "25 Oct 2026 Europe/Berlin",
         "19 Oct to 25 Oct 2026 Europe/Berlin",
@@ -62,7 +63,7 @@ def is_narrow(text):
 
 @pytest.mark.large
 def test_every_format_has_the_figures_of_the_report(weeks):
-    period = digest.last_whole(NOW, digest.WEEK)
+    period = digest.last_whole(NOW, WEEK)
     found = digest.digest(weeks, period, budgets=BUDGETS)
     total = report(weeks, ["model"], Scope(since=period.since, until=period.until)).total.figures
     text, html, slack = digest.as_text(found), digest.as_html(found), digest.as_slack(found)
@@ -85,7 +86,7 @@ def test_hostile_names_are_harmless(new_sqlite):
         + "x" * 300
         + '"\nusd = 0.000001\nperiod = "month"'
     )
-    for length in (DAY, digest.WEEK):
+    for length in (DAY, WEEK):
         end = NOW + timedelta(days=1)
         period = Period(since=end - 60 * length, until=end, now=end)
         found = digest.digest(engine, period, budgets=budgets)
@@ -124,7 +125,7 @@ def test_the_command(weeks_url):
 
 
 def test_its_warnings_are_the_pages(weeks):
-    period = digest.last_whole(NOW, digest.WEEK)
+    period = digest.last_whole(NOW, WEEK)
     found = digest.digest(weeks, period)
     question = Question(period=period)
     ledger = urls.option(weeks.url)

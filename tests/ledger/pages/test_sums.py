@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from ledger.figures.figures import Figures
 from ledger.figures.queries import report
-from ledger.figures.spans import DAY, Span, spans
+from ledger.figures.spans import Span, spans
 from ledger.pages import sums
 from ledger.pages.period import Period
 from ledger.store.scope import Scope
+from ledger.text.period import DAY
 from tests.ledger.pages.conftest import NOW
 from tests.ledger.written import charge, put, reading, settled
 
