@@ -31,7 +31,6 @@ from ledger.why.simulation import Breakpoints, Simulation
 
 BEFORE = timedelta(days=1)
 """Requests of this time before a period are read too, so that its first ones have a predecessor."""
-BY = ("reason", "session", "model", "key")
 NO_SEGMENTS = Segments(())
 
 
@@ -42,12 +41,6 @@ class Priced:
     verdict: Verdict
     lost_picousd: int | None
     """At the price that was paid, less the price of cached tokens; None: no price is known."""
-
-    def value(self, by: str) -> str | None:
-        """The value of a dimension."""
-        asked = self.verdict.asked
-        values = {"session": asked.session, "model": asked.model, "key": asked.key}
-        return str(self.verdict.reason) if by == "reason" else values[by]
 
 
 def priced(engine: Engine, scope: Scope, session: str | None, book: PriceBook) -> Iterator[Priced]:
@@ -168,63 +161,41 @@ def _lost(verdict: Verdict, row: Any, book: PriceBook) -> int | None:
 
 
 def rows(found: Iterator[Priced], by: str | None) -> list[dict[str, object]]:
-    """The causes, the dearest first; `by` groups by one of `BY` instead.
+    """The causes, the dearest first; `by` groups by reason, session, model or key instead.
 
     A column that is not the same in a whole group is None.
     """
     groups: dict[tuple[str | None, ...], dict[str, Any]] = {}
+    dearest: dict[tuple[str | None, ...], int] = {}
     for each in found:
-        one = each.verdict
-        cause = (str(one.reason), one.how, one.kind, one.segment)
-        row = _row(each, by)
-        group = groups.setdefault((each.value(by),) if by else cause, row)
-        if group is not row:
-            _add(group, row)
-    made = [*groups.values()]
-    for group in made:
-        del group["dearest"]
-        picousd = group["list_value_usd"]
-        group["list_value_usd"] = None if picousd is None else picousd / PICOUSD_PER_USD
+        one, asked = each.verdict, each.verdict.asked
+        facts = {"reason": str(one.reason), "how": one.how, "segment": one.segment}
+        facts |= {"kind": one.kind, "name": one.name, "session": asked.session}
+        named = facts | {"model": asked.model, "key": asked.key}
+        key = (named[by],) if by else (facts["reason"], one.how, one.kind, one.segment)
+        at = instant_text(asked.opened_at)
+        if (group := groups.get(key)) is None:
+            sums = {"requests": 0, "tokens": 0, "list_value_usd": None}
+            times = {"first_at": at, "last_at": at, "example": asked.id}
+            groups[key] = group = {**({by: named[by]} if by else {}), **facts, **sums, **times}
+        for name, fact in facts.items():
+            if group[name] != fact:
+                group[name] = None
+        group["requests"] += 1
+        group["tokens"] += one.lost_tokens
+        if each.lost_picousd is not None:
+            group["list_value_usd"] = (group["list_value_usd"] or 0) + each.lost_picousd
+        group["last_at"] = at
+        if one.lost_tokens > dearest.get(key, -1):
+            group["example"], dearest[key] = asked.id, one.lost_tokens
+    for group in groups.values():
+        if group["list_value_usd"] is not None:
+            group["list_value_usd"] /= PICOUSD_PER_USD
 
     def order(row: dict[str, Any]) -> tuple[float, int, str]:
         return (-(row["list_value_usd"] or 0), -row["tokens"], str(row))
 
-    return sorted(made, key=order)
-
-
-def _row(each: Priced, by: str | None) -> dict[str, Any]:
-    """The row of one request; its list value is in pico-USD."""
-    one, asked = each.verdict, each.verdict.asked
-    at = instant_text(asked.opened_at)
-    return ({by: each.value(by)} if by else {}) | {
-        "reason": str(one.reason),
-        "how": one.how,
-        "segment": one.segment,
-        "kind": one.kind,
-        "name": one.name,
-        "session": asked.session,
-        "requests": 1,
-        "tokens": one.lost_tokens,
-        "list_value_usd": each.lost_picousd,
-        "first_at": at,
-        "last_at": at,
-        "example": asked.id,
-        "dearest": one.lost_tokens,
-    }
-
-
-def _add(group: dict[str, Any], row: dict[str, Any]) -> None:
-    for name in ("reason", "how", "segment", "kind", "name", "session"):
-        if group[name] != row[name]:
-            group[name] = None
-    group["requests"] += 1
-    group["tokens"] += row["tokens"]
-    if row["list_value_usd"] is not None:
-        group["list_value_usd"] = (group["list_value_usd"] or 0) + row["list_value_usd"]
-    group["first_at"] = min(group["first_at"], row["first_at"])
-    group["last_at"] = max(group["last_at"], row["last_at"])
-    if row["dearest"] > group["dearest"]:
-        group["example"], group["dearest"] = row["example"], row["dearest"]
+    return sorted(groups.values(), key=order)
 
 
 class Filled(NamedTuple):
