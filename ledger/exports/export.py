@@ -24,7 +24,7 @@ from ledger.pricing.prices import PriceBook
 from ledger.settings.names import Facts, Names
 from ledger.settings.rates import Currency
 from ledger.store.adding_up import SPLIT
-from ledger.store.requests_view import REQUEST_COLUMNS, requests
+from ledger.store.requests_view import REQUEST_COLUMNS, as_text, requests
 from ledger.store.schema.charged import current_charge
 from ledger.store.schema.columns import Instant
 from ledger.store.scope import Scope, conditions, snapshot
@@ -115,7 +115,7 @@ def count_unpriced_charges(engine: Engine, scope: Scope) -> int:
 
 def _requests(connection: Connection, scope: Scope, _: Wanted) -> Rows:
     query = (
-        sa.select(*(_text(requests.c[name]).label(name) for name in REQUEST_COLUMNS))
+        sa.select(*(as_text(requests.c[name]).label(name) for name in REQUEST_COLUMNS))
         .where(*conditions(scope, connection.dialect.name))
         .order_by(requests.c.opened_at)
     )
@@ -128,7 +128,7 @@ def _charges(connection: Connection, scope: Scope, _: Wanted) -> Rows:
         sa.select(
             *(charges.c[name] for name in CHARGE_COLUMNS if name != "model"),
             sa.func.coalesce(charges.c.model, requests.c.model).label("priced_model"),
-            *(_text(requests.c[name]).label(name) for name in ATTRIBUTION),
+            *(as_text(requests.c[name]).label(name) for name in ATTRIBUTION),
         )
         .select_from(_charged())
         .where(*conditions(scope, connection.dialect.name))
@@ -169,7 +169,7 @@ def _focus(version: str, connection: Connection, scope: Scope, wanted: Wanted) -
         "billing": r.billing,
         "key_fingerprint": r.key_fingerprint,
         "key_hint": r.key_hint,
-        "tags": _text(r.tags),
+        "tags": as_text(r.tags),
         **({"session_id": r.session_id} if by_session else {}),
         "project": r.project,
     }
@@ -250,11 +250,6 @@ def _charged() -> sa.FromClause:
         & (charges.c.reading_id == requests.c.reading_id)
         & current_charge(charges),
     )
-
-
-def _text(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """JSON comes as text from both databases."""
-    return sa.cast(column, sa.Text) if isinstance(column.type, sa.Text) else column
 
 
 def _usd(picousd: int | None) -> Decimal | None:

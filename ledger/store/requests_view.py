@@ -38,3 +38,8 @@ requests = sa.table(
     "requests",
     *(sa.column(name, _SQL_TYPES[kind]) for name, kind in REQUEST_COLUMNS.items()),
 )
+
+
+def as_text(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """A column whose JSON comes as text from both databases."""
+    return sa.cast(column, sa.Text) if isinstance(column.type, sa.Text) else column

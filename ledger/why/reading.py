@@ -21,7 +21,7 @@ from ledger.pricing.charges import charge
 from ledger.pricing.price_lines import INPUT_LINES
 from ledger.pricing.prices import PriceBook
 from ledger.store.keys import instant_text
-from ledger.store.requests_view import requests
+from ledger.store.requests_view import as_text, requests
 from ledger.store.schema.charged import current_charge, sum_of
 from ledger.store.scope import Scope, conditions, snapshot
 from ledger.store.tables import charges, segments
@@ -80,7 +80,7 @@ def _asked(
     if it has none. `names`: columns that are read beside those of `Asked`; some take time."""
     of = requests.c
     query = (
-        sa.select(*(of[name] for name in (*_READ, *names)), segments.c.packed)
+        sa.select(*(as_text(of[name]).label(name) for name in (*_READ, *names)), segments.c.packed)
         .select_from(
             requests.outerjoin(
                 segments,

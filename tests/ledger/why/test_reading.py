@@ -63,6 +63,7 @@ def recorded(url: str, name: str, turns: int = 5) -> None:
                 cache_read_tokens=asked.read_tokens,
                 cache_write_tokens=asked.write_tokens,
                 cache_write_1h_tokens=asked.write_tokens if provider.breakpoint == 2 else None,
+                tool_units={"web_searches": number},
             )
             read = replace(read, usage=usage)
             put(engine, (exchange, read, charge(exchange, read, book)))
@@ -135,7 +136,7 @@ def test_a_command_prints_what_fills_the_input(url):
         ).scalar_one()
         charged = connection.exec_driver_sql(
             "SELECT sum(amount_picousd) FROM charges WHERE exchange_id <> 'e4' AND "
-            "line NOT IN ('output', 'reasoning')"
+            "line NOT IN ('output', 'reasoning', 'web_searches')"
         ).scalar_one()
     assert sum(row["tokens"] for row in rows) == tokens
     assert sum(row["list_value_usd"] for row in rows) == pytest.approx(charged / 10**12)
