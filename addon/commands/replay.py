@@ -21,6 +21,7 @@ from ledger.reports.layout import Column, Table
 from ledger.reports.progress import console_on_stderr, files_progress, progress, rest_line
 from ledger.reports.render import print_table
 from ledger.store.engines.urls import default_url, shown
+from ledger.text.origins import listen_address
 from ledger.text.printable import printable
 
 UNREADABLE_SHOWN_MAX = 10
@@ -141,9 +142,10 @@ def serve_recordings(paths: Sequence[Path], *, url: str | None, address: str, sp
 
     from addon.recordings import serving
 
-    host, _, port = address.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
+    listening = listen_address(address)
+    if listening is None:
         raise LedgerError(f"--serve {address}: not [HOST:]PORT")
+    host, port = listening
     files = files_of(paths, bodies_too=url is not None)
     items = (item for path in files for item in read(path, url=url))
     answers = serving.Answers(item for item in items if isinstance(item, Recorded))
@@ -152,7 +154,7 @@ def serve_recordings(paths: Sequence[Path], *, url: str | None, address: str, sp
     console = console_on_stderr()
 
     async def run() -> None:
-        server = await serving.serve(answers, host or "127.0.0.1", int(port), speed=speed)
+        server = await serving.serve(answers, host or "127.0.0.1", port, speed=speed)
         where = "{}:{}".format(*server.sockets[0].getsockname()[:2])
         console.print(f"serving {len(answers)} recorded answers on http://{where}; Ctrl-C ends it")
         loop = asyncio.get_running_loop()

@@ -22,6 +22,7 @@ from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Billing
 from ledger.store.engines.urls import default_url, sqlite_path
+from ledger.text.origins import listen_address
 from ledger.text.passwords import without_credentials, without_passwords
 
 
@@ -264,10 +265,10 @@ def _directory(value: str | None) -> Path | None:
 def _address(value: str | None) -> tuple[str, int] | None:
     if not value:
         return None
-    host, _, port = value.rpartition(":")
-    if not (port.isascii() and port.isdigit() and len(port) < 9 and 0 < int(port) < 65_536):
+    host, port = listen_address(value) or ("", 0)
+    if not port:
         raise ValueError(f"tee_metrics: {value!r} is not [HOST:]PORT")
-    return host.strip("[]") or "127.0.0.1", int(port)
+    return host or "127.0.0.1", port
 
 
 def _url(value: str | None) -> str | None:

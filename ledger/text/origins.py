@@ -1,8 +1,12 @@
-"""Pure. Origins: stored with their port, shown without the default port of their scheme."""
+"""Pure. Origins: stored with their port, shown without the default port of their scheme; and
+addresses to listen on."""
 
+import re
 from urllib.parse import urlsplit
 
 from ledger.model.exchange import DEFAULT_PORTS
+
+_ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Za-z:.%_-]+\]|[A-Za-z0-9._-]*):)?(?P<port>[0-9]{1,5})")
 
 
 def shown_origin(origin: str) -> str:
@@ -29,3 +33,12 @@ def host_of(origin: str) -> str | None:
         return urlsplit(origin).hostname
     except ValueError:
         return None
+
+
+def listen_address(text: str) -> tuple[str, int] | None:
+    """Host and port of `[HOST:]PORT`, the host without its brackets; None for any other text. Empty
+    host: the text names none. Port 0: any free one."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None or int(found["port"]) > 65_535:
+        return None
+    return (found["host"] or "").strip("[]"), int(found["port"])

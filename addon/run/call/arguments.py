@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 
 from ledger.model.errors import WrongCallError
+from ledger.text.origins import listen_address
 
 FLAGS = frozenset(
     {
@@ -173,12 +174,9 @@ def _value_of(word: str, rest: list[str]) -> str:
 
 
 def _address(text: str) -> tuple[str, int | None]:
-    host, colon, port = text.rpartition(":")
-    if colon and port.isdigit() and (host.count(":") == 0 or host.startswith("[")):
-        return host.strip("[]") or LOOPBACK, int(port)
-    if text.isdigit():
-        return LOOPBACK, int(text)
-    if not text:
+    if (found := listen_address(text)) is not None:
+        return found[0] or LOOPBACK, found[1]
+    if not text or text.count(":") == 1:
         raise WrongCallError("--listen needs HOST, PORT or HOST:PORT")
     return text.strip("[]"), None
 

@@ -1,6 +1,5 @@
 """Pure. Parses the text of a config file into settings, with the line of every mistake."""
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from ledger.settings.toml_tables import (
     parse,
     unknown_tables,
 )
+from ledger.text.origins import listen_address
 from ledger.text.passwords import without_credentials
 
 UPSTREAMS_MAX = 100
@@ -88,7 +88,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 """Keys whose value is one of a few words."""
 _KEYS = tuple(field.encode_name for field in msgspec.structs.fields(Settings))
 _TYPES = {field.encode_name: field.type for field in msgspec.structs.fields(Settings)}
-_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})")
 
 
 def read(text: str) -> tuple[Settings, list[Problem]]:
@@ -117,12 +116,10 @@ def beside(folder: Path, named: str) -> Path:
     return folder / Path(named).expanduser()
 
 
-def address_of(text: str) -> tuple[str, int] | None:
-    """HOST:PORT as host and port; None if the text is not that."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None or not 0 < int(found["port"]) < 65_536:
-        return None
-    return found["host"].strip("[]"), int(found["port"])
+def _is_address(text: str) -> bool:
+    """Whether this is HOST:PORT, with both."""
+    host, port = listen_address(text) or ("", 0)
+    return bool(host and port)
 
 
 def _problem_of(text: str, key: str, error: msgspec.ValidationError) -> Problem:
@@ -153,9 +150,9 @@ def _mistakes(
         yield at("workers", f"{settings.workers} is not a number from 1 to {WORKERS_MAX}")
     if settings.ledger is not None and settings.ledger_file is not None:
         yield at("ledger_file", "ledger is given, too; keep one of them")
-    if settings.listen is not None and address_of(settings.listen) is None:
+    if settings.listen is not None and not _is_address(settings.listen):
         yield at("listen", f"{settings.listen!r} is not HOST:PORT")
-    if settings.metrics is not None and address_of(settings.metrics.listen) is None:
+    if settings.metrics is not None and not _is_address(settings.metrics.listen):
         yield at("metrics", f"listen: {settings.metrics.listen!r} is not HOST:PORT")
     if settings.otlp is not None and not _is_origin(settings.otlp.endpoint, with_path=True):
         yield at("otlp", f"endpoint: {without_credentials(settings.otlp.endpoint)!r} is not a URL")
@@ -179,7 +176,7 @@ def _faults_of(upstream: Upstream, taken: dict[str, str]) -> Iterator[FaultError
             "url",
             f"{without_credentials(upstream.url)!r} is not http(s)://HOST[:PORT]; it takes no path",
         )
-    if address_of(upstream.listen) is None:
+    if not _is_address(upstream.listen):
         yield FaultError("listen", f"{upstream.listen!r} is not HOST:PORT")
     for key, value in (("name", f"name {upstream.name}"), ("listen", upstream.listen)):
         if value in taken:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger.text.origins import shown_origin, stored_origin
+from ledger.text.origins import listen_address, shown_origin, stored_origin
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,25 @@ def test_the_default_port_is_not_shown(stored, shown):
 @pytest.mark.parametrize("origin", ["", "api.example.com", "unix:443", "*example*"])
 def test_what_is_no_origin_stays(origin):
     assert shown_origin(origin) == stored_origin(origin) == origin
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("h:1", ("h", 1)),
+        ("[::1]:80", ("::1", 80)),
+        ("[fe80::1%eth0]:80", ("fe80::1%eth0", 80)),
+        (":80", ("", 80)),
+        ("80", ("", 80)),
+        ("h:0", ("h", 0)),
+        ("h:65536", None),
+        ("h", None),
+        ("::", None),
+        ("::1:80", None),
+        ("h:\u00b2", None),
+        ("h:+1", None),
+        ("", None),
+    ],
+)
+def test_addresses_to_listen_on(text, address):
+    assert listen_address(text) == address

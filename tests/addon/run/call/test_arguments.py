@@ -59,6 +59,7 @@ def test_where_to_listen(value: str, listen: tuple[str, int | None]):
         ("--mode", "--mode needs a value"),
         ("--set -- x", "--set needs a value"),
         ("--listen=", "--listen needs HOST"),
+        ("--listen h:99999", "--listen needs HOST"),
         ("--listen 1 true", "without a command"),
         ("--workers 2 -- true", "--workers is for a proxy without a command"),
         ("--workers two", "--workers: 'two' is not a number from 1 to 64"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from addon.run.call.settings import Metrics, Upstream, address_of, read
+from addon.run.call.settings import Metrics, Upstream, read
 
 WHOLE = """
 ledger_file = "ledger_url"
@@ -62,6 +62,8 @@ def test_an_empty_file_gives_nothing():
         ("commit = 3", "line 1: commit: not a text but a whole number"),
         ("listen = '8080'", "line 1: listen: '8080' is not HOST:PORT"),
         ("listen = 'h:99999'", "line 1: listen: 'h:99999' is not HOST:PORT"),
+        ("listen = 'h:0'", "line 1: listen: 'h:0' is not HOST:PORT"),
+        ("listen = ':80'", "line 1: listen: ':80' is not HOST:PORT"),
         ("ledger = 'a'\nledger_file = 'b'", "line 2: ledger_file: ledger is given, too"),
         ("[metrics]\nport = 1", "line 2: metrics.port: unknown"),
         ("[metrics]\nlisten = 'x'", "line 1: metrics: listen: 'x' is not HOST:PORT"),
@@ -117,11 +119,3 @@ def test_the_number_of_upstreams_is_bounded():
         f"[[upstream]]\nname='n{at}'\nurl='https://h'\nlisten='h:{at + 1}'\n" for at in range(101)
     )
     assert problems(text) == ["line 1: upstream: 101 of them; at most 100"]
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [("h:1", ("h", 1)), ("[::1]:80", ("::1", 80)), (":80", None), ("h:0", None), ("h", None)],
-)
-def test_addresses(text, address):
-    assert address_of(text) == address
