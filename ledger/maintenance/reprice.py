@@ -215,7 +215,7 @@ def _reprice(row: Row, booked: list[Row], book: PriceBook, now: datetime) -> _Re
     appended = []
     for ordinal, line in enumerate(lines):
         old = booked[ordinal] if ordinal < len(booked) else None
-        if old is None or not _is_same(line, old):
+        if old is None or any(getattr(line, name) != old[name] for name in _FIGURES):
             appended.append(_row(row, ordinal, line, old))
     return _Repriced(
         row["model"],
@@ -244,10 +244,6 @@ def _gone(worked_out: tuple[Charge, ...], old: list[Row], now: datetime) -> Iter
             priced_at=now,
             reason="no longer a line",
         )
-
-
-def _is_same(line: Charge, old: Row) -> bool:
-    return all(getattr(line, name) == old[name] for name in _FIGURES)
 
 
 def _row(reading: Row, ordinal: int, line: Charge, old: Row | None) -> Row:

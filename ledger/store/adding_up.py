@@ -155,7 +155,8 @@ def _costs(scope: Scope) -> sa.Subquery:
             c.c.opened_at,
             c.c.exchange_id,
             c.c.reading_id,
-            *(_bigint(_text(f"({term})")).label(name) for name, term in TERMS.items()),
+            # PostgreSQL sums to a numeric.
+            *(sa.cast(_text(f"({term})"), sa.BigInteger).label(n) for n, term in TERMS.items()),
         )
         .where(current_charge(c), *within(scope, c.c.opened_at))
         .group_by(c.c.opened_at, c.c.exchange_id, c.c.reading_id)
@@ -165,8 +166,3 @@ def _costs(scope: Scope) -> sa.Subquery:
 
 def _text(term: str) -> sa.ColumnElement[Any]:
     return sa.literal_column(term, sa.BigInteger)
-
-
-def _bigint(value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """PostgreSQL sums to a numeric."""
-    return sa.cast(value, sa.BigInteger)
