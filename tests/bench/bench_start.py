@@ -1,6 +1,6 @@
 """CPU seconds of commands that start and end: `tokentee --help`, `report`, `show`, `run -- true`.
 
-    uv run python -m tests.bench.bench_start
+    uv run python -m tests.bench --parts start
 
 The commands take turns, so that what else the machine does hits all of them. Bytecode is kept, as
 it is on an installed machine: the first round, which writes it, is not counted.
@@ -12,10 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 from rich.table import Table
 
@@ -99,30 +98,12 @@ def measure(*, rounds: int = 5) -> Seconds:
     return found
 
 
-def show(found: Seconds, console: Console | None = None) -> None:
+def show(found: Seconds) -> None:
     """Print the table."""
     table = Table("command", "CPU s", "by bare's", "budget", title="start and end of a command")
     for name, seconds in found.items():
-        by_bare = ""
-        if name != BARE_NAME:
-            by_bare = spread(ratios(seconds, found[BARE_NAME]))
+        # By the median, since rounds of single starts vary more than they drift.
+        bare = statistics.median(found[BARE_NAME])
+        by_bare = "" if name == BARE_NAME else spread([each / bare for each in seconds])
         table.add_row(name, spread(seconds), by_bare, BUDGETS.get(name, ""))
-    (console or Console(width=120)).print(table)
-
-
-def ratios(above: Iterable[float], below: Sequence[float]) -> list[float]:
-    """By the median, since rounds of single starts vary more than they drift."""
-    middle = statistics.median(below)
-    return [one / middle for one in above]
-
-
-@pytest.mark.bench
-@pytest.mark.timeout(600)
-def test_what_a_command_costs(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every command succeeds; the figures are for the reader."""
-    with capsys.disabled():
-        measure()
-
-
-if __name__ == "__main__":
-    measure()
+    Console(width=120).print(table)

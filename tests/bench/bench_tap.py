@@ -1,7 +1,6 @@
 """Microseconds that the tap takes per frame, without a proxy around it.
 
-    uv run python -m tests.bench.bench_tap
-    uv run pytest -m bench -n 0 -s tests/bench/bench_tap.py
+    uv run python -m tests.bench --parts tap
 
 Each frame is one chunk, as paced streams bring them. What is printed is the best of several
 rounds in CPU time, less what an empty callable takes; allowed are 0.3 µs for a frame that is only
@@ -10,8 +9,8 @@ listened to and 2 µs for one that is edited.
 
 import time
 from collections.abc import Callable
+from functools import partial
 
-import pytest
 from rich.console import Console
 from rich.table import Table
 
@@ -35,22 +34,6 @@ def tap(dialect: str, content_type: str, *, edits: bool) -> Tap:
         clock=time.time,
         troubles=Troubles(),
     )
-
-
-def pass_on(data: bytes) -> bytes:
-    return data
-
-
-def best_us(make: Callable[[], Callable[[bytes], object]], chunks: list[bytes]) -> float:
-    """Per chunk."""
-    best = float("inf")
-    for _ in range(ROUNDS):
-        callable_ = make()
-        started = time.thread_time_ns()
-        for chunk in chunks:
-            callable_(chunk)
-        best = min(best, time.thread_time_ns() - started)
-    return best / len(chunks) / 1000
 
 
 def streams() -> dict[str, tuple[str, str, list[bytes], bool]]:
@@ -97,44 +80,28 @@ def measure() -> dict[str, tuple[float, float]]:
     for head in ("stream", "bytes a frame", "tap", "tap + meter's end, per frame"):
         table.add_column(head, justify="left" if head == "stream" else "right")
     for name, (dialect, content_type, chunks, edits) in streams().items():
-        size = sum(map(len, chunks)) // len(chunks)
-        empty = best_us(lambda: pass_on, chunks)
-        alone = best_us(callable_of(dialect, content_type, edits=edits), chunks) - empty
-        whole = best_whole_us(dialect, content_type, chunks, edits=edits) - empty
+        empty = best_us(None, chunks)
+        make = partial(tap, dialect, content_type, edits=edits)
+        alone, whole = (best_us(make, chunks, ends=ends) - empty for ends in (False, True))
         found[name] = alone, whole
+        size = sum(map(len, chunks)) // len(chunks)
         table.add_row(name, str(size), f"{alone:.2f}", f"{whole:.2f}")
     Console(width=110).print(table)
     return found
 
 
-def callable_of(
-    dialect: str, content_type: str, *, edits: bool
-) -> Callable[[], Callable[[bytes], object]]:
-    return lambda: tap(dialect, content_type, edits=edits).callable
-
-
-def best_whole_us(dialect: str, content_type: str, chunks: list[bytes], *, edits: bool) -> float:
-    """Per chunk, with all that is done at the end of the answer."""
+def best_us(make: Callable[[], Tap] | None, chunks: list[bytes], *, ends: bool = False) -> float:
+    """Per chunk, of a tap or of an empty callable; `ends`: with all that the answer's end takes."""
     best = float("inf")
     for _ in range(ROUNDS):
+        used = make() if make else None
+        callable_ = used.callable if used else bytes
         started = time.thread_time_ns()
-        used = tap(dialect, content_type, edits=edits)
-        callable_ = used.callable
         for chunk in chunks:
             callable_(chunk)
-        used.end()
-        used.passed()
-        used.meter.usage()
+        if used and ends:
+            used.end()
+            used.passed()
+            used.meter.usage()
         best = min(best, time.thread_time_ns() - started)
     return best / len(chunks) / 1000
-
-
-@pytest.mark.bench
-def test_microseconds_per_frame(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every stream is metered without a fault; the figures are for the reader."""
-    with capsys.disabled():
-        measure()
-
-
-if __name__ == "__main__":
-    measure()

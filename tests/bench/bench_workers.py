@@ -9,19 +9,16 @@ worker its own core is the bound, with two the sum of all CPU is. One worker run
 round: the ratio of the two (A/A) says how far a figure can be trusted.
 """
 
-import json
+import contextlib
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.proxy.mitmdump import REPOSITORY
+from tests.bench import bench_proxy
 from tests.proxy.workers import Workers
 
-TICKS = os.sysconf("SC_CLK_TCK")
 CONNECTIONS = 32
 WORKLOADS = {
     "short streams": ("short", "--asks"),
@@ -45,80 +42,53 @@ class Run:
     """CPU of upstream and clients, per answer."""
 
 
-def cpu_seconds(pids: list[int]) -> float:
-    """User and system time that processes have used."""
-    total = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICKS
-
-
 def play(setup: str, workload: str, workers: Workers, upstream: int, seconds: float) -> Run:
     """Load one proxy, and see what it and the others used."""
+
+    def used(pids: list[int]) -> float:
+        return sum(bench_proxy.cpu_seconds_of(f"/proc/{pid}/stat") for pid in pids)
+
     pids = [workers.process.pid, *workers.pids()]
-    host, port = workers.address()
-    before, upstream_before = cpu_seconds(pids), cpu_seconds([upstream])
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.load", f"{host}:{port}", *WORKLOADS[workload],
-         "--connections", str(CONNECTIONS), "--seconds", str(seconds), "--warmup", "0.5"],
-        cwd=REPOSITORY, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise SystemExit(f"{setup}, {workload}: {done.stderr}")
-    found = json.loads(done.stdout)
-    if not found["answers"]:
-        raise SystemExit(
-            f"{setup}, {workload}: no answer within {seconds:g} s; is the machine busy?"
-        )
+    before, upstream_before = used(pids), used([upstream])
+    load = (*WORKLOADS[workload], "--connections", str(CONNECTIONS))
+    load += ("--seconds", str(seconds), "--warmup", "0.5")
+    found = bench_proxy.play(workers.address()[1], load, core=None)
     # The CPU figures include the warm-up and the ends, and so do the answers that they are per.
     played = found["answers"] * (found["seconds"] + 0.5) / found["seconds"]
     return Run(
         setup=setup,
         workload=workload,
         rate=found["answers"] / found["seconds"],
-        workers_ms=1000 * (cpu_seconds(pids) - before) / played,
-        others_ms=1000 * (cpu_seconds([upstream]) - upstream_before) / played
+        workers_ms=1000 * (used(pids) - before) / played,
+        others_ms=1000 * (used([upstream]) - upstream_before) / played
         + 1000 * found["client_cpu"] / (found["answers"] / found["seconds"]),
     )
 
 
 def measure(rounds: int, seconds: float) -> list[Run]:
     """All workloads on all setups, in an order that turns from round to round."""
-    runs = []
-    with tempfile.TemporaryDirectory(prefix="tokentee-bench-") as name:
-        upstream = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.upstream"],
-            cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert upstream.stdout is not None
-        assert upstream.stdin is not None
-        port = int(upstream.stdout.readline())
-        proxies: dict[str, Workers] = {}
-        try:
-            for setup, count in SETUPS.items():
-                options = {"tee_hosts": f"127.0.0.1:{port}=openai", "termlog_verbosity": "warn"}
-                folder = Path(name) / setup.replace(" ", "-")
-                url = f"http://127.0.0.1:{port}"
-                secret = {"TOKENTEE_SECRET_FILE": str(Path(name) / "secret")}
-                proxies[setup] = Workers(
-                    folder, url, count=count, options=options, environment=secret
-                ).start()
-            setups = list(SETUPS)
-            for number in range(rounds):
-                order = setups[number % 3 :] + setups[: number % 3]
-                for workload in WORKLOADS:
-                    runs += [
-                        play(setup, workload, proxies[setup], upstream.pid, seconds)
-                        for setup in order
-                    ]
-        finally:
-            for workers in proxies.values():
-                workers.stop()
-            upstream.stdin.close()
-            upstream.wait(10)
-            upstream.stdout.close()
-    return runs
+    with contextlib.ExitStack() as running:
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="tokentee-bench-")))
+        port, upstream = running.enter_context(bench_proxy.fast_upstream(core=None))
+        proxies = {
+            setup: running.enter_context(
+                Workers(
+                    folder / setup.replace(" ", "-"),
+                    f"http://127.0.0.1:{port}",
+                    count=count,
+                    options={"tee_hosts": f"127.0.0.1:{port}=openai", "termlog_verbosity": "warn"},
+                    environment={"TOKENTEE_SECRET_FILE": str(folder / "secret")},
+                )
+            )
+            for setup, count in SETUPS.items()
+        }
+        setups = list(SETUPS)
+        return [
+            play(setup, workload, proxies[setup], upstream, seconds)
+            for number in range(rounds)
+            for workload in WORKLOADS
+            for setup in setups[number % 3 :] + setups[: number % 3]
+        ]
 
 
 def ratios(runs: list[Run], workload: str, setup: str) -> list[float]:
@@ -141,11 +111,6 @@ def allowed(runs: list[Run], workload: str) -> float:
     return min(2.0, (os.cpu_count() or 1) * own / (own + others))
 
 
-def shown(values: list[float]) -> str:
-    """The median and, in brackets, the range."""
-    return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
-
-
 def show(runs: list[Run]) -> None:
     """Print the table."""
     print("| | 1 worker, answers/s | 2 workers / 1 | allowed here | A/A | CPU ms: 1, 2, others |")
@@ -158,9 +123,9 @@ def show(runs: list[Run]) -> None:
         one, two = of["1 worker"], of["2 workers"]
         print(
             f"| {workload} | {statistics.median(run.rate for run in one):.0f} "
-            f"| {shown(ratios(runs, workload, '2 workers'))} "
+            f"| {bench_proxy.spread(ratios(runs, workload, '2 workers'))} "
             f"| {allowed(runs, workload):.2f} "
-            f"| {shown(ratios(runs, workload, '1 worker again'))} "
+            f"| {bench_proxy.spread(ratios(runs, workload, '1 worker again'))} "
             f"| {statistics.median(run.workers_ms for run in one):.2f}, "
             f"{statistics.median(run.workers_ms for run in two):.2f}, "
             f"{statistics.median(run.others_ms for run in one):.2f} |"

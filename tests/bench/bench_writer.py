@@ -1,7 +1,7 @@
 """What recording costs beside the event loop: the writer's commits, and a turn of shipping.
 
-    uv run python -m tests.bench.bench_writer
-    uv run python -m tests.bench.bench_writer --against PATH    # another checkout, in turn
+    uv run python -m tests.bench --parts writer
+    uv run python -m tests.bench --parts writer --against PATH    # another checkout, in turn
 
 SQLite      CPU per exchange through `Batches.write`, by the size of a batch: admitted, priced,
             digested, committed. `live` is an open row in one batch and its settled one in the
@@ -14,7 +14,6 @@ Rounds run in turn, and the median is shown with its range. CPU is user and syst
 process, so that a shared machine disturbs it little.
 """
 
-import argparse
 import gc
 import json
 import os
@@ -274,7 +273,7 @@ def once(databases: Sequence[str]) -> Figures:
 
 
 def measure(
-    *, rounds: int, against: Path | None = None, databases: Sequence[str] = ("sqlite",)
+    *, rounds: int, against: Path | None, databases: Sequence[str]
 ) -> dict[str, dict[str, list[float]]]:
     """Rounds in turn: the figures of this checkout, and of another one."""
     checkouts = {"this": Path.cwd()} | ({"other": against} if against else {})
@@ -284,12 +283,9 @@ def measure(
             call = [sys.executable, "-m", "tests.bench.bench_writer", "--once"]
             for database in databases:
                 call += ["--database", database]
+            environment = os.environ | {"PYTHONPATH": str(path)}
             done = subprocess.run(
-                call,
-                cwd=path,
-                env=os.environ | {"PYTHONPATH": str(path)},
-                stdout=subprocess.PIPE,
-                check=True,
+                call, cwd=path, env=environment, stdout=subprocess.PIPE, check=True
             )
             for what, value in json.loads(done.stdout).items():
                 found[name][what].append(value)
@@ -310,25 +306,5 @@ def show(found: dict[str, dict[str, list[float]]]) -> None:
         print(line)
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.bench_writer",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--against", type=Path, metavar="PATH")
-    parser.add_argument("--database", action="append", choices=["sqlite", "postgresql"])
-    parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    databases = given.database or ["sqlite", "postgresql"]
-    if given.once:
-        print(json.dumps(once(databases)))
-        return
-    against = given.against.resolve() if given.against else None
-    show(measure(rounds=given.rounds, against=against, databases=databases))
-
-
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # `measure` calls it, in this checkout and in another
+    print(json.dumps(once([word for word in sys.argv[1:] if not word.startswith("--")])))

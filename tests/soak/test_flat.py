@@ -94,7 +94,7 @@ def test_many_streams_leave_nothing_behind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = {"bare": None, "tee": tmp_path / "tee.db", "run": tmp_path / "run.db"}
-    with contextlib.ExitStack() as running, fast_upstream() as upstream:
+    with contextlib.ExitStack() as running, fast_upstream() as (upstream, _):
         watched = {
             name: Watched(
                 proxy=running.enter_context(proxy(name, upstream, tmp_path)), ledger=ledger
