@@ -32,12 +32,3 @@ async def test_a_row_says_that_captures_cannot_be_written(ledger: Path, tmp_path
         await recorder.response(flow)
     ((degraded,),) = exchanges(ledger, "degraded")
     assert degraded == "captures cannot be written: No space left on device"
-
-
-async def test_without_a_directory_nothing_is_captured(ledger: Path):
-    async with recording(ledger) as (recorder, _):
-        flow = flow_of()
-        recorder.request(flow)
-        answered(flow, content=DOCUMENT, content_type="application/json")
-        await recorder.response(flow)
-    assert exchanges(ledger, "capture, degraded") == [(None, None)]

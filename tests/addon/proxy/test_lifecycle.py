@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,15 +9,13 @@ import pytest
 from mitmproxy import http
 from mitmproxy.flow import Error
 from mitmproxy.hooks import DoneHook
-from mitmproxy.optmanager import unset
-from mitmproxy.proxy.layers.http import HttpStream
-from mitmproxy.proxy.layers.http._hooks import HttpRequestHook, HttpResponseHook
+from mitmproxy.proxy.layers.http._hooks import HttpResponseHook
 
 from addon.metering.memory_budget import MemoryBudget
 from addon.metering.requests.messages import End
 from addon.metering.troubles import Troubles
 from addon.proxy import exchanges as exchanges_module
-from addon.proxy import lifecycle, wrapped
+from addon.proxy import lifecycle
 from addon.proxy import recorder as recorder_module
 from addon.proxy.recorder import Recorder
 from addon.proxy.running import Live, Phase, Running, Session
@@ -89,26 +86,6 @@ def test_captures_that_were_not_written_are_in_the_warning_at_the_end(caplog):
     ]
 
 
-async def test_a_recorder_that_follows_takes_over_what_was_left(ledger):
-    """A reload: the ledger stays open, and an exchange under way is settled by the next one."""
-    async with recording(ledger) as (first, context):
-        flow = flow_of()
-        first.request(flow)
-        kept = first._running
-        assert first.done() is None
-        second = Recorder()
-        second.running()
-        assert second._running is kept
-        await asyncio.sleep(0)  # what would close the ledger has had its turn
-        answered(flow, content=DOCUMENT, content_type="application/json")
-        await second.response(flow)
-        assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
-        context.master.should_exit.set()
-        stopping = second.done()
-        assert stopping is not None
-        await stopping
-
-
 def new_running() -> Running:
     """One that nothing is recorded with."""
     nothing: Any = None
@@ -130,85 +107,6 @@ def beginning(recorder: Recorder, flow: http.HTTPFlow) -> asyncio.Future[None]:
     reading = recorder.request(flow)
     assert reading is not None
     return asyncio.ensure_future(reading)
-
-
-async def is_true(fact: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not fact():
-            await asyncio.sleep(0.001)
-
-
-def test_without_a_follower_what_is_under_way_goes_on_to_its_end(ledger, caplog):
-    """The script is removed: hooks go on until the last exchange is settled, and then all is as
-    it was."""
-
-    async def play():
-        async with recording(ledger, mode=["reverse:http://localhost"]) as (recorder, context):
-            addons = context.master.addons
-            assert context.options.connection_strategy == "lazy"
-            flow, new = flow_of(), flow_of()
-            recorder.request(flow)
-            recorder.done()
-            await asyncio.sleep(0.05)
-            leaving = addons.get(lifecycle.Leaving.name)
-            await addons.trigger_event(HttpRequestHook(new))
-            assert HttpStream.send_response.__module__ == wrapped.__name__
-            answered(flow, content=DOCUMENT, content_type="application/json")
-            await addons.trigger_event(HttpResponseHook(flow))
-            assert leaving._running is None or leaving._running.is_idle
-            await is_true(lambda: "tokentee: the ledger is closed" in caplog.messages)
-            assert addons.get(lifecycle.Leaving.name) is None
-            assert HttpStream.send_response.__module__ == "mitmproxy.proxy.layers.http"
-            assert context.options._options["connection_strategy"].value is unset
-
-    with caplog.at_level(logging.INFO):
-        asyncio.run(play())
-    assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
-
-
-async def test_a_script_that_comes_back_takes_over_what_it_left(ledger):
-    """A reload that failed at first: the exchanges of before are the next recorder's."""
-    async with recording(ledger, mode=["reverse:http://localhost"]) as (first, context):
-        flow = flow_of()
-        first.request(flow)
-        kept = running_in(first)
-        first.done()
-        await asyncio.sleep(0.05)
-        second = Recorder()
-        second.running()
-        assert second._running is kept
-        assert context.master.addons.get(lifecycle.Leaving.name) is None
-        assert context.options.connection_strategy == "lazy"
-        assert kept.changed_options == ", connection_strategy lazy (default: eager)"
-        answered(flow, content=DOCUMENT, content_type="application/json")
-        await second.response(flow)
-        assert exchanges(ledger) == [("settled", "complete", "chatcmpl-7")]
-        context.master.should_exit.set()
-        stopping = second.done()
-        assert stopping is not None
-        await stopping
-
-
-def test_tasks_that_start_eagerly_leave_a_reload_its_turn(ledger, caplog):
-    """As in mitmproxy, which sets such a factory."""
-
-    async def play():
-        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
-        async with recording(ledger) as (first, context):
-            kept = running_in(first)
-            first.done()
-            second = Recorder()
-            second.running()
-            assert second._running is kept
-            assert not kept.ledger._incoming.is_closed
-            context.master.should_exit.set()
-            stopping = second.done()
-            assert stopping is not None
-            await stopping
-
-    with caplog.at_level(logging.INFO):
-        asyncio.run(play())
-    assert not [line for line in caplog.messages if "the script was removed" in line]
 
 
 async def test_a_process_that_ends_while_the_script_is_gone_stops_as_ever(ledger):

@@ -1,6 +1,7 @@
 """What mitmweb is given: bodies, comments and a content view, all of them bounded."""
 
 import asyncio
+import contextlib
 
 import pytest
 from mitmproxy import contentviews, flow, hooks
@@ -63,15 +64,12 @@ async def commit(notes, *exchanges, committed=True):
     await asyncio.sleep(0)
 
 
-def run(test):
-    """A test with a master, notes and a view."""
-
-    async def within():
-        view = View()
-        with taddons.context(view) as context:
-            await test(FlowNotes(context.master, asyncio.get_running_loop()), view)
-
-    asyncio.run(within())
+@contextlib.asynccontextmanager
+async def viewing():
+    """Notes and a view of one master."""
+    view = View()
+    with taddons.context(view) as context:
+        yield FlowNotes(context.master, asyncio.get_running_loop()), view
 
 
 async def test_a_master_without_a_view_gets_none():
@@ -83,8 +81,8 @@ async def test_a_master_without_a_view_gets_none():
     contentviews.registry._by_name.pop("tokentee")
 
 
-def test_a_stream_keeps_what_passed():
-    async def test(notes, view):
+async def test_a_stream_keeps_what_passed():
+    async with viewing() as (notes, view):
         found = view.add()
         heard: list[bytes] = []
         listen = notes.listener(found, heard.append)
@@ -94,11 +92,9 @@ def test_a_stream_keeps_what_passed():
         assert found.response.data.content == b"data: {}\n\n"
         assert heard == [b"data: ", b"{}\n\n"]
 
-    run(test)
 
-
-def test_a_body_that_mitmproxy_has_is_left_to_it():
-    async def test(notes, view):
+async def test_a_body_that_mitmproxy_has_is_left_to_it():
+    async with viewing() as (notes, view):
         found = view.add()
         found.response.stream = False
         found.response.data.content = b"{}"
@@ -110,14 +106,12 @@ def test_a_body_that_mitmproxy_has_is_left_to_it():
         pass_body(notes, lonely, b"x")
         assert notes._bytes == 0
 
-    run(test)
 
-
-def test_bodies_are_bounded_and_the_oldest_goes_first(monkeypatch):
+async def test_bodies_are_bounded_and_the_oldest_goes_first(monkeypatch):
     monkeypatch.setattr(content_view, "BODY_BYTES_MAX", 10)
     monkeypatch.setattr(content_view, "BODIES_BYTES_MAX", 25)
 
-    async def test(notes, view):
+    async with viewing() as (notes, view):
         flows = [view.add() for _ in range(4)]
         for found in flows:
             pass_body(notes, found, b"12345678", b"90abc", b"more")
@@ -129,11 +123,9 @@ def test_bodies_are_bounded_and_the_oldest_goes_first(monkeypatch):
         pass_body(notes, view.add(), b"1234567890")
         assert notes._bytes == 20
 
-    run(test)
 
-
-def test_a_commit_writes_the_comment_and_tells_the_view():
-    async def test(notes, view):
+async def test_a_commit_writes_the_comment_and_tells_the_view():
+    async with viewing() as (notes, view):
         found = view.add()
         await commit(notes, settled(found.id))
         assert found.comment == "in 100 (40 cached) out 20 · $0.0000000016"
@@ -141,31 +133,25 @@ def test_a_commit_writes_the_comment_and_tells_the_view():
         await commit(notes, settled("somebody else's"))
         assert view.updated == [found]
 
-    run(test)
 
-
-def test_what_was_not_committed_is_not_shown():
-    async def test(notes, view):
+async def test_what_was_not_committed_is_not_shown():
+    async with viewing() as (notes, view):
         found = view.add()
         await commit(notes, settled(found.id), committed=False)
         assert found.comment == ""
         assert notes.latest(found.id) is None
 
-    run(test)
 
-
-def test_a_persons_comment_stays():
-    async def test(notes, view):
+async def test_a_persons_comment_stays():
+    async with viewing() as (notes, view):
         found = view.add()
         found.comment = "look at this one"
         await commit(notes, settled(found.id))
         assert found.comment == "look at this one"
 
-    run(test)
 
-
-def test_the_responses_of_a_websocket_share_a_flow():
-    async def test(notes, view):
+async def test_the_responses_of_a_websocket_share_a_flow():
+    async with viewing() as (notes, view):
         found = view.add()
         await commit(notes, settled(f"{found.id}/1"))
         await commit(notes, settled(f"{found.id}/2"))
@@ -173,27 +159,23 @@ def test_the_responses_of_a_websocket_share_a_flow():
         metadata = contentviews.Metadata(flow=found, http_message=found.response)
         assert "Answer" not in ExchangeContentview(notes).prettify(b"", metadata)
 
-    run(test)
-
 
 @pytest.mark.parametrize(
     ("outcome", "is_marked"), [(Outcome.COMPLETE, False), (Outcome.CLIENT_LEFT, True)]
 )
-def test_a_client_that_left_after_the_end_makes_no_red_mark(outcome, is_marked):
-    async def test(notes, view):
+async def test_a_client_that_left_after_the_end_makes_no_red_mark(outcome, is_marked):
+    async with viewing() as (notes, view):
         found = view.add()
         found.error = flow.Error("Client disconnected.")
         await commit(notes, replace(settled(found.id), outcome=outcome))
         assert (found.error is not None) is is_marked
 
-    run(test)
 
-
-def test_what_is_kept_of_flows_is_bounded(monkeypatch):
+async def test_what_is_kept_of_flows_is_bounded(monkeypatch):
     monkeypatch.setattr(content_view, "FLOWS_MAX", 2)
     monkeypatch.setattr(content_view, "HELD_MAX", 2)
 
-    async def test(notes, view):
+    async with viewing() as (notes, view):
         flows = [view.add() for _ in range(3)]
         for found in flows:
             await commit(notes, settled(found.id))
@@ -204,11 +186,9 @@ def test_what_is_kept_of_flows_is_bounded(monkeypatch):
             price(settled(name), reading(settled(name)))
         assert list(notes._priced) == ["b", "c"]
 
-    run(test)
 
-
-def test_the_content_view_is_first_for_what_is_booked_and_nothing_else():
-    async def test(notes, view):
+async def test_the_content_view_is_first_for_what_is_booked_and_nothing_else():
+    async with viewing() as (notes, view):
         found, other = view.add(), view.add()
         found.response.data.content = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
         await commit(notes, settled(found.id))
@@ -229,8 +209,6 @@ def test_the_content_view_is_first_for_what_is_booked_and_nothing_else():
         assert bare.render_priority(b"x", contentviews.Metadata()) == -1
         message = contentviews.Metadata(flow=found)
         assert "Answer" in bare.prettify(b"{}", message)
-
-    run(test)
 
 
 def _registry(notes):
