@@ -114,9 +114,8 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
         hide_parameters=True,
     )
     if answer_seconds_max is not None:
-        from ledger.store.engines.answering import connector
+        from ledger.store.engines.answering import BoundedConnection
 
-        bounded = connector(answer_seconds_max)
         idle_ms_max = max(1, int(answer_seconds_max * 1_000))
 
         @sa.event.listens_for(engine, "begin")
@@ -129,7 +128,9 @@ def open_engine(url: str | URL, *, answer_seconds_max: float | None = None) -> E
 
         @sa.event.listens_for(engine, "do_connect")
         def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
-            return bounded.connect(*arguments, **options)
+            connected = BoundedConnection.connect(*arguments, **options)
+            connected.answer_seconds_max = answer_seconds_max
+            return connected
 
     return engine
 

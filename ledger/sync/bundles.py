@@ -7,8 +7,8 @@ the other database is.
 
 Writing a bundle is idempotent, and the order of bundles does not matter: readings and charges have
 digests of their content as keys, and an exchange keeps the later state of open, lost and settled.
-Links depend on the set of exchanges alone (`duplicates.py`). They are computed after the facts are
-written, so the later of two writers sees both members of a pair.
+Links depend on the set of exchanges alone (`schema/links.py`). They are computed after the facts
+are written, so the later of two writers sees both members of a pair.
 """
 
 from collections.abc import Sequence

@@ -17,7 +17,7 @@ from ledger.text.durations import seconds_text
 class BoundedConnection(psycopg.Connection[Any]):
     """A connection that is closed if an answer takes longer than `answer_seconds_max`."""
 
-    answer_seconds_max: float = 75.0
+    answer_seconds_max: float
 
     def wait(self, gen: Generator[Any, Any, Any], *arguments: Any, **options: Any) -> Any:
         """Wait for the server, up to the limit."""
@@ -38,10 +38,3 @@ class BoundedConnection(psycopg.Connection[Any]):
                 wanted = gen.send(ready)
         except StopIteration as end:
             return end.value
-
-
-def connector(answer_seconds_max: float) -> type[BoundedConnection]:
-    """A class of connections with this limit."""
-    return type(
-        "BoundedConnection", (BoundedConnection,), {"answer_seconds_max": answer_seconds_max}
-    )
