@@ -46,8 +46,7 @@ def deploy(
     Nothing is started, and files that you changed are not replaced without --force. Images and
     manifests are for the installed version. The commands that come next are printed.
     """
-    from addon.deploy.kinds import KINDS, next_steps
-    from addon.deploy.writing import Occupied, write
+    from addon.deploy.kinds import KINDS, Occupied, next_steps, write
     from ledger.model.errors import LedgerError
 
     if wheel is not None:

@@ -7,8 +7,7 @@ Edge:
     upstream  the five systems on loopback
     proxy     a real mitmdump with the addon, in front of them
     client    sends a scene's request as the official SDK would
-    rows      the rows of the ledger
-    show      prints them
+    show      the rows of the ledger: read, compared, shown
 Wiring:
     play      runs everything in order; compares the ledger with the bytes that upstream sent
     story     an agent, its team and the bill, on one screen: what the command shows by default

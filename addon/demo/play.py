@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from addon.demo import client, proxy, rows, show, upstream
+from addon.demo import client, proxy, show, upstream
 from addon.demo.scene import Scene
 from ledger.figures import queries
 from ledger.reports import report_tables
@@ -39,7 +39,7 @@ def seeds(ledger: Path) -> int:
     """Five gateways, each as it answers; the exit code."""
     scenes = seed_scenes()
     bodies = asyncio.run(play_all(scenes, ledger))
-    found = rows.read(ledger)
+    found = show.read(ledger)
     out = show.console()
     print_table(show.requests(found), out)
     for note in show.notes(found):
@@ -106,11 +106,11 @@ async def play_all(scenes: Sequence[Scene], ledger: Path) -> dict[str, bytes]:
 
 
 def mistakes_in(
-    scenes: Sequence[Scene], bodies: Mapping[str, bytes], found: Sequence[rows.Row]
+    scenes: Sequence[Scene], bodies: Mapping[str, bytes], found: Sequence[show.Row]
 ) -> list[str]:
     """The differences of ledger and clients from upstream, as lines."""
     mistakes = []
-    by_scene: dict[str, list[rows.Row]] = {}
+    by_scene: dict[str, list[show.Row]] = {}
     for row in found:
         by_scene.setdefault(row.session_id, []).append(row)
     for scene in scenes:
@@ -120,7 +120,7 @@ def mistakes_in(
             case [row]:
                 mistakes += [
                     f"{scene.title}: {difference}"
-                    for difference in rows.differences(scene.figures, row.figures)
+                    for difference in show.differences(scene.figures, row.figures)
                 ]
                 if row.provider != scene.provider:
                     mistakes.append(f"{scene.title}: recorded as {row.provider}")

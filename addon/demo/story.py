@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from addon.demo import play, rows, show
-from addon.demo.rows import Row
+from addon.demo import play, show
 from addon.demo.scene import DONE, Answer, Figures, Scene, document, event
+from addon.demo.show import Row
 from ledger.reports.layout import Column, Table, wrapped
 from ledger.reports.render import print_table
 
@@ -161,7 +161,7 @@ def story(ledger: Path) -> int:
     """Play it; the exit code: 0 if every client got its bytes and the ledger every figure."""
     played = scenes()
     bodies = asyncio.run(play.play_all(played, ledger))
-    found = rows.read(ledger)
+    found = show.read(ledger)
     out = show.console(width=100)
     out.print(
         "An agent of the team `search` made five calls, through a real recording proxy, to fake "

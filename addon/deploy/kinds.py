@@ -1,16 +1,21 @@
-"""Edge. The kinds of deployment: the files of each, and the sources of their text."""
+"""Edge. The kinds of deployment: the files of each, the sources of their text, and writing them."""
 
+import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from addon.deploy import dashboards
+from ledger.settings.small_files import first_bytes
 
 type Text = Callable[[], str]
 EXTRAS = "[postgresql,otel]"
+HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108  # ProtectHome, PrivateTmp
+"""Folders that the unit hides from its service."""
 
 
 def _version() -> str:
@@ -31,19 +36,14 @@ def _template(name: str) -> Text:
     return text
 
 
-def install_of_wheel(name: str) -> str:
-    """The instructions of the Dockerfile that install a wheel which lies beside it."""
-    return f'COPY {name} /tmp/{name}\nRUN pip install "/tmp/{name}{EXTRAS}"'
-
-
 def _file(name: str) -> str:
     return (Path(__file__).parent / "files" / name).read_text(encoding="utf-8")
 
 
 def _program() -> str:
-    """Where this command lies, if a service may read it there; homes are hidden from it."""
+    """Where this command lies, if a service may read it there."""
     found = Path(shutil.which("tokentee") or Path(sys.executable).with_name("tokentee")).resolve()
-    hidden = any(found.is_relative_to(home) for home in ("/home", "/root", "/run/user"))
+    hidden = any(found.is_relative_to(folder) for folder in HIDDEN)
     return "/usr/local/bin/tokentee" if hidden else str(found)
 
 
@@ -140,3 +140,66 @@ prometheus --config.file=prometheus/prometheus.yml
 def next_steps(kind: str) -> str:
     """The commands that come next, for this installation."""
     return NEXT_STEPS[kind].replace("@PROGRAM@", _program())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """One file of a deployment."""
+
+    path: Path
+    is_new: bool
+    """False: the same file existed already."""
+
+
+class Occupied(Exception):  # noqa: N818  # it lists files, and the command words the error
+    """Existing files have other content."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self.paths = tuple(paths)
+        super().__init__(", ".join(map(str, self.paths)))
+
+
+def write(
+    kind: str, folder: Path, *, force: bool = False, wheel: Path | None = None
+) -> list[Written]:
+    """Write the files of a kind into a folder.
+
+    An existing file with the same content is left alone. One with other content raises `Occupied`,
+    before anything is written, unless `force` is set. `wheel` is copied beside the Dockerfile,
+    which then installs it instead of a package of an index. Raises OSError.
+    """
+    texts = {folder / name: text() for name, text in KINDS[kind].items()}
+    if wheel is not None:
+        dockerfile = folder / "Dockerfile"
+        lines = texts[dockerfile].splitlines(keepends=True)
+        texts[dockerfile] = "".join(
+            f'COPY {wheel.name} /tmp/{wheel.name}\nRUN pip install "/tmp/{wheel.name}{EXTRAS}"\n'
+            if line.startswith("RUN pip install")
+            else line
+            for line in lines
+        )
+    there = {path for path, text in texts.items() if path.exists() and _differs(path, text)}
+    if there and not force:
+        raise Occupied(sorted(there))
+    written = []
+    for path, text in texts.items():
+        is_new = not path.exists() or path in there
+        if is_new:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside = path.with_name(f".{path.name}.{os.getpid()}")
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(path)
+        written.append(Written(path=path, is_new=is_new))
+    if wheel is not None and wheel.parent.resolve() != folder.resolve():
+        shutil.copyfile(wheel, folder / wheel.name)
+        written.append(Written(path=folder / wheel.name, is_new=True))
+    return written
+
+
+def _differs(path: Path, text: str) -> bool:
+    """Whether the file is anything but this text; no more of it is read than that takes."""
+    ours = text.encode()
+    try:
+        return first_bytes(path, len(ours) + 1) != ours
+    except OSError:
+        return True

@@ -34,7 +34,7 @@ def digest(
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import WrongCallError
     from ledger.pages import digest as made
-    from ledger.pages import spools
+    from ledger.pages import sections
     from ledger.settings import names_file
     from ledger.text.period import DAY, WEEK, zone_of
 
@@ -48,7 +48,7 @@ def digest(
             period,
             names=names_file.load(names),
             budgets=files.load(budgets),
-            shipping=spools.shipping_to(engine.url),
+            shipping=sections.shipping_to(engine.url),
         )
     if form == "slack":
         text = json.dumps(made.as_slack(found), ensure_ascii=False) + "\n"

@@ -101,7 +101,7 @@ def _write_page(ledger: str | None, scope: "Scope", file: Path) -> None:
     """Write the page of a scope."""
     from ledger.budgets import files as budget_files
     from ledger.figures.queries import existing_ledger
-    from ledger.pages import html_file, spools
+    from ledger.pages import html_file, sections
 
     with existing_ledger(ledger) as engine:
         size = html_file.write(
@@ -109,7 +109,7 @@ def _write_page(ledger: str | None, scope: "Scope", file: Path) -> None:
             scope,
             file,
             now=datetime.now(scope.zone or UTC),
-            shipping=spools.shipping_to(engine.url),
+            shipping=sections.shipping_to(engine.url),
             budgets=budget_files.load(None),
         )
         print_line(f"{file}: {size:,} bytes")

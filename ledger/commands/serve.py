@@ -44,7 +44,7 @@ def serve(
     from ledger.budgets import files as budget_files
     from ledger.figures.queries import existing_ledger
     from ledger.model.errors import LedgerError
-    from ledger.pages import spools
+    from ledger.pages import sections
     from ledger.pages.live import reading, server
     from ledger.settings import names_file
     from ledger.store.engines import urls
@@ -78,7 +78,7 @@ def serve(
         option=urls.option(url),
         names=names_file.load(names),
         budgets=budget_files.load(None),
-        shipping=lambda: spools.shipping_to(engine.url),
+        shipping=lambda: sections.shipping_to(engine.url),
         now=lambda: datetime.now(zone),
     )
     app = server.application(pages, port=bound, is_loopback=address.is_loopback, token=token)

@@ -9,7 +9,7 @@ next one goes on from there.
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -38,35 +38,6 @@ LONGER = 8
 NEVER = datetime.min.replace(tzinfo=UTC)
 KINDS = {**CONDITIONS, "degraded": "e.degraded IS NOT NULL"}
 """Name of a kind -> its requests."""
-
-COLUMNS = (
-    "opened_at",
-    "id",
-    "reading_id",
-    "provider",
-    "model",
-    "outcome",
-    "http_status",
-    "error_type",
-    "degraded",
-    "finish_reason",
-    "usage_source",
-    "input_tokens",
-    "cache_read_tokens",
-    "output_tokens",
-    "estimated_input_tokens",
-    "estimated_output_tokens",
-    "cost_picousd",
-    "cost_state",
-    "billing",
-    "list_value_picousd",
-    "estimated_cost_picousd",
-    "first_token_ms",
-    "duration_ms",
-    "key_fingerprint",
-    "key_hint",
-    "session_id",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +101,10 @@ class Request:
         return f"{self.opened_at.astimezone(UTC).isoformat()},{self.id}"
 
 
+COLUMNS = tuple(each.name for each in fields(Request) if each.name != "charges")
+"""Of the view `requests`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """Requests, the latest first."""
@@ -146,7 +121,7 @@ def latest(connection: Connection, scope: Scope, chosen: Filter = ALL, *, limit:
     assert 0 < limit <= LISTED_MAX
     e = requests.alias("e")
     where = [*conditions(scope, connection.dialect.name, e), *_narrowed(chosen, e)]
-    query = sa.select(*(e.c[name] for name in COLUMNS)).where(*where)
+    query = sa.select(*(e.c[name] for name in COLUMNS), e.c.reading_id).where(*where)
     query = query.order_by(e.c.opened_at.desc(), e.c.id.desc())
     if chosen.before is not None:
         behind = _place_of(chosen.before)[0] + INSTANT
@@ -166,8 +141,8 @@ def latest(connection: Connection, scope: Scope, chosen: Filter = ALL, *, limit:
     lines = _lines_of(connection, rows)
     found = tuple(
         Request(
-            **{name: row._mapping[name] for name in COLUMNS[1:] if name != "reading_id"},
-            opened_at=row.opened_at.astimezone(scope.zone or UTC),
+            **dict(zip(COLUMNS, row, strict=False))
+            | {"opened_at": row.opened_at.astimezone(scope.zone or UTC)},
             charges=tuple(lines[row.id, row.reading_id]),
         )
         for row in rows

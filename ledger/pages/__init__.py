@@ -9,7 +9,6 @@
     charts      data for the script that draws charts                          pure
     rendering   parts -> HTML, with Jinja2
     html_file   the whole page as one file
-    spools      unshipped exchanges in the spools of this machine              database
     live/       the live page: routes, access control, read-only access
 
 In: a ledger and a scope. Out: HTML. Nothing here writes to a ledger.

@@ -6,7 +6,7 @@ every exact figure.
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -33,7 +33,7 @@ class Stack:
     bars: tuple[str, ...]
     names: tuple[str, ...]
     """The costliest first; the last may stand for the rest."""
-    has_rest: bool
+    rest: bool
     colours: tuple[int, ...]
     """The colour of each name, 0 to 7."""
     microusd: tuple[tuple[int, ...], ...]
@@ -42,19 +42,7 @@ class Stack:
 
     def members(self) -> dict[str, Any]:
         """As JSON for the script."""
-        return {
-            "kind": "stack",
-            "word": self.word,
-            "title": self.title,
-            "bar": self.bar,
-            "bars": self.bars,
-            "names": self.names,
-            "rest": self.has_rest,
-            "colours": self.colours,
-            "microusd": self.microusd,
-            "tokens": self.tokens,
-            "requests": self.requests,
-        }
+        return {"kind": "stack", **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +64,7 @@ class Lines:
 
     def members(self) -> dict[str, Any]:
         """As JSON for the script."""
-        return {
-            "kind": "lines",
-            "title": self.title,
-            "unit": self.unit,
-            "bars": self.bars,
-            "names": self.names,
-            "values": self.values,
-        }
+        return {"kind": "lines", **asdict(self)}
 
 
 def stack(
@@ -113,7 +94,7 @@ def stack(
         bar=period.bar,
         bars=tuple(bars),
         names=(*names, f"{OTHER} ({len(rest)})") if rest else tuple(names),
-        has_rest=bool(rest),
+        rest=bool(rest),
         colours=colours_of([name or "" for name in shown]),
         microusd=_frozen(microusd),
         tokens=_frozen(tokens),

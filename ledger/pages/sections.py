@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import URL, Connection, Engine
 
 from ledger.budgets.status import Status
 from ledger.figures import queries
@@ -22,13 +22,16 @@ from ledger.figures.figures import Figures, total_of
 from ledger.figures.percentiles import Pool
 from ledger.figures.queries import Group
 from ledger.figures.request_list import Request, error_kinds, latest
+from ledger.model.errors import LedgerError
 from ledger.pages import charts, sums
 from ledger.pages.period import Period
 from ledger.pages.problems import Problem, Shipping, problems
 from ledger.pages.unusual import METHOD, WEEKS, New, Unusual, new_names, unusual_days
 from ledger.reports.layout import Amount, amount_places, amount_text
 from ledger.settings.names import NO_NAMES, Names
+from ledger.store.engines import urls
 from ledger.store.scope import NONE, Scope, effective, snapshot
+from ledger.sync import spool
 from ledger.text import figures
 from ledger.text.period import day_of
 from ledger.text.printable import short_text
@@ -450,3 +453,25 @@ def _costs(groups: sums.Groups) -> dict[tuple[date, str | None], int]:
         (date.fromisoformat(time[:10]), name): each.cost_picousd or 0
         for (time, name), each in groups.items()
     }
+
+
+def shipping_to(target: URL) -> tuple[Shipping, ...]:
+    """The spool of a shared ledger on this machine, if any; nothing for a SQLite ledger, which has
+    no spool."""
+    if urls.file_of(target) is not None:
+        return ()
+    path = spool.path_for(target)
+    if not path.is_file():
+        return ()
+    try:
+        found = spool.status_of(path)
+    except LedgerError as error:
+        return (Shipping(waiting=0, oldest=None, refused=0, trouble=str(error)),)
+    return (
+        Shipping(
+            waiting=found.waiting,
+            oldest=found.oldest,
+            refused=len(found.refused),
+            trouble=found.trouble,
+        ),
+    )

@@ -1,11 +1,12 @@
 """Pure. A report as tables: complete for machines, and shortened to a screen for people."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from ledger.figures.figures import Figures, Report, Row, plus
+from ledger.figures.figures import Figures, Report, Row, Times, plus
 from ledger.reports.layout import Amount, Cell, Column, Table, key_text, with_sign
 from ledger.reports.render import usd
 from ledger.store.scope import NONE
@@ -49,6 +50,12 @@ IN_CURRENCY = {
 }
 """Name of a column in the report's currency -> its figure."""
 
+COUNTED = (
+    *("requests", "errors", "without_usage", "complete_without_usage"),
+    *("input_tokens", "uncached_input_tokens", "cache_read_tokens", "cache_write_tokens"),
+    *("output_tokens", "reasoning_tokens", "extra_input_tokens", "extra_output_tokens"),
+)
+"""The first columns for machines."""
 STALE_DAYS_NOTED = 7
 """A few days are stale at times, and are summed up within the hour."""
 
@@ -232,19 +239,9 @@ def _members(report: Report, row: Row) -> dict[str, Cell]:
 
 def _figures(report: Report, row: Row) -> Iterator[tuple[str, Cell]]:
     """Name and value, in the order of the columns; amounts in another currency come last."""
-    f = row.figures
-    yield "requests", f.requests
-    yield "errors", f.errors
-    yield "without_usage", f.without_usage
-    yield "complete_without_usage", f.complete_without_usage
-    yield "input_tokens", f.input_tokens
-    yield "uncached_input_tokens", f.uncached_input_tokens
-    yield "cache_read_tokens", f.cache_read_tokens
-    yield "cache_write_tokens", f.cache_write_tokens
-    yield "output_tokens", f.output_tokens
-    yield "reasoning_tokens", f.reasoning_tokens
-    yield "extra_input_tokens", f.extra_input_tokens
-    yield "extra_output_tokens", f.extra_output_tokens
+    f, times = row.figures, row.times
+    for name in COUNTED:
+        yield name, getattr(f, name)
     yield "estimated_requests", f.estimated
     yield "estimated_input_tokens", f.estimated_input_tokens
     yield "estimated_output_tokens", f.estimated_output_tokens
@@ -260,14 +257,10 @@ def _figures(report: Report, row: Row) -> Iterator[tuple[str, Cell]]:
     yield "cache_saved_usd", usd(f.saved_picousd)
     yield "reported_cost_usd", usd(f.reported_cost_picousd)
     yield "cost_difference_usd", usd(f.difference_picousd)
-    yield "priced_requests", f.priced
-    yield "partial_requests", f.partial
-    yield "unpriced_requests", f.unpriced
+    for name in ("priced", "partial", "unpriced"):
+        yield f"{name}_requests", getattr(f, name)
     yield "reported_cost_requests", f.reported
-    yield "first_token_ms_p50", row.times.first_token_ms_p50
-    yield "first_token_ms_p95", row.times.first_token_ms_p95
-    yield "duration_ms_p50", row.times.duration_ms_p50
-    yield "duration_ms_p95", row.times.duration_ms_p95
+    yield from ((each.name, getattr(times, each.name)) for each in fields(Times))
     yield "output_tokens_per_second", tokens_per_second(f)
     if report.currency is not None:
         yield "currency", report.currency.code

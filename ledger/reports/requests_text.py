@@ -1,18 +1,18 @@
 """Pure. Single requests as a table, and as a document for machines."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import Any
 
-from ledger.figures.request_list import Request
+from ledger.figures.request_list import COLUMNS, Request
 from ledger.model.exchange import NO_MODEL
 from ledger.model.money import usd_text
 from ledger.reports.layout import Amount, Cell, Column, Table, unique_beginning, with_sign
 from ledger.settings.rates import Currency
 from ledger.text.durations import duration_text
 
-AMOUNTS = tuple(each.name for each in fields(Request) if each.name.endswith("_picousd"))
+AMOUNTS = tuple(name for name in COLUMNS if name.endswith("_picousd"))
 _COLUMNS = (
     Column(name="opened_at", heading="Time", is_number=False, is_whole=True),
     Column(name="model", heading="Model", is_number=False),
@@ -47,7 +47,7 @@ def flat(
 ) -> Table:
     """Every field, for CSV."""
     documents = document(found, zone, currency)
-    names = [*documents[0]] if documents else [*_document_names()]
+    names = [*documents[0]] if documents else [*COLUMNS]
     return Table(
         columns=tuple(Column(name=name, heading=name) for name in names),
         rows=tuple(tuple(each[name] for name in names) for each in documents),
@@ -80,13 +80,9 @@ def _in(currency: Currency | None, one: Request, zone: tzinfo | None) -> Request
     return replace(one, **amounts)  # type: ignore[arg-type]
 
 
-def _document_names() -> list[str]:
-    return [each.name for each in fields(Request) if each.name != "charges"]
-
-
 def _document(one: Request) -> dict[str, Any]:
     values: dict[str, Any] = {"opened_at": one.opened_at.astimezone(UTC).isoformat()}
-    for name in _document_names():
+    for name in COLUMNS:
         value = getattr(one, name)
         if name.endswith("_picousd"):
             values[name.removesuffix("picousd") + "usd"] = (

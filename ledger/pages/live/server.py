@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from threading import Lock, Semaphore
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -133,35 +134,18 @@ class Pages:
 
     def routes(self) -> list[Route]:
         """Path -> answer. Starlette runs these on threads of its own."""
+        made = {
+            "/": self._report,
+            "/section/{name}": self._section,
+            "/rows": self._rows,
+            "/requests": self._requests,
+            "/exchange/{id:path}": self._exchange,
+        }
         return [
-            Route("/", self.report),
-            Route("/section/{name}", self.section),
-            Route("/rows", self.rows),
-            Route("/requests", self.requests),
             Route("/exchange", self.exchange_of),
-            Route("/exchange/{id:path}", self.exchange),
             Route("/static/{name}", self.static),
+            *(Route(path, partial(self._answer, make)) for path, make in made.items()),
         ]
-
-    def report(self, request: Request) -> Response:
-        """The first screen."""
-        return self._answer(request, self._report)
-
-    def section(self, request: Request) -> Response:
-        """One of the slower parts."""
-        return self._answer(request, self._section)
-
-    def rows(self, request: Request) -> Response:
-        """The latest requests of one line of a table."""
-        return self._answer(request, self._rows)
-
-    def requests(self, request: Request) -> Response:
-        """The latest requests of a period."""
-        return self._answer(request, self._requests)
-
-    def exchange(self, request: Request) -> Response:
-        """One request, explained line by line."""
-        return self._answer(request, self._exchange)
 
     def exchange_of(self, request: Request) -> Response:
         """Redirect from the field for an id to the page of that request."""
@@ -180,7 +164,7 @@ class Pages:
             headers={"cache-control": "private, max-age=31536000, immutable"},
         )
 
-    def _answer(self, request: Request, make: Callable[[Request, datetime], str]) -> Response:
+    def _answer(self, make: Callable[[Request, datetime], str], request: Request) -> Response:
         now = self._now()
         try:
             with reading.deadline():

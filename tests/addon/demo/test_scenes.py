@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from addon.demo import rows
+from addon.demo import show
 from addon.demo.play import mistakes_in, seed_scenes
 from addon.demo.scene import Figures, Scene, pieces_for
 
 SCENES = seed_scenes()
 
 
-def row_of(scene: Scene) -> rows.Row:
+def row_of(scene: Scene) -> show.Row:
     """The row that a right ledger has of a scene."""
-    return rows.Row(
+    return show.Row(
         session_id=scene.title,
         provider=scene.provider,
         figures=scene.figures,
@@ -83,5 +83,5 @@ def test_an_estimate_need_only_be_marked_as_one() -> None:
     figures = Figures(
         response_id=None, request_model=None, response_model=None, usage_source="estimated"
     )
-    assert rows.differences(figures, replace(figures, input_tokens=3, output_tokens=4)) == []
-    assert rows.differences(figures, replace(figures, usage_source="none")) != []
+    assert show.differences(figures, replace(figures, input_tokens=3, output_tokens=4)) == []
+    assert show.differences(figures, replace(figures, usage_source="none")) != []

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from addon.demo import rows, show
+from addon.demo import show
 from addon.demo.play import seed_scenes
-from addon.demo.rows import Row
+from addon.demo.show import Row
 from ledger.reports.layout import layout
 
 ROWS = [
@@ -76,4 +76,4 @@ def test_the_queries_name_the_ledger(tmp_path: Path):
 def test_what_is_no_terminal_is_wide():
     assert isinstance(show.console(), Console)
     assert show.console().width >= show.WIDTH_COLUMNS_MIN
-    assert rows.differences(ROWS[0].figures, ROWS[0].figures) == []
+    assert show.differences(ROWS[0].figures, ROWS[0].figures) == []

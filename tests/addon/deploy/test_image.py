@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from addon.deploy.writing import write
+from addon.deploy.kinds import write
 from tests.addon.deploy.test_running import free_port
 from tests.test_wheel import ROOT, uv_command
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from addon.deploy.writing import write
+from addon.deploy.kinds import write
 from ledger.store import db
 from ledger.sync.merging import sync
 from tests.ledger.written import put, settled, whole

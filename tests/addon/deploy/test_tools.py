@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from addon.deploy import dashboards
-from addon.deploy.writing import write
+from addon.deploy.kinds import write
 from addon.telemetry.endpoint import Endpoint
 from addon.telemetry.health import Health
 from addon.telemetry.metrics import Metrics

@@ -9,8 +9,8 @@ import yaml
 from typer.testing import CliRunner
 
 from addon.cli import application
-from addon.deploy.kinds import KINDS, next_steps
-from addon.deploy.writing import Occupied, write
+from addon.deploy import kinds
+from addon.deploy.kinds import KINDS, Occupied, next_steps, write
 from ledger.budgets import budgets as budgets_file
 
 
@@ -159,3 +159,13 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         write("docker", Path(tmp_path / "file" / "below"))
+
+
+@pytest.mark.parametrize("folder", kinds.HIDDEN)
+def test_a_program_that_the_unit_hides_is_installed_where_it_is_seen(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _: f"{folder}/somebody/bin/tokentee")
+    unit = texts("systemd", tmp_path)["tokentee.service"]
+    assert "ExecStart=/usr/local/bin/tokentee run" in unit
+    assert next_steps("systemd").startswith("test -x /usr/local/bin/tokentee ||")
+    settings = {"/home": "ProtectHome=yes", "/tmp": "PrivateTmp=yes"}
+    assert all(line in unit for line in settings.values())

@@ -157,4 +157,4 @@ def test_numbers_and_kinds_are_read():
 def test_the_columns_are_the_views():
     from ledger.store.requests_view import REQUEST_COLUMNS
 
-    assert {*COLUMNS} - {"reading_id"} <= {*REQUEST_COLUMNS}
+    assert {*COLUMNS} <= {*REQUEST_COLUMNS}

@@ -42,7 +42,7 @@ def test_what_is_left_is_one_grey():
     }
     made = stack("model", "Models", groups, PERIOD, {"m0": "the first"})
     assert made.names == ("the first", *(f"m{n}" for n in range(1, 7)), "other (5)")
-    assert made.has_rest
+    assert made.rest
     assert sum(row[0] for row in made.microusd) == sum(20 - n for n in range(12)) * 10**6
 
 
