@@ -17,7 +17,7 @@ from websockets.sync.client import connect
 
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded
-from tests.addon.recordings.doors import DOORS
+from tests.addon.recordings.recorded_files import FILE_KINDS
 from tests.proxy import rows
 from tests.proxy.mitmdump import TEE, Mitmdump
 from tests.proxy.pair import OPENAI, Pair, exchange, new_tag, pair
@@ -141,11 +141,11 @@ DOOR_FACTS = (
 )
 
 
-@pytest.mark.parametrize("door", ["flows", "firefox-har"])
-def test_mitmdump_and_replay_read_a_file_alike(door: str, tmp_path: Path):
+@pytest.mark.parametrize("kind", ["flows", "firefox-har"])
+def test_mitmdump_and_replay_read_a_file_alike(kind: str, tmp_path: Path):
     """WebSockets in flow files, and HAR, of which mitmproxy gives flows new ids at each reading.
     mitmproxy's reader of HAR leaves out the messages of WebSockets."""
-    path = DOORS[door](tmp_path)
+    path = FILE_KINDS[kind](tmp_path)
     replayed, loaded = tmp_path / "replayed.db", tmp_path / "loaded.db"
     done = tokentee("replay", str(path), "--ledger", f"sqlite:///{replayed}")
     assert done.returncode == 0, done.stderr
@@ -161,7 +161,7 @@ def test_mitmdump_and_replay_read_a_file_alike(door: str, tmp_path: Path):
         .fetchall()
         for ledger in (replayed, loaded)
     ]
-    if door == "flows":
+    if kind == "flows":
         assert len(found[0]) == 7
         assert found[0] == found[1]
     else:

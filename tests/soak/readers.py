@@ -26,7 +26,7 @@ from ledger.pricing.litellm import PROVIDERS, LiteLLM
 from ledger.reconcile import reading as statements
 from ledger.settings import names_file
 from tests.addon.agent_logs import logs
-from tests.addon.recordings import doors
+from tests.addon.recordings import recorded_files
 from tests.addon.run.call import test_settings
 from tests.ledger.budgets import test_budgets
 from tests.ledger.settings import test_names
@@ -227,13 +227,13 @@ def examples() -> dict[str, tuple[bytes, ...]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         return {
-            "captures": (doors.as_captures(folder).read_bytes(),),
-            "flows": (doors.as_flows(folder).read_bytes(),),
+            "captures": (recorded_files.as_captures(folder).read_bytes(),),
+            "flows": (recorded_files.as_flows(folder).read_bytes(),),
             "har": (
-                doors.as_browser_har(folder, is_base64=True).read_bytes(),
-                doors.as_browser_har(folder, is_base64=False).read_bytes(),
+                recorded_files.as_browser_har(folder, is_base64=True).read_bytes(),
+                recorded_files.as_browser_har(folder, is_base64=False).read_bytes(),
             ),
-            "lines": (doors.as_lines(folder).read_bytes(),),
+            "lines": (recorded_files.as_lines(folder).read_bytes(),),
             "statements": (*(json.dumps(each).encode() for each in STATEMENTS), *CSV_STATEMENTS),
             "prices": (PRICES,),
             "litellm": (LITELLM,),

@@ -50,7 +50,7 @@ FAILED = b'{"error":{"type":"invalid_request_error","code":"bad","message":"no s
 
 NOT_FOUND = {
     "exchanges.node": "says only which process wrote the row",
-    "exchanges.source": "says only by which door the row came",
+    "exchanges.source": "says only how the row came",
     "exchanges.capture": "a name of a file, which may have been moved",
     "exchanges.key_hint": "the key is neither in the ledger nor in captures",
     "exchanges.account": "a hash with the ledger's secret, and a capture redacts what it is of",

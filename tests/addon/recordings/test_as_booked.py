@@ -28,8 +28,8 @@ from ledger.model.exchange import Outcome
 from ledger.store import db
 from tests.addon.dialects.test_cases import CASES, load
 from tests.addon.proxy.recording import recording
-from tests.addon.recordings.doors import SESSION
-from tests.addon.recordings.doors import flow as session_flow
+from tests.addon.recordings.recorded_files import SESSION
+from tests.addon.recordings.recorded_files import flow as session_flow
 from tests.conftest import Say
 from tests.ledger.written import rows
 

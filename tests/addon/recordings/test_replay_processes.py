@@ -18,7 +18,7 @@ from ledger.maintenance import rollup
 from ledger.model.errors import LedgerError
 from ledger.store import db
 from ledger.store.tables import daily, exchanges, meta
-from tests.addon.recordings.doors import as_captures
+from tests.addon.recordings.recorded_files import as_captures
 from tests.bench import recordings
 
 

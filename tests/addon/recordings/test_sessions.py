@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from addon.cli import application
-from tests.addon.recordings.doors import AT
+from tests.addon.recordings.recorded_files import AT
 
 TOOLS = ("read", "bash", "grep")
 TEXT = "Words that fill the prompt of an agent. " * 40

@@ -19,9 +19,9 @@ from addon.recordings.files import entries, files_of, read
 from addon.recordings.formats import flow_files, har, lines
 from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable, Why
 from ledger.model.errors import LedgerError
-from tests.addon.recordings.doors import (
-    DOORS,
+from tests.addon.recordings.recorded_files import (
     EXCHANGES,
+    FILE_KINDS,
     as_browser_har,
     as_captures,
     as_flows,
@@ -260,7 +260,7 @@ def test_a_har_that_is_none(tmp_path: Path, content: bytes, why: str):
 
 
 def test_a_bad_entry_costs_itself(tmp_path: Path):
-    good = json.loads(DOORS["chrome-har"](tmp_path).read_text())["log"]["entries"][0]
+    good = json.loads(FILE_KINDS["chrome-har"](tmp_path).read_text())["log"]["entries"][0]
     bad = [
         good | {"startedDateTime": "0001-01-01T00:00:00Z"},
         good | {"request": 3},
@@ -284,7 +284,7 @@ def test_a_bad_entry_costs_itself(tmp_path: Path):
 
 
 def test_a_compressed_har(tmp_path: Path):
-    plain = DOORS["chrome-har"](tmp_path)
+    plain = FILE_KINDS["chrome-har"](tmp_path)
     packed = tmp_path / "x.zhar"
     packed.write_bytes(zlib.compress(plain.read_bytes()))
     assert [item.id for item in items(packed)] == [item.id for item in items(plain)]
@@ -294,7 +294,7 @@ def test_a_compressed_har(tmp_path: Path):
 
 def test_bounds_on_whole_files(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(har, "FILE_BYTES_MAX", 10)
-    assert "larger than" in faults(items(DOORS["chrome-har"](tmp_path)))[0]
+    assert "larger than" in faults(items(FILE_KINDS["chrome-har"](tmp_path)))[0]
     monkeypatch.setattr(flow_files, "RECORD_BYTES_MAX", 10)
     assert "are the most" in faults(items(as_flows(tmp_path)))[0]
 
@@ -310,10 +310,10 @@ def test_files_are_found_once_and_in_order(tmp_path: Path):
         files_of([tmp_path / "nowhere"], bodies_too=False)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("kind", FILE_KINDS)
 @pytest.mark.parametrize("parts", [2, 3])
-def test_parts_together_are_the_whole(tmp_path: Path, door: str, parts: int):
-    path = DOORS[door](tmp_path)
+def test_parts_together_are_the_whole(tmp_path: Path, kind: str, parts: int):
+    path = FILE_KINDS[kind](tmp_path)
     whole = [entry.parse().where for entry in entries(path, url=None)]
     shares = [
         [entry.parse().where for entry in entries(path, url=None, part=part, parts=parts)]
@@ -326,13 +326,13 @@ def test_parts_together_are_the_whole(tmp_path: Path, door: str, parts: int):
 def sources() -> dict[str, tuple[str, bytes]]:
     """Suffix and content of a file of each kind."""
     with tempfile.TemporaryDirectory() as folder:
-        made = {door: make(Path(folder)) for door, make in DOORS.items()}
+        made = {kind: make(Path(folder)) for kind, make in FILE_KINDS.items()}
         return {
-            door: (
+            kind: (
                 "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix,
                 path.read_bytes(),
             )
-            for door, path in made.items()
+            for kind, path in made.items()
         }
 
 
@@ -353,7 +353,7 @@ def mutated(draw: Any, data: bytes) -> bytes:
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_bytes_raise(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
-    suffix, content = sources()[data.draw(st.sampled_from(sorted(DOORS)))]
+    suffix, content = sources()[data.draw(st.sampled_from(sorted(FILE_KINDS)))]
     path = tmp_path_factory.mktemp("fuzz") / f"fuzzed{suffix}"
     path.write_bytes(mutated(data.draw, content))
     for item in read(path, url=None):

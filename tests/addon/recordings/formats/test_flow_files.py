@@ -7,7 +7,7 @@ import pytest
 from addon.recordings.formats import flow_files
 from addon.recordings.formats.lines import OpenFile
 from addon.recordings.formats.recorded import Recorded, Unreadable
-from tests.addon.recordings.doors import as_flows
+from tests.addon.recordings.recorded_files import as_flows
 from tests.bench import recordings
 
 

@@ -21,7 +21,7 @@ from addon.metering.opening import Rules
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded, Skipped, Unreadable
 from addon.recordings.metered import meter
-from tests.addon.recordings.doors import (
+from tests.addon.recordings.recorded_files import (
     EXCHANGES,
     as_browser_har,
     as_captures,

@@ -1,4 +1,4 @@
-"""The same traffic through every door gives the same rows, and a second time gives none."""
+"""The same traffic from every kind of file gives the same rows, and a second time gives none."""
 
 import itertools
 import json
@@ -15,10 +15,10 @@ from addon.cli import application
 from addon.recordings.files import read
 from addon.recordings.formats.recorded import Recorded, id_in_version_0_1
 from ledger.store import db
-from tests.addon.recordings import doors
-from tests.addon.recordings.doors import (
-    DOORS,
+from tests.addon.recordings import recorded_files
+from tests.addon.recordings.recorded_files import (
     EXCHANGES,
+    FILE_KINDS,
     REFUSED,
     URL,
     Exchange,
@@ -79,19 +79,19 @@ def expected(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> list[A
     return found
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_every_door_gives_the_same_rows_once(
-    door: str, ledger: Path, tmp_path: Path, expected: list[Any]
+@pytest.mark.parametrize("kind", FILE_KINDS)
+def test_every_kind_of_file_gives_the_same_rows_once(
+    kind: str, ledger: Path, tmp_path: Path, expected: list[Any]
 ):
-    path = DOORS[door](tmp_path)
+    path = FILE_KINDS[kind](tmp_path)
     done = replay(ledger, path)
-    has_session = not door.startswith("lines")
+    has_session = not kind.startswith("lines")
     assert done.exit_code == 0, done.stderr
     count = len(EXCHANGES) - 1 + (SESSIONS if has_session else 0)
     assert f"{count} exchanges read, {count} new in" in done.stderr
     wanted = [row for row in expected if has_session or row[1] != "openai.responses"]
     found = facts(ledger)
-    if door.endswith("-har"):
+    if kind.endswith("-har"):
         # A HAR says that an answer broke off, but not in mitmproxy's words for each.
         assert [row[:8] for row in found] == [row[:8] for row in wanted]
         assert [row[13:] for row in found] == [row[13:] for row in wanted]
@@ -110,22 +110,22 @@ def test_every_door_gives_the_same_rows_once(
 
 def orders() -> Iterator[tuple[str, ...]]:
     drawn = random.Random(1)
-    every = list(itertools.permutations(DOORS))
+    every = list(itertools.permutations(FILE_KINDS))
     yield from drawn.sample(every, 3)
 
 
 @pytest.mark.parametrize("order", list(orders()), ids=lambda order: "-".join(order)[:40])
-def test_reading_through_other_doors_adds_nothing_to_the_totals(
+def test_reading_other_kinds_of_files_adds_nothing_to_the_totals(
     order: tuple[str, ...], ledger: Path, tmp_path: Path
 ):
     totals = "SUM(input_tokens), SUM(output_tokens)"
     answered = "WHERE response_id IS NOT NULL"
-    for door in order:
-        replay(ledger, DOORS[door](tmp_path))
+    for kind in order:
+        replay(ledger, FILE_KINDS[kind](tmp_path))
     before = facts(ledger, totals, answered)
     responses = facts(ledger, "COUNT(DISTINCT response_id), COUNT(*)", answered)
-    for door in order:
-        again = replay(ledger, DOORS[door](tmp_path))
+    for kind in order:
+        again = replay(ledger, FILE_KINDS[kind](tmp_path))
         assert ", 0 new in" in again.stderr
     assert facts(ledger, totals, answered) == before
     assert responses[0][0] == 5  # chatcmpl-7, -8 and -9, resp_1 and resp_2
@@ -230,18 +230,18 @@ INNOCENT = tuple(
 
 
 # The proxy captures only what has a row.
-@pytest.mark.parametrize("door", [*(door for door in DOORS if door != "captures"), "bodies"])
-def test_calls_of_other_services_are_rows_through_no_door(
-    door: str, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", [*(kind for kind in FILE_KINDS if kind != "captures"), "bodies"])
+def test_calls_of_other_services_are_rows_from_no_kind_of_file(
+    kind: str, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(doors, "EXCHANGES", INNOCENT)
-    if door == "flows":
+    monkeypatch.setattr(recorded_files, "EXCHANGES", INNOCENT)
+    if kind == "flows":
         replay(ledger, as_flows(tmp_path, INNOCENT))
-    elif door == "bodies":
+    elif kind == "bodies":
         for one in INNOCENT:
             (tmp_path / f"{one.name}.json").write_bytes(one.body)
             replay(ledger, tmp_path / f"{one.name}.json", "--url", one.url)
     else:
-        done = replay(ledger, DOORS[door](tmp_path))
+        done = replay(ledger, FILE_KINDS[kind](tmp_path))
         assert f"{len(INNOCENT)} skipped: no LLM calls" in done.stderr
     assert facts(ledger) == []

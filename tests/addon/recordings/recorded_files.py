@@ -1,4 +1,4 @@
-"""The same exchange as every kind of file that can hold it, for tests of all doors."""
+"""The same exchange as every kind of file that can hold it, for tests of all kinds."""
 
 import base64
 import gzip
@@ -287,7 +287,7 @@ def as_lines(folder: Path, *, with_ids: bool = False) -> Path:
     return path
 
 
-DOORS: dict[str, Callable[[Path], Path]] = {
+FILE_KINDS: dict[str, Callable[[Path], Path]] = {
     "captures": as_captures,
     "flows": as_flows,
     "mitmproxy-har": as_mitmproxy_har,
