@@ -165,22 +165,19 @@ class ProxiedCommand:
         local = hosts.local_base_urls(os.environ).values()
         origins = sorted({hosts.origin_of(url) for url in local})
         self._port, *ports = _free_ports(1 + len(origins))
+        port_of = dict(zip(origins, ports, strict=True))
         self._listeners = {
-            origin: f"http://{LOOPBACK}:{port}/{self._secret}"
-            for origin, port in zip(origins, ports, strict=True)
+            origin: f"http://{LOOPBACK}:{port}/{self._secret}" for origin, port in port_of.items()
         }
         """Origin of a local server -> URL of the listener that replaces it."""
         proxy_spec = f"{f'upstream:{via.url}' if via else 'regular'}@{LOOPBACK}:{self._port}"
-        reverse = {
-            f"reverse:{origin}@{LOOPBACK}:{port}": origin
-            for origin, port in zip(origins, ports, strict=True)
-        }
+        reverse = [f"reverse:{origin}@{LOOPBACK}:{port}" for origin, port in port_of.items()]
         self.specs = (proxy_spec, *reverse)
         """mitmproxy's modes, one for each listener."""
         self.policy = ConnectionPolicy(
             secret=self._secret,
             proxy=proxy_spec,
-            listeners=frozenset(reverse),
+            listeners=reverse,
             hosts=hosts.LlmHosts(
                 named=hosts.from_base_urls(os.environ), everything=call.everything
             ),
@@ -192,10 +189,14 @@ class ProxiedCommand:
         self.requests = 0
         """HTTP requests that passed, to LLMs and others."""
         self.exit_code: int | None = None
-        self.was_started = False
         self.warnings: list[str] = []
         self.troubles: list[str] = []
         """Why the command was not started, or was ended."""
+
+    @property
+    def was_started(self) -> bool:
+        """Whether the command has begun."""
+        return self._watch is not None
 
     def request(self, _: http.HTTPFlow) -> None:
         """mitmproxy's hook."""
@@ -249,7 +250,6 @@ class ProxiedCommand:
         )
 
     def _start_watching(self, pid: int) -> None:
-        self.was_started = True
         self._watch = bypass.Watch(pid, own_port=self._port)
         self._watching = asyncio.get_running_loop().create_task(self._watch.run())
 
