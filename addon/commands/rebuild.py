@@ -35,7 +35,6 @@ from ledger.figures.queries import existing_ledger
 from ledger.maintenance import corrections
 from ledger.maintenance.corrections import Booked, Further
 from ledger.model.charge import Charge
-from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange
 from ledger.model.reading import Billing, Reading
 from ledger.pricing.charges import charge
@@ -127,8 +126,6 @@ def main(
 ) -> int:
     """Show the changes, and add them unless this is a dry run; returns the exit code."""
     files = files_of(paths, bodies_too=url is not None)
-    if not files:
-        raise LedgerError(f"nothing to read in {', '.join(map(str, paths))}")
     book = PriceBook.load(prices)
     billing = names_file.load(None).billing_of
     console = console_on_stderr()

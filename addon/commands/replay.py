@@ -111,12 +111,12 @@ def main(names: Sequence[str], job: Job, *, jobs: int | None, dask: str | None =
     if dask is not None:
         from addon.recordings.replay_dask import replay_on_dask
 
-        archive = _some(files_in(names, bodies_too=bodies_too), names)
+        archive = files_in(names, bodies_too=bodies_too)
         total = sum(file.size for file in archive)
         with progress(console, "replaying", total, is_bytes=True) as advance:
             tally = replay_on_dask(dask, job, archive, workers=jobs, log=log, advance=advance)
     else:
-        files = _some(files_of(_local_paths(names), bodies_too=bodies_too), names)
+        files = files_of(_local_paths(names), bodies_too=bodies_too)
         if jobs is None or jobs == 1:
             with files_progress(console, "replaying", files) as advance_file:
                 tally = replay_here(job, files, log=log, advance=advance_file)
@@ -126,12 +126,6 @@ def main(names: Sequence[str], job: Job, *, jobs: int | None, dask: str | None =
                 tally = replay_with(jobs, job, files, log=log, advance=advance)
     _show(console, tally, shown(job.ledger_url))
     return 1 if tally.faults or tally.refused or not tally.new + tally.known else 0
-
-
-def _some[T](files: Sequence[T], names: Sequence[str]) -> Sequence[T]:
-    if not files:
-        raise LedgerError(f"nothing to replay in {', '.join(names)}")
-    return files
 
 
 def serve_recordings(paths: Sequence[Path], *, url: str | None, address: str, speed: float) -> int:

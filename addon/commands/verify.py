@@ -31,7 +31,6 @@ from ledger.maintenance import corrections
 from ledger.maintenance.audit.checking import SHOWN_MAX, Finding
 from ledger.maintenance.audit.checking import verify as promises_of
 from ledger.maintenance.corrections import Booked
-from ledger.model.errors import LedgerError
 from ledger.model.exchange import Exchange
 from ledger.reports.progress import console_on_stderr, files_progress
 from ledger.text import period
@@ -115,8 +114,6 @@ def main(paths: Sequence[Path], *, ledger: str | None, url: str | None, since: s
     """Print every breach; 0 if there is none, 1 if there is."""
     begin = period.moment(since, datetime.now(UTC)) if since else None
     files = files_of(paths, bodies_too=url is not None)
-    if paths and not files:
-        raise LedgerError(f"nothing to read in {', '.join(map(str, paths))}")
     console = console_on_stderr()
     with existing_ledger(ledger) as engine:
         broken = 0

@@ -72,17 +72,12 @@ def files_in(names: Sequence[str], *, bodies_too: bool) -> list[ArchiveFile]:
 
     Raises LedgerError for a path that is missing or cannot be listed.
     """
-    found: dict[str, ArchiveFile] = {}
+    local = [Path(name) for name in names if not is_url(name)]
+    files = [ArchiveFile.local(path.resolve()) for path in files_of(local, bodies_too=bodies_too)]
     for name in names:
         if is_url(name):
-            files = _at_url(name, bodies_too=bodies_too)
-        else:
-            files = [
-                ArchiveFile.local(path.resolve())
-                for path in files_of([Path(name)], bodies_too=bodies_too)
-            ]
-        found.update((one.name, one) for one in files)
-    return list(found.values())
+            files += _at_url(name, bodies_too=bodies_too)
+    return list({one.name: one for one in files}.values())
 
 
 def parts_of(files: Iterable[ArchiveFile], *, part_bytes: int, parts_max: int) -> list[Part]:

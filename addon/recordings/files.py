@@ -48,8 +48,9 @@ def files_of(paths: Iterable[Path], *, bodies_too: bool) -> list[Path]:
     """The files to read, with folders searched, in a fixed order and each once.
 
     `bodies_too`: also single bodies in folders; a body named itself is always read. Raises
-    LedgerError for a missing path.
+    LedgerError for a missing path, and for folders without recordings.
     """
+    paths = list(paths)
     found: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
@@ -60,6 +61,8 @@ def files_of(paths: Iterable[Path], *, bodies_too: bool) -> list[Path]:
             found[path] = None
         else:
             raise LedgerError(f"{path}: no such file or folder")
+    if paths and not found:
+        raise LedgerError(f"nothing to read in {', '.join(map(str, paths))}")
     return list(found)
 
 

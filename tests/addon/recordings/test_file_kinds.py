@@ -200,7 +200,7 @@ def test_wrong_calls(ledger: Path, tmp_path: Path):
         app, ["replay", *words, "--ledger", f"sqlite:///{ledger}"]
     )
     assert "no such file" in str(bad(str(tmp_path / "nowhere")).exception)
-    assert "nothing to replay" in str(bad(str(tmp_path)).exception)
+    assert "nothing to read" in str(bad(str(tmp_path)).exception)
     as_flows(tmp_path)
     assert "--jobs 0: from 1 to 64" in str(bad(str(tmp_path), "--jobs", "0").exception)
 
